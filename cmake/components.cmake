@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which parts of Tessera this build has: TESSERA_WITH_<part> for the library's optional components. Only their libraries are
-# searched.
+# Which parts of Tessera this build has: TESSERA_WITH_<part> for each; tessera::sharding, on which all stand, is always there. Only
+# their libraries are searched.
 #
 #   all       everything, with MPI, CUDA and NCCL as TESSERA_ENABLE_* say; a missing library is an error
 #   auto      the same, without the parts whose libraries are missing: what a sub-project has, of which only what is linked
 #             is built
-#   a list    of library, checkpoint, trainer, testing, mpi, nccl, cuda: these, and what they need
-set(known library checkpoint trainer testing mpi nccl cuda)
+#   a list    of sharding, library, checkpoint, trainer, testing, mpi, nccl, cuda: these, and what they need
+set(known sharding library checkpoint trainer testing mpi nccl cuda)
 set(whole FALSE)  # whether parts are not named one by one
 set(components ${TESSERA_COMPONENTS})
 if(TESSERA_COMPONENTS MATCHES "^(all|auto)$")
@@ -14,7 +14,7 @@ if(TESSERA_COMPONENTS MATCHES "^(all|auto)$")
   set(components ${known})
 endif()
 if(NOT components)
-  message(FATAL_ERROR "tessera: TESSERA_COMPONENTS is empty; it may be all, auto, or a list such as library")
+  message(FATAL_ERROR "tessera: TESSERA_COMPONENTS is empty; it may be all, auto, or a list such as sharding")
 endif()
 foreach(component IN LISTS components)
   if(NOT component IN_LIST known)
@@ -30,11 +30,14 @@ foreach(part TESTS PROGRAM EXAMPLES)
 endforeach()
 
 # What parts stand on.
-list(APPEND components library)
+list(APPEND components sharding)
 if("trainer" IN_LIST components OR "testing" IN_LIST components)
   list(APPEND components checkpoint)
 endif()
-if("nccl" IN_LIST components)
+if("checkpoint" IN_LIST components OR "cuda" IN_LIST components)
+  list(APPEND components library)
+endif()
+if("nccl" IN_LIST components)  # CUDA's runtime; its operations only where the library is
   list(APPEND components cuda)
 endif()
 foreach(component IN LISTS known)

@@ -44,7 +44,7 @@ function(tessera_write_built_with path)
   file(CONFIGURE OUTPUT "${path}" CONTENT "${text}")
 endfunction()
 
-# Finds a dependency that a part needs, if this build has the part: LIBRARY, CHECKPOINT, TRAINER, ... The error names Debian's
+# Finds a dependency that a part needs, if this build has the part: SHARDING, LIBRARY, CHECKPOINT, TRAINER, ... The error names Debian's
 # package; a build that takes what there is goes without the part.
 macro(tessera_require part package debian label)
   if(TESSERA_WITH_${part})
@@ -53,8 +53,9 @@ macro(tessera_require part package debian label)
 endmacro()
 macro(tessera_find part package debian label)
   find_package(${package} ${ARGN} QUIET)
-  if(NOT ${package}_FOUND AND TESSERA_COMPONENTS STREQUAL "auto" AND NOT "${part}" STREQUAL "LIBRARY")
+  if(NOT ${package}_FOUND AND TESSERA_COMPONENTS STREQUAL "auto" AND NOT "${part}" STREQUAL "SHARDING")
     string(TOLOWER "${part}" component)
+    string(REPLACE "library" "tessera" component "${component}")
     tessera_row("${label}" FALSE "so there is no tessera::${component}, nor what stands on it (on Debian: apt-get install ${debian})")
     set(TESSERA_WITH_${part} FALSE)
   elseif(NOT ${package}_FOUND)
@@ -105,13 +106,16 @@ endif()
 
 # With clang, libomp is loaded before oneDNN's libgomp and serves both, so that there is one pool of threads. clang's
 # -fopenmp=libgomp would ignore all pragmas.
-tessera_require(LIBRARY OpenMP "g++, or libomp-dev for clang" "OpenMP" COMPONENTS CXX)
+tessera_require(SHARDING OpenMP "g++, or libomp-dev for clang" "OpenMP" COMPONENTS CXX)
 find_package(Threads REQUIRED)
 # Does not use oneDNN's own dnnl-config.cmake: Debian's requires OpenCL headers that nobody needs.
 tessera_require(LIBRARY oneDNN libdnnl-dev "oneDNN" 2.6)
-if(NOT oneDNN_THREADS STREQUAL "OMP")
+if(TESSERA_WITH_LIBRARY AND NOT oneDNN_THREADS STREQUAL "OMP")
   message(FATAL_ERROR "tessera: oneDNN in ${oneDNN_INCLUDE_DIR} has its threads from ${oneDNN_THREADS}, and ranks set theirs by "
                       "OpenMP; give oneDNN_ROOT of one that was built with ONEDNN_CPU_RUNTIME=OMP")
+endif()
+if(NOT TESSERA_WITH_LIBRARY)
+  set(TESSERA_WITH_CHECKPOINT FALSE)
 endif()
 tessera_require(CHECKPOINT ISAL libisal-dev "ISA-L" 2.30)
 tessera_require(CHECKPOINT nlohmann_json nlohmann-json3-dev "nlohmann-json" CONFIG)
@@ -125,11 +129,11 @@ foreach(part TRAINER TESTING)
   endif()
 endforeach()
 if(TESSERA_HAVE_NCCL AND TESSERA_HAVE_CUDA OR TESSERA_BUILD_PROGRAM OR TESSERA_BUILD_TESTS)
-  tessera_require(LIBRARY Boost libboost-dev "Boost" 1.74)
+  tessera_require(SHARDING Boost libboost-dev "Boost" 1.74)
 endif()
 
 tessera_write_built_with("${PROJECT_BINARY_DIR}/program/built_with.inc")  # for tessera --version
 if(TESSERA_BUILD_TESTS)
-  tessera_require(LIBRARY GTest libgtest-dev "GoogleTest" CONFIG)
-  tessera_require(LIBRARY Python3 python3 "Python" COMPONENTS Interpreter)
+  tessera_require(SHARDING GTest libgtest-dev "GoogleTest" CONFIG)
+  tessera_require(SHARDING Python3 python3 "Python" COMPONENTS Interpreter)
 endif()

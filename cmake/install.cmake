@@ -12,7 +12,6 @@ foreach(target IN LISTS targets)
   get_target_property(name ${target} EXPORT_NAME)
   list(APPEND TESSERA_COMPONENTS_BUILT ${name})
 endforeach()
-list(REMOVE_ITEM TESSERA_COMPONENTS_BUILT tessera)
 
 # An export set for each component: find_package then asks for the libraries of those alone that were named. The COMPONENTs of
 # installing are Debian's packages: dev (headers and libraries), and program (the program and the docs).
@@ -27,9 +26,11 @@ if(TARGET tessera_program)
   install(TARGETS tessera_program RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
 endif()
 
-cmake_path(GET oneDNN_INCLUDE_DIR PARENT_PATH tessera_oneDNN_root)
-string(REGEX MATCH "^([0-9]+)\\.[0-9]+" tessera_oneDNN_least "${oneDNN_VERSION}")
-math(EXPR tessera_oneDNN_next "${CMAKE_MATCH_1} + 1")
+if(TESSERA_WITH_LIBRARY)
+  cmake_path(GET oneDNN_INCLUDE_DIR PARENT_PATH tessera_oneDNN_root)
+  string(REGEX MATCH "^([0-9]+)\\.[0-9]+" tessera_oneDNN_least "${oneDNN_VERSION}")
+  math(EXPR tessera_oneDNN_next "${CMAKE_MATCH_1} + 1")
+endif()
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${PROJECT_BINARY_DIR}/tesseraConfig.cmake"
   INSTALL_DESTINATION "${package_directory}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -6,18 +6,22 @@ cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH TESSERA_SOURCES)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
 file(CREATE_LINK "${TESSERA_SOURCES}/include" "${PROJECT_BINARY_DIR}/include/tessera" SYMBOLIC)
 
-# tessera_headers(<out> <folder>... [EXCEPT <folder>...]): the headers below folders of include/, by the paths that the link
-# gives them.
+# tessera_headers(<out> <folder or header>... [EXCEPT <folder or header>...]): the headers below folders of include/, by the paths
+# that the link gives them.
 function(tessera_headers out)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXCEPT")
   set(all "")
-  foreach(folder IN LISTS arg_UNPARSED_ARGUMENTS)
+  foreach(place IN LISTS arg_UNPARSED_ARGUMENTS)
+    if(place MATCHES "[.]hpp$")
+      list(APPEND all "${place}")
+      continue()
+    endif()
     file(GLOB_RECURSE headers RELATIVE "${TESSERA_SOURCES}/include" CONFIGURE_DEPENDS
-      "${TESSERA_SOURCES}/include/${folder}/*.hpp")
+      "${TESSERA_SOURCES}/include/${place}/*.hpp")
     list(APPEND all ${headers})
   endforeach()
-  foreach(folder IN LISTS arg_EXCEPT)  # while paths are relative: what is above them may have any name
-    list(FILTER all EXCLUDE REGEX "^${folder}/")
+  foreach(place IN LISTS arg_EXCEPT)  # while paths are relative: what is above them may have any name
+    list(FILTER all EXCLUDE REGEX "^${place}(/|$)")
   endforeach()
   list(TRANSFORM all PREPEND "${PROJECT_BINARY_DIR}/include/tessera/")
   set(${out} "${all}" PARENT_SCOPE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Settings for `cpack`, which makes Debian packages in the build folder: tessera (the program and the docs) and
 # libtessera-dev (headers, libraries, and files for find_package and pkg-config).
-if(NOT oneDNN_LIBRARY MATCHES "^/usr/lib/")
+if(TESSERA_WITH_LIBRARY AND NOT oneDNN_LIBRARY MATCHES "^/usr/lib/")
   message(STATUS "tessera: no Debian packages of this build, since they could not name its oneDNN, ${oneDNN_LIBRARY}")
   return()
 endif()
@@ -27,9 +27,16 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libtessera-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_DESCRIPTION "${PROJECT_DESCRIPTION}, headers and libraries
  With CMake by find_package(tessera), else by pkg-config.")
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "g++ (>= 4:12), libdnnl-dev, libisal-dev, libpcre2-dev, libutf8proc-dev")
+set(depends "g++ (>= 4:12)")
+foreach(needed "tessera=libdnnl-dev" "tessera_checkpoint=libisal-dev" "tessera_trainer=libpcre2-dev, libutf8proc-dev"
+    "tessera_mpi=libopenmpi-dev")
+  string(REPLACE "=" ";" needed "${needed}")
+  list(GET needed 0 target)
+  list(GET needed 1 packages)
+  if(TARGET ${target})
+    string(APPEND depends ", ${packages}")
+  endif()
+endforeach()
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${depends}")
 set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "libgtest-dev, pkgconf")
-if(TARGET tessera_mpi)
-  string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libopenmpi-dev")
-endif()
 include(CPack)

@@ -10,6 +10,10 @@ s#<fsdp/train/#<tessera/trainer/run/#
 s#<fsdp/(data|report|text)/#<tessera/trainer/\1/#
 s#<fsdp/module/(count_exchange|executor|offloaded_inputs|sequence_cache|uploaded_batch)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
 s#<fsdp/optim/(training_step)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
+s#<fsdp/optim/muon\.hpp>#<tessera/fsdp/training/muon.hpp>#
+s#<fsdp/optim/run_time\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
+s#<fsdp/optim/instances\.hpp>#<tessera/fsdp/training/optimizer_instances.hpp>#
+s#<fsdp/device/operations/(attention|bias|cached_attention|cross_entropy|embedding|matmul|muon|norm|rope|swiglu)\.hpp>#<tessera/fsdp/device/compute/\1.hpp>#
 s#<fsdp/#<tessera/fsdp/#
 s#<comm/(any_queue|backend|checks|collectives|communicator|launch|mesh|monitor|mpi|mpi_rank|mpi_staged|nccl|nccl_rank|nccl_table|pending|poll|queued_core|ranks|rendezvous|self|signals|simulated|threads|threads_rank|transfer)\.hpp>#<tessera/comm/\1.hpp>#
 s#<tiling/(budget|chosen|policies|problem|tile_plan)\.hpp>#<tessera/tiling/\1.hpp>#

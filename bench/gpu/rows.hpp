@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/compute/cuda.hpp>
 
 namespace fsdp::gpu {
 

@@ -11,9 +11,9 @@
 #include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include "../../src/program/bench/rounds.hpp"
 
 #include "rows.hpp"

@@ -20,7 +20,7 @@ from pages import CODE, FENCE, LINK, MARK, pages
 FOLDERS = {  # of the API, in the order of the floors
     "The library": [
         ("fsdp", "All of it, and the version"), ("fsdp/core", "Tensors, types, errors"), ("fsdp/device", "Devices"),
-        ("fsdp/device/operations", "Operations"), ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"),
+        ("fsdp/device/operations", "Elementwise operations and steps"), ("fsdp/device/compute", "Operations that compute"), ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"),
         ("fsdp/buffer", "Placements and layouts"), ("fsdp/nn", "Modules"), ("fsdp/sharding", "Strategies and schedules"),
         ("fsdp/module", "Stacks, units, shards"), ("fsdp/models", "Models"), ("fsdp/optim", "Optimizers"),
         ("fsdp/execution", "Executor and steps"), ("fsdp/plan", "Dry runs"), ("fsdp/training", "Training and evaluation"),

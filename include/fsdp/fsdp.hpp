@@ -11,11 +11,11 @@
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/optimizer_instances.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/fsdp/version.hpp>
 #include <tessera/tiling/policies.hpp>

@@ -13,9 +13,9 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/training/optimizer_instances.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>

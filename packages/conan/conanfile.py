@@ -24,8 +24,9 @@ class Tessera(ConanFile):
     license = "Apache-2.0"
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"mpi": [True, False], "fPIC": [True, False], "trainer": [True, False], "system_libraries": [True, False]}
-    default_options = {"mpi": True, "fPIC": True, "trainer": True, "system_libraries": True}
+    options = {"mpi": [True, False], "fPIC": [True, False], "trainer": [True, False], "sharding_only": [True, False],
+               "system_libraries": [True, False]}
+    default_options = {"mpi": True, "fPIC": True, "trainer": True, "sharding_only": False, "system_libraries": True}
 
     def set_version(self):
         text = load(self, os.path.join(self.recipe_folder, root, "CMakeLists.txt"))
@@ -36,6 +37,10 @@ class Tessera(ConanFile):
         for name in ("CMakeLists.txt", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "cmake/*",
                      "include/*", "src/*", "docs/*", "examples/*", "bench/*"):
             copy(self, name, source, self.export_sources_folder)
+
+    def configure(self):
+        if self.options.sharding_only:
+            self.options.trainer = False
 
     def layout(self):
         cmake_layout(self)
@@ -49,11 +54,11 @@ class Tessera(ConanFile):
 
     def components(self):
         """What CMake calls TESSERA_COMPONENTS."""
-        parts = ["library", "checkpoint", "testing"]
+        parts = ["sharding"] if self.options.sharding_only else ["library", "checkpoint", "testing"]
         return parts + [part for part in ("trainer", "mpi") if getattr(self.options, part)]
 
     def system_requirements(self):
-        names = ["libdnnl-dev", "libisal-dev", "nlohmann-json3-dev"]
+        names = [] if self.options.sharding_only else ["libdnnl-dev", "libisal-dev", "nlohmann-json3-dev"]
         if self.options.trainer:
             names += ["libpcre2-dev", "libutf8proc-dev", "libcli11-dev", "libtomlplusplus-dev"]
         Apt(self).check(names + (["libopenmpi-dev"] if self.options.mpi else []))

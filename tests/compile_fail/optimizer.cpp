@@ -9,9 +9,9 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/optim/muon.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/training/muon.hpp>
 
 namespace fsdp {
 

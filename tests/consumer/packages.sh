@@ -20,9 +20,12 @@ done
 
 export PKG_CONFIG_PATH=$work/root/usr/lib/pkgconfig
 read -ra flags <<<"$(pkg-config --cflags --libs tessera)"
+read -ra sharding <<<"$(pkg-config --cflags --libs tessera-sharding)"
 read -ra trainer <<<"$(pkg-config --cflags --libs tessera-trainer)"
 "$compiler" -std=c++20 -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${flags[@]}" -o "$work/consumer"
 "$work/consumer"
+"$compiler" -std=c++20 -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${sharding[@]}" -o "$work/sharded"
+"$work/sharded"
 "$compiler" -std=c++20 -O0 "$source/examples/01_trainer/main.cpp" "${trainer[@]}" -o "$work/trainer"
 "$work/trainer" --dry-run --model tiny --ranks 2 | grep -E "^  peak +[0-9]"
 if pkg-config --exists tessera-mpi; then pkg-config --libs tessera-mpi | grep -F -- "-ltessera_mpi"; fi

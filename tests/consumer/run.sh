@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds programs as a user would, and runs them. From an install tree: the projects that docs/get_started.md and docs/testing.md show,
 # which are the smallest example and the conformance kit over the examples' policies, and a program of policies that the library has never
-# seen. As a sub-project: of a parent with strict warnings and headers of our names. Where there is MPI, both ways: the example that is a
+# seen; and one of tessera::sharding alone, without any other library. As a sub-project: of a parent with strict warnings and headers of our names. Where there is MPI, both ways: the example that is a
 # project of its own.
 # usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
 set -euo pipefail
@@ -57,10 +57,26 @@ try_install() {
   grep -E '^ +FLAGS = ' "$work/build/build.ninja" >"$work/flags"
   grep -E -- '-fopenmp|-pthread|-std=c\+\+|-O' "$work/flags" && fail "flags of ours on a consumer's code"
   local archive
-  for archive in "$work"/prefix/lib/libtessera{,_checkpoint,_trainer}.a; do
+  for archive in "$work"/prefix/lib/libtessera{_sharding,,_checkpoint,_trainer}.a; do
     "$compiler" -shared -o "$work/all.so" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive || fail "$archive is not position-independent"
   done
   rm -r "$work/build"
+
+  # tessera::sharding without any other library, two of it in one process. It calls nothing that is not there.
+  without "${others[@]}" oneDNN -- refused "oneDNN was not found" "a library without oneDNN" configure
+  rm -rf "$work/build"
+  without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/sharding" "$work/sharding" -DCMAKE_PREFIX_PATH="$work/prefix"
+  cmake --build "$work/sharding"
+  "$work/sharding/sharded"
+  ! grep -E -- '-fopenmp|-std=gnu' "$work/sharding/build.ninja" || fail "flags of ours on a consumer's code"
+  "$compiler" -shared -o "$work/whole.so" -Wl,--whole-archive "$work/prefix/lib/libtessera_sharding.a" -Wl,--no-whole-archive -Wl,--no-undefined \
+    "$("$compiler" -print-file-name=libgomp.so)" -pthread || fail "tessera::sharding lacks something"
+  if command -v pkg-config >/dev/null; then
+    local flags
+    read -ra flags <<<"$(PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --cflags --libs tessera-sharding)"
+    "$compiler" -std=c++20 -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${flags[@]}" -o "$work/by_pkg_config"
+    "$work/by_pkg_config"
+  fi
 
   configure -DPROGRAMS="policies=$source/tests/consumer/policies.cpp" -DCOMPONENTS="trainer;${component:+$component;}testing"
   cp -r "$source/examples" "$work/examples"
@@ -101,6 +117,13 @@ try_subdirectory() {
   built "$work/linked" libtessera.a 'src/(fsdp/checkpoint|fsdp/testing|trainer|program)/|tessera_mpi'
   without "${others[@]}" -- cmake_project "$source/tests/consumer/parent" "$work/alone" -DTESSERA_SOURCE="$source" -DTESSERA_COMPONENTS=library \
     -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
+  # tessera::sharding alone, the same way.
+  cmake_project "$source/tests/consumer/parent" "$work/sharding" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::sharding
+  built "$work/sharding" libtessera_sharding.a 'libtessera.a|src/fsdp/(nn|models|device/compute)/|tessera_mpi'
+  without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/parent" "$work/without" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" \
+    -DLINKS=tessera::sharding | grep "there is no tessera::tessera"
+  without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/parent" "$work/least" -DTESSERA_SOURCE="$source" -DTESSERA_COMPONENTS=sharding \
+    -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::sharding
 }
 
 "try_$way"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 
 #include "reference.hpp"
 

@@ -5,6 +5,7 @@
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 
 namespace fsdp::device {
 namespace {

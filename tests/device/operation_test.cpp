@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/testing/operation.hpp>
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 

@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/testing/numbers.hpp>
 
 #include <support/sanitizer.hpp>

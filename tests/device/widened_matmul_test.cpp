@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/fsdp/device/cpu/widened_matmul.hpp"
+#include "src/fsdp/device/compute/cpu/widened_matmul.hpp"
 
 #include <numeric>
 #include <vector>
@@ -53,8 +53,8 @@ void expect_as_float64(const Form& form, int threads, bool single_thread) {
                            .b_transposed = form.tb,
                            .accumulate = form.accumulate,
                            .single_thread = single_thread};
-  const cpu::WidenedMatmul matmul = cpu::made_by_float(rank.stream.cache(), key);
-  EXPECT_EQ(matmul.scratch_bytes(), cpu::planned_by_float(rank.stream.cache(), key).scratch_bytes());
+  const cpu::WidenedMatmul matmul = cpu::made_by_float(cpu::cache_of(rank.stream), key);
+  EXPECT_EQ(matmul.scratch_bytes(), cpu::planned_by_float(cpu::cache_of(rank.stream), key).scratch_bytes());
   const Block<Cpu> scratch(rank.ledger, MemoryKind::scratch, matmul.scratch_bytes());
   cpu::run(matmul, a.view().data(), b.view().data(), c.view().data(), scratch.data());
   EXPECT_LT(difference(c.values(), expected), (std::is_same_v<C, bf16> ? 1.0 / 256 : 2e-6))

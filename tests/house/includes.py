@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there: `virtual`, and calls that print.
+"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there: `virtual`, calls that print,
+and calls that read the environment.
 
 usage: includes.py ROOT
 
@@ -11,19 +12,24 @@ from pathlib import Path
 
 # The floors of each product, the lowest first. A place includes itself and places of lower floors; places of one floor do not
 # include each other. docs/architecture.md has the same table, which check_page compares.
-LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision"], ["buffer", "nn"], ["sharding"], ["module"], ["models", "optim"],
-           ["execution"], ["plan"], ["training"], ["umbrella"]]
+LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute"], ["buffer", "nn"], ["sharding"], ["module"],
+           ["models", "optim"], ["execution"], ["plan"], ["training"], ["umbrella"]]
 CHECKPOINT = [["checkpoint"]]
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
 PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
 
+# The places of tessera::sharding, which sees nothing of tessera::tessera.
+SHARDING = ["core", "device", "comm", "tiling", "precision", "buffer", "sharding", "module", "optim"]
+
 NARROWER = {  # what places see of the floors below them, where that is not all
     "tiling": ["core"],
     "precision": ["core"],
-    "nn": ["core", "device", "tiling", "precision"],  # modules know no ranks
+    "device/compute": ["core", "device"],
+    "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
 }
+STILL_SEEN = {"module": ["nn"], "optim": ["nn"]}  # parameters' names and roles, which a module lists
 
 
 def allowed():
@@ -34,7 +40,8 @@ def allowed():
         below = []
         for floor in [floor for product in products for floor in product]:
             for place in floor:
-                places[place] = [p for p in NARROWER.get(place, below) if p != "umbrella"]
+                seen = [p for p in below if p in SHARDING + STILL_SEEN.get(place, [])] if place in SHARDING else below
+                places[place] = [p for p in NARROWER.get(place, seen) if p != "umbrella"]
             below = below + floor
     return places
 
@@ -59,6 +66,10 @@ PRINTERS = ["src/fsdp/core/terminal_text.cpp", "src/trainer/report/console.cpp",
             "src/trainer/generate/chat_session.cpp", "include/trainer/run/generate.hpp"]
 PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
 
+# Who reads the environment in tessera::sharding: launchers.
+READERS = re.compile(r"include/fsdp/core/environment\.hpp|(include|src)/comm/(launch/.*|launch\.cpp|rendezvous\.cpp)")
+READS = re.compile(r"\b(?:secure_)?getenv\s*\(|\benvironment\s*\(")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
@@ -68,6 +79,8 @@ def place_of(path):
     parts = Path(path).parts
     if parts[0] in ("comm", "tiling"):
         return parts[0]
+    if parts[:3] in (("fsdp", "device", "compute"), ("fsdp", "device", "cuda"), ("fsdp", "device", "operations.hpp")):
+        return "device/compute"
     if parts[0] == "fsdp":
         place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "version.hpp": "core"}.get(parts[1])
     else:
@@ -142,6 +155,9 @@ def check(root):
             for match in PRINTS.finditer(code):
                 wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: prints by itself; call print_text, print_sentence "
                              "or print_warning of tessera/fsdp/core/terminal_text.hpp")
+        if place in SHARDING and not READERS.fullmatch(str(path)):
+            for match in READS.finditer(code):
+                wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: reads the environment, which only launchers do")
     for library, paths in users.items():
         if len(paths) > 1:
             wrong.append(f"{library} is included by more than one file: {', '.join(map(str, paths))}")

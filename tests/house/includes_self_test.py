@@ -47,6 +47,13 @@ class Includes(unittest.TestCase):
         self.found({run: 'void f() {\n  std::cerr << "x";\n}\n'}, run + ":2: prints by itself")
         self.assertEqual([], check({core: "std::snprintf(a, b);  // printf(x)\n", "src/program/bench/a.cpp": "puts(a);\n"}))
 
+    def test_a_call_that_reads_the_environment(self):
+        text = 'auto a = environment("A");\n'
+        for file in ("src/fsdp/device/a.cpp", "src/comm/a.cpp", "include/fsdp/optim/a.hpp"):
+            self.found({file: text}, file + ":1: reads the environment")
+        self.found({"src/fsdp/core/a.cpp": 'auto a = std::getenv("A");\n'}, "reads the environment")
+        self.assertEqual([], check({"src/comm/launch/a.cpp": text, "src/fsdp/training/a.cpp": text, "src/trainer/run/a.cpp": text}))
+
     def test_an_include_upwards(self):
         self.found({**CORE, **COMM, "include/fsdp/nn/a.hpp": "#include <tessera/fsdp/core/a.hpp>\n#include <tessera/comm/a.hpp>\n"},
                    "include/fsdp/nn/a.hpp:2: nn may not include comm")
@@ -66,6 +73,14 @@ class Includes(unittest.TestCase):
     def test_sharding_sees_buffers_only(self):
         self.found({**CORE, **COMM, "include/fsdp/sharding/a.hpp": "#include <tessera/comm/a.hpp>\n"},
                    "sharding may not include comm")
+
+    def test_sharding_computes_nothing(self):
+        files = {**CORE, "include/fsdp/device/compute/a.hpp": "", "include/fsdp/device/operations.hpp": "#include <tessera/fsdp/device/compute/a.hpp>\n"}
+        self.assertEqual([], check({**files, "include/fsdp/nn/a.hpp": "#include <tessera/fsdp/device/operations.hpp>\n",
+                                    "src/fsdp/device/cuda/a.cu": '#include "../compute/a.hpp"\n', "src/fsdp/device/compute/a.hpp": ""}))
+        for place in ("comm", "fsdp/device", "fsdp/buffer", "fsdp/module", "fsdp/optim"):
+            for header in ("compute/a.hpp", "operations.hpp"):
+                self.found({**files, f"include/{place}/a.hpp": f"#include <tessera/fsdp/device/{header}>\n"}, "may not include device/compute")
 
     def test_umbrellas_are_for_users_only(self):
         umbrella = {"include/fsdp/fsdp.hpp": ""}

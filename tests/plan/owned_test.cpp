@@ -8,8 +8,8 @@
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/optim/muon.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/training/muon.hpp>
 
 namespace fsdp::plan {
 namespace {

@@ -23,10 +23,10 @@
 #include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/testing/memory_watch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include "src/program/cli/sharding_of.hpp"
 
 #include <support/stack_runner.hpp>

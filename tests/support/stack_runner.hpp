@@ -21,7 +21,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/tiling/policies.hpp>
 #include "src/program/cli/stack_choice.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 #include <examples/07_own_optimizer/lion.hpp>
 

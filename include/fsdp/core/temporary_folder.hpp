@@ -11,9 +11,6 @@
 
 namespace fsdp {
 
-/// Returns the folder for temporary files: that of TMPDIR, or else /tmp.
-std::filesystem::path temporary_directory();
-
 class TemporaryFolder {
  public:
   /// Creates a folder in `parent` whose name begins with `name`, and removes such folders whose processes have ended.

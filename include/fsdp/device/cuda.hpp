@@ -2,13 +2,12 @@
 /// @file
 /// The CUDA device: an NVIDIA GPU with device memory, whose operations are enqueued on streams.
 ///
-/// cuBLASLt computes matmuls, and cuDNN attention in builds that have it; all other kernels are ours, in
-/// src/fsdp/device/cuda/. Operations return once they are enqueued; their outputs are fully written when an event
-/// recorded afterwards has happened. Two runs give the same bits: sums have a fixed order, without atomics. Tensors are
-/// in device memory or pinned host memory; `documents` are host lists. Tokens and targets must be in the vocabulary.
-/// That is checked when batches enter (Model::validate), since a kernel cannot throw; a kernel writes NaN for invalid
-/// ones. This header includes no CUDA header: code that uses this device compiles without the toolkit, and links
-/// tessera::cuda.
+/// This header has its memory, queues, graphs and stream, and the operations that sharding needs: elementwise ones and
+/// optimizer steps. Those that compute are in tessera/fsdp/device/compute/cuda.hpp. Operations return once they are
+/// enqueued; their outputs are fully written when an event recorded afterwards has happened. Two runs give the same
+/// bits: sums have a fixed order, without atomics. Tensors are in device memory or pinned host memory. This header
+/// includes no CUDA header: code that uses this device compiles without the toolkit. It links tessera::cuda_runtime
+/// and, for the stream and operations, tessera::cuda.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +22,10 @@
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
-#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/device/operations/adamw.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/device/operations/sgd.hpp>
 #include <tessera/fsdp/device/queue.hpp>
 
 namespace fsdp::device {
@@ -180,81 +182,6 @@ inline constexpr bool computes_in<Cuda, f16> = true;
 // ---- Operations: src/fsdp/device/cuda/, with the same meaning as on the CPU. T is float, bf16 or f16. ----
 // Scratch sizes are in src/fsdp/device/cuda_scratch.cpp, which needs no CUDA, so that dry runs work on any machine.
 
-/// (A, C) is (T, T) or (T, float).
-template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
-std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>&);
-template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
-void run(Cuda::Stream&, const Matmul<A, C>&, Scratch);
-
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const RmsNorm<T>&);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const RmsNormBackward<T>&, Scratch);
-
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const AddBias<T>&);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const BiasBackward<T>&, Scratch);
-
-void run(Cuda::Stream&, const RotaryTable&);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Rope<T>&, Scratch);
-
-/// Uses cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128,
-/// and rows that start at multiples of 16 bytes. Otherwise uses our kernels: on tensor cores for such rows with head
-/// sizes that are multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns;
-/// with one warp per row for the rest, with head sizes up to 512, which is tens of times slower.
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Attention<T>&, Scratch);
-/// In our kernels, the owner of a block of keys sums dk and dv, and the owner of a block of queries sums dq. That
-/// computes scores twice (three times for head sizes above 128), and nothing depends on timing. cuDNN's deterministic
-/// algorithm stores the gradients of scores instead, so it processes a few heads at a time, and is not used if one
-/// key-value head would take 1.25 GiB.
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch);
-
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const KeepHeads<T>&);
-/// Uses one thread block per head and sequence. Supports head sizes up to 512.
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CachedAttention<T>&);
-
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const SwiGlu<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const SwiGluBackward<T>&);
-
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Embedding<T>&);
-/// Each thread block owns every 1024th row of the table and reads all tokens: about 4 KiB per token, mostly from the
-/// cache, in addition to the traffic of dy and dtable.
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const EmbeddingBackward<T>&);
-
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const CrossEntropy<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropy<T>&, Scratch);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const CrossEntropyLoss<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropyLoss<T>&, Scratch);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropyFold<T>&);
-void run(Cuda::Stream&, const CrossEntropySum&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropyGradient<T>&);
-
 template <ComputedBy<Cuda> T>
 void run(Cuda::Stream&, const Add<T>&);
 template <ComputedBy<Cuda> X, ComputedBy<Cuda> Y>
@@ -274,14 +201,6 @@ template <ComputedBy<Cuda> Model>
 void run(Cuda::Stream&, const AdamWStep<Model>&, Scratch);
 template <ComputedBy<Cuda> Model>
 void run(Cuda::Stream&, const SgdStep<Model>&);
-
-void run(Cuda::Stream&, const MomentumDirection&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Normalized<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Combination<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const DirectionStep<T>&);
 
 /// Pinned host memory. The optimizer's kernels access it over the bus.
 template <>

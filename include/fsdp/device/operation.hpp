@@ -268,17 +268,19 @@ inline constexpr detail::Enqueue enqueue;
 
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
 /// directly. `how` is `extern template` or `template`.
-#define FSDP_ENQUEUE(how, Stream)                                                   \
-  how void detail::Enqueue::operator()(Stream&, const Fill<float>&) const;          \
-  how void detail::Enqueue::operator()(Stream&, const Fill<bf16>&) const;           \
-  how void detail::Enqueue::operator()(Stream&, const Fill<double>&) const;         \
-  how void detail::Enqueue::operator()(Stream&, const Copy<float, float>&) const;   \
-  how void detail::Enqueue::operator()(Stream&, const Copy<float, bf16>&) const;    \
-  how void detail::Enqueue::operator()(Stream&, const Copy<bf16, float>&) const;    \
-  how void detail::Enqueue::operator()(Stream&, const Copy<bf16, bf16>&) const;     \
-  how void detail::Enqueue::operator()(Stream&, const Matmul<float, float>&) const; \
-  how void detail::Enqueue::operator()(Stream&, const Matmul<bf16, bf16>&) const;   \
-  how void detail::Enqueue::operator()(Stream&, const SumOfSquares&) const;         \
+#define FSDP_ENQUEUE(how, Stream)                                                 \
+  how void detail::Enqueue::operator()(Stream&, const Fill<float>&) const;        \
+  how void detail::Enqueue::operator()(Stream&, const Fill<bf16>&) const;         \
+  how void detail::Enqueue::operator()(Stream&, const Fill<double>&) const;       \
+  how void detail::Enqueue::operator()(Stream&, const Copy<float, float>&) const; \
+  how void detail::Enqueue::operator()(Stream&, const Copy<float, bf16>&) const;  \
+  how void detail::Enqueue::operator()(Stream&, const Copy<bf16, float>&) const;  \
+  how void detail::Enqueue::operator()(Stream&, const Copy<bf16, bf16>&) const;   \
+  how void detail::Enqueue::operator()(Stream&, const SumOfSquares&) const;       \
   how void detail::Enqueue::operator()(Stream&, const DecideStep&) const;
+/// The same for matmuls, which tessera::tessera contains.
+#define FSDP_ENQUEUE_MATMULS(how, Stream)                                           \
+  how void detail::Enqueue::operator()(Stream&, const Matmul<float, float>&) const; \
+  how void detail::Enqueue::operator()(Stream&, const Matmul<bf16, bf16>&) const;
 
 }  // namespace fsdp::device

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/fsdp/device/operations/rope.hpp>
+#include <tessera/fsdp/device/compute/rope.hpp>
 #include <tessera/fsdp/models/config_values.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 

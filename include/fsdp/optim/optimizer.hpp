@@ -34,7 +34,8 @@
 
 namespace fsdp::optim {
 
-struct RunTime;  // tessera/fsdp/optim/run_time.hpp: the default, for programs whose flags choose the optimizer
+struct RunTime;  // tessera/fsdp/training/run_time_optimizer.hpp: the default, for programs whose flags choose the
+                 // optimizer
 
 /// How much of a parameter one update needs.
 enum class Grain : std::uint8_t {
@@ -127,7 +128,7 @@ consteval bool check_optimizer() {
   static_assert(
       requires { sizeof(O); },
       "fsdp: an optimizer's type is incomplete; include its header, which for the default, optim::RunTime, is "
-      "tessera/fsdp/optim/run_time.hpp");
+      "tessera/fsdp/training/run_time_optimizer.hpp");
   static_assert(detail::Named<O>,
                 "fsdp: an optimizer lacks its name, which checkpoints and logs hold; give it static constexpr "
                 "std::string_view name()");

@@ -15,7 +15,6 @@
 #include <tessera/comm/cores.hpp>
 #include <tessera/comm/launch.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/fsdp/training/program.hpp>
 
@@ -53,8 +52,9 @@ int launch(const LaunchOptions& launch, F f) {
   options.deadline = milliseconds(launch.deadline_seconds);
   options.device_deadline = milliseconds(launch.device_deadline_seconds);
   options.windows = launch.windows;
-  const auto on_rank = [f = std::move(f)](Comm& communicator) {
+  const auto on_rank = [f = std::move(f), threads = launch.threads](Comm& communicator) {
     comm::agree_on_cores(communicator);
+    use_threads(comm::rank_threads(threads, communicator.size()));
     return f(communicator);
   };
   if constexpr (starts_ranks<Comm>) {

@@ -9,7 +9,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 
 namespace fsdp::train {

@@ -24,9 +24,10 @@
 #include <tessera/comm/signals.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/models/model.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <system_error>
 
-#include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/file.hpp>
 
 namespace fsdp {
@@ -51,11 +50,6 @@ void remove_left_behind(const std::filesystem::path& parent, const std::string& 
 }
 
 }  // namespace
-
-std::filesystem::path temporary_directory() {
-  const std::string_view named = environment("TMPDIR");
-  return named.empty() ? std::filesystem::path("/tmp") : std::filesystem::path(named);
-}
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& parent, const std::string& name) {
   remove_left_behind(parent, name);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/training/program.hpp>
 
 #include "capture.hpp"
 
@@ -62,6 +63,7 @@ struct WorkQueue::State {
       : name(std::string(queue_name) + ' ' + std::to_string(index)), id(index) {}
 
   void run() {
+    train::use_threads(1);                                               // this thread is the queue's own
     const std::int64_t scratch_bytes = moves_for_peers() ? 0 : 1 << 22;  // debug builds fill them with NaN
     device::Ledger ledger;
     device::Cpu::Arena scratch(ledger, scratch_bytes);

@@ -2,6 +2,7 @@
 #include <tessera/fsdp/training/program.hpp>
 
 #include <fcntl.h>
+#include <omp.h>
 #include <poll.h>
 #include <stdio_ext.h>
 #include <sys/resource.h>
@@ -15,10 +16,13 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include <tessera/comm/launch.hpp>
+#include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -71,6 +75,25 @@ struct Set {
 
 }  // namespace
 
+void take_environment() {
+  device::MatmulChoice choice{.limits_library = environment("DNNL_MAX_CPU_ISA").empty()};
+  if (const std::string_view way = environment("TESSERA_BF16_MATMUL"); !way.empty()) {
+    require<InputError>(way == "native" || way == "float", "TESSERA_BF16_MATMUL is '", shortened(way),
+                        "'; native and float exist");
+    choice.bf16 = way == "native" ? device::Bf16Matmul::native : device::Bf16Matmul::by_float;
+  }
+  device::choose_matmul(choice);
+  if (const std::string_view isa = environment("TESSERA_ISA"); !isa.empty())
+    device::choose_instruction_set(isa, "TESSERA_ISA");
+}
+
+std::filesystem::path temporary_directory() {
+  const std::string_view named = environment("TMPDIR");
+  return named.empty() ? std::filesystem::path("/tmp") : std::filesystem::path(named);
+}
+
+void use_threads(int threads) { omp_set_num_threads(threads); }
+
 int run_program(FunctionRef<int()> f) {
   static bool runs = false;
   if (runs) return f();
@@ -80,6 +103,7 @@ int run_program(FunctionRef<int()> f) {
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit becomes an error of write
   int status = comm::ExitStatus::failed;
   try {
+    take_environment();
     status = f();
   } catch (const std::bad_alloc&) {
     print_sentence("out of memory: this process was refused more; take smaller sizes or more ranks");

@@ -7,6 +7,7 @@
 
 #include <tessera/comm/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 
 #include "alone.hpp"

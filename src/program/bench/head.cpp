@@ -9,6 +9,7 @@
 #include <tessera/comm/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
 
 #include "alone.hpp"

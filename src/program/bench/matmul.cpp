@@ -10,8 +10,8 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
+#include "../../fsdp/device/compute/cpu/widened_matmul.hpp"
 #include "../../fsdp/device/cpu/isa.hpp"
-#include "../../fsdp/device/cpu/widened_matmul.hpp"
 #include "alone.hpp"
 #include "floors.hpp"
 #include "lines.hpp"

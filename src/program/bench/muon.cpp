@@ -12,7 +12,7 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
-#include <tessera/fsdp/optim/muon.hpp>
+#include <tessera/fsdp/training/muon.hpp>
 
 #include "alone.hpp"
 #include "floors.hpp"

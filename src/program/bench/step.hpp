@@ -22,10 +22,10 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/optim/run_time.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include "../cli/sharding_of.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/version.hpp>
 
 namespace fsdp::cli {

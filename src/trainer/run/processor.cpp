@@ -6,13 +6,26 @@
 #include <vector>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/core/environment.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::train {
+namespace {
+
+/// Returns lines "NAME = value" of the environment variables that select how bf16 is multiplied.
+std::string bf16_environment() {
+  std::string text;
+  for (const char* const name : {"TESSERA_BF16_MATMUL", "DNNL_MAX_CPU_ISA"})
+    text += message(name, " = ", environment(name), "\n");
+  return text;
+}
+
+}  // namespace
 
 void agree_on_instruction_set(const comm::Ranks& ranks) {
-  comm::require_same_texts(ranks.monitor(), comm::gather_texts(ranks, device::bf16_environment(), "environment"),
+  comm::require_same_texts(ranks.monitor(), comm::gather_texts(ranks, bf16_environment(), "environment"),
                            "ranks were started with different environments", "start all ranks with the same");
   const std::vector<std::string> sets =
       comm::gather_texts(ranks, std::string(device::instruction_set()), "instruction sets");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model o
 
 std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   try {
-    return std::make_shared<const TemporaryFolder>(temporary_directory(), "tessera-tokens");
+    return std::make_shared<const TemporaryFolder>(train::temporary_directory(), "tessera-tokens");
   } catch (const std::exception& error) {
     throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
   }

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/compute/cuda.hpp>
 
 #include "src/fsdp/device/cuda/scratch.hpp"
 

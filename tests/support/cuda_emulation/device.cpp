@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// device::Cuda on the host, for tests of its kernels: memory is the host's, queues run at once, products are loops.
-#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/compute/cuda.hpp>
 
 #include <cstdlib>
 #include <cstring>

@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
@@ -37,25 +36,17 @@ Isa best_of_machine() {
   return Isa::baseline;
 }
 
-Isa choose() {
-  (void)asked_bf16_matmul();
-  const Isa best = best_of_machine();
-  const std::string_view asked = environment("TESSERA_ISA");
-  if (asked.empty()) return best;
-  std::string known;
-  for (std::size_t i = 0; i < isa_names.size(); ++i) {
-    known += (i == 0 ? "" : i + 1 < isa_names.size() ? ", " : " and ") + std::string(isa_names[i]);
-    if (asked != isa_names[i]) continue;
-    require<InputError>(static_cast<Isa>(i) <= best, "TESSERA_ISA is ", asked, ", which this processor lacks; it has ",
-                        name_of(best));
-    return static_cast<Isa>(i);
-  }
-  throw InputError(message("TESSERA_ISA is '", shortened(asked), "'; ", known, " exist"));
+std::atomic<Isa>& current() {
+  static std::atomic<Isa> isa = best_of_machine();
+  return isa;
 }
 
-std::atomic<Isa>& current() {
-  static std::atomic<Isa> isa = choose();
-  return isa;
+/// Returns the names as a sentence lists them: "a, b and c".
+std::string known_names() {
+  std::string known;
+  for (std::size_t i = 0; i < isa_names.size(); ++i)
+    known += (i == 0 ? "" : i + 1 < isa_names.size() ? ", " : " and ") + std::string(isa_names[i]);
+  return known;
 }
 
 }  // namespace
@@ -63,13 +54,6 @@ std::atomic<Isa>& current() {
 std::string_view name_of(Isa isa) { return isa_names[static_cast<std::size_t>(isa)]; }
 
 Isa detected_isa() { return current(); }
-
-Bf16Matmul asked_bf16_matmul() {
-  const std::string_view way = environment("TESSERA_BF16_MATMUL");
-  if (way.empty()) return Bf16Matmul::by_instruction_set;
-  require<InputError>(way == "native" || way == "float", "TESSERA_BF16_MATMUL is '", way, "'; native and float exist");
-  return way == "native" ? Bf16Matmul::native : Bf16Matmul::by_float;
-}
 
 bool is_intel() {
 #if defined(__x86_64__)
@@ -88,11 +72,14 @@ namespace fsdp::device {
 
 std::string_view instruction_set() { return cpu::name_of(cpu::detected_isa()); }
 
-std::string bf16_environment() {
-  std::string text;
-  for (const char* const name : {"TESSERA_BF16_MATMUL", "DNNL_MAX_CPU_ISA"})
-    text += message(name, " = ", environment(name), "\n");
-  return text;
+void choose_instruction_set(std::string_view name, std::string_view source) {
+  const auto& names = cpu::isa_names;
+  const auto found = static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  require<InputError>(found < names.size(), source, " is '", shortened(name), "'; ", cpu::known_names(), " exist");
+  const auto isa = static_cast<cpu::Isa>(found);
+  const cpu::Isa best = cpu::best_of_machine();
+  require<InputError>(isa <= best, source, " is ", name, ", which this processor lacks; it has ", cpu::name_of(best));
+  cpu::current() = isa;
 }
 
 std::string_view least_instruction_set(std::span<const std::string> sets) {

@@ -2,10 +2,10 @@
 /// @file
 /// Run-time dispatch by instruction set.
 ///
-/// Every file in a folder kernels/ (src/fsdp/device/cpu, src/comm) is compiled once per set, with matching compiler
-/// flags and the macro FSDP_ISA, which names the set (baseline, avx2, avx512_bf16). Such a file keeps its functions in
-/// an anonymous namespace, calls no inline function of a library (the linker would keep one copy for all sets), and
-/// exports one constant table of function pointers:
+/// Every file in a folder kernels/ (src/fsdp/device/cpu, src/fsdp/device/compute/cpu, src/comm) is compiled once per
+/// set, with matching compiler flags and the macro FSDP_ISA, which names the set (baseline, avx2, avx512_bf16). Such a
+/// file keeps its functions in an anonymous namespace, calls no inline function of a library (the linker would keep one
+/// copy for all sets), and exports one constant table of function pointers:
 ///
 ///     constexpr NormKernels exported = {.forward = forward, .backward = backward};   // in the anonymous namespace
 ///     FSDP_EXPORT_KERNELS(NormKernels)                                               // at global scope
@@ -22,13 +22,12 @@ namespace fsdp::device::cpu {
 /// those of avx2, while oneDNN's use the wider registers.
 enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 
-/// Returns the name as in TESSERA_ISA. On aarch64 the baseline is called neon, so that ranks and resumed runs can tell
-/// it from x86-64's.
+/// Returns the name of a set. On aarch64 the baseline is called neon, so that ranks and resumed runs can tell it from
+/// x86-64's.
 std::string_view name_of(Isa isa);
 
-/// Returns the current set: this machine's best, or a lesser one chosen by the environment variable TESSERA_ISA or by
-/// keep_to_instruction_set (tessera/fsdp/device/cpu.hpp). oneDNN then keeps to the lesser set too, unless
-/// DNNL_MAX_CPU_ISA is set. Throws InputError if TESSERA_ISA names an unknown set or one that the processor lacks.
+/// Returns the current set: this machine's best, or a lesser one chosen by choose_instruction_set or
+/// keep_to_instruction_set (tessera/fsdp/device/cpu.hpp).
 Isa detected_isa();
 
 /// Returns whether the current set is less than the processor's best.
@@ -36,13 +35,6 @@ bool is_lowered();
 
 /// Returns whether this is an Intel processor.
 bool is_intel();
-
-/// The values of the environment variable TESSERA_BF16_MATMUL; by_instruction_set if it is not set.
-enum class Bf16Matmul : std::uint8_t { by_instruction_set, native, by_float };
-
-/// Returns the value of TESSERA_BF16_MATMUL. Throws InputError for a value other than native and float; so does the
-/// first call of detected_isa, so that the error shows early.
-Bf16Matmul asked_bf16_matmul();
 
 /// Returns the table that set `isa` exports; FSDP_EXPORT_KERNELS defines it in a file compiled for that set.
 template <class Table, Isa isa>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes.
+/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes. No function
+/// here or elsewhere leaves another OpenMP setting on the calling thread.
 #pragma once
 
 #include <omp.h>
@@ -12,6 +13,23 @@
 #include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::device::cpu {
+
+/// Sets the OpenMP team size of the calling thread for a scope: for libraries that take it from there.
+class TeamSize {
+ public:
+  explicit TeamSize(int threads) : before_(omp_get_max_threads()), changed_(threads != before_) {
+    if (changed_) omp_set_num_threads(threads);
+  }
+  TeamSize(const TeamSize&) = delete;
+  TeamSize& operator=(const TeamSize&) = delete;
+  ~TeamSize() {
+    if (changed_) omp_set_num_threads(before_);
+  }
+
+ private:
+  int before_;
+  bool changed_;
+};
 
 /// Work that touches fewer bytes than this runs on one thread: waking the team costs more.
 inline constexpr std::int64_t bytes_worth_a_team = 65536;

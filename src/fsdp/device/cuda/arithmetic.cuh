@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/device/operations/rope.hpp>
+#include <tessera/fsdp/device/compute/rope.hpp>
 
 #include "../optimizer_step.hpp"
 #include "numbers.cuh"

@@ -13,8 +13,8 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/compute/attention.hpp>
 #include <tessera/fsdp/device/cuda.hpp>
-#include <tessera/fsdp/device/operations/attention.hpp>
 
 namespace fsdp::device::cuda {
 

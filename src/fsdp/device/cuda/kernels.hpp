@@ -11,13 +11,13 @@
 #include <span>
 
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/compute/attention.hpp>
+#include <tessera/fsdp/device/compute/cached_attention.hpp>
+#include <tessera/fsdp/device/compute/muon.hpp>
+#include <tessera/fsdp/device/compute/rope.hpp>
 #include <tessera/fsdp/device/operations/adamw.hpp>
-#include <tessera/fsdp/device/operations/attention.hpp>
-#include <tessera/fsdp/device/operations/cached_attention.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/device/operations/muon.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
-#include <tessera/fsdp/device/operations/rope.hpp>
 #include <tessera/fsdp/device/operations/sgd.hpp>
 
 #include "../optimizer_step.hpp"

@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include <tessera/fsdp/core/environment.hpp>
-#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/compute/cuda.hpp>
 
 #include "cache.hpp"
 #include "runtime.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <tessera/fsdp/device/cuda.hpp>
+#include <tessera/fsdp/device/compute/cuda.hpp>
 
 #include "kernels.hpp"
 #include "scratch.hpp"

@@ -3,7 +3,7 @@
 /// Rotary position embedding, rotate_half layout, and the starts of packed documents.
 #include <algorithm>
 
-#include "../rotary_frequency.hpp"
+#include "../compute/rotary_frequency.hpp"
 #include "arithmetic.cuh"
 #include "kernel.cuh"
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/device/compute/attention.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/device/operations/attention.hpp>
 
 #include "attention_cudnn.hpp"
 

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Muon: momentum orthogonalised by Newton-Schulz for matrices, AdamW for tables and vectors.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+
+namespace fsdp::optim {
+
+/// A matrix's update is its momentum with all singular values brought near 1, times 0.2 sqrt(max(rows, columns)), so
+/// that matrices and AdamW can share one learning rate. Newton-Schulz iterates x = a x + (b A + c A A) x, A = x x^T, in
+/// `Compute`. Muon needs each matrix whole on the rank that steps it: buffer::Owned places it so, and no collective is
+/// added. Source: Jordan et al. 2024 (Muon, its coefficients); the step's scale is Liu et al. 2025 (Muon is scalable).
+struct Muon {
+  double momentum = 0.95;       ///< decay of the sum of gradients
+  bool nesterov = true;         ///< looks ahead along the momentum
+  std::int64_t iterations = 5;  ///< of Newton-Schulz
+  AdamW adamw = {};             ///< for all but matrices of linear layers; its weight decay applies to these too
+
+  static constexpr std::string_view name() { return "muon"; }
+  static constexpr Grain grain() { return Grain::tensors; }
+
+  /// Whether a parameter's momentum is orthogonalised; AdamW steps the others.
+  static bool is_matrix(const Parameter& parameter) { return parameter.role == Role::matrix; }
+
+  /// Returns the FLOPs of Newton-Schulz on a matrix, with the default number of iterations; Owned balances them over
+  /// ranks. For other parameters it returns their elements. That is next to nothing, so the layout's bound on bytes
+  /// spreads them.
+  static std::int64_t work(const Parameter& parameter);
+
+  std::span<const std::string_view> states(const Parameter& parameter) const {
+    static constexpr std::array<std::string_view, 1> of_matrix = {"momentum"};
+    return is_matrix(parameter) ? std::span<const std::string_view>(of_matrix) : adamw.states(parameter);
+  }
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+    if (!is_matrix(piece.parameter)) return adamw.update(stream, piece, decision);
+    using Frame = typename std::remove_reference_t<decltype(stream.arena())>::Frame;
+    constexpr auto scratch = device::MemoryKind::scratch;
+    const Shape shape = piece.main.shape();  // [R, C]
+    Frame frame(stream.arena());
+    const auto x = frame.template allocate<Compute>(shape, scratch);  // [R, C]
+    {
+      Frame momentum_frame(stream.arena());
+      const auto direction = momentum_frame.template allocate<float>(shape, scratch);  // [R, C]
+      const auto squares = momentum_frame.template allocate<double>({1}, scratch);
+      device::enqueue(stream, device::MomentumDirection{.momentum = static_cast<float>(momentum),
+                                                        .nesterov = nesterov,
+                                                        .step = decision,
+                                                        .gradient = piece.gradient,
+                                                        .state = piece.states[0],
+                                                        .direction = direction});
+      device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0});
+      device::enqueue(stream, device::SumOfSquares{.x = direction, .sum = squares});
+      device::enqueue(stream, device::Normalized<Compute>{.x = direction, .squares = squares, .y = x});
+    }
+    orthogonalize(stream, x);
+    const auto longer = static_cast<double>(std::max(shape[0], shape[1]));
+    device::enqueue(stream, device::DirectionStep<Compute>{
+                                .weight_decay = piece.parameter.decays ? static_cast<float>(adamw.weight_decay) : 0.0f,
+                                .scale = static_cast<float>(0.2 * std::sqrt(longer)),
+                                .step = decision,
+                                .direction = x,
+                                .main = piece.main,
+                                .model = piece.model});
+  }
+
+  void validate() const;
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("momentum", self.momentum, "decay of the sum of gradients");
+    visitor("nesterov", self.nesterov, "look ahead along the momentum");
+    visitor("iterations", self.iterations, "of Newton-Schulz, for matrices");
+    AdamW::visit(self.adamw, visitor);
+  }
+
+  friend bool operator==(const Muon&, const Muon&) = default;
+
+ private:
+  /// Makes x [R, C], of norm 1, nearly orthogonal in place: its singular values end between 0.7 and 1.2.
+  template <class Stream, class Compute>
+  void orthogonalize(Stream& stream, Tensor<Compute> x) const {
+    using Frame = typename std::remove_reference_t<decltype(stream.arena())>::Frame;
+    using Operand = device::Operand<Compute>;
+    constexpr float a = 3.4445f, b = -4.7750f, c = 2.0315f;
+    const bool wide = x.rows() <= x.columns();
+    const std::int64_t small = std::min(x.rows(), x.columns());
+    Frame frame(stream.arena());
+    const auto allocate = [&](const Shape& shape) {
+      return frame.template allocate<Compute>(shape, device::MemoryKind::scratch);
+    };
+    const Tensor<Compute> gram = allocate({small, small}), square = allocate({small, small}), y = allocate(x.shape());
+    const auto multiply = [&](const Operand& left, const Operand& right, Tensor<Compute> product) {
+      device::enqueue(stream, device::Matmul<Compute, Compute>{.a = left, .b = right, .c = product});
+    };
+    for (std::int64_t i = 0; i < iterations; ++i) {
+      wide ? multiply(x, device::transposed(x), gram) : multiply(device::transposed(x), x, gram);
+      multiply(gram, gram, square);
+      device::enqueue(stream, device::Combination<Compute>{.alpha = b, .x = gram, .beta = c, .y = square});
+      wide ? multiply(square, x, y) : multiply(x, square, y);
+      device::enqueue(stream, device::Combination<Compute>{.alpha = 1, .x = y, .beta = a, .y = x});
+    }
+  }
+};
+
+}  // namespace fsdp::optim

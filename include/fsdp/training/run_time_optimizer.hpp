@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// An optimizer that is chosen at run time, as by `--optimizer`.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include <tessera/fsdp/core/named_values.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/training/muon.hpp>
+
+namespace fsdp::optim {
+
+/// One of the library's optimizers. To add one, add its type here.
+struct RunTime {
+  std::variant<AdamW, Sgd, Muon> kind = AdamW{};  ///< the one that steps, with its constants
+
+  std::string_view name() const;
+  Grain grain() const;
+  std::span<const std::string_view> states(const Parameter& parameter) const;
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const;
+
+  void validate() const;
+  /// The cost function of the optimizer that it holds.
+  StepWork step_work() const;
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor);
+
+  friend bool operator==(const RunTime&, const RunTime&) = default;
+};
+
+template <class Stream, class Compute>
+void RunTime::update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+  std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
+}
+
+template <class Self, class Visitor>
+void RunTime::visit(Self& self, Visitor&& visitor) {
+  std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
+}
+extern template void RunTime::visit(RunTime&, ValueList&);
+
+}  // namespace fsdp::optim

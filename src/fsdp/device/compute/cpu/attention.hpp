@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Code that attention's forward and backward share: blocks of a sequence, primitives by tile size, tasks for threads.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include <omp.h>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+
+#include "attention_kernels.hpp"
+#include "onednn.hpp"
+#include "scratch_layout.hpp"
+
+namespace fsdp::device::cpu {
+
+/// The size of a tile of scores. Tiles at the end of a sequence may be smaller than the chosen size.
+struct AttentionBlocks {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+
+  friend bool operator==(const AttentionBlocks&, const AttentionBlocks&) = default;
+};
+
+/// Returns the tile size, found by measurement: large tiles suit the matmul, small ones waste less at the causal
+/// border.
+AttentionBlocks attention_blocks(const AttentionShape& shape, bool backward);
+
+/// Returns the distinct sizes of the tiles of a sequence. They are few, because each needs its own primitives.
+std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const AttentionBlocks& blocks);
+
+/// Queries [begin, end) of a sequence, which see at most keys [first_key, end), in tiles of at most `keys`. The grid of
+/// tiles does not depend on documents, so that few primitives suffice and scratch is known beforehand.
+struct QueryBlock {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t first_key = 0;  ///< a tile border: no query sees a key before it
+
+  std::int64_t queries() const { return end - begin; }
+};
+
+/// Returns the most keys that a query sees.
+inline std::int64_t window_of(const AttentionShape& shape) {
+  return shape.windowed() ? shape.window : shape.sequence_length;
+}
+
+QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
+                       std::int64_t index);
+
+/// Calls body(begin, end, document) for each document's part of tokens [begin, end) of a sequence, counted from the
+/// sequence's start.
+template <class Body>
+void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::int64_t begin, std::int64_t end,
+                       const Body& body) {
+  const std::int64_t start = sequence * shape.sequence_length;
+  while (begin < end) {
+    const Document found = shape.document(start + begin);
+    const Document document{.begin = found.begin - start, .end = found.end - start};
+    const std::int64_t stop = std::min(document.end, end);
+    body(begin, stop, document);
+    begin = stop;
+  }
+}
+
+/// The query blocks of all heads of a group, distributed over parts that run concurrently.
+struct QuerySplit {
+  std::vector<std::int64_t> part;  ///< part of each block, by index member * query_blocks + block
+  std::int64_t longest = 0;        ///< work of the largest part, in keys
+  std::int64_t total = 0;          ///< work of all parts, in keys
+};
+
+/// Assigns blocks from the last one, which sees the most keys, each to the part with the least work so far. `keys` is
+/// the number of keys of each block.
+QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys);
+
+/// Returns the row stride of a tile in floats: whole vectors, and not a power of two, which would use few cache sets.
+constexpr std::int64_t tile_leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
+
+inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_dim)); }
+
+/// The primitives by tile size.
+template <class Matmuls>
+class ByExtent {
+ public:
+  void add(const AttentionBlocks& extent, const Matmuls& matmuls) { entries_.push_back({extent, matmuls}); }
+  const Matmuls& operator()(std::int64_t queries, std::int64_t keys) const {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return entry.extent == AttentionBlocks{.queries = queries, .keys = keys};
+    });
+    return found->matmuls;
+  }
+
+ private:
+  struct Entry {
+    AttentionBlocks extent;
+    Matmuls matmuls;
+  };
+  std::vector<Entry> entries_;
+};
+
+/// Returns the columns of head `head`, rows [begin, end).
+template <class T>
+Rows<T> head_rows(const Tensor<T>& matrix, std::int64_t head, std::int64_t head_dim, std::int64_t begin,
+                  std::int64_t end) {
+  return {.data = matrix.row(begin) + head * head_dim,
+          .stride = matrix.row_stride(),
+          .rows = end - begin,
+          .columns = head_dim};
+}
+
+/// Calls body(task, thread) for every task: in order with one thread, dynamically scheduled with several. Rethrows the
+/// first exception, since none may leave a parallel region.
+template <class Body>
+void for_each_task(int threads, std::int64_t tasks, const Body& body) {
+  if (threads == 1) {
+    for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
+    return;
+  }
+  std::exception_ptr failure;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+  for (std::int64_t task = 0; task < tasks; ++task) {
+    try {
+      body(task, omp_get_thread_num());
+    } catch (...) {
+#pragma omp critical(fsdp_attention_failure)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace fsdp::device::cpu

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Cross entropy and its gradient in place of the logits, of whole rows or of successive blocks of columns (the online
+/// softmax of Milakov and Gimelshein 2018).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <tessera/fsdp/device/compute/cpu.hpp>
+
+#include "../../cpu/threads.hpp"
+#include "kernels/tables.hpp"
+
+namespace fsdp::device {
+namespace {
+
+/// Columns of a row's state. The row's log sum exp is maximum + log(sum).
+enum State : std::int64_t { maximum, sum, target_logit };
+
+void require_targets(const Tensor<const std::int32_t>& targets, std::int64_t vocabulary) {
+  for (std::int64_t t = 0; t < targets.numel(); ++t)
+    require<InputError>(targets[t] >= 0 && targets[t] < vocabulary, "cross_entropy: target ", targets[t], " in row ", t,
+                        " is outside the vocabulary of ", vocabulary);
+}
+
+/// Calls body(row) for all rows, distributed over threads.
+template <class Body>
+void for_rows(const Cpu::Stream& stream, std::int64_t count, const Cost& cost, const Body& body) {
+  const cpu::Division rows{.count = count, .step = 1, .bytes = cost.bytes};
+  cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t row = begin; row < end; ++row) body(row);
+  });
+}
+
+/// row = scale * (exp(row - maximum) / sum - one_hot), where one_hot is 1 at `target` if that is among the columns.
+template <class T>
+void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, double total, float scale) {
+  const bool holds_target = target >= 0 && target < columns;
+  // The target's entry is computed separately, so that p - 1 is rounded once.
+  double likelihood = 0;
+  if (holds_target)
+    likelihood = std::exp(static_cast<double>(static_cast<float>(row[target])) - static_cast<double>(most)) / total;
+  cpu::kernels<cpu::SoftmaxKernels>().of<T>().scaled_exponential(
+      row, columns, most, static_cast<float>(static_cast<double>(scale) / total));
+  if (holds_target) row[target] = T(static_cast<float>(static_cast<double>(scale) * (likelihood - 1)));
+}
+
+/// Computes every row's loss in double, then calls finish(row, maximum, sum), which may replace the row. Adds the
+/// losses in row order, independent of the number of threads.
+template <class T, class Op, class Finish>
+void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish& finish) {
+  const Tensor<const T> logits = op.logits;
+  require_targets(op.targets, logits.columns());
+  const auto& kernel = cpu::kernels<cpu::SoftmaxKernels>().of<T>();
+  const Tensor<double> losses = memory.as<double>({logits.rows()});
+  for_rows(stream, logits.rows(), op.cost(), [&](std::int64_t row) {
+    float most = 0;
+    double total = 0;
+    kernel.maximum_and_sum(logits.row(row), logits.columns(), &most, &total);
+    const double target = static_cast<float>(logits.row(row)[op.targets[row]]);
+    losses[row] = std::log(total) + (static_cast<double>(most) - target);
+    finish(row, most, total);
+  });
+  for (std::int64_t row = 0; row < logits.rows(); ++row) op.loss[0] += losses[row];
+}
+
+/// Returns the scratch: one loss per row.
+std::int64_t losses_bytes(std::int64_t rows) { return rows * std::int64_t{sizeof(double)}; }
+
+}  // namespace
+
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<T>& op) {
+  return losses_bytes(op.logits.rows());
+}
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<T>& op) {
+  return losses_bytes(op.logits.rows());
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropy<T>& op, Scratch memory) {
+  sum_losses<T>(stream, op, memory, [&](std::int64_t row, float most, double total) {
+    replace_row(op.logits.row(row), op.logits.columns(), op.targets[row], most, total, op.scale);
+  });
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropyLoss<T>& op, Scratch memory) {
+  sum_losses<T>(stream, op, memory, [](std::int64_t, float, double) {});
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropyFold<T>& op) {
+  const Tensor<const T>& logits = op.logits;
+  const auto& kernel = cpu::kernels<cpu::SoftmaxKernels>().of<T>();
+  for_rows(stream, logits.rows(), op.cost(), [&](std::int64_t row) {
+    double* const so_far = op.state.row(row);
+    if (op.first == 0) so_far[maximum] = -std::numeric_limits<double>::infinity();
+    if (op.first == 0) so_far[sum] = so_far[target_logit] = 0;
+    float block_most = 0;
+    double block_sum = 0;
+    kernel.maximum_and_sum(logits.row(row), logits.columns(), &block_most, &block_sum);
+    const double most = std::max(so_far[maximum], static_cast<double>(block_most));
+    so_far[sum] =
+        so_far[sum] * std::exp(so_far[maximum] - most) + block_sum * std::exp(static_cast<double>(block_most) - most);
+    so_far[maximum] = most;
+    const std::int64_t target = op.targets[row] - op.first;
+    if (target >= 0 && target < logits.columns())
+      so_far[target_logit] = static_cast<double>(static_cast<float>(logits.row(row)[target]));
+  });
+}
+
+void run(Cpu::Stream&, const CrossEntropySum& op) {
+  for (std::int64_t row = 0; row < op.state.rows(); ++row) {
+    const double* const whole = op.state.row(row);
+    op.loss[0] += std::log(whole[sum]) + (whole[maximum] - whole[target_logit]);
+  }
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const CrossEntropyGradient<T>& op) {
+  for_rows(stream, op.logits.rows(), op.cost(), [&](std::int64_t row) {
+    replace_row(op.logits.row(row), op.logits.columns(), op.targets[row] - op.first,
+                static_cast<float>(op.state.row(row)[maximum]), op.state.row(row)[sum], op.scale);
+  });
+}
+
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<float>&);
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<bf16>&);
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<float>&);
+template std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<bf16>&);
+template void run(Cpu::Stream&, const CrossEntropy<float>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropy<bf16>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropyLoss<float>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropyLoss<bf16>&, Scratch);
+template void run(Cpu::Stream&, const CrossEntropyFold<float>&);
+template void run(Cpu::Stream&, const CrossEntropyFold<bf16>&);
+template void run(Cpu::Stream&, const CrossEntropyGradient<float>&);
+template void run(Cpu::Stream&, const CrossEntropyGradient<bf16>&);
+
+}  // namespace fsdp::device

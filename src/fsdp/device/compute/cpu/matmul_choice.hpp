@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What was chosen of matmuls in this process.
+#pragma once
+
+#include <tessera/fsdp/device/compute/cpu.hpp>
+
+namespace fsdp::device::cpu {
+
+/// Returns what choose_matmul was called with last.
+MatmulChoice matmul_choice();
+
+}  // namespace fsdp::device::cpu

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// oneDNN's matmul primitives, cached by problem. The only file that includes oneDNN.
+///
+/// A primitive is created once per problem and stream, and lives as long as the stream. The caller provides its scratch
+/// (scratchpad_mode::user), so that every byte comes from an arena.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
+
+namespace fsdp::device::cpu {
+
+/// c = op(a) op(b), or c += op(a) op(b): op(a) is [m, k], op(b) is [k, n], c is [m, n]; b has a's element type.
+/// Leading dimensions count elements from one row of the stored matrix to the next.
+struct MatmulKey {
+  DType a = DType::f32;
+  DType c = DType::f32;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  bool a_transposed = false;
+  bool b_transposed = false;
+  bool accumulate = false;
+  bool single_thread = false;  ///< for use by one thread inside a parallel region, with scratch per thread
+
+  friend bool operator==(const MatmulKey&, const MatmulKey&) = default;
+};
+
+struct MatmulKeyHash {
+  std::size_t operator()(const MatmulKey& key) const;
+};
+
+/// Keeps oneDNN to the instruction set of isa.hpp, unless choose_matmul says otherwise. Comes before any other call of
+/// the library: asking it which set it has settles that as well.
+void limit_library();
+
+/// Returns the planner's cache, made at the first call. Not thread-safe, as planners are not.
+Cpu::Planner::Cache& cache_of(const Cpu::Planner& planner);
+
+struct WidenedMatmul;  // widened_matmul.hpp
+
+/// A primitive, ready to run.
+struct Matmul {
+  /// oneDNN's handles of the caller's memory. One set per thread of the team, so that `run` needs no lock.
+  struct Arguments {
+    dnnl::memory a, b, c, scratch;
+    std::vector<dnnl_exec_arg_t> list;
+  };
+
+  dnnl::matmul primitive;
+  dnnl::stream* stream = nullptr;
+  std::int64_t scratch_bytes = 0;
+  int threads = 1;                               ///< of the team that it was made for, and runs on
+  std::vector<Arguments> arguments;              ///< by omp_get_thread_num()
+  std::shared_ptr<const WidenedMatmul> widened;  ///< set if it multiplies in float; there is no primitive then
+};
+
+/// Runs on the caller's thread inside a parallel region, on a team of matmul.threads outside. Several threads of a team
+/// may run one primitive at once, each with its own scratch (Matmul::scratch_bytes, aligned like a tensor).
+void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scratch);
+
+}  // namespace fsdp::device::cpu
+
+namespace fsdp::device {
+
+/// Returns oneDNN's CPU engine, limited to the instruction set of isa.hpp.
+dnnl::engine cpu_engine();
+
+/// A stream's cache of primitives. Not thread-safe: look a primitive up before the parallel region that runs it.
+/// References stay valid.
+struct Cpu::Planner::Cache {
+  explicit Cache(int thread_count);
+
+  /// Returns the primitive of a problem with m, n, k > 0, and creates it on first use.
+  const cpu::Matmul& matmul(const cpu::MatmulKey& key);
+  /// Returns the primitive's scratch bytes without creating it, for dry runs with any number of threads.
+  std::int64_t matmul_scratch(const cpu::MatmulKey& key);
+
+  int threads;
+  dnnl::engine engine = cpu_engine();
+  dnnl::stream stream{engine};
+  std::unordered_map<cpu::MatmulKey, cpu::Matmul, cpu::MatmulKeyHash> matmuls;
+  std::unordered_map<cpu::MatmulKey, std::int64_t, cpu::MatmulKeyHash> scratch_bytes;
+};
+
+}  // namespace fsdp::device

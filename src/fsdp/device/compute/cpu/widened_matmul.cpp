@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "widened_matmul.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include <tessera/fsdp/core/bf16.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../../cpu/isa.hpp"
+#include "kernels/tables.hpp"
+#include "matmul_choice.hpp"
+#include "scratch_layout.hpp"
+
+namespace fsdp::device::cpu {
+namespace {
+
+// Block sizes that fit into a second-level cache of 1 MiB, and that are reused often enough to hide the widening.
+constexpr std::int64_t most_m = 512, most_n = 512, most_k = 256, least_n = 64, step = 16;
+
+/// Returns whether our choice of a set and DNNL_MAX_CPU_ISA allow oneDNN to use a set.
+bool library_has(Isa isa, dnnl::cpu_isa library) {
+  limit_library();
+  const auto needed = static_cast<unsigned>(library);  // each set's bits are among those of the sets above it
+  return detected_isa() >= isa && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+}
+
+bool choose_float() {
+  switch (matmul_choice().bf16) {
+    case Bf16Matmul::by_instruction_set:
+      return float_is_faster({.isa = detected_isa(),
+                              .library_bf16 = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_bf16),
+                              .library_amx = library_has(Isa::avx512_bf16, dnnl::cpu_isa::avx512_core_amx),
+                              .intel = is_intel()});
+    case Bf16Matmul::by_float: return true;
+    case Bf16Matmul::native: break;
+  }
+  require<InputError>(library_has(Isa::avx512, dnnl::cpu_isa::avx512_core),
+                      "TESSERA_BF16_MATMUL is native, and oneDNN has ", "no bf16 matmul for ", name_of(detected_isa()),
+                      ", or for what DNNL_MAX_CPU_ISA leaves (it needs ", "AVX-512); leave it out, or say float");
+  return false;
+}
+
+/// Returns the length of parts of at most `most`, as equal as multiples of `step` allow.
+std::int64_t balanced(std::int64_t count, std::int64_t most) {
+  return std::min(count, round_up(ceil_divide(count, ceil_divide(count, most)), step));
+}
+
+std::int64_t blocks_of(const WidenedMatmul& w) { return ceil_divide(w.key.m, w.m) * ceil_divide(w.key.n, w.n); }
+
+/// Chooses blocks of C as large as the cache allows, and small enough to divide evenly among the threads.
+void choose_blocks(WidenedMatmul& w) {
+  w.m = balanced(w.key.m, most_m);
+  w.n = balanced(w.key.n, most_n);
+  w.k = balanced(w.key.k, most_k);
+  const auto uneven = [&] { return blocks_of(w) % w.threads != 0 && blocks_of(w) < 8 * w.threads; };
+  while (uneven() && w.n > least_n) w.n = balanced(w.key.n, w.n - step);
+  while (uneven() && w.m > least_n) w.m = balanced(w.key.m, w.m - step);
+}
+
+/// Returns the length of the last part, or of the others.
+std::int64_t extent(std::int64_t count, std::int64_t length, bool is_last) {
+  return is_last ? count - (ceil_divide(count, length) - 1) * length : std::min(length, count);
+}
+
+/// Returns the row stride of a block in floats: not a power of two, which would use few cache sets.
+std::int64_t leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
+
+MatmulKey product_key(const WidenedMatmul& w, std::size_t which) {
+  const MatmulKey& key = w.key;
+  return {.m = extent(key.m, w.m, (which & 8) != 0),
+          .n = extent(key.n, w.n, (which & 4) != 0),
+          .k = extent(key.k, w.k, (which & 2) != 0),
+          .lda = leading(key.a_transposed ? w.m : w.k),
+          .ldb = leading(key.b_transposed ? w.k : w.n),
+          .ldc = leading(w.n),
+          .a_transposed = key.a_transposed,
+          .b_transposed = key.b_transposed,
+          .accumulate = (which & 1) != 0,
+          .single_thread = true};
+}
+
+/// Widens rows of a bf16 matrix to float. A block's rows are short, and the hardware prefetcher starts anew in each:
+/// the rows ahead are prefetched here.
+void widen(const bf16* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
+           std::int64_t columns) {
+  const auto& kernel = kernels<ElementwiseKernels>().of<bf16>();
+  constexpr std::int64_t ahead = 4, line = 64 / sizeof(bf16);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (row + ahead < rows)
+      for (std::int64_t i = 0; i < columns; i += line) __builtin_prefetch(from + (row + ahead) * from_stride + i);
+    kernel.to_float(from + row * from_stride, to + row * to_stride, columns);
+  }
+}
+
+/// Writes a block's sums to C, or adds them to C, rounded once.
+template <class C>
+void write(const WidenedMatmul& w, C* c, float* sums, std::int64_t rows, std::int64_t columns) {
+  const auto& kernel = kernels<ElementwiseKernels>().of<C>();
+  for (std::int64_t row = 0; row < rows; ++row, c += w.key.ldc, sums += leading(w.n)) {
+    if constexpr (std::is_same_v<C, float>)
+      if (w.key.accumulate) {
+        kernel.add(sums, c, columns);
+        continue;
+      }
+    if (w.key.accumulate) kernel.add_to_float(c, sums, columns);
+    kernel.from_float(sums, c, columns);
+  }
+}
+
+/// Computes one block of C.
+void run_block(const WidenedMatmul& w, std::int64_t i, std::int64_t j, const bf16* a, const bf16* b, void* c,
+               std::byte* scratch) {
+  const MatmulKey& key = w.key;
+  auto* const wide_a = reinterpret_cast<float*>(scratch + w.a);
+  auto* const wide_b = reinterpret_cast<float*>(scratch + w.b);
+  const std::int64_t rows = std::min(w.m, key.m - i), columns = std::min(w.n, key.n - j);
+  auto* const sums = reinterpret_cast<float*>(scratch + w.c);
+  for (std::int64_t q = 0; q < key.k; q += w.k) {
+    const std::int64_t depth = std::min(w.k, key.k - q);
+    if (key.a_transposed)
+      widen(a + q * key.lda + i, key.lda, wide_a, leading(w.m), depth, rows);
+    else
+      widen(a + i * key.lda + q, key.lda, wide_a, leading(w.k), rows, depth);
+    if (key.b_transposed)
+      widen(b + j * key.ldb + q, key.ldb, wide_b, leading(w.k), columns, depth);
+    else
+      widen(b + q * key.ldb + j, key.ldb, wide_b, leading(w.n), depth, columns);
+    const bool last_m = i + w.m >= key.m, last_n = j + w.n >= key.n, last_k = q + w.k >= key.k;
+    const std::size_t which = (last_m ? 8u : 0u) + (last_n ? 4u : 0u) + (last_k ? 2u : 0u) + (q > 0 ? 1u : 0u);
+    run(*w.products[which], wide_a, wide_b, sums, scratch + w.product);
+  }
+  if (key.c == DType::bf16)
+    write<bf16>(w, static_cast<bf16*>(c) + i * key.ldc + j, sums, rows, columns);
+  else
+    write<float>(w, static_cast<float*>(c) + i * key.ldc + j, sums, rows, columns);
+}
+
+}  // namespace
+
+namespace {
+
+bool bf16_goes_by_float() {
+  static const bool by_float = choose_float();
+  return by_float;
+}
+
+}  // namespace
+
+bool goes_by_float(const MatmulKey& key) { return key.a == DType::bf16 && bf16_goes_by_float(); }
+
+WidenedMatmul planned_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key) {
+  WidenedMatmul w{.key = key, .threads = key.single_thread ? 1 : cache.threads};
+  choose_blocks(w);
+  std::int64_t product = 0;
+  for (std::size_t which = 0; which < w.products.size(); ++which)
+    product = std::max(product, cache.matmul_scratch(product_key(w, which)));
+  ScratchLayout layout;
+  constexpr std::int64_t real = sizeof(float);
+  w.a = layout.place(key.a_transposed ? w.k * leading(w.m) : w.m * leading(w.k), real);
+  w.b = layout.place(key.b_transposed ? w.n * leading(w.k) : w.k * leading(w.n), real);
+  w.c = layout.place(w.m * leading(w.n), real);
+  w.product = layout.place(product, 1);
+  w.bytes = layout.bytes();
+  return w;
+}
+
+WidenedMatmul made_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key) {
+  WidenedMatmul w = planned_by_float(cache, key);
+  for (std::size_t which = 0; which < w.products.size(); ++which)
+    w.products[which] = &cache.matmul(product_key(w, which));
+  return w;
+}
+
+void run(const WidenedMatmul& w, const void* a, const void* b, void* c, std::byte* scratch) {
+  const std::int64_t across = ceil_divide(w.key.n, w.n), blocks = blocks_of(w);
+  const auto share = [&](std::int64_t part, std::int64_t parts) {
+    for (std::int64_t block = part * blocks / parts; block < (part + 1) * blocks / parts; ++block)
+      run_block(w, block / across * w.m, block % across * w.n, static_cast<const bf16*>(a), static_cast<const bf16*>(b),
+                c, scratch + part * w.bytes);
+  };
+  if (w.threads == 1) return share(0, 1);
+#pragma omp parallel num_threads(w.threads)
+  for (int part = omp_get_thread_num(); part < w.threads; part += omp_get_num_threads()) share(part, w.threads);
+}
+
+}  // namespace fsdp::device::cpu
+
+namespace fsdp::device {
+
+std::string arithmetic() {
+  const bool by_float = cpu::bf16_goes_by_float(), usually = cpu::detected_isa() < cpu::Isa::avx512_bf16;
+  return std::string(instruction_set()) + (by_float == usually ? ""
+                                           : by_float          ? ", bf16 by way of float"
+                                                               : ", bf16 by oneDNN");
+}
+
+}  // namespace fsdp::device

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A matmul of bf16 operands that multiplies in float, for processors whose float is faster or that have no bf16.
+///
+/// Blocks of both operands are widened to float in the cache, multiplied by oneDNN, and summed in float; each element
+/// of the result is rounded once. One thread computes a block of C, over all of K in order.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "../../cpu/isa.hpp"
+#include "onednn.hpp"
+
+namespace fsdp::device::cpu {
+
+/// The properties of a processor that decide how bf16 is multiplied.
+struct Bf16Processor {
+  Isa isa = Isa::baseline;
+  bool library_bf16 = false;  ///< oneDNN may use the instructions of AVX-512 BF16
+  bool library_amx = false;   ///< oneDNN may use AMX
+  bool intel = false;
+};
+
+/// Returns whether float is faster than oneDNN's bf16 matmul. oneDNN uses the instruction of AVX-512 BF16; with AVX-512
+/// alone it emulates bf16 at a fraction of float's rate, and below that it has no bf16 matmul. Intel's processors run
+/// the instruction at half of float's rate; they rely on AMX, which a virtual machine may hide.
+constexpr bool float_is_faster(const Bf16Processor& processor) {
+  if (processor.isa < Isa::avx512_bf16 || !processor.library_bf16) return true;
+  return processor.intel && !processor.library_amx;
+}
+
+/// Returns whether a matmul multiplies in float. It depends on the types, the instruction set (isa.hpp), what oneDNN
+/// may use and choose_matmul. Throws InputError if native is chosen but not available.
+bool goes_by_float(const MatmulKey& key);
+
+struct WidenedMatmul {
+  MatmulKey key;
+  int threads = 1;                      ///< threads that divide the blocks
+  std::int64_t m = 0, n = 0, k = 0;     ///< size of a block; the last blocks may be smaller
+  std::int64_t a = 0, b = 0, c = 0;     ///< offsets of the float blocks in a thread's scratch
+  std::int64_t product = 0, bytes = 0;  ///< offset of the products' own scratch; all bytes of a thread
+  /// By index bits: 8, 4, 2 if m, n, k are those of the last block, 1 if it adds to an earlier block of k.
+  std::array<const Matmul*, 16> products = {};
+
+  std::int64_t scratch_bytes() const { return bytes * threads; }
+};
+
+/// Returns the matmul without its products, for the dry run.
+WidenedMatmul planned_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key);
+/// Returns the matmul, ready to run. `cache` owns the products.
+WidenedMatmul made_by_float(Cpu::Planner::Cache& cache, const MatmulKey& key);
+
+void run(const WidenedMatmul& matmul, const void* a, const void* b, void* c, std::byte* scratch);
+
+}  // namespace fsdp::device::cpu

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Add, copy, fill and scale.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <tessera/fsdp/device/cpu.hpp>
+
+#include "../dropout.hpp"
+#include "kernels/tables.hpp"
+#include "threads.hpp"
+
+namespace fsdp::device {
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Add<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  cpu::for_elements(stream, op.y.shape(), op.x.contiguous() && op.y.contiguous(), op.cost().bytes,
+                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      kernel.add(op.x.row(row) + begin, op.y.row(row) + begin, end - begin);
+                    });
+}
+
+template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
+void run(Cpu::Stream& stream, const Copy<X, Y>& op) {
+  cpu::for_elements(stream, op.y.shape(), op.x.contiguous() && op.y.contiguous(), op.cost().bytes,
+                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      const X* const from = op.x.row(row) + begin;
+                      Y* const to = op.y.row(row) + begin;
+                      const auto& kernels = cpu::kernels<cpu::ElementwiseKernels>();
+                      if constexpr (std::is_same_v<X, Y>)
+                        std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(end - begin) * sizeof(X));
+                      else if constexpr (std::is_same_v<X, float>)
+                        kernels.of<Y>().from_float(from, to, end - begin);
+                      else
+                        kernels.of<X>().to_float(from, to, end - begin);
+                    });
+}
+
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream& stream, const Fill<T>& op) {
+  const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
+  cpu::for_elements(stream, op.y.shape(), op.y.contiguous(), op.cost().bytes,
+                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      kernel.fill(op.y.row(row) + begin, op.value, end - begin);
+                    });
+}
+
+void run(Cpu::Stream& stream, const Fill<double>& op) {
+  cpu::for_elements(stream, op.y.shape(), op.y.contiguous(), op.cost().bytes,
+                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      std::fill(op.y.row(row) + begin, op.y.row(row) + end, static_cast<double>(op.value));
+                    });
+}
+
+template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
+void run(Cpu::Stream& stream, const Scale<X, Y>& op) {
+  const auto& kernels = cpu::kernels<cpu::ElementwiseKernels>().of<X>();
+  const Dropout& dropout = op.dropout;
+  const bool drops = dropout.rate > 0;
+  cpu::for_elements(stream, op.y.shape(), !drops && op.x.contiguous() && op.y.contiguous(), op.cost().bytes,
+                    [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+                      const cpu::Scaling scaling{.factor = op.factor / (1 - dropout.rate),
+                                                 .accumulate = op.write == Write::accumulate,
+                                                 .dropped_below = dropped_below(static_cast<double>(dropout.rate)),
+                                                 .row = drops ? dropout_row(dropout.key, dropout.first_row + row) : 0,
+                                                 .column = static_cast<std::uint32_t>(dropout.first_column + begin)};
+                      if constexpr (std::is_same_v<X, Y>)
+                        kernels.scale(op.x.row(row) + begin, op.y.row(row) + begin, scaling, end - begin);
+                      else
+                        kernels.scale_to_float(op.x.row(row) + begin, op.y.row(row) + begin, scaling, end - begin);
+                    });
+}
+
+template void run(Cpu::Stream&, const Add<float>&);
+template void run(Cpu::Stream&, const Add<bf16>&);
+template void run(Cpu::Stream&, const Copy<float, float>&);
+template void run(Cpu::Stream&, const Copy<float, bf16>&);
+template void run(Cpu::Stream&, const Copy<bf16, float>&);
+template void run(Cpu::Stream&, const Copy<bf16, bf16>&);
+template void run(Cpu::Stream&, const Fill<float>&);
+template void run(Cpu::Stream&, const Fill<bf16>&);
+template void run(Cpu::Stream&, const Scale<float, float>&);
+template void run(Cpu::Stream&, const Scale<bf16, bf16>&);
+template void run(Cpu::Stream&, const Scale<bf16, float>&);
+
+}  // namespace fsdp::device

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/training/muon.hpp>
+
+#include <algorithm>
+
+namespace fsdp::optim {
+
+std::int64_t Muon::work(const Parameter& parameter) {
+  const Shape& shape = parameter.shape;
+  if (!is_matrix(parameter)) return shape.numel();
+  const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);
+  return Muon{}.iterations * 2 * small * small * (2 * large + small);
+}
+
+void Muon::validate() const {
+  require_constant(momentum >= 0 && momentum < 1, "momentum", momentum, "at least 0 and below 1");
+  require_constant(iterations >= 1 && iterations <= 100, "iterations", static_cast<double>(iterations), "1 to 100");
+  adamw.validate();
+}
+
+}  // namespace fsdp::optim

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Separate from run_time.cpp, which a program without the CPU device can link without this file.
+#include <tessera/fsdp/training/optimizer_instances.hpp>
+
+namespace fsdp::optim {
+
+FSDP_RUN_TIME_UPDATE(template, device::Cpu::Stream, float)
+FSDP_RUN_TIME_UPDATE(template, device::Cpu::Stream, bf16)
+FSDP_RUN_TIME_UPDATE(template, device::Meta::Stream, float)
+FSDP_RUN_TIME_UPDATE(template, device::Meta::Stream, bf16)
+
+}  // namespace fsdp::optim
