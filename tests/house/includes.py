@@ -29,7 +29,6 @@ NARROWER = {  # what places see of the floors below them, where that is not all
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
 }
-STILL_SEEN = {"module": ["nn"], "optim": ["nn"]}  # parameters' names and roles, which a module lists
 
 
 def allowed():
@@ -40,7 +39,7 @@ def allowed():
         below = []
         for floor in [floor for product in products for floor in product]:
             for place in floor:
-                seen = [p for p in below if p in SHARDING + STILL_SEEN.get(place, [])] if place in SHARDING else below
+                seen = [p for p in below if p in SHARDING] if place in SHARDING else below
                 places[place] = [p for p in NARROWER.get(place, seen) if p != "umbrella"]
             below = below + floor
     return places
@@ -82,7 +81,7 @@ def place_of(path):
     if parts[:3] in (("fsdp", "device", "compute"), ("fsdp", "device", "cuda"), ("fsdp", "device", "operations.hpp")):
         return "device/compute"
     if parts[0] == "fsdp":
-        place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "version.hpp": "core"}.get(parts[1])
+        place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "sharded.hpp": "optim", "version.hpp": "core"}.get(parts[1])
     else:
         place = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
     return place if place in FLOORS else None

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <tessera/fsdp/module/order.hpp>
-#include <tessera/fsdp/module/step_work.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
-#include <tessera/fsdp/module/step_work.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 

@@ -18,12 +18,31 @@
 #include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/slot.hpp>
+#include <tessera/fsdp/module/parameter_group.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp {
+
+/// A slot for gathered weights or for a unit's gradients. `data` is null if the group is used in its buffer at rest.
+template <class T, class Device>
+struct Slot {
+  T* data = nullptr;
+  std::int64_t size = 0;             ///< elements
+  typename Device::Event free = {};  ///< when its last user has finished with it
+
+  /// `open` makes the slot usable and returns its memory; `close` poisons it until the next `open` (see
+  /// Device::poison).
+  T* open() const {
+    if (data != nullptr) Device::unpoison(reinterpret_cast<std::byte*>(data), bytes());
+    return data;
+  }
+  void close() const {
+    if (data != nullptr) Device::poison(reinterpret_cast<std::byte*>(data), bytes());
+  }
+  std::int64_t bytes() const { return size * static_cast<std::int64_t>(sizeof(T)); }
+};
 
 /// A group's main weights, model weights and main gradients, placed as the strategy has them at rest, and its gathered
 /// weights and partial gradients while a unit computes. Gathered weights come from `unshard` and `unshard_in_group`

@@ -23,7 +23,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/fields.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/module/group_tasks.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 

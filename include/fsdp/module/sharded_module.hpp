@@ -28,9 +28,7 @@
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
-#include <tessera/fsdp/module/slot.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
-#include <tessera/fsdp/module/step_work.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/fields.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -42,6 +41,12 @@ Unit unit_of(std::string name, const Fields<Field>& fields, std::string_view pre
 std::vector<Parameter> distinct_parameters(std::span<const Unit> units);
 /// Returns the number of elements of all distinct parameters.
 std::int64_t distinct_elements(std::span<const Unit> units);
+
+/// The cost of an optimizer's step on a whole parameter, in any unit.
+using StepWork = std::int64_t (*)(const Parameter&);
+
+/// The cost for an optimizer that steps each element alone: the number of elements.
+inline std::int64_t elementwise_work(const Parameter& parameter) { return parameter.shape.numel(); }
 
 /// Choices about units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
 /// shell.

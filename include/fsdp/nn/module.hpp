@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/fields.hpp>
 #include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
