@@ -39,9 +39,9 @@ FIRST = [  # the names to start with, and what they are
     ("fsdp::Bf16Mixed", "precision: computes in bf16, main weights and gradients are float"),
     ("fsdp::tiling::TokensPerTile", "tiling: MLP and loss in tiles of at most N tokens"),
     ("fsdp::Llama", "a model over a stack: Llama, Mistral, Qwen2, Qwen3"),
-    ("fsdp::ShardedModule", "one rank's shards of a model, with the slots for what is gathered"),
+    ("fsdp::Sharded", "units of named tensors and their optimizer, for code with a forward and backward of its own"),
+    ("fsdp::Pass", "a pass over them: hands out weights and gradients, unit by unit"),
     ("fsdp::optim::AdamW", "an optimizer: steps pieces of shards"),
-    ("fsdp::train::StepSize", "the size of a step: sequences, their length, micro-batches"),
     ("fsdp::train::Training", "plans a step, then builds shards, optimizer and executor; `step` trains"),
     ("fsdp::train::launch", "calls your function on every rank, and returns the exit status"),
     ("fsdp::train_main", "a whole training program of one stack: flags, data, checkpoints, metrics")]

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
@@ -260,6 +262,69 @@ TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
     EXPECT_THROW(whole->executor().next_logits(one, at, out), LogicError);  // nothing was kept
     EXPECT_THROW(same->executor().next_logits(one, std::vector<std::int32_t>{1, 2}, out), LogicError);
     EXPECT_THROW(same->executor().next_logits(one, std::vector<std::int32_t>{1, 2, length}, out), LogicError);
+  });
+}
+
+/// Throws before a task of a pass, counted from 0; negative: never.
+struct Thrower {
+  int at = -1;
+  int seen = 0;
+
+  Observer observer() {
+    return {.before =
+                [](void* self, const sharding::Task&) {
+                  auto& thrower = *static_cast<Thrower*>(self);
+                  if (thrower.seen++ == thrower.at) throw std::runtime_error("thrown by a test");
+                },
+            .after = nullptr,
+            .state = this};
+  }
+};
+
+/// Weights of this rank after three steps; where a task is given, a step between them that all ranks leave at it.
+std::vector<float> trained_past(Comm& communicator, int task, int& tasks) {
+  Thrower thrower;
+  Training<Model> training(communicator, Model(small()), {.sequence_length = length, .micro_batches = 2, .threads = 1},
+                           {}, {}, {.observer = thrower.observer()});
+  training.initialize(1);
+  const Data data(communicator.rank(), 2, 1);
+  training.step(data.batches(), {.lr = 1e-3});
+  tasks = thrower.seen;
+  if (task >= 0) {
+    thrower = {.at = task};
+    EXPECT_THROW(training.step(data.batches(), {.lr = 1e-3}), std::runtime_error);
+    thrower = {};
+  }
+  for (int step = 0; step < 2; ++step) training.step(data.batches(), {.lr = 1e-3});
+  EXPECT_EQ(training.peak_bytes(), training.plan().peak_bytes());
+  std::vector<float> weights;
+  for (const auto& piece : training.module().pieces())
+    weights.insert(weights.end(), piece.main.data(), piece.main.data() + piece.main.numel());
+  return weights;
+}
+
+TEST(Training, GoesOnAfterAnExceptionThatAllRanksCatchAtAnyTask) {
+  for (const int ranks : {1, 2}) {
+    Comm::run(ranks, {}, [&](Comm& communicator) {
+      int tasks = 0, ignored = 0;
+      const std::vector<float> sound = trained_past(communicator, -1, tasks);
+      ASSERT_GT(tasks, 20);
+      for (int task = 0; task < tasks; task += ranks == 1 ? 5 : 1)
+        ASSERT_EQ(trained_past(communicator, task, ignored), sound) << "task " << task << " of " << ranks << " ranks";
+    });
+  }
+}
+
+TEST(Training, OfWeightsThatNobodyGaveAValueIsAnError) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    Training<Model> training(communicator, Model(small()), {.sequence_length = length, .threads = 1});
+    const Data data(communicator.rank(), 1, 1);
+    try {
+      training.step(data.batches(), {.lr = 1e-3});
+      ADD_FAILURE() << "trained";
+    } catch (const LogicError& error) {
+      EXPECT_NE(std::string(error.what()).find("initialize, load or set them first"), std::string::npos);
+    }
   });
 }
 

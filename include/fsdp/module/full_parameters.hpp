@@ -81,17 +81,17 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     Main* const data = reinterpret_cast<Main*>(full.data());
     group.gather_main(module.stream(), reinterpret_cast<Main*>(part.data()), data);
     module.synchronize();
-    std::uint64_t written = hash_seed;
+    std::uint64_t digest = hash_seed;
     for (std::size_t i = 0; i < group.parameters().size(); ++i) {
       if (!matches_any(names, group.parameters()[i].name)) continue;
       device::OnHost<Device, Main> host(module.stream(), {data + layout.offsets[i], layout.shapes[i]});
       f(group.parameters()[i], host.values());
       if (access == Access::read) continue;
-      written = detail::hash_of(written, host.values());
+      digest = detail::hash_of(digest, host.values());
       host.write_back();
     }
     if (access == Access::read) continue;
-    detail::require_same_writes(module.communicator(), written, module.names().groups[g]);
+    detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
     for (const buffer::Piece& piece : group.model_part().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
       const Tensor<const Main> written(data + at, {piece.count});

@@ -176,12 +176,17 @@ class Pass {
         thrown_(std::uncaught_exceptions()) {
     require(!schedule_.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
     begin_anew();
-    if (kind == sharding::Pass::train) {
-      module_.train_by(order);
-      tasks_.begin_step();
+    try {
+      if (kind == sharding::Pass::train) {
+        module_.train_by(order);
+        tasks_.begin_step();
+      }
+      tasks_.begin_pass(module_.stream().record());
+      run_until_computation_or_wait();
+    } catch (...) {
+      module_.progress().state = PassProgress::State::interrupted;
+      throw;
     }
-    tasks_.begin_pass(module_.stream().record());
-    run_until_computation_or_wait();
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
