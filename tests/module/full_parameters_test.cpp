@@ -9,7 +9,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/module/full_parameters.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 
 #include <support/small_llama.hpp>

@@ -47,6 +47,8 @@ struct TrainerState {
   std::int64_t seq_len = 0;         ///< tokens per window
   std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
   std::int64_t skipped_steps = 0;   ///< how many of `step` were skipped without changing a weight
+  /// Where orders train different groups: steps that changed each class of them (optim::StepControl::taken).
+  std::vector<std::int64_t> taken = {};
   std::optional<DynamicLossScale::State> loss_scale = {};
   std::optional<BestLoss> best = {};
   std::map<std::string, std::string> run = {};  ///< the run's options, by name, and its identity; empty if unknown

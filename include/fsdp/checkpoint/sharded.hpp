@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 
@@ -32,8 +35,8 @@ using HostValues = std::map<std::string, std::string>;
 /// Returns our name of a stored tensor; an empty text drops it.
 using Rename = std::function<std::string(const std::string&)>;
 
-/// Returns the tensors of all groups, by name.
-ModelListing listing_of(GroupList groups);
+/// Returns the tensors of all groups, and statistics, by name.
+ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
 
 /// Returns a number that is the same on all ranks and differs from one call to another. Collective.
 std::uint64_t agreed_id(const comm::Ranks& ranks);
@@ -42,20 +45,55 @@ std::uint64_t agreed_id(const comm::Ranks& ranks);
 /// that is neither one of ours nor dropped, and another shape.
 std::map<std::string, std::string> stored_names(const WeightFiles& files, GroupList groups, const Rename& rename);
 
-/// Writes weights, optimizer states, the number of steps and `values` to `dir`/step-N, which appears complete or not at
-/// all, and returns its path.
+namespace detail {
+
+/// The statistics of a Sharded, as tensors of a file.
+template <class SharedT>
+std::vector<Parameter> statistics_of(SharedT& sharded) {
+  std::vector<Parameter> list;
+  if constexpr (requires { sharded.statistics(); })
+    for (const auto& statistic : sharded.statistics().list())
+      list.push_back({.name = statistic.name, .shape = statistic.shape});
+  return list;
+}
+
+/// Calls f(parameter, values) with each statistic's values in host memory, and writes them back unless f only reads.
+template <class SharedT, class F>
+void with_statistics(SharedT& sharded, Access access, F f) {
+  const std::vector<Parameter> list = statistics_of(sharded);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Tensor<float> whole = sharded.statistics().values(i);
+    device::OnHost<typename SharedT::Device, float> host(sharded.stream(), {whole.data(), {whole.numel()}});
+    f(list[i], host.values());
+    if (access == Access::write) host.write_back();
+  }
+}
+
+}  // namespace detail
+
+/// Writes weights, optimizer states, statistics, the number of steps and `values` to `dir`/step-N, which appears
+/// complete or not at all, and returns its path.
 template <class SharedT>
 std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, const HostValues& values = {}) {
   auto& module = sharded.module();
   auto& optimizer = sharded.optimizer();
   const std::int64_t step = optimizer.steps();
-  Save files(dir, step, agreed_id(module.communicator()), listing_of(module.group_list()),
-             train::states_of(module, optimizer.optimizer()));
-  TrainerState state{.step = step, .skipped_steps = optimizer.control().skipped()};
-  state.run = values;
+  const std::vector<Parameter> statistics = detail::statistics_of(sharded);
+  OptimizerStates states = train::states_of(module, optimizer.optimizer());
+  for (const Parameter& statistic : statistics) states.of[statistic.name] = {};
+  Save files(dir, step, agreed_id(module.communicator()), listing_of(module.group_list(), statistics), states);
+  TrainerState state{.step = step, .run = values};
+  if (module.step_classes() > 1)
+    state.taken = optimizer.control().taken();
+  else
+    state.skipped_steps = optimizer.control().skipped();
   save(files, train::peers_of(module.communicator()), state, [&](Save& to) {
     train::require_finite(module, optimizer);
     train::write_shards(module, optimizer, to);
+    if (module.communicator().rank() != 0) return;
+    detail::with_statistics(sharded, Access::read, [&](const Parameter& statistic, Tensor<float> whole) {
+      to.write_weight(to.place_of(statistic.name), 0, {whole.data(), static_cast<std::size_t>(whole.numel())});
+    });
   });
   return files.path();
 }
@@ -65,11 +103,16 @@ template <class SharedT>
 HostValues restore(SharedT& sharded, const std::filesystem::path& folder) {
   auto& module = sharded.module();
   const Checkpoint from = comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
-    const ModelListing listing = listing_of(module.group_list());
+    const ModelListing listing = listing_of(module.group_list(), detail::statistics_of(sharded));
     return Checkpoint::open(folder, [&](const std::filesystem::path&) { return listing; });
   });
   train::agree_on_folder(module.communicator(), from.path());
-  comm::on_all_ranks(module.communicator(), "checkpoint", [&] { train::restore(module, sharded.optimizer(), from); });
+  comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+    train::restore(module, sharded.optimizer(), from);
+    detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
+      from.read_weight(statistic.name, 0, values.numel(), values.data());
+    });
+  });
   return from.state().run;
 }
 

@@ -90,7 +90,10 @@ void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimi
       host.write_back();
     }
   }
-  optimizer.control().resume(from.state().step, from.state().skipped_steps);
+  if (from.state().taken.empty())
+    optimizer.control().resume(from.state().step, from.state().skipped_steps);
+  else
+    optimizer.control().resume(from.state().step, from.state().taken);
   module.sync_model_weights();
 }
 

@@ -54,7 +54,11 @@ class ModulePlan {
   const std::vector<Reference>& references(int unit) const { return references_[static_cast<std::size_t>(unit)]; }
   int first_backward() const { return first_backward_; }
   const PlannedPass& planned(sharding::Pass pass, int order, int micro_batches) const;
-  const std::vector<bool>& trained_by(int order) const { return trained_[static_cast<std::size_t>(order)]; }
+  int step_classes() const { return static_cast<int>(classes_.size()); }
+  int step_class(int group) const { return class_of_[static_cast<std::size_t>(group)]; }
+  bool class_trained_by(int step_class, int order) const {
+    return classes_[static_cast<std::size_t>(step_class)][static_cast<std::size_t>(order)];
+  }
   /// @}
   /// Number of orders; at least one.
   int orders() const { return static_cast<int>(passes_.orders.size()); }
@@ -70,7 +74,8 @@ class ModulePlan {
 
   void check_orders(std::span<const Unit> units) const;
   void require_used() const;
-  void find_trained();
+  void find_classes();
+  bool trains(const sharding::Problem& problem, int group) const;
   sharding::Problem problem_of(const Key& key) const;
   PlannedPass made(const Key& key) const;
 
@@ -83,7 +88,8 @@ class ModulePlan {
   mutable std::map<Key, PlannedPass> passes_made_;  ///< those of fewer micro-batches are made when asked for
   std::uint64_t units_digest_ = 0;                  ///< of names and shapes
   std::uint64_t digest_ = 0;                        ///< of all schedules
-  std::vector<std::vector<bool>> trained_;          // [orders][groups]
+  std::vector<std::vector<bool>> classes_;          // [classes][orders]: whether an order trains it
+  std::vector<int> class_of_;                       // [groups]
   sharding::SlotSizes slots_;
   int first_backward_ = 0;
 };

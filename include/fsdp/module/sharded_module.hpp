@@ -156,9 +156,14 @@ class ShardedModule {
   /// Everything that this rank holds at rest. Gradients exist only in training.
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// Whether the last training pass made its gradient, so that a step changes it.
-  bool is_stepped(const Piece& piece) const {
-    return piece.trainable && plan_.trained_by(stepped_order_)[static_cast<std::size_t>(piece.group)];
-  }
+  bool is_stepped(const Piece& piece) const { return piece.trainable && steps_class(step_class(piece)); }
+  /// Groups that the same orders train are of one class: they are stepped as often. The number of classes, a piece's,
+  /// and whether the last training pass made a class's gradients.
+  /// @{
+  int step_classes() const { return plan_.step_classes(); }
+  int step_class(const Piece& piece) const { return plan_.step_class(piece.group); }
+  bool steps_class(int step_class) const { return plan_.class_trained_by(step_class, stepped_order_); }
+  /// @}
   /// Number of elements that are trained on this rank, padding included.
   std::int64_t trained_size() const { return trained_size_; }
 

@@ -30,28 +30,29 @@
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/module/full_parameters.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/optim/statistics.hpp>
 
 namespace fsdp {
 
 /// Settings of a Sharded.
 template <class Optimizer = optim::AdamW>
 struct ShardedSettings {
-  std::vector<Order> orders = {};  ///< chosen by index; empty: the chain of all units that are gathered
-  int micro_batches = 1;           ///< most in a step; `train` may be given fewer
-  Optimizer optimizer = {};        ///< with its constants
-  device::StepRules rules = {};    ///< clipping, and whether steps with overflowing gradients are skipped
-  Units choices = {};              ///< patterns of frozen and replicated names; merging of small units
-  int threads = 1;                 ///< of the library's own operations: optimizer and copies
-  bool fixed_slots = true;         ///< see sharding::Problem
-  std::int64_t budget = 0;         ///< most bytes of this rank; 0: no limit
-  LendMemory lend = {};            ///< see ModuleSettings
+  std::vector<Order> orders = {};          ///< chosen by index; empty: the chain of all units that are gathered
+  int micro_batches = 1;                   ///< most in a step; `train` may be given fewer
+  Optimizer optimizer = {};                ///< with its constants
+  device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped
+  Units choices = {};                      ///< patterns of frozen and replicated names; merging of small units
+  int threads = 1;                         ///< of the library's own operations: optimizer and copies
+  bool fixed_slots = true;                 ///< see sharding::Problem
+  std::int64_t budget = 0;                 ///< most bytes of this rank; 0: no limit
+  LendMemory lend = {};                    ///< see ModuleSettings
+  std::vector<Statistic> statistics = {};  ///< small tensors that are no parameters
 };
 
 /// Bytes that a rank holds.
@@ -88,6 +89,7 @@ class Sharded {
       : planned_(within_budget(communicator, units, strategy, settings)),
         module_(communicator, units, strategy, settings_of(units, settings, planned_.arena)),
         optimizer_(module_, settings.optimizer, settings.rules),
+        statistics_(module_, settings.statistics),
         loss_block_(module_.block_of(device::MemoryKind::scratch, sizeof(double))),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {}
 
@@ -98,6 +100,7 @@ class Sharded {
     typename MetaStack::Comm simulated(comm::simulated_world<Comm>(ranks, rank));
     ShardedModule<MetaStack> module(simulated, units, strategy, settings_of(units, settings, 0));
     optim::ShardedOptimizer<MetaStack, OptimizerT> optimizer(module, settings.optimizer, settings.rules);
+    const Statistics<ShardedModule<MetaStack>> statistics(module, settings.statistics);
     const auto loss = module.block_of(device::MemoryKind::scratch, sizeof(double));
     optimizer.step({reinterpret_cast<double*>(loss.data()), {1}}, {});
     return held_by(module);
@@ -107,7 +110,10 @@ class Sharded {
   /// this rank alone; or a whole tensor, of which each rank takes its part. Throws InputError for an unknown name or
   /// another number of elements.
   /// @{
-  void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
+  void initialize(std::uint64_t seed) {
+    optim::initialize(module_, seed);
+    statistics_.initialize(seed);
+  }
   void fill(const std::function<void(const Parameter&, std::int64_t begin, std::span<float>)>& values) {
     for (const auto& piece : module_.pieces())
       with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
@@ -155,7 +161,7 @@ class Sharded {
     queue_step(inputs);
     const device::StepDecision decision = result();
     if (decision.stopped == 0) return decision;
-    optimizer_.control().resume(optimizer_.steps(), optimizer_.steps() - decision.taken);
+    optimizer_.control().resume(optimizer_.steps(), optimizer_.control().taken());  // no longer stopped
     throw DivergedError(message("step ", optimizer_.steps(), ": the loss is ", decision.loss,
                                 " and the gradient norm is ", decision.norm, "; no weight was changed"));
   }
@@ -166,6 +172,7 @@ class Sharded {
     require(progress.state == PassProgress::State::idle && progress.has_gradients,
             "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
     optimizer_.step(loss_, inputs);
+    statistics_.merge();
     progress = {};
   }
   /// The decision of the last step, or of the one before it. Waits for the device.
@@ -173,10 +180,15 @@ class Sharded {
   /// This rank's sum of losses [1], where the device reads it.
   Tensor<double> loss() { return loss_; }
 
+  /// A statistic's values, where the device reads them: whole on this rank, and merged with the other ranks' by each
+  /// step. Throws InputError for an unknown name.
+  Tensor<float> statistic(std::string_view name) { return statistics_.values(name); }
+
   /// The parts that it consists of, the compute stream, and this rank's parts of weights and gradients at rest.
   /// @{
   Module& module() { return module_; }
   Optimizer& optimizer() { return optimizer_; }
+  Statistics<Module>& statistics() { return statistics_; }
   typename Device::Stream& stream() { return module_.stream(); }
   const std::vector<typename Module::Piece>& pieces() const { return module_.pieces(); }
   /// @}
@@ -224,6 +236,7 @@ class Sharded {
   PlannedBytes planned_;
   Module module_;
   Optimizer optimizer_;
+  Statistics<Module> statistics_;
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [1]
   device::HostCopy<Device, double> loss_on_host_;

@@ -157,7 +157,7 @@ class ShardedOptimizer {
                                       .states = states,
                                       .gradient = {gradient.data(), shape},
                                       .model = model.numel() == 0 ? model : Tensor<Compute>(model.data(), shape)},
-                      control_.on_device());
+                      control_.on_device(module_->step_class(piece)));
   }
 
   /// Steps an offloaded piece chunk by chunk: copies gradients to host memory, updates there, copies the new weights

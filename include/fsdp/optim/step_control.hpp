@@ -7,6 +7,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -35,19 +37,38 @@ class StepControl {
       : module_(&module),
         rules_(rules),
         numbers_(module.communicator(), module.ledger(), 3),
-        block_(module.ledger(), device::MemoryKind::scratch, decision_offset + std::int64_t{sizeof(Decision)}) {}
+        block_(module.ledger(), device::MemoryKind::scratch,
+               decision_offset + (module.step_classes() - 1) * stride + std::int64_t{sizeof(Decision)}) {}
 
   /// Number of steps queued since the start of the run.
   std::int64_t steps() const { return steps_; }
-  /// Continues a run after `steps` steps, of which `skipped` were skipped.
-  void resume(std::int64_t steps, std::int64_t skipped) {
+  /// Continues a run after `steps` steps. `taken`: how many changed the weights of each class (`taken()`).
+  void resume(std::int64_t steps, std::span<const std::int64_t> taken) {
+    require<InputError>(std::ssize(taken) == module_->step_classes(), "step control: numbers of steps of ",
+                        taken.size(), " classes of groups, and these orders make ", module_->step_classes());
     steps_ = steps;
-    auto& last = decisions_[slot_of(steps - 1)];
-    last.value() = {.taken = steps - skipped};
-    last.send(module_->stream(), on_device().data());
-    module_->synchronize();
+    for (int i = 0; i < module_->step_classes(); ++i) {
+      last_[slot_of(steps - 1)].value() = {.taken = taken[static_cast<std::size_t>(i)]};
+      last_[slot_of(steps - 1)].send(module_->stream(), on_device(i).data());
+      module_->synchronize();
+    }
   }
-  /// Number of skipped steps. Blocks the host until the last step's decision is there.
+  /// The same for a run whose orders train the same groups, with the number of its skipped steps.
+  void resume(std::int64_t steps, std::int64_t skipped) { resume(steps, std::array{steps - skipped}); }
+  /// Number of steps that changed the weights of each class of groups: those that the same orders train, and so as
+  /// often. Blocks the host until the last step is done.
+  std::vector<std::int64_t> taken() {
+    std::vector<std::int64_t> list;
+    device::HostCopy<Device, Decision> copy;
+    for (int i = 0; i < module_->step_classes(); ++i) {
+      copy.fetch(module_->stream(), on_device(i).data());
+      module_->synchronize();
+      list.push_back(copy.value().taken);
+    }
+    return list;
+  }
+  /// Number of skipped steps of a run whose orders train the same groups. Blocks the host until the last step's
+  /// decision is there.
   std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
   /// Begins a step: sends its inputs to the device. `decide` and `end` must follow.
@@ -70,30 +91,38 @@ class StepControl {
       if (piece.owned && module_->is_stepped(piece))
         device::enqueue(stream, device::SumOfSquares{.x = piece.gradient, .sum = squares});
     const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 3]
-    device::enqueue(
-        stream,
-        device::DecideStep{.rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = all, .step = on_device()});
+    for (int i = 0; i < module_->step_classes(); ++i)
+      if (module_->steps_class(i))
+        device::enqueue(stream,
+                        device::DecideStep{
+                            .rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = all, .step = on_device(i)});
   }
   /// Ends the step: enqueues the copy of the decision to the host.
   void end() {
-    decisions_[slot_of(steps_)].fetch(module_->stream(), on_device().data());
+    int stepped = 0;
+    while (stepped + 1 < module_->step_classes() && !module_->steps_class(stepped)) ++stepped;
+    last_[slot_of(steps_)].fetch(module_->stream(), on_device(stepped).data());
     ++steps_;
   }
 
-  /// The last decision in device memory, for work that is enqueued next.
-  Tensor<Decision> on_device() const { return {reinterpret_cast<Decision*>(block_.data() + decision_offset), {1}}; }
+  /// The last decision about a class of groups in device memory, for work that is enqueued next.
+  Tensor<Decision> on_device(int step_class = 0) const {
+    return {reinterpret_cast<Decision*>(block_.data() + decision_offset + step_class * stride), {1}};
+  }
   /// Returns the decision of the last step, or (`behind` = 1) of the step before it. Blocks the host until the device
   /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) {
-    require(behind >= 0 && behind < std::ssize(decisions_) && behind < steps_, "step control: ", behind,
+    require(behind >= 0 && behind < std::ssize(last_) && behind < steps_, "step control: ", behind,
             " steps behind the last are not kept");
-    auto& found = decisions_[slot_of(steps_ - 1 - behind)];
+    auto& found = last_[slot_of(steps_ - 1 - behind)];
     comm::wait_for(module_->communicator(), found.copied(), {"a step's decision"});
     return found.value();
   }
 
  private:
   static constexpr std::int64_t decision_offset = device::alignment;
+  static constexpr std::int64_t stride = device::alignment;  ///< from one class's decision to the next
+  static_assert(sizeof(Decision) <= stride);
   static_assert(sizeof(device::StepInputs) <= decision_offset);
 
   static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
@@ -102,9 +131,9 @@ class StepControl {
   Module* module_;
   device::StepRules rules_;
   GatheredNumbers<typename Module::Comm> numbers_;
-  device::Block<Device> block_;  // StepInputs, StepDecision
+  device::Block<Device> block_;  // StepInputs, StepDecision [classes]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
-  std::array<device::HostCopy<Device, Decision>, 2> decisions_;
+  std::array<device::HostCopy<Device, Decision>, 2> last_;
   std::int64_t steps_ = 0;
 };
 

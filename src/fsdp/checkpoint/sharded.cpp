@@ -19,8 +19,8 @@ std::string list_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-ModelListing listing_of(GroupList groups) {
-  std::vector<Parameter> all;
+ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics) {
+  std::vector<Parameter> all(statistics.begin(), statistics.end());
   for (const GroupTensors* const group : groups)
     all.insert(all.end(), group->parameters().begin(), group->parameters().end());
   std::sort(all.begin(), all.end(), [](const Parameter& a, const Parameter& b) { return a.name < b.name; });

@@ -21,9 +21,8 @@ checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::st
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
                                       FunctionRef<std::span<const std::string_view>(const Parameter&)> states) {
   checkpoint::OptimizerStates all{.optimizer = std::string(name)};
-  const bool adapts = std::ranges::any_of(groups, [](const GroupTensors* group) {
-    return std::ranges::any_of(group->parameters(), &Parameter::adapter);
-  });
+  const bool adapts = std::ranges::any_of(
+      groups, [](const GroupTensors* group) { return std::ranges::any_of(group->parameters(), &Parameter::adapter); });
   for (const GroupTensors* const group : groups)
     for (const Parameter& parameter : group->parameters()) {
       const std::span<const std::string_view> names =

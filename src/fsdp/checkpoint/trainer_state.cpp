@@ -55,6 +55,7 @@ std::string to_json(const TrainerFile& file) {
     object["loss_scale"] = {{"scale", scale->scale}, {"sound_steps", scale->sound_steps}};
   if (const auto& best = file.state.best)
     object["best"] = {{"loss", best->loss}, {"step", best->step}, {"worse", best->worse}};
+  if (!file.state.taken.empty()) object["taken"] = file.state.taken;
   if (!file.state.run.empty()) object["run"] = file.state.run;
   return object.dump(2) + "\n";
 }
@@ -121,6 +122,16 @@ TrainerFile read_trainer_file(const std::filesystem::path& path, const std::opti
   }
   require<InputError>(file.state.skipped_steps <= file.state.step, source, ": ", file.state.skipped_steps,
                       " skipped_steps of ", file.state.step, " steps");
+  if (object.contains("taken")) {
+    const auto& taken = object.at("taken");
+    require<InputError>(taken.is_array(), source, ": \"taken\" must hold numbers of steps");
+    for (const auto& count : taken) {
+      require<InputError>(count.is_number_unsigned() && count.get<std::uint64_t>() <= INT64_MAX, source,
+                          ": \"taken\" must hold numbers of steps");
+      file.state.taken.push_back(count.get<std::int64_t>());
+    }
+    ++keys;
+  }
   if (object.contains("run")) {
     require<InputError>(object.at("run").is_object(), source, ": \"run\" must hold texts");
     for (const auto& [name, value] : object.at("run").items()) {

@@ -136,20 +136,31 @@ void ModulePlan::place(ScheduleOf schedule_of) {
         if (count == most) passes_made_.emplace(Key{pass, order, count}, std::move(placed));
       }
     }
-  find_trained();
+  find_classes();
 }
 
-void ModulePlan::find_trained() {
-  for (int order = 0; order < orders(); ++order) {
-    std::vector<bool>& trained = trained_.emplace_back();
-    for (const sharding::GroupFacts& group : problem_.groups) trained.push_back(group.trainable && !group.gathered);
-    const sharding::Problem problem = problem_of({Pass::train, order, 1});
-    for (const sharding::Task& task : sharding::computations(problem)) {
-      if (!problem.writes_gradients(task)) continue;
-      for (const int group : problem.unit(task.index).groups)
-        if (problem.group(group).trainable) trained[static_cast<std::size_t>(group)] = true;
-    }
+bool ModulePlan::trains(const sharding::Problem& problem, int group) const {
+  if (!problem.group(group).trainable) return false;
+  if (!problem.group(group).gathered) return true;  // its rows may be used in any order
+  const sharding::Schedule list = sharding::computations(problem);
+  return std::any_of(list.begin(), list.end(), [&](const sharding::Task& task) {
+    return problem.writes_gradients(task) && contains(problem.unit(task.index).groups, group);
+  });
+}
+
+void ModulePlan::find_classes() {
+  std::vector<sharding::Problem> problems;
+  for (int order = 0; order < orders(); ++order) problems.push_back(problem_of({Pass::train, order, 1}));
+  for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
+    std::vector<bool> trained_by;
+    for (const sharding::Problem& problem : problems) trained_by.push_back(trains(problem, group));
+    // What nothing trains is of no class: any will do.
+    const bool trained = std::find(trained_by.begin(), trained_by.end(), true) != trained_by.end();
+    auto found = std::find(classes_.begin(), classes_.end(), trained_by);
+    if (trained && found == classes_.end()) found = classes_.insert(classes_.end(), trained_by);
+    class_of_.push_back(trained ? static_cast<int>(found - classes_.begin()) : 0);
   }
+  if (classes_.empty()) classes_.emplace_back(problems.size(), true);
 }
 
 const PlannedPass& ModulePlan::planned(Pass pass, int order, int micro_batches) const {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Small tensors that are no parameters: running means of batch norm, counters, codebooks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+
+namespace fsdp {
+
+/// A tensor of floats that is whole on every rank and that the caller writes between passes. Checkpoints hold it.
+struct Statistic {
+  /// What a step does with the ranks' values.
+  enum class Merge : std::uint8_t {
+    own,    ///< leaves each rank its own; a checkpoint has rank 0's
+    mean,   ///< gives all the mean, summed in rank order
+    first,  ///< gives all rank 0's
+  };
+  std::string name;  ///< in checkpoints; no parameter's
+  Shape shape;
+  Initial initial = Initial::zeros;
+  Merge merge = Merge::mean;
+};
+
+/// A rank's statistics in one block of memory.
+template <class Module>
+class Statistics {
+ public:
+  using Comm = typename Module::Comm;
+  using Device = typename Module::Device;
+
+  /// `module` must outlive it. Throws InputError for a name that is taken.
+  Statistics(Module& module, std::vector<Statistic> list) : module_(&module), list_(std::move(list)) {
+    std::int64_t elements = 0;
+    for (const Statistic& statistic : list_) {
+      require_free(statistic);
+      starts_.push_back(elements);
+      elements += round_up(statistic.shape.numel(), device::alignment / std::int64_t{sizeof(float)});
+    }
+    if (elements > 0)
+      block_ = module.block_of(device::MemoryKind::weights, checked_multiply(elements, std::int64_t{sizeof(float)}));
+  }
+
+  const std::vector<Statistic>& list() const { return list_; }
+  /// Returns a statistic's values, where the device reads them. Throws InputError for an unknown name.
+  Tensor<float> values(std::string_view name) const {
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (list_[i].name == name) return values(i);
+    throw InputError(message("there is no statistic '", name, "'"));
+  }
+  Tensor<float> values(std::size_t index) const {
+    return {reinterpret_cast<float*>(block_.data()) + starts_[index], list_[index].shape};
+  }
+
+  /// Sets initial values, which depend on seed, name and index alone.
+  void initialize(std::uint64_t seed) {
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      const Parameter parameter{.name = list_[i].name, .shape = list_[i].shape, .initial = list_[i].initial};
+      device::OnHost<Device, float> host(module_->stream(), flat(i));
+      optim::initialize(host.values(), parameter, 0, seed);
+      host.write_back();
+    }
+  }
+
+  /// Merges the ranks' values, as work enqueued on the compute stream. Collective.
+  void merge() {
+    Comm& communicator = module_->communicator();
+    if (communicator.size() == 1) return;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (list_[i].merge == Statistic::Merge::own || list_[i].shape.numel() == 0) continue;
+      const bool first = list_[i].merge == Statistic::Merge::first;
+      if (first && communicator.rank() != 0) fill(i, 0.0f);
+      comm::after(communicator, module_->stream().record());
+      const Tensor<float> all = flat(i);
+      std::vector<std::int64_t> counts(static_cast<std::size_t>(communicator.size()));
+      counts.front() = all.numel();
+      float* const own = all.data() + (communicator.rank() == 0 ? 0 : all.numel());
+      const std::array segments{comm::Segment<float>{.local = own, .full = all.data(), .counts = counts}};
+      comm::all_reduce<float>(communicator, std::span<const comm::Segment<float>>(segments), {"statistics"})
+          .wait(module_->stream());
+      if (!first)
+        device::enqueue(module_->stream(),
+                        device::Scale<float, float>{.x = Tensor<const float>(all.data(), {1, all.numel()}),
+                                                    .y = {all.data(), {1, all.numel()}},
+                                                    .factor = 1.0f / static_cast<float>(communicator.size())});
+    }
+  }
+
+ private:
+  Tensor<float> flat(std::size_t index) const {
+    const Tensor<float> whole = values(index);
+    return {whole.data(), {whole.numel()}};
+  }
+  void fill(std::size_t index, float value) {
+    device::enqueue(module_->stream(), device::Fill<float>{.y = flat(index), .value = value});
+  }
+  void require_free(const Statistic& statistic) const {
+    bool taken = statistic.name.empty();
+    for (std::size_t i = 0; i < starts_.size(); ++i) taken = taken || list_[i].name == statistic.name;
+    for (const auto& group : module_->groups())
+      for (const Parameter& parameter : group.parameters()) taken = taken || parameter.name == statistic.name;
+    require<InputError>(!taken, "statistic: the name '", statistic.name, "' is empty or taken");
+  }
+
+  Module* module_;
+  std::vector<Statistic> list_;
+  std::vector<std::int64_t> starts_;  ///< first element of each
+  device::Block<Device> block_;
+};
+
+}  // namespace fsdp
