@@ -8,6 +8,8 @@ s#<fsdp/train/(byte_count|flag_set|flags|learning_rate|model_choice|optimizer_ch
 s#<fsdp/train/(chat_session|generation|generation_config|sample_text|samples|sampling)\.hpp>#<tessera/trainer/generate/\1.hpp>#
 s#<fsdp/train/#<tessera/trainer/run/#
 s#<fsdp/(data|report|text)/#<tessera/trainer/\1/#
+s#<fsdp/module/full_parameters\.hpp>#<tessera/fsdp/module/host_weights.hpp>#
+s#<fsdp/module/sharded_module\.hpp>#<tessera/fsdp/execution/sharded_model.hpp>#
 s#<fsdp/module/(count_exchange|executor|offloaded_inputs|sequence_cache|uploaded_batch)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
 s#<fsdp/optim/(training_step)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
 s#<fsdp/optim/muon\.hpp>#<tessera/fsdp/training/muon.hpp>#
@@ -20,3 +22,7 @@ s#<tiling/(budget|chosen|policies|problem|tile_plan)\.hpp>#<tessera/tiling/\1.hp
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(agree_on_(arguments|cores|opened)|Complaint|complaint_in_flight|cores_shared_by|gather_texts|on_all_ranks)\b#\1\2comm::\3#g
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(rank_threads|require_same_texts|shared_cores|SharedCores|threads_per_rank|throw_first)\b#\1\2comm::\3#g
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(Range|require_in_range)\b#\1fsdp::\3#g
+s#\bShardedModule<#ShardedModel<#g
+s#\bNamedParameter\b#Parameter#g
+s#\bUnitParameters\b#Unit#g
+s#\bunit_parameters\(#units_of(#g
