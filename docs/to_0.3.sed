@@ -1,6 +1,7 @@
 # Turns sources for Tessera 0.2 into sources for 0.3: headers, and names whose namespace changed. For sed -E.
 s#<fsdp/fsdp\.hpp>#<tessera/trainer/train_main.hpp>#
-s#<fsdp/train/(agreement|cores)\.hpp>#<tessera/comm/\1.hpp>#
+s#<fsdp/train/agreement\.hpp>#<tessera/comm/agreement.hpp>#
+s#<fsdp/train/cores\.hpp>#<tessera/comm/launch/cores.hpp>#
 s#<fsdp/train/(launch|program|training)\.hpp>#<tessera/fsdp/training/\1.hpp>#
 s#<fsdp/train/(peers|shards_io)\.hpp>#<tessera/fsdp/checkpoint/\1.hpp>#
 s#<fsdp/train/(batches)\.hpp>#<tessera/trainer/data/\1.hpp>#
@@ -17,7 +18,8 @@ s#<fsdp/optim/run_time\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
 s#<fsdp/optim/instances\.hpp>#<tessera/fsdp/training/optimizer_instances.hpp>#
 s#<fsdp/device/operations/(attention|bias|cached_attention|cross_entropy|embedding|matmul|muon|norm|rope|swiglu)\.hpp>#<tessera/fsdp/device/compute/\1.hpp>#
 s#<fsdp/#<tessera/fsdp/#
-s#<comm/(any_queue|backend|checks|collectives|communicator|launch|mesh|monitor|mpi|mpi_rank|mpi_staged|nccl|nccl_rank|nccl_table|pending|poll|queued_core|ranks|rendezvous|self|signals|simulated|threads|threads_rank|transfer)\.hpp>#<tessera/comm/\1.hpp>#
+s#<comm/(launch|signals)\.hpp>#<tessera/comm/launch/\1.hpp>#
+s#<comm/(any_queue|backend|checks|collectives|communicator|mesh|monitor|mpi|mpi_rank|mpi_staged|nccl|nccl_rank|nccl_table|pending|poll|queued_core|ranks|rendezvous|self|simulated|threads|threads_rank|transfer)\.hpp>#<tessera/comm/\1.hpp>#
 s#<tiling/(budget|chosen|policies|problem|tile_plan)\.hpp>#<tessera/tiling/\1.hpp>#
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(agree_on_(arguments|cores|opened)|Complaint|complaint_in_flight|cores_shared_by|gather_texts|on_all_ranks)\b#\1\2comm::\3#g
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(rank_threads|require_same_texts|shared_cores|SharedCores|threads_per_rank|throw_first)\b#\1\2comm::\3#g

@@ -19,8 +19,8 @@
 #if defined(TESSERA_GPU_NCCL)
 #include <tessera/comm/nccl.hpp>
 #endif
-#include <tessera/comm/launch.hpp>
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/device/cuda.hpp>
 #include <tessera/fsdp/execution/executor.hpp>

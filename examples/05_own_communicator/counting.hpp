@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <tessera/comm/communicator.hpp>
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 
 namespace mine {
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The MPI backend: ranks are processes that mpirun started. This header does not need mpi.h; a build without MPI omits
-/// src/comm/mpi*.cpp and src/comm/messages.cpp.
+/// The MPI backend: ranks are processes, of a program of ours that mpirun started (Mpi::run) or of a program that has
+/// initialised MPI itself (Mpi::adopt). This header does not need mpi.h; a build without MPI omits src/comm/mpi*.cpp,
+/// src/comm/launch/mpi*.cpp and src/comm/messages*.cpp.
 ///
 /// Ranks of one machine read each other's `shared_memory` in place, as ranks of Threads do. All other data travel in
 /// point-to-point messages and are summed here, in rank order: MPI has no bf16, and Open MPI's own nonblocking
@@ -19,7 +20,6 @@
 #include <utility>
 
 #include <tessera/comm/backend.hpp>
-#include <tessera/comm/launch.hpp>
 #include <tessera/comm/mpi_rank.hpp>
 #include <tessera/comm/mpi_staged.hpp>
 #include <tessera/comm/queued_core.hpp>
@@ -27,10 +27,19 @@
 
 namespace fsdp::comm {
 
-/// Initialises MPI, runs f and finalises. Returns f's status. An exception prints one line with the rank and aborts all
-/// processes with its exit_status_of. If all ranks throw the same error (other than CollectiveError) within two
-/// seconds, rank 0 alone prints it, and all ranks return its status.
+/// The launcher of Mpi, in src/comm/launch: initialises MPI, runs f and finalises. Returns f's status. An exception
+/// prints one line with the rank and aborts all processes with its exit_status_of. If all ranks throw the same error
+/// (other than CollectiveError) within two seconds, rank 0 alone prints it, and all ranks return its status.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
+
+namespace detail {
+
+/// What mpi.h calls MPI_Comm: a pointer to a structure in Open MPI, an int in MPICH and its kin.
+template <class T>
+inline constexpr bool is_mpi_comm = std::is_same_v<T, int> ||
+                                    (std::is_pointer_v<T> && std::is_class_v<std::remove_pointer_t<T>>);
+
+}  // namespace detail
 
 /// The core of Mpi on a device.
 template <class Device>
@@ -66,6 +75,19 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   /// Returns what scratch_bytes() would be with `ranks` ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) {
     return DeviceType::asynchronous ? 0 : MpiRank::scratch_bytes_for(ranks);
+  }
+
+  /// Makes a communicator of the processes of `communicator`, an MPI_Comm, in a program that initialises MPI itself. It
+  /// works on a duplicate; the processes may be some of the job's. Collective. Nothing is installed, printed or ended:
+  /// errors are exceptions, on the other ranks too. After a CollectiveError the program may go on and adopt the same
+  /// `communicator` again, unless it was adopt that missed the deadline.
+  ///
+  /// Throws InputError unless MPI is initialised, with MPI_THREAD_FUNNELED or more, and, where that is all, this is
+  /// MPI's main thread. Calls of one communicator come from one thread at a time. Destroy it before MPI_Finalize.
+  template <class MpiComm>
+  static Mpi adopt(const MpiComm& communicator, const Options& options = {}) {
+    static_assert(detail::is_mpi_comm<MpiComm>, "fsdp: adopt takes an MPI_Comm of mpi.h itself, not its address");
+    return Mpi(core_of(MpiRank::adopt(&communicator, sizeof communicator, options)));
   }
 
   /// Runs f(communicator) on this process's rank; see run_mpi. Returns f's status.

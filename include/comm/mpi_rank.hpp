@@ -3,6 +3,7 @@
 /// The core of Mpi: one process of a communicator, with element types erased.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,11 +13,16 @@
 namespace fsdp::comm {
 
 class Messages;
+struct MpiWatch;
 
 /// One process of a communicator. Moves host memory.
 class MpiRank {
  public:
-  MpiRank(Messages messages, const Options& options);
+  /// `watch`: where a launcher looks, or null.
+  MpiRank(Messages messages, const Options& options, MpiWatch* watch);
+  /// Makes a rank of a program that has initialised MPI itself; see Mpi::adopt. `communicator`: the address of an
+  /// MPI_Comm of `bytes` bytes.
+  static std::unique_ptr<MpiRank> adopt(const void* communicator, std::size_t bytes, const Options& options);
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
   ~MpiRank();

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include <tessera/comm/backend.hpp>
-#include <tessera/comm/launch.hpp>
 #include <tessera/comm/nccl_rank.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/rendezvous.hpp>

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include <tessera/comm/backend.hpp>
-#include <tessera/comm/launch.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/threads_rank.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -24,8 +23,11 @@
 
 namespace fsdp::comm {
 
-/// Runs f(core) on `ranks` threads and joins them. Returns the first nonzero status, by rank. When one throws, the
-/// others' collectives throw CollectiveError; the first failure is rethrown here after all threads have ended.
+class ThreadRanks;
+
+/// The launcher of Threads, in src/comm/launch: runs f(core) on `ranks` threads and joins them. Returns the first
+/// nonzero status, by rank. When one throws, the others' collectives throw CollectiveError; the first failure is
+/// rethrown here after all threads have ended.
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
 
 /// A communicator of threads of this process, which read each other's memory.
@@ -49,6 +51,7 @@ class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
   }
 
  private:
+  friend class ThreadRanks;
   explicit Threads(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
 };
 

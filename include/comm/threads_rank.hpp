@@ -23,7 +23,10 @@ class ThreadsRank {
  public:
   static constexpr std::string_view queue_name = "threads";
 
-  ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options);
+  /// Who tells the other ranks of an exception that destroys this object.
+  enum class End : std::uint8_t { is_reported_by_launcher, is_reported_here };
+
+  ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options, End end);
   ThreadsRank(const ThreadsRank&) = delete;
   ThreadsRank& operator=(const ThreadsRank&) = delete;
   ~ThreadsRank();
@@ -81,6 +84,7 @@ class ThreadsRank {
   std::shared_ptr<ThreadsGroup> group_;
   int rank_;
   int world_rank_;
+  End end_;
   int exceptions_;  ///< in flight at construction
   Monitor monitor_;
   Ticket next_ = 0;                          ///< transfers started

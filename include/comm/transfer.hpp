@@ -80,8 +80,9 @@ void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, D
   for (const Segment<T>& segment : segments) add_segment(transfer, bytes_of(segment));
 }
 
-/// Copies as memcpy does. Large copies are split over the caller's OpenMP threads.
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes);
+/// Copies as memcpy does. Large copies are split over `threads` OpenMP threads (0: as many as the calling thread's own
+/// parallel regions have), whose settings stay as they are.
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, int threads = 0);
 
 /// One rank's contribution to a sum, as it is stored: f32, or the wire type if it was rounded before it was sent.
 struct Contribution {
@@ -90,13 +91,14 @@ struct Contribution {
 };
 
 /// Computes to = (or +=) contributions[0] + contributions[1] + ..., each rounded to `wire` and summed in float in that
-/// order. `to` may alias one of the contributions.
-void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to);
+/// order. `to` may alias one of the contributions. `threads`: as in copy_bytes; the bits do not depend on it.
+void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to,
+                  int threads = 0);
 
 /// Rounds `count` floats to bf16.
 void round_to_bf16(const float* from, std::int64_t count, bf16* to);
 
 /// Copies each segment's `local` into its place in `full`, unless it already is there.
-void copy_own_piece(const Transfer& transfer, int rank);
+void copy_own_piece(const Transfer& transfer, int rank, int threads = 0);
 
 }  // namespace fsdp::comm

@@ -7,7 +7,7 @@
 #include <exception>
 #include <functional>
 
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Point-to-point messages between processes: everything that Tessera uses of MPI. Only messages.cpp includes mpi.h.
+/// Point-to-point messages between processes: everything that communicators use of MPI, besides one duplicate of the
+/// caller's MPI_Comm.
+///
+/// All communicators that are split from one another share that duplicate. Each has a context, a number in the tags of
+/// its messages, so that a split needs no collective call of MPI's, which would have no deadline.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace fsdp::comm {
 
 /// A message's purpose, which its tag encodes.
-enum class MessageKind : std::uint8_t { arrival, places, data, piece, sum, reduced, done };
+enum class MessageKind : std::uint8_t { arrival, places, data, piece, sum, reduced, done, setup, failure };
 
 /// One message, sent or received.
 struct Message {
@@ -24,12 +31,23 @@ struct Message {
   std::int64_t piece = 0;
 };
 
+/// What a failed rank tells the others.
+struct FailureNotice {
+  int sender = 0;         ///< its rank in this communicator
+  int origin = 0;         ///< world rank of the rank that failed first: the sender, or one that has told it
+  std::string text = "";  ///< why
+};
+
 /// The point-to-point messages of one communicator. Between two ranks, messages of one transfer and kind keep their
-/// order.
+/// order. Ranks start transfers in the same order, and no rank is ahead of another by 64 or more.
 class Messages {
  public:
-  /// Makes the communicator of all processes of the job, a duplicate of MPI_COMM_WORLD.
-  Messages();
+  using Deadline = std::chrono::milliseconds;
+
+  /// Makes the communicator of all processes of the MPI_Comm at `communicator`, which is duplicated. Collective. Throws
+  /// CollectiveError unless all come within `deadline`. MPI then still has an unfinished collective call on the
+  /// caller's MPI_Comm.
+  Messages(const void* communicator, Deadline deadline);
   Messages(Messages&&) noexcept;
   ~Messages();
 
@@ -42,41 +60,41 @@ class Messages {
   /// Returns the messages that completed since the last call. The span is valid until the next call.
   std::span<const Message> poll();
 
-  /// Gathers every rank's `mine` into `all`, in rank order; used while making a communicator. If ranks hang, the
-  /// process ends at the deadline, as in exchange_each and split.
-  void exchange(std::span<const std::byte> mine, std::span<std::byte> all);
+  /// Gathers every rank's `mine` into `all`, in rank order; used while the first communicator is made, when nothing
+  /// else is in flight. Throws CollectiveError at the deadline, as exchange_each does.
+  void exchange(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline);
   /// Sends byte r of `mine` to rank r, which receives it as byte rank() of its `all`.
-  void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all);
-  /// Call MPI's own collectives, as a reference for benchmarks.
+  void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline);
+  /// Call MPI's own collectives, as a reference for benchmarks; on the communicator of all processes only.
   void library_all_gather(std::span<const float> local, std::span<float> full);
   void library_reduce_scatter(std::span<const float> full, std::span<float> local);
 
-  Messages split(int color);
-  /// Abandons the MPI communicator instead of freeing it. For use after a failure, when messages may still be in
-  /// flight.
-  void leave_behind() noexcept;
+  /// Returns a number that this process has not used as a context, nor any larger one.
+  int free_context() const;
+  /// Makes the communicator of some of the ranks, this one among them. `ranks`: their numbers here, by number there.
+  /// `context`: the largest free_context of these ranks. Sends nothing.
+  Messages part(std::span<const int> ranks, int context) const;
+
+  /// Tells all other ranks that this one has failed. Does not wait for them.
+  void tell_failure(int origin, std::string_view text) noexcept;
+  /// Returns the next rank that has told of a failure, if there is one.
+  std::optional<FailureNotice> hear_failure();
+  /// After a failure: cancels all receives, so that no message is written to memory that the caller may free, and gives
+  /// sends the time to end. Waits at most `limit`, and that long only for a message that was half received. Returns
+  /// whether messages are still in flight: what was sent must then never be freed.
+  bool leave_behind(Deadline limit) noexcept;
 
  private:
+  struct Duplicate;
   struct State;
+  struct Parts;
   explicit Messages(std::unique_ptr<State> state);
+  void trade(const Parts& parts, Deadline deadline);
+  void await_trade(Deadline deadline);
+
   std::unique_ptr<State> state_;
   int rank_ = 0;
   int size_ = 1;
-};
-
-/// Initialises MPI in its constructor and finalises it in its destructor.
-class MpiProcess {
- public:
-  /// `deadline` limits the calls that make and end communicators; MPI_Init gets at least 60 s.
-  explicit MpiProcess(std::chrono::milliseconds deadline);
-  MpiProcess(const MpiProcess&) = delete;
-  MpiProcess& operator=(const MpiProcess&) = delete;
-  ~MpiProcess();
-
-  int rank() const;
-  /// Returns whether all processes call this with the same bytes within two seconds. If not, only `abort` may follow.
-  bool agree(std::span<const std::byte> bytes);
-  [[noreturn]] static void abort(int status);
 };
 
 }  // namespace fsdp::comm

@@ -8,8 +8,6 @@
 
 #include <tessera/fsdp/core/identity.hpp>
 
-#include "waiting_now.hpp"
-
 namespace fsdp::comm {
 namespace {
 
@@ -31,26 +29,17 @@ void pause(Clock::duration idle) {
 
 }  // namespace
 
-MpiRank::Engine::Engine(Messages messages, const Options& options)
+MpiRank::Engine::Engine(Messages messages, const Options& options, MpiWatch* watch)
     : messages_(std::move(messages)),
-      windows_(std::make_shared<Windows>(messages_, options.windows)),
+      windows_(std::make_shared<Windows>(messages_, options.windows, options.deadline)),
       process_(messages_.rank()),
       sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
+      watch_(watch),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();
   monitor.options = options;
   find_processes();
-}
-
-MpiRank::Engine::Engine(Engine& parent, int color)
-    : messages_(parent.messages_.split(color)),
-      windows_(parent.windows_),
-      process_(parent.process_),
-      sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
-      exceptions_(std::uncaught_exceptions()) {
-  monitor.rank = messages_.rank();
-  monitor.options = parent.monitor.options;
-  find_processes();
+  for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
 }
 
 /// Exchanges process numbers and hosts. Two ranks share windows only if both have Options::windows.
@@ -62,13 +51,13 @@ void MpiRank::Engine::find_processes() {
   Place mine{.process = process_, .windows = monitor.options.windows ? process_ : nobody, .host = {}};
   machine_name().copy(mine.host.data(), mine.host.size() - 1);
   std::vector<Place> all(static_cast<std::size_t>(messages_.size()));
-  messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  messages_.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                     monitor.options.deadline);
   for (const Place& place : all) {
     process_of_.push_back(monitor.options.windows ? place.windows : nobody);
     monitor.world_ranks.push_back(place.process);
     monitor.hosts.emplace_back(place.host.data());
   }
-  for (InFlight& transfer : in_flight_) transfer.peers.resize(process_of_.size());
 }
 
 bool MpiRank::Engine::shares_with(int peer) const {
@@ -76,23 +65,10 @@ bool MpiRank::Engine::shares_with(int peer) const {
   return process != nobody && windows_->shares_with(process);
 }
 
-MpiRank::Engine::~Engine() {
-  if (std::uncaught_exceptions() > exceptions_) give_up();
-}
-
-void MpiRank::Engine::give_up() noexcept {
-  failed_ = true;
-  messages_.leave_behind();
-}
-
 std::shared_ptr<std::byte> MpiRank::Engine::shared_memory(std::int64_t bytes) {
   for (int peer = 0; peer < messages_.size(); ++peer)
     if (peer != messages_.rank() && shares_with(peer)) return Windows::allocate(windows_, bytes);
   return nullptr;
-}
-
-void MpiRank::Engine::require_alive() const {
-  require<CollectiveError>(!failed_, "an earlier collective of this communicator failed; start the job again");
 }
 
 Transfer& MpiRank::Engine::prepare() {
@@ -103,6 +79,8 @@ Transfer& MpiRank::Engine::prepare() {
 
 Ticket MpiRank::Engine::start() {
   const Clock::time_point begin = Clock::now();
+  hear();  // before anything is sent or received that a failed rank would leave half done
+  if (!told_.empty()) fail_as(told_.front().notice);
   const Ticket ticket = next_++;
   InFlight& transfer = slot(ticket);
   transfer.ticket = ticket;
@@ -122,7 +100,8 @@ Ticket MpiRank::Engine::start() {
   }
   for (int step = 1; step < messages_.size(); ++step) announce(transfer, (messages_.rank() + step) % messages_.size());
   if (transfer.sum_to_come) sums_.push_back(ticket);
-  if (transfer.transfer.op == Op::all_gather) copy_own_piece(transfer.transfer, messages_.rank());
+  if (transfer.transfer.op == Op::all_gather)
+    copy_own_piece(transfer.transfer, messages_.rank(), monitor.options.threads);
   progress();
   monitor.totals.copy_seconds += seconds_between(begin, Clock::now());
   return ticket;
@@ -155,12 +134,14 @@ bool MpiRank::Engine::test(Ticket ticket) {
   const double read_before = read_seconds_;
   progress();
   count_copying(slot(ticket), begin, read_before);
-  return complete(ticket);
+  if (complete(ticket)) return true;
+  throw_if_a_peer_failed(slot(ticket), Clock::now());
+  return false;
 }
 
 void MpiRank::Engine::wait(Ticket ticket) {
   require_alive();
-  const WaitingNow waiting(monitor);
+  const WaitingIn waiting(watch_, monitor);
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_moved = begin;
   Clock::time_point now = begin;
@@ -170,9 +151,10 @@ void MpiRank::Engine::wait(Ticket ticket) {
     if (!moved) pause(now - last_moved);
     count_copying(slot(ticket), std::exchange(now, Clock::now()), read_before);
     if (moved) last_moved = now;
-    if (now - last_moved < monitor.options.deadline || complete(ticket)) continue;
-    give_up();
-    throw CollectiveError(missed_deadline(now - last_moved, missing(slot(ticket)), monitor.options));
+    if (complete(ticket)) return;
+    throw_if_a_peer_failed(slot(ticket), now);
+    if (now - last_moved >= monitor.options.deadline)
+      fail(missed_deadline(now - last_moved, missing(slot(ticket)), monitor.options));
   }
 }
 
@@ -190,12 +172,18 @@ bool MpiRank::Engine::complete(Ticket ticket) {
 
 bool MpiRank::Engine::progress() {
   bool moved = false;
-  for (;;) {
-    const std::span<const Message> completed = messages_.poll();
-    const bool advanced = !completed.empty();
-    for (const Message& message : completed) on(message);
-    if (!advance_sums() && !advanced) return moved;
-    moved = true;
+  try {
+    for (;;) {
+      const std::span<const Message> completed = messages_.poll();
+      const bool advanced = !completed.empty();
+      for (const Message& message : completed) on(message);
+      if (!advance_sums() && !advanced) return moved;
+      moved = true;
+    }
+  } catch (const CollectiveError& error) {  // ranks disagree, or a peer's memory is gone
+    hear();
+    if (!told_.empty()) fail_as(told_.front().notice);
+    fail(error.what());
   }
 }
 
@@ -294,9 +282,8 @@ void MpiRank::Engine::receive_part(InFlight& to, MessageKind kind, int peer) {
 std::string MpiRank::Engine::missing(const InFlight& transfer) const {
   std::string text;
   for (int peer = 0; peer < messages_.size(); ++peer) {
-    const Peer& other = transfer.peers[static_cast<std::size_t>(peer)];
-    const bool came = other.arrived, settled = other.expected == 0 && other.unsent == 0 && !transfer.sum_to_come;
-    if (peer == messages_.rank() || (came && settled)) continue;
+    if (!needs(transfer, peer)) continue;
+    const bool came = transfer.peers[static_cast<std::size_t>(peer)].arrived;
     text += (text.empty() ? "" : ", ") + monitor.name_of(peer, came ? "has come, not finished" : "has not come");
   }
   return text;

@@ -10,15 +10,23 @@
 ///  - otherwise in messages. Receives from processes that share no windows are posted before the arrival.
 /// Sums run one at a time, because they share scratch. In an all_reduce a rank's sums travel in the same way as its
 /// contribution: peers read them after its message `reduced`.
+///
+/// A rank that fails tells all others by a message, which they look for while nothing else moves, and before a transfer
+/// starts.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <tessera/comm/mpi_rank.hpp>
 
 #include <tessera/comm/mpi.hpp>
 
@@ -28,15 +36,37 @@
 
 namespace fsdp::comm {
 
+/// What a launcher wants to know of its communicators.
+struct MpiWatch {
+  std::atomic<const Monitor*> waiting_in = nullptr;  ///< of the collective that the thread waits in; for a handler
+  bool told = false;                                 ///< whether one failed because another rank told of a failure
+};
+
+/// Notes in a MpiWatch, while it lives, which collective this thread waits in.
+class WaitingIn {
+ public:
+  WaitingIn(MpiWatch* watch, const Monitor& monitor)
+      : watch_(watch), outer_(watch == nullptr ? nullptr : watch->waiting_in.exchange(&monitor)) {}
+  WaitingIn(const WaitingIn&) = delete;
+  WaitingIn& operator=(const WaitingIn&) = delete;
+  ~WaitingIn() {
+    if (watch_ != nullptr) watch_->waiting_in.store(outer_);
+  }
+
+ private:
+  MpiWatch* watch_;
+  const Monitor* outer_;
+};
+
 class MpiRank::Engine {
  public:
   /// Makes the engine of all processes, and their windows.
-  Engine(Messages messages, const Options& options);
-  /// Makes the engine of the parent's ranks with this `color`. Shares the parent's windows.
-  Engine(Engine& parent, int color);
+  Engine(Messages messages, const Options& options, MpiWatch* watch);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  ~Engine();
+  ~Engine() = default;
+  /// Before the destructor: fails, if an exception is what ends this communicator.
+  void end() noexcept;
 
   Messages& messages() { return messages_; }
   const Messages& messages() const { return messages_; }
@@ -46,8 +76,12 @@ class MpiRank::Engine {
   Ticket start();
   bool test(Ticket ticket);
   void wait(Ticket ticket);
-  /// Marks the engine failed and abandons its messages in flight: MPI must not be called again for them.
-  void give_up() noexcept;
+  /// Makes the engine of the ranks with this `color`, which shares the windows. Collective.
+  std::unique_ptr<Engine> split(int color);
+  /// Marks the engine failed, tells the other ranks why, and leaves its messages behind.
+  void give_up(std::string_view why) noexcept { give_up(monitor.world_rank_of(messages_.rank()), why); }
+  /// Whether messages were left in flight when it failed: its memory must then never be freed.
+  bool leaves_messages() const { return leaves_messages_; }
 
   Monitor monitor;
 
@@ -89,7 +123,21 @@ class MpiRank::Engine {
     bool sum_to_come = false;
   };
 
+  /// Some ranks of an engine, as those of another.
+  struct Part {
+    std::vector<int> ranks;       ///< in the parent, by rank
+    std::vector<int> process_of;  ///< see process_of_
+    int context = 0;
+  };
+  /// A rank that has told of its failure.
+  struct Told {
+    FailureNotice notice;
+    Clock::time_point at;
+  };
+
+  Engine(Engine& parent, const Part& part);
   void find_processes();
+  void gather(std::span<const std::byte> mine, std::span<std::byte> all);
   InFlight& slot(Ticket ticket) { return in_flight_[ticket % depth]; }
   bool complete(Ticket ticket);
   bool progress();
@@ -103,7 +151,15 @@ class MpiRank::Engine {
   void receive_part(InFlight& to, MessageKind kind, int peer);
   void count_copying(const InFlight& transfer, Clock::time_point begin, double read_before);
   std::string missing(const InFlight& transfer) const;
+
+  // In mpi_failing.cpp: how a rank fails, and hears of others.
   void require_alive() const;
+  void give_up(int origin, std::string_view why) noexcept;
+  [[noreturn]] void fail(std::string_view why);
+  [[noreturn]] void fail_as(const FailureNotice& notice);
+  void hear();
+  void throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now);
+  bool needs(const InFlight& transfer, int peer) const;
 
   // In mpi_reading.cpp: data in windows.
   void find_places(InFlight& transfer) const;
@@ -127,7 +183,12 @@ class MpiRank::Engine {
   Ticket next_ = 0;
   double read_seconds_ = 0;  ///< spent reading windows
   bool failed_ = false;
-  int exceptions_;  ///< in flight at construction
+  std::string failure_;  ///< why
+  bool leaves_messages_ = false;
+  std::vector<Told> told_;
+  Clock::time_point heard_{};  ///< when it last looked for notices
+  MpiWatch* watch_;            ///< a launcher's, or null
+  int exceptions_;             ///< in flight at construction
 };
 
 }  // namespace fsdp::comm

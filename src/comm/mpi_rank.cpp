@@ -3,10 +3,14 @@
 
 namespace fsdp::comm {
 
-MpiRank::MpiRank(Messages messages, const Options& options)
-    : engine_(std::make_unique<Engine>(std::move(messages), options)) {}
+MpiRank::MpiRank(Messages messages, const Options& options, MpiWatch* watch)
+    : engine_(std::make_unique<Engine>(std::move(messages), options, watch)) {}
 MpiRank::MpiRank(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
-MpiRank::~MpiRank() = default;
+MpiRank::~MpiRank() {
+  engine_->end();
+  // MPI may still read what a failed engine sent.
+  if (engine_->leaves_messages()) static_cast<void>(engine_.release());
+}
 
 int MpiRank::rank() const { return engine_->messages().rank(); }
 int MpiRank::size() const { return engine_->messages().size(); }
@@ -19,10 +23,10 @@ Transfer& MpiRank::prepare() { return engine_->prepare(); }
 Ticket MpiRank::start() { return engine_->start(); }
 bool MpiRank::test(Ticket ticket) { return engine_->test(ticket); }
 void MpiRank::wait(Ticket ticket) { engine_->wait(ticket); }
-void MpiRank::abandon(Ticket) noexcept { engine_->give_up(); }
+void MpiRank::abandon(Ticket) noexcept { engine_->give_up("an exception ended it while a collective was in flight"); }
 
 std::unique_ptr<MpiRank> MpiRank::split(int color) {
-  return std::unique_ptr<MpiRank>(new MpiRank(std::make_unique<Engine>(*engine_, color)));
+  return std::unique_ptr<MpiRank>(new MpiRank(engine_->split(color)));
 }
 
 std::shared_ptr<std::byte> MpiRank::shared_memory(std::int64_t bytes) { return engine_->shared_memory(bytes); }

@@ -35,12 +35,7 @@ void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
   Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
   from.arrived = true;
   --transfer.not_arrived;
-  try {
-    require_same(process_, transfer.arrival.outline, monitor.world_rank_of(peer), from.arrival.outline);
-  } catch (const CollectiveError&) {
-    give_up();
-    throw;
-  }
+  require_same(process_, transfer.arrival.outline, monitor.world_rank_of(peer), from.arrival.outline);
   if (!shares_with(peer)) return;
   if (from.arrival.in_windows != 0) {
     const std::size_t count = transfer.transfer.segments.size();
@@ -80,7 +75,7 @@ void MpiRank::Engine::begin_sum(InFlight& transfer) {
       if (!from.sources.empty())
         monitor.totals.shared_bytes += segment.count(messages_.rank()) * size_of(transfer.transfer.wire);
   const Clock::time_point begin = Clock::now();
-  sum_.begin(transfer.ticket, transfer.transfer, transfer.sum_peers);
+  sum_.begin(transfer.ticket, transfer.transfer, transfer.sum_peers, monitor.options.threads);
   read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -117,7 +112,7 @@ void MpiRank::Engine::read_part(InFlight& transfer, int peer) {
     const std::int64_t bytes = segment.count(whole ? 0 : peer) * asked.element_bytes();
     const std::int64_t offset = whole ? 0 : segment.begin(peer) * asked.element_bytes();
     copy_bytes((whole ? segment.local : segment.full) + offset, from.sources[index] + (asked.reduces() ? offset : 0),
-               bytes);
+               bytes, monitor.options.threads);
     monitor.totals.shared_bytes += bytes;
   }
   read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();

@@ -33,10 +33,11 @@ PieceSum::PieceSum(Messages& messages, std::int64_t scratch_bytes)
   piece_bytes_ = (scratch_bytes - cache_line) / (2 * slots * (messages.size() - 1));
 }
 
-void PieceSum::begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers) {
+void PieceSum::begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers, int threads) {
   ticket_ = ticket;
   transfer_ = &transfer;
   peers_ = peers;
+  threads_ = threads;
   arrive_from_ = 0;
   for (int peer = 0; peer < messages_.size(); ++peer) arrive_from_ += arrives_from(peer);
   piece_elements_ = piece_bytes_ / size_of(transfer.wire);
@@ -119,7 +120,7 @@ void PieceSum::sum(const Piece& piece, std::int64_t slot) {
       contribution = {.data = peers_[static_cast<std::size_t>(peer)].sources[piece.segment] + offset};
   }
   sum_in_order(contributions_, transfer_->wire, piece.count, transfer_->write,
-               reinterpret_cast<float*>(segment.local) + piece.own_begin);
+               reinterpret_cast<float*>(segment.local) + piece.own_begin, threads_);
 }
 
 bool PieceSum::arrives_from(int peer) const {

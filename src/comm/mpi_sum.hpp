@@ -33,7 +33,8 @@ class PieceSum {
 
   /// Starts the sum of one transfer; the previous one must be done. `peers` has one entry per rank; this rank's is
   /// unused. If no pieces arrive, the sum is complete on return.
-  void begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers);
+  /// `threads`: as in sum_in_order.
+  void begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers, int threads);
   /// Handles a completed message of kind `piece`.
   void on(const Message& message);
   bool idle() const { return transfer_ == nullptr; }
@@ -72,6 +73,7 @@ class PieceSum {
   std::uint64_t ticket_ = 0;
   const Transfer* transfer_ = nullptr;
   std::span<const SumPeer> peers_;
+  int threads_ = 0;
   int arrive_from_ = 0;  ///< peers that send pieces
   std::int64_t piece_elements_ = 0;
   std::vector<Cursor> to_send_;  ///< by peer

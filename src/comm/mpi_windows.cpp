@@ -51,6 +51,16 @@ std::array<char, 36> this_machine() {
   return id;
 }
 
+/// Whether a process has ended. One that nobody has waited for yet still has its folder.
+bool has_ended(std::int64_t pid) {
+  std::ifstream stat(message("/proc/", pid, "/stat"));
+  std::string text;
+  if (!std::getline(stat, text)) return true;
+  const std::size_t name_end = text.rfind(')');  // the state is the word after the name
+  return name_end != std::string::npos && name_end + 2 < text.size() &&
+         (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
+}
+
 /// Owns a file descriptor.
 class File {
  public:
@@ -68,7 +78,13 @@ class File {
 
 }  // namespace
 
-Windows::Windows(Messages& messages, bool enabled)
+std::string unreadable(int rank, std::int64_t pid, bool freed, std::string_view refusal) {
+  if (has_ended(pid)) return message("rank ", rank, " is gone: its process ", pid, " has ended");
+  if (freed) return message("rank ", rank, " has freed the memory that was to be read: it has failed or left");
+  return message("cannot read the memory of rank ", rank, " (", refusal, "); switch shared windows off");
+}
+
+Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
     : rank_(messages.rank()), peers_(static_cast<std::size_t>(messages.size())) {
   const File file(enabled && messages.size() > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
   Greeting mine;
@@ -79,7 +95,7 @@ Windows::Windows(Messages& messages, bool enabled)
       mine = {.machine = this_machine(), .nonce = nonce_, .pid = getpid(), .file = file.get()};
   }
   std::vector<Greeting> greetings(peers_.size());
-  messages.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)));
+  messages.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)), deadline);
 
   // Containers may hide processes of one machine from each other, and the system may forbid reading: so just try.
   std::vector<char> reads(peers_.size());
@@ -95,7 +111,7 @@ Windows::Windows(Messages& messages, bool enabled)
                      found == theirs.nonce;
   }
   std::vector<char> read_by(peers_.size());
-  messages.exchange_each(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)));
+  messages.exchange_each(std::as_bytes(std::span(reads)), std::as_writable_bytes(std::span(read_by)), deadline);
   for (std::size_t process = 0; process < peers_.size(); ++process)
     peers_[process].shares = reads[process] != 0 && read_by[process] != 0;
 }
@@ -153,22 +169,21 @@ const std::byte* Windows::map(int process, const Place& place) {
     if (mapped.process == process && mapped.number == place.window) return mapped.data + place.offset;
 
   const std::string path = path_of(process, place.file);
-  const auto refused = [&](const char* call, const char* why) {
-    return CollectiveError(message("cannot read the memory of rank ", process, " (", call, " ", path, ": ", why,
-                                   "); switch shared windows off"));
+  const auto refused = [&](const char* call, bool freed) {
+    const std::string refusal = message(call, " ", path, ": ", std::strerror(errno));
+    return CollectiveError(unreadable(process, peers_[static_cast<std::size_t>(process)].pid, freed, refusal));
   };
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) throw refused("open", std::strerror(errno));
-  constexpr const char* another = "it is not the window that was sent";
+  if (file.get() < 0) throw refused("open", errno == ENOENT);
   const auto size = static_cast<off_t>(mapped_bytes(place.bytes));
-  if (lseek(file.get(), 0, SEEK_END) != size) throw refused("open", another);
+  if (lseek(file.get(), 0, SEEK_END) != size) throw refused("open", true);  // another file has its descriptor
   void* const address = mmap(nullptr, mapped_bytes(place.bytes), PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) throw refused("mmap", std::strerror(errno));
+  if (address == MAP_FAILED) throw refused("mmap", false);
   const auto* const data = static_cast<const std::byte*>(address);
   const Stamp& stamp = *stamp_of(data, place.bytes);
   if (stamp.number != place.window || stamp.nonce != peers_[static_cast<std::size_t>(process)].nonce) {
     munmap(address, mapped_bytes(place.bytes));
-    throw refused("open", another);
+    throw refused("open", true);  // another file has its descriptor
   }
   if (place.bytes >= huge_page_threshold) madvise(address, mapped_bytes(place.bytes), MADV_HUGEPAGE);
   mapped_.push_back({.process = process, .number = place.window, .data = data, .bytes = place.bytes});

@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "messages.hpp"
@@ -28,14 +29,18 @@ struct Place {
   std::int64_t offset = 0;
 };
 
+/// Says why a window of process `pid`, which is rank `rank`, cannot be read: the process has ended, or has freed the
+/// window (`freed`); else `refusal`, what the system answered.
+std::string unreadable(int rank, std::int64_t pid, bool freed, std::string_view refusal);
+
 /// The windows of this process, and those of other processes that it has mapped. A communicator shares them with all
 /// communicators split from it; processes are numbered by their rank in the first one. Only the thread that calls MPI
 /// uses them.
 class Windows {
  public:
   /// Finds out which processes can read each other's windows; two processes can only if `enabled` is true on both.
-  /// Collective.
-  Windows(Messages& messages, bool enabled);
+  /// Collective. Throws CollectiveError at the deadline.
+  Windows(Messages& messages, bool enabled, Messages::Deadline deadline);
   Windows(const Windows&) = delete;
   Windows& operator=(const Windows&) = delete;
   ~Windows();
@@ -48,7 +53,7 @@ class Windows {
   /// Returns the place of [data, data + bytes); its window is 0 if the range is not in one.
   Place find(const std::byte* data, std::int64_t bytes) const;
   /// Maps the window of a place in another process, if it is not mapped yet, and returns the bytes, read-only. Throws
-  /// CollectiveError if the system refuses.
+  /// CollectiveError if the process or its window is gone, or the system refuses.
   const std::byte* map(int process, const Place& place);
   /// Unmaps windows that their owners have freed.
   void forget_released();

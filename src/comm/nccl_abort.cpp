@@ -7,13 +7,13 @@
 namespace fsdp::comm {
 
 void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
-  const auto abort = table.abort;
+  const auto end = table.abort;
   try {
-    std::packaged_task<void()> task([abort, comm] { abort(comm); });
+    std::packaged_task<void()> task([end, comm] { end(comm); });
     done_ = task.get_future();
     thread_ = std::thread(std::move(task));
   } catch (const std::exception&) {  // no thread available: abort here, since kernels must end
-    abort(comm);
+    end(comm);
   }
 }
 

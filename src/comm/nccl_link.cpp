@@ -81,17 +81,17 @@ void NcclLink::end(Deadline deadline) noexcept {
     if (state == Result::in_progress) table_.async_error(comm_, state);
     return state != Result::in_progress;
   });
-  if (!settled || state != Result::success) return abort();
+  if (!settled || state != Result::success) return give_up();
   table_.destroy(std::exchange(comm_, nullptr));
 }
 
-void NcclLink::abort() noexcept {
+void NcclLink::give_up() noexcept {
   if (alive()) abort_.start(table_, std::exchange(comm_, nullptr));
 }
 
 void NcclLink::fail(const std::string& reason) {
   failure_ = reason;
-  abort();
+  give_up();
   throw CollectiveError(reason);
 }
 

@@ -24,7 +24,7 @@ class NcclLink {
   NcclLink(const nccl::Table& table, const nccl::Seat& seat, Deadline deadline);
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
-  ~NcclLink() { abort(); }
+  ~NcclLink() { give_up(); }
 
   const nccl::Table& table() const { return table_; }
   bool alive() const { return comm_ != nullptr; }
@@ -44,7 +44,7 @@ class NcclLink {
   /// Finalises and destroys the communicator, after all its work is done on all ranks. Aborts it at the deadline.
   void end(Deadline deadline) noexcept;
   /// Starts an abort and returns at once, even if graphs hold collectives of the communicator; see nccl_abort.hpp.
-  void abort() noexcept;
+  void give_up() noexcept;
   /// Waits for the end of an abort, if one was started. Graphs should be destroyed by now.
   void finish_abort(Deadline deadline) noexcept { abort_.finish(deadline); }
   [[noreturn]] void fail(const std::string& reason);

@@ -30,7 +30,7 @@ NcclRank::NcclRank(std::shared_ptr<NcclLink> link, int rank, int size, const Opt
 }
 
 NcclRank::~NcclRank() {
-  if (std::uncaught_exceptions() > exceptions_) link_->abort();
+  if (std::uncaught_exceptions() > exceptions_) link_->give_up();
   try {
     if (link_->alive() && next_ > 0) wait_for(queue_.record());
     link_->end(monitor_.options.deadline);
@@ -138,7 +138,7 @@ bool NcclRank::test(Ticket) {
   return true;
 }
 
-void NcclRank::abandon(Ticket) noexcept { link_->abort(); }
+void NcclRank::abandon(Ticket) noexcept { link_->give_up(); }
 
 std::unique_ptr<NcclRank> NcclRank::split(int color) {
   std::vector<int> colors(static_cast<std::size_t>(size()));

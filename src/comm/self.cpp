@@ -15,12 +15,12 @@ Ticket SelfRank::start() {
     return 0;
   }
   const auto begin = std::chrono::steady_clock::now();
-  if (transfer_.op == Op::all_gather) copy_own_piece(transfer_, 0);
+  if (transfer_.op == Op::all_gather) copy_own_piece(transfer_, 0, monitor_.options.threads);
   if (transfer_.reduces()) {
     for (const ByteSegment& segment : transfer_.segments) {
       const Contribution own{.data = segment.full};
       sum_in_order({&own, 1}, transfer_.wire, segment.count(0), transfer_.write,
-                   reinterpret_cast<float*>(segment.local));
+                   reinterpret_cast<float*>(segment.local), monitor_.options.threads);
     }
   }
   monitor_.totals.copy_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

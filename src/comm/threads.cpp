@@ -8,10 +8,11 @@
 
 namespace fsdp::comm {
 
-ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options)
+ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options, End end)
     : group_(std::move(group)),
       rank_(rank),
       world_rank_(world_rank),
+      end_(end),
       exceptions_(std::uncaught_exceptions()),
       copied_(static_cast<std::size_t>(group_->size())),
       contributions_(static_cast<std::size_t>(group_->size())),
@@ -21,8 +22,11 @@ ThreadsRank::ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int worl
 }
 
 ThreadsRank::~ThreadsRank() {
-  // If an exception ends this rank, run_threads reports it.
-  if (std::uncaught_exceptions() > exceptions_) return;
+  if (std::uncaught_exceptions() > exceptions_) {
+    if (end_ == End::is_reported_by_launcher) return;
+    group_->world->poison(world_rank_, "an exception ended it");
+    return let_peers_finish_reading();
+  }
   finish_queued();
   group_->peer(rank_).left.store(true);
   group_->world->signal();
@@ -85,47 +89,6 @@ void ThreadsRank::abandon(Ticket) noexcept {
   let_peers_finish_reading();
 }
 
-std::unique_ptr<ThreadsRank> ThreadsRank::split(int color) {
-  struct Vote {
-    int color;
-    int world_rank;
-    std::shared_ptr<ThreadsGroup>* group;
-  };
-  // The lowest rank of each color makes the group; all copy its pointer before it goes out of scope.
-  std::shared_ptr<ThreadsGroup> made;
-  const Vote mine{.color = color, .world_rank = world_rank_, .group = &made};
-  std::vector<Vote> votes(static_cast<std::size_t>(size()));
-  const std::vector<std::int64_t> counts(votes.size(), sizeof(Vote));
-  const auto gather = [&] {
-    Transfer& transfer = prepare();
-    describe(transfer, Op::all_gather, std::span<const Segment<std::uint8_t>>{}, DType::u8);
-    transfer.values = true;
-    transfer.segments.push_back({.local = reinterpret_cast<std::byte*>(const_cast<Vote*>(&mine)),
-                                 .full = reinterpret_cast<std::byte*>(votes.data()),
-                                 .counts = counts});
-    wait(start());
-  };
-  gather();
-  int ranks = 0;
-  int rank = 0;
-  int leader = -1;
-  std::vector<int> world_ranks;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (votes[static_cast<std::size_t>(peer)].color != color) continue;
-    if (leader < 0) leader = peer;
-    world_ranks.push_back(votes[static_cast<std::size_t>(peer)].world_rank);
-    if (peer < rank_) ++rank;
-    ++ranks;
-  }
-  if (leader == rank_) made = std::make_shared<ThreadsGroup>(group_->world, ranks);
-  gather();
-  std::shared_ptr<ThreadsGroup> group = *votes[static_cast<std::size_t>(leader)].group;
-  gather();
-  auto part = std::make_unique<ThreadsRank>(std::move(group), rank, world_rank_, monitor_.options);
-  part->monitor().world_ranks = std::move(world_ranks);
-  return part;
-}
-
 /// Advances transfers in the order they were started, as far as peers have come. Returns whether anything was done.
 bool ThreadsRank::progress() {
   bool moved = false;
@@ -173,7 +136,7 @@ bool ThreadsRank::advance(const Transfer& transfer) {
         if (!published(transfer.root)) return false;
         const Stopwatch copying(monitor_.totals.copy_seconds);
         copy_bytes(transfer.segments[0].local, active_transfer_of(transfer.root).segments[0].local,
-                   transfer.segments[0].count(0));
+                   transfer.segments[0].count(0), monitor_.options.threads);
       }
       set_finished(last_step);
       return true;
@@ -224,13 +187,11 @@ void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
     const std::int64_t offset = segment.begin(rank_) * transfer.element_bytes();
     for (int peer = 0; peer < size(); ++peer)
       contributions_[static_cast<std::size_t>(peer)] = {.data = active_transfer_of(peer).segments[index].full + offset};
-    const auto sum = [&](const auto& by) {
-      by(contributions_, transfer.wire, segment.count(rank_), transfer.write, reinterpret_cast<float*>(segment.local));
-    };
+    auto* const own = reinterpret_cast<float*>(segment.local);
     if (on_queue(transfer))
-      sum(queue_.sum);
+      queue_.sum(contributions_, transfer.wire, segment.count(rank_), transfer.write, own);
     else
-      sum(sum_in_order);
+      sum_in_order(contributions_, transfer.wire, segment.count(rank_), transfer.write, own, monitor_.options.threads);
   }
 }
 
@@ -251,7 +212,7 @@ void ThreadsRank::copy(const Transfer& transfer, std::byte* to, const std::byte*
   if (on_queue(transfer))
     queue_.move(from, to, bytes);
   else
-    copy_bytes(to, from, bytes);
+    copy_bytes(to, from, bytes, monitor_.options.threads);
 }
 
 /// Returns a peer's description of the active transfer. Throws CollectiveError unless it matches this rank's.

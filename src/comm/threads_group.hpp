@@ -91,6 +91,7 @@ struct alignas(64) ThreadsPeer {
   std::atomic<std::uint64_t> finished =
       0;  ///< 2 t + 1: own pieces of transfer t summed; 2 t + 2: no longer reads peers for t
   std::atomic<bool> reading = false;  ///< whether it is reading peers' memory right now
+  std::atomic<bool> joined = false;   ///< ThreadRanks: whether it has its communicator
   std::atomic<bool> left = false;     ///< whether its communicator was destroyed: it will not come any more
   std::array<Transfer, depth> transfers;
   std::array<Milestones, depth> milestones;

@@ -21,15 +21,16 @@ namespace {
 /// Results of at least this many elements are written past the caches.
 constexpr std::int64_t least_streamed = 1 << 20;
 
-/// Calls body(begin, end) on parts of [0, count), one per thread, cut at multiples of `sum_block`.
+/// Calls body(begin, end) on parts of [0, count), one per thread, cut at multiples of `sum_block`. `asked`: the number
+/// of threads; 0: the calling thread's setting.
 template <class Body>
-void split_over_threads(std::int64_t count, std::int64_t element_bytes, const Body& body) {
+void split_over_threads(std::int64_t count, std::int64_t element_bytes, int asked, const Body& body) {
 #ifdef _OPENMP
   constexpr std::int64_t least_parallel_bytes = 1 << 20;  // below this a second thread costs more than it saves
-  const std::int64_t threads = omp_get_max_threads();
+  const std::int64_t threads = asked > 0 ? asked : omp_get_max_threads();
   if (threads > 1 && count * element_bytes >= least_parallel_bytes && omp_in_parallel() == 0) {
     const std::int64_t part = (count / threads / sum_block + 1) * sum_block;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(static_cast <int>(threads))
     for (std::int64_t thread = 0; thread < threads; ++thread) {
       const std::int64_t begin = std::min(thread * part, count);
       body(begin, std::min(begin + part, count));
@@ -38,6 +39,7 @@ void split_over_threads(std::int64_t count, std::int64_t element_bytes, const Bo
   }
 #else
   static_cast<void>(element_bytes);
+  static_cast<void>(asked);
 #endif
   body(std::int64_t{0}, count);
 }
@@ -75,14 +77,15 @@ void require_same(int rank, const Outline& mine, int peer, const Outline& theirs
                            " segments); Options::checks tells more");
 }
 
-void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, int threads) {
   if (bytes == 0) return;
-  split_over_threads(bytes, 1, [&](std::int64_t begin, std::int64_t end) {
+  split_over_threads(bytes, 1, threads, [&](std::int64_t begin, std::int64_t end) {
     if (end > begin) std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
   });
 }
 
-void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to) {
+void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to,
+                  int threads) {
   const bool unchanged = contributions.size() == 1 && wire == DType::f32 && write == Write::overwrite &&
                          contributions[0].data == reinterpret_cast<const std::byte*>(to);
   if (unchanged) return;
@@ -98,7 +101,7 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
                      .streamed = streamed,
                      .direct = write == Write::overwrite && !streamed && !in_place,
                      .to = to};
-  split_over_threads(count, sizeof(float), [&](std::int64_t begin, std::int64_t end) {
+  split_over_threads(count, sizeof(float), threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += sum_block) loops.sum(sum, at, std::min(sum_block, end - at));
     if (streamed) finish_streaming();
   });
@@ -108,10 +111,11 @@ void round_to_bf16(const float* from, std::int64_t count, bf16* to) {
   device::cpu::kernels<SumLoops>().round(from, count, to);
 }
 
-void copy_own_piece(const Transfer& transfer, int rank) {
+void copy_own_piece(const Transfer& transfer, int rank, int threads) {
   for (const ByteSegment& segment : transfer.segments) {
     std::byte* const place = segment.full + segment.begin(rank) * transfer.element_bytes();
-    if (place != segment.local) copy_bytes(place, segment.local, segment.count(rank) * transfer.element_bytes());
+    if (place != segment.local)
+      copy_bytes(place, segment.local, segment.count(rank) * transfer.element_bytes(), threads);
   }
 }
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 
 #include <map>
 #include <string>

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/signals.hpp>
 
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 
 #include <csignal>
 
 #include <gtest/gtest.h>
+
+// A name that any program may have: the library must export none like it, or this does not link.
+extern "C" void on_signal(int) {}
 
 namespace fsdp::comm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/watchdog.hpp"
+#include "src/comm/launch/watchdog.hpp"
 
 #include <chrono>
 #include <thread>

@@ -13,7 +13,7 @@ from pathlib import Path
 # The floors of each product, the lowest first. A place includes itself and places of lower floors; places of one floor do not
 # include each other. docs/architecture.md has the same table, which check_page compares.
 LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute"], ["buffer", "nn"], ["sharding"], ["module"],
-           ["models", "optim"], ["execution"], ["plan"], ["training"], ["umbrella"]]
+           ["models", "optim"], ["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]]
 CHECKPOINT = [["checkpoint"]]
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
@@ -77,7 +77,7 @@ def place_of(path):
     """The place in FLOORS of a path below include/ or src/, or None."""
     parts = Path(path).parts
     if parts[0] in ("comm", "tiling"):
-        return parts[0]
+        return "comm/launch" if parts[:2] == ("comm", "launch") and len(parts) > 2 else parts[0]
     if parts[:3] in (("fsdp", "device", "compute"), ("fsdp", "device", "cuda"), ("fsdp", "device", "operations.hpp")):
         return "device/compute"
     if parts[0] == "fsdp":

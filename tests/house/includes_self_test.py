@@ -70,6 +70,13 @@ class Includes(unittest.TestCase):
         self.found({"src/program/bench/a.hpp": "", "src/program/cli/a.cpp": '#include "../bench/a.hpp"\n'},
                    "program/cli may not include program/bench")
 
+    def test_the_library_needs_no_launcher(self):
+        launch = {"include/comm/launch/a.hpp": "#include <tessera/comm/a.hpp>\n"}
+        self.assertEqual([], check({**CORE, **COMM, **launch, "include/fsdp/training/a.hpp": "#include <tessera/comm/launch/a.hpp>\n"}))
+        self.found({**launch, **CORE, "include/comm/a.hpp": "#include <tessera/comm/launch/a.hpp>\n"}, "comm may not include comm/launch")
+        self.found({**CORE, **COMM, **launch, "src/fsdp/optim/a.cpp": "#include <tessera/comm/launch/a.hpp>\n"},
+                   "optim may not include comm/launch")
+
     def test_sharding_sees_buffers_only(self):
         self.found({**CORE, **COMM, "include/fsdp/sharding/a.hpp": "#include <tessera/comm/a.hpp>\n"},
                    "sharding may not include comm")

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/threads.hpp>
 
 namespace fsdp::train {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 
 #include <string>
 #include <vector>

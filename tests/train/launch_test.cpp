@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/threads.hpp>
 
 namespace fsdp::train {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>

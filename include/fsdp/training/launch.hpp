@@ -12,8 +12,8 @@
 #include <utility>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/comm/cores.hpp>
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/cores.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/fsdp/training/program.hpp>

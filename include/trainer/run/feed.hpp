@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <tessera/comm/communicator.hpp>
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/trainer/data/batches.hpp>

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include <tessera/comm/agreement.hpp>
-#include <tessera/comm/cores.hpp>
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/cores.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>

@@ -8,7 +8,7 @@
 #include <span>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>

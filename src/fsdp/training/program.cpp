@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

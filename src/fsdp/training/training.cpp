@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/training/training.hpp>
 
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 
 namespace fsdp::train {
 

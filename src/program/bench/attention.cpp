@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/precision/policies.hpp>

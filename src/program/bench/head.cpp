@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operations.hpp>

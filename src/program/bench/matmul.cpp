@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/training/launch.hpp>

@@ -3,7 +3,7 @@
 /// AdamW over one long tensor: 30 bytes per parameter with a bf16 model weight, 28 without.
 #include <cstdio>
 
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 #include "alone.hpp"

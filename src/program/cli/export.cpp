@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <string>
 
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/checkpoint/export.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <tessera/comm/agreement.hpp>
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

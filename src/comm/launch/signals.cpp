@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/signals.hpp>
+#include <tessera/comm/launch/signals.hpp>
 
 #include <unistd.h>
 
@@ -11,18 +11,20 @@
 #include <mutex>
 #include <string_view>
 
-#include "waiting_now.hpp"
+#include "termination_report.hpp"
 
 namespace fsdp::comm {
 namespace {
 
-std::atomic<const Monitor*> waiting_in = nullptr;
-std::atomic<int> rank_of_process = -1;  ///< set if a launcher may end this process
-std::atomic<int> catching = 0;          ///< number of live CatchSignals
-std::atomic<int> stop_asked = 0;        ///< the first signal that asked for it
-std::atomic<bool> terminated = false;   ///< whether SIGTERM or SIGINT came
+// A handler has no object: what follows is the process's, as its handlers are.
+std::atomic<const std::atomic<const Monitor*>*> waiting_in = nullptr;  ///< of the TerminationReport that lives
+std::atomic<int> rank_of_process = -1;                                 ///< the same; -1: no launcher may end it
+std::atomic<int> catching = 0;                                         ///< number of live CatchSignals
+std::atomic<int> stop_asked = 0;                                       ///< the first signal that asked for it
+std::atomic<bool> terminated = false;                                  ///< whether SIGTERM or SIGINT came
 std::atomic<std::int64_t> saves_asked = 0;
-static_assert(std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+static_assert(std::atomic<const std::atomic<const Monitor*>*>::is_always_lock_free &&
+              std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 void record_stop(int signal) {
@@ -65,7 +67,8 @@ void report_termination(std::string_view then) {
   line.add("rank ");
   line.add(std::int64_t{rank_of_process.load()});
   line.add(": ended by its launcher (SIGTERM)");
-  if (const Monitor* const monitor = waiting_in.load()) {
+  const auto* const place = waiting_in.load();
+  if (const Monitor* const monitor = place == nullptr ? nullptr : place->load()) {
     const Record& record = monitor->current;
     line.add(" while it waited in ");
     line.add(name_of(record.op));
@@ -84,7 +87,7 @@ void report_termination(std::string_view then) {
   line.write_to_stderr();
 }
 
-extern "C" void on_signal(int signal, siginfo_t* from, void*) {
+void on_signal(int signal, siginfo_t* from, void*) {
   if (signal == SIGUSR1) {
     saves_asked.fetch_add(1);
     return;
@@ -152,12 +155,17 @@ const char* name_of_stop(int signal) {
   }
 }
 
-WaitingNow::WaitingNow(const Monitor& monitor) : outer_(waiting_in.exchange(&monitor)) {}
-WaitingNow::~WaitingNow() { waiting_in.store(outer_); }
-
-void install_termination_report(int rank) {
+TerminationReport::TerminationReport(int rank, const std::atomic<const Monitor*>& waiting_in_place) {
+  waiting_in.store(&waiting_in_place);
   rank_of_process.store(rank);
+  sigaction(SIGTERM, nullptr, &before_);
   install(SIGTERM);
+}
+
+TerminationReport::~TerminationReport() {
+  sigaction(SIGTERM, &before_, nullptr);
+  rank_of_process.store(-1);
+  waiting_in.store(nullptr);
 }
 
 }  // namespace fsdp::comm

@@ -6,7 +6,7 @@
 
 #include <tessera/comm/threads.hpp>
 
-#include "threads_group.hpp"
+#include "../threads_group.hpp"
 
 namespace fsdp::comm {
 
@@ -21,7 +21,8 @@ int run_threads(int ranks, const Options& options, const std::function<int(std::
     const auto body = [&](std::size_t index) {
       try {
         const int rank = static_cast<int>(index);
-        statuses[index] = f(std::make_unique<ThreadsRank>(group, rank, rank, options));
+        statuses[index] =
+            f(std::make_unique<ThreadsRank>(group, rank, rank, options, ThreadsRank::End::is_reported_by_launcher));
       } catch (const std::exception& error) {
         errors[index] = std::current_exception();
         world->poison(static_cast<int>(index), error.what());

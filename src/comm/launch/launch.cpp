@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/monitor.hpp>
-#include <tessera/comm/signals.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 

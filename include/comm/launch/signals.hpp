@@ -6,31 +6,11 @@
 /// over all ranks (tessera/fsdp/execution/count_exchange.hpp).
 #pragma once
 
-#include <cstdint>
 #include <string>
 
-#include <tessera/fsdp/core/error.hpp>
+#include <tessera/comm/stopped.hpp>
 
 namespace fsdp::comm {
-
-/// Thrown where a signal ends work that has no step to finish. The program ends with status 128 + signal.
-class StoppedError : public Error {
- public:
-  /// The sentence: "SIGTERM: " and what became of the work.
-  StoppedError(int signal, const std::string& sentence) : Error(sentence), signal_(signal) {}
-  int signal() const { return signal_; }  ///< its number
-
- private:
-  int signal_;
-};
-
-/// The signals received since the first CatchSignals was made.
-struct Asked {
-  int stop = 0;            ///< the first signal that asks the run to end; 0: none came
-  std::int64_t saves = 0;  ///< number of SIGUSR1 received
-
-  friend bool operator==(const Asked&, const Asked&) = default;
-};
 
 /// Records this process's signals while at least one instance lives; restores the previous handlers afterwards. A
 /// second SIGTERM or SIGINT ends the process at once, with status 128 + signal; a SIGHUP never does, since a lost
@@ -44,7 +24,7 @@ class CatchSignals {
   CatchSignals& operator=(const CatchSignals&) = delete;
   ~CatchSignals();
 
-  /// Returns what was received so far. Any thread may call it.
+  /// Returns what was received since the first of those that live was made. Any thread may call it.
   Asked asked() const;
   /// Records a stop as if `signal` had come: SIGPIPE, where writing showed that the reader is gone.
   void ask_to_stop(int signal) const;

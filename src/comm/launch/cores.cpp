@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/cores.hpp>
+#include <tessera/comm/launch/cores.hpp>
 
 #include <algorithm>
 #include <mutex>
 #include <vector>
 
 #include <tessera/comm/agreement.hpp>
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
-#include "../fsdp/core/control_groups.hpp"
+#include "../../fsdp/core/control_groups.hpp"
 
 namespace fsdp::comm {
 namespace {

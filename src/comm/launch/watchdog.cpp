@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <utility>
 
-#include <tessera/comm/launch.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

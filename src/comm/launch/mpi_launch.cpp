@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Starts and ends one process of comm::Mpi, and reports its failure.
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/mpi.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "messages.hpp"
-#include "waiting_now.hpp"
+#include "../mpi_engine.hpp"
+#include "mpi_process.hpp"
+#include "termination_report.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -24,18 +29,28 @@ void print_failure(int rank, const std::string& what) {
   std::fflush(stderr);
 }
 
+/// Gives the rank that has failed the time to print its error and end all processes: it asks first whether all have the
+/// same error, and it knows the cause.
+void let_the_failed_rank_report(MpiProcess& process) {
+  process.agree({});
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
 }  // namespace
 
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
   const LaunchedJob job = launched_job();  // MPI writes variables of its own where it starts alone
+  MpiWatch watch;
+  std::optional<TerminationReport> report;  // until MPI is finalised
   MpiProcess process(options.deadline);
   const int rank = process.rank();
-  install_termination_report(rank);
+  report.emplace(rank, watch.waiting_in);
   try {
-    Messages messages;
+    Messages messages = process.messages();
     if (messages.size() == 1) require_joined(job);
-    return f(std::make_unique<MpiRank>(std::move(messages), options));
+    return f(std::make_unique<MpiRank>(std::move(messages), options, &watch));
   } catch (const CollectiveError& error) {
+    if (watch.told) let_the_failed_rank_report(process);
     print_failure(rank, error.what());
     MpiProcess::abort(exit_status_of(error));
   } catch (const std::exception& error) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What signals ask of a run, as ranks tell each other of it. This header catches none; see
+/// tessera/comm/launch/signals.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <tessera/fsdp/core/error.hpp>
+
+namespace fsdp::comm {
+
+/// Thrown where a signal ends work that has no step to finish. The program ends with status 128 + signal.
+class StoppedError : public Error {
+ public:
+  /// The sentence: "SIGTERM: " and what became of the work.
+  StoppedError(int signal, const std::string& sentence) : Error(sentence), signal_(signal) {}
+  int signal() const { return signal_; }  ///< its number
+
+ private:
+  int signal_;
+};
+
+/// The signals that a rank has received.
+struct Asked {
+  int stop = 0;            ///< the first signal that asks the run to end; 0: none came
+  std::int64_t saves = 0;  ///< number of SIGUSR1 received
+
+  friend bool operator==(const Asked&, const Asked&) = default;
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The message of a process that its launcher ends with SIGTERM, because another rank or the whole job has ended.
+#pragma once
+
+#include <atomic>
+#include <csignal>
+
+#include <tessera/comm/monitor.hpp>
+
+namespace fsdp::comm {
+
+/// While it lives, SIGTERM prints one line on stderr, with the rank and the collective that the process waits in, and
+/// exits with status 128 + 15. While signals are caught (tessera/comm/launch/signals.hpp) the first SIGTERM does not
+/// exit, and prints the line only if the launcher sent it. One lives at a time; the previous handler is restored.
+class TerminationReport {
+ public:
+  /// `waiting_in`: the monitor of the collective that is waited for; must outlive this object.
+  TerminationReport(int rank, const std::atomic<const Monitor*>& waiting_in);
+  TerminationReport(const TerminationReport&) = delete;
+  TerminationReport& operator=(const TerminationReport&) = delete;
+  ~TerminationReport();
+
+ private:
+  struct sigaction before_;
+};
+
+}  // namespace fsdp::comm

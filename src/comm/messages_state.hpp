@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What Messages keeps: requests in flight, and the duplicate of the caller's MPI_Comm.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "messages.hpp"
+#include "mpi_library.hpp"
+
+namespace fsdp::comm {
+
+/// Of tags: a context, a transfer's number among those in flight, and a kind.
+inline constexpr int kinds = 16;
+inline constexpr int transfers = 64;
+inline constexpr int tags_of_context = kinds * transfers;
+
+/// Whether MPI has ended.
+inline bool is_finalized() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized != 0;
+}
+
+/// The MPI communicator that all communicators split from one another share.
+struct Messages::Duplicate {
+  MPI_Comm communicator = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int next_context = 1;
+  bool abandoned = false;  ///< messages of a failed communicator may still come: its number must not be used again
+
+  Duplicate() = default;
+  Duplicate(const Duplicate&) = delete;
+  Duplicate& operator=(const Duplicate&) = delete;
+  ~Duplicate() {
+    if (communicator != MPI_COMM_NULL && !abandoned && !is_finalized()) MPI_Comm_free(&communicator);
+  }
+};
+
+struct Messages::State {
+  /// As it is sent.
+  struct Notice {
+    int origin = 0;
+    std::array<char, 500> text{};
+  };
+
+  std::shared_ptr<Duplicate> duplicate;
+  int context = 0;
+  std::vector<int> ranks;  ///< in the MPI communicator, by rank
+  std::uint64_t trades = 0;
+  std::vector<MPI_Request> requests;
+  std::vector<Message> under_way;  ///< by request
+  std::vector<int> indices;        ///< completed by the last poll
+  std::vector<Message> completed;
+  Notice told;
+
+  MPI_Request* add(const Message& message) {
+    under_way.push_back(message);
+    return &requests.emplace_back(MPI_REQUEST_NULL);
+  }
+  int tag_of(const Message& message) const {
+    return context * tags_of_context + static_cast<int>(message.transfer % transfers) * kinds +
+           static_cast<int>(message.kind);
+  }
+  int rank_of(const Message& message) const { return ranks[static_cast<std::size_t>(message.peer)]; }
+};
+
+}  // namespace fsdp::comm

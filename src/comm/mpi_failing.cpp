@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The part of MpiRank::Engine that fails, tells the other ranks, and hears of their failures.
+#include <algorithm>
+#include <exception>
+
+#include "mpi_engine.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+/// How long what a failed rank sent before it failed may take to arrive.
+constexpr std::chrono::milliseconds longest_way{100};
+/// How long the other ranks may take to end a transfer in which the failed rank has done its part.
+constexpr std::chrono::milliseconds longest_rest{1000};
+/// How often a waiting rank looks for notices.
+constexpr std::chrono::milliseconds hearing_interval{1};
+/// The longest wait for messages that are half received when a rank fails.
+constexpr std::chrono::milliseconds longest_end{10'000};
+
+}  // namespace
+
+void MpiRank::Engine::require_alive() const {
+  require<CollectiveError>(!failed_, "an earlier collective of this communicator failed (", failure_,
+                           "); make a new communicator, or start the job again");
+}
+
+void MpiRank::Engine::end() noexcept {
+  if (std::uncaught_exceptions() > exceptions_) give_up("an exception ended it");
+}
+
+void MpiRank::Engine::give_up(int origin, std::string_view why) noexcept {
+  if (failed_) return;
+  failed_ = true;
+  try {
+    failure_ = why;
+  } catch (const std::exception&) {  // out of memory: it has failed all the same
+  }
+  messages_.tell_failure(origin, why);
+  leaves_messages_ = messages_.leave_behind(std::min(monitor.options.deadline, longest_end));
+}
+
+void MpiRank::Engine::fail(std::string_view why) {
+  give_up(why);
+  throw CollectiveError(std::string(why));
+}
+
+void MpiRank::Engine::fail_as(const FailureNotice& notice) {
+  if (watch_ != nullptr) watch_->told = true;
+  give_up(notice.origin, notice.text);
+  throw CollectiveError(message("rank ", notice.origin, " failed: ", notice.text));
+}
+
+/// Collects the notices of failed ranks.
+void MpiRank::Engine::hear() {
+  while (auto notice = messages_.hear_failure()) told_.push_back({.notice = *notice, .at = Clock::now()});
+}
+
+/// Throws if a rank has told of its failure. What it sent before may be on its way, and may complete the transfer.
+void MpiRank::Engine::throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now) {
+  if (now - heard_ < hearing_interval) return;
+  heard_ = now;
+  hear();
+  for (const Told& told : told_)
+    if (now - told.at >= (needs(transfer, told.notice.sender) ? longest_way : longest_rest)) fail_as(told.notice);
+}
+
+/// Whether a transfer waits for a peer.
+bool MpiRank::Engine::needs(const InFlight& transfer, int peer) const {
+  const Peer& other = transfer.peers[static_cast<std::size_t>(peer)];
+  const bool settled = other.expected == 0 && other.unsent == 0 && !transfer.sum_to_come;
+  return peer != messages_.rank() && !(other.arrived && settled);
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Collectives whose results depend on the order of sums to the bit, for comparing one way to make ranks with another.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+
+namespace fsdp::test {
+
+/// What one rank has after a gather, sums in both wire types, and a reduction of doubles.
+struct HostSums {
+  std::vector<float> gathered, summed, rounded, all_reduced;
+  double number = 0;
+
+  friend bool operator==(const HostSums&, const HostSums&) = default;
+};
+
+/// Runs the collectives, on uneven pieces. `shared`: keeps what peers read in memory that they can map.
+template <comm::Communicator C>
+HostSums host_sums(C& c, bool shared = false) {
+  std::vector<std::int64_t> counts;
+  std::int64_t total = 0, begin = 0;
+  for (int rank = 0; rank < c.size(); ++rank) {
+    counts.push_back(100'003 + 7 * rank);
+    if (rank < c.rank()) begin += counts.back();
+    total += counts.back();
+  }
+  const std::int64_t own = counts[static_cast<std::size_t>(c.rank())];
+  std::vector<float> heap(static_cast<std::size_t>(total));
+  std::shared_ptr<std::byte> window =
+      shared ? comm::shared_memory(c, total * std::int64_t{sizeof(float)}) : std::shared_ptr<std::byte>();
+  float* const full = window ? reinterpret_cast<float*>(window.get()) : heap.data();
+  const auto refill = [&] {
+    for (std::int64_t i = 0; i < total; ++i)
+      full[i] = std::sin(static_cast<float>(i % 1001) + 0.1F) * std::exp2(static_cast<float>((i + c.rank()) % 19 - 9));
+  };
+  const auto whole = [&] { return std::vector<float>(full, full + total); };
+  HostSums result;
+
+  refill();
+  const std::vector<comm::Segment<float>> in_place{{.local = full + begin, .full = full, .counts = counts}};
+  comm::all_gather(c, in_place).wait();
+  result.gathered = whole();
+  refill();
+  comm::all_reduce<float>(c, in_place).wait();
+  result.all_reduced = whole();
+  for (std::vector<float>* sum : {&result.summed, &result.rounded}) {
+    refill();
+    sum->resize(static_cast<std::size_t>(own));
+    const std::vector<comm::Segment<float>> apart{{.local = sum->data(), .full = full, .counts = counts}};
+    if (sum == &result.summed)
+      comm::reduce_scatter<float>(c, apart, Write::overwrite).wait();
+    else
+      comm::reduce_scatter<bf16>(c, apart, Write::overwrite).wait();
+  }
+  result.number = comm::sum_over_ranks(c, 0.1 * (c.rank() + 1));
+  comm::barrier(c);  // no peer reads the window any more
+  return result;
+}
+
+}  // namespace fsdp::test

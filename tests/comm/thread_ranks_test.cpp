@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/thread_ranks.hpp>
+
+#include <omp.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/testing/communicator.hpp>
+
+#include <support/sanitizer.hpp>
+
+#include "host_sums.hpp"
+
+namespace fsdp::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Calls f(rank) on `ranks` threads of this test's own. Returns by rank what it threw; empty where it threw nothing.
+std::vector<std::string> on_own_threads(int ranks, const std::function<void(int)>& f) {
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        f(rank);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TEST(ThreadRanks, WaitForTenMinutesAndUseOneThreadUnlessTheOptionsSayOtherwise) {
+  ThreadRanks usual(1);
+  const auto c = usual.join(0);
+  EXPECT_EQ(c.monitor().options.deadline, std::chrono::minutes(10));
+  EXPECT_EQ(c.monitor().options.threads, 1);
+  ThreadRanks own(1, {.deadline = milliseconds(7), .threads = 3});
+  const auto other = own.join(0);
+  EXPECT_EQ(other.monitor().options.deadline, milliseconds(7));
+  EXPECT_EQ(other.monitor().options.threads, 3);
+}
+
+TEST(ThreadRanks, JoinOnceEach) {
+  EXPECT_THROW(ThreadRanks(0), InputError);
+  ThreadRanks ranks(2);
+  EXPECT_EQ(ranks.size(), 2);
+  const auto c = ranks.join(1);
+  EXPECT_EQ(c.rank(), 1);
+  EXPECT_THROW(ranks.join(1), InputError);
+  EXPECT_THROW(ranks.join(2), InputError);
+  EXPECT_THROW(ranks.join(-1), InputError);
+}
+
+TEST(ThreadRanks, GiveTheBitsOfThreadsThatTheLibraryStarts) {
+  test::HostSums started, own;
+  Threads<>::run(3, {}, [&](Threads<>& c) {
+    const test::HostSums mine = test::host_sums(c);
+    if (c.rank() == 1) started = mine;
+  });
+  ThreadRanks ranks(3);
+  const auto errors = on_own_threads(3, [&](int rank) {
+    auto c = ranks.join(rank);
+    const test::HostSums mine = test::host_sums(c);
+    if (rank == 1) own = mine;
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(3));
+  EXPECT_EQ(started, own);
+}
+
+TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
+  ThreadRanks failing(2), sound(2);
+  std::atomic<int> failed = 0;
+  std::vector<std::string> seen(2);
+  const auto errors = on_own_threads(4, [&](int thread) {
+    const int rank = thread % 2;
+    if (thread < 2) {
+      auto c = failing.join(rank);
+      barrier(c);
+      if (rank == 1) {
+        ++failed;
+        throw std::runtime_error("bad record 17");
+      }
+      try {
+        barrier(c);
+      } catch (const CollectiveError& error) {
+        seen[0] = error.what();
+      }
+      ++failed;
+      return;
+    }
+    auto c = sound.join(rank);
+    const auto least = [&](std::int64_t mine) {
+      reduce(c, std::span(&mine, 1), Reduction::min);
+      return mine;
+    };
+    while (least(failed.load()) < 2) continue;
+    for (int more = 0; more < 100; ++more) barrier(c);
+    EXPECT_EQ(sum_over_ranks(c, 1.0), 2.0);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{"", "bad record 17", "", ""}));
+  EXPECT_TRUE(contains(seen[0], "rank 1 failed: an exception ended it")) << seen[0];
+}
+
+TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  ThreadRanks ranks(3);
+  const auto errors = on_own_threads(3, [&](int rank) {
+    auto c = ranks.join(rank);
+    auto part = split(c, [](int) { return 0; });
+    std::vector<float> values(3 << 16);
+    const std::vector<std::int64_t> counts(3, 1 << 16);
+    const std::vector<Segment<float>> segments{
+        {.local = values.data() + (std::int64_t{rank} << 16), .full = values.data(), .counts = counts}};
+    auto gather = all_gather(part, segments);
+    if (rank == 1) throw std::runtime_error("bad record 17");
+    gather.wait();
+    barrier(c);
+  });
+  EXPECT_LT(seconds_since(begin), 5.0);
+  EXPECT_EQ(errors[1], "bad record 17");
+  for (const int rank : {0, 2})
+    EXPECT_TRUE(contains(errors[static_cast<std::size_t>(rank)], "rank 1 failed: an exception ended it"))
+        << errors[static_cast<std::size_t>(rank)];
+}
+
+TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
+  ThreadRanks ranks(2);
+  const auto errors = on_own_threads(2, [&](int rank) {
+    if (rank == 1) return ranks.fail(1, "the host stopped it");  // without ever joining
+    auto c = ranks.join(rank);
+    barrier(c, {.what = "step"});
+  });
+  EXPECT_TRUE(contains(errors[0], "barrier of step")) << errors[0];
+  EXPECT_TRUE(contains(errors[0], "rank 1 failed: the host stopped it")) << errors[0];
+}
+
+TEST(ThreadRanks, AHostGoesOnWithNewOnesAfterAFailure) {
+  for (int round = 0; round < 20; ++round) {
+    ThreadRanks ranks(2);
+    const auto errors = on_own_threads(2, [&](int rank) {
+      auto c = ranks.join(rank);
+      if (round % 2 == 0 && rank == round / 2 % 2) throw std::runtime_error("fails");
+      barrier(c);
+    });
+    EXPECT_EQ(errors[0].empty() && errors[1].empty(), round % 2 == 1) << errors[0] << errors[1];
+  }
+}
+
+/// Threads of this process.
+std::ptrdiff_t threads_now() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+/// How many threads one large gather and sum add to the process, where the host wants four in its own regions.
+std::ptrdiff_t added_threads(const Options& options) {
+  std::ptrdiff_t added = 0;
+  ThreadRanks ranks(1, options);
+  const auto errors = on_own_threads(1, [&](int) {
+    omp_set_num_threads(4);
+    auto c = ranks.join(0);
+    std::vector<float> full(1 << 20), local(1 << 20);
+    const std::vector<std::int64_t> counts{1 << 20};
+    const std::vector<Segment<float>> segments{{.local = local.data(), .full = full.data(), .counts = counts}};
+    const std::ptrdiff_t before = threads_now();
+    all_gather(c, segments).wait();
+    reduce_scatter<float>(c, segments, Write::overwrite).wait();
+    added = threads_now() - before;
+    EXPECT_EQ(omp_get_max_threads(), 4);
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(1));
+  return added;
+}
+
+TEST(ThreadRanks, CopyAndSumWithTheThreadsOfTheOptionsAndLeaveTheHostsSettings) {
+  if (test::thread_sanitizer) GTEST_SKIP() << "OMP_THREAD_LIMIT is 1 there";
+  EXPECT_EQ(added_threads({}), 0);
+  EXPECT_EQ(added_threads({.threads = 3}), 2);
+}
+
+/// Ranks on threads of the host, as the conformance kit asks for them.
+struct OwnThreads {
+  template <class F>
+  static int run(int count, const Options& options, F f) {
+    ThreadRanks ranks(count, options);
+    std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+    std::atomic<int> first = -1;
+    on_own_threads(count, [&](int rank) {
+      try {
+        auto c = ranks.join(rank);
+        f(c);
+      } catch (const std::exception&) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        int none = -1;
+        first.compare_exchange_strong(none, rank);
+      }
+    });
+    for (const std::exception_ptr& error : errors) {
+      try {
+        if (error) std::rethrow_exception(error);
+      } catch (const CollectiveError&) {  // what others were told
+      }
+    }
+    if (first >= 0) std::rethrow_exception(errors[static_cast<std::size_t>(first.load())]);
+    return 0;
+  }
+};
+
+}  // namespace
+}  // namespace fsdp::comm
+
+namespace fsdp::testing {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(ThreadRanks, CommunicatorFaults, comm::OwnThreads);
+
+}  // namespace fsdp::testing
