@@ -79,7 +79,7 @@ Transfer& MpiRank::Engine::prepare() {
 
 Ticket MpiRank::Engine::start() {
   const Clock::time_point begin = Clock::now();
-  hear();  // before anything is sent or received that a failed rank would leave half done
+  hear(begin);  // before anything is sent or received that a failed rank would leave half done
   if (!told_.empty()) fail_as(told_.front().notice);
   const Ticket ticket = next_++;
   InFlight& transfer = slot(ticket);
@@ -181,7 +181,7 @@ bool MpiRank::Engine::progress() {
       moved = true;
     }
   } catch (const CollectiveError& error) {  // ranks disagree, or a peer's memory is gone
-    hear();
+    hear(Clock::now());
     if (!told_.empty()) fail_as(told_.front().notice);
     fail(error.what());
   }
@@ -225,7 +225,9 @@ void MpiRank::Engine::on(const Message& message) {
     case MessageKind::data:
     case MessageKind::piece:
     case MessageKind::sum:
-    case MessageKind::done: return;
+    case MessageKind::done:
+    case MessageKind::setup:
+    case MessageKind::failure: return;
   }
 }
 

@@ -157,7 +157,7 @@ class MpiRank::Engine {
   void give_up(int origin, std::string_view why) noexcept;
   [[noreturn]] void fail(std::string_view why);
   [[noreturn]] void fail_as(const FailureNotice& notice);
-  void hear();
+  void hear(Clock::time_point now);
   void throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now);
   bool needs(const InFlight& transfer, int peer) const;
 

@@ -51,16 +51,17 @@ void MpiRank::Engine::fail_as(const FailureNotice& notice) {
   throw CollectiveError(message("rank ", notice.origin, " failed: ", notice.text));
 }
 
-/// Collects the notices of failed ranks.
-void MpiRank::Engine::hear() {
-  while (auto notice = messages_.hear_failure()) told_.push_back({.notice = *notice, .at = Clock::now()});
+/// Collects the notices of failed ranks, not more often than needed.
+void MpiRank::Engine::hear(Clock::time_point now) {
+  if (now - heard_ < hearing_interval) return;
+  heard_ = now;
+  for (int look = 0; look < 2; ++look)  // MPI lets messages arrive after the first one has found nothing
+    while (auto notice = messages_.hear_failure()) told_.push_back({.notice = *notice, .at = now});
 }
 
 /// Throws if a rank has told of its failure. What it sent before may be on its way, and may complete the transfer.
 void MpiRank::Engine::throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now) {
-  if (now - heard_ < hearing_interval) return;
-  heard_ = now;
-  hear();
+  hear(now);
   for (const Told& told : told_)
     if (now - told.at >= (needs(transfer, told.notice.sender) ? longest_way : longest_rest)) fail_as(told.notice);
 }

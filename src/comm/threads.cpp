@@ -25,7 +25,8 @@ ThreadsRank::~ThreadsRank() {
   if (std::uncaught_exceptions() > exceptions_) {
     if (end_ == End::is_reported_by_launcher) return;
     group_->world->poison(world_rank_, "an exception ended it");
-    return let_peers_finish_reading();
+    let_peers_finish_reading();
+    return;
   }
   finish_queued();
   group_->peer(rank_).left.store(true);

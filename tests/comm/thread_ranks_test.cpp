@@ -44,7 +44,7 @@ std::vector<std::string> on_own_threads(int ranks, const std::function<void(int)
   return errors;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -119,7 +119,7 @@ TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
     EXPECT_EQ(sum_over_ranks(c, 1.0), 2.0);
   });
   EXPECT_EQ(errors, (std::vector<std::string>{"", "bad record 17", "", ""}));
-  EXPECT_TRUE(contains(seen[0], "rank 1 failed: an exception ended it")) << seen[0];
+  EXPECT_TRUE(says(seen[0], "rank 1 failed: an exception ended it")) << seen[0];
 }
 
 TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
@@ -140,7 +140,7 @@ TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
   EXPECT_LT(seconds_since(begin), 5.0);
   EXPECT_EQ(errors[1], "bad record 17");
   for (const int rank : {0, 2})
-    EXPECT_TRUE(contains(errors[static_cast<std::size_t>(rank)], "rank 1 failed: an exception ended it"))
+    EXPECT_TRUE(says(errors[static_cast<std::size_t>(rank)], "rank 1 failed: an exception ended it"))
         << errors[static_cast<std::size_t>(rank)];
 }
 
@@ -151,8 +151,8 @@ TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
     auto c = ranks.join(rank);
     barrier(c, {.what = "step"});
   });
-  EXPECT_TRUE(contains(errors[0], "barrier of step")) << errors[0];
-  EXPECT_TRUE(contains(errors[0], "rank 1 failed: the host stopped it")) << errors[0];
+  EXPECT_TRUE(says(errors[0], "barrier of step")) << errors[0];
+  EXPECT_TRUE(says(errors[0], "rank 1 failed: the host stopped it")) << errors[0];
 }
 
 TEST(ThreadRanks, AHostGoesOnWithNewOnesAfterAFailure) {
