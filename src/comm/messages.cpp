@@ -53,6 +53,7 @@ Messages::Messages(const void* communicator, Deadline deadline) : Messages(std::
   check_mpi(MPI_Comm_size(made->communicator, &size_), "MPI_Comm_size");
   state_->duplicate = std::move(made);
   for (int rank = 0; rank < size_; ++rank) state_->ranks.push_back(rank);
+  state_->takes_no_more.resize(state_->ranks.size());
 }
 Messages::Messages(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Messages::Messages(Messages&&) noexcept = default;
@@ -185,6 +186,7 @@ Messages Messages::part(std::span<const int> ranks, int context) const {
   state->duplicate->next_context = context + 1;
   state->context = context;
   for (const int rank : ranks) state->ranks.push_back(state_->ranks[static_cast<std::size_t>(rank)]);
+  state->takes_no_more.resize(state->ranks.size());
   Messages made(std::move(state));
   made.rank_ = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
   made.size_ = static_cast<int>(ranks.size());

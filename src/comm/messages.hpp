@@ -79,18 +79,22 @@ class Messages {
   void tell_failure(int origin, std::string_view text) noexcept;
   /// Returns the next rank that has told of a failure, if there is one.
   std::optional<FailureNotice> hear_failure();
-  /// After a failure: cancels all receives, so that no message is written to memory that the caller may free, and gives
-  /// sends the time to end. Waits at most `limit`, and that long only for a message that was half received. Returns
-  /// whether messages are still in flight: what was sent must then never be freed.
+  /// After tell_failure: cancels all receives, and waits until no message in flight can be read from or written to the
+  /// caller's memory any more, since peers have failed too and say what they have begun to receive. Waits at most
+  /// `limit`: a peer that computes, or is lost, does not answer. Returns whether messages are still in flight, which
+  /// MPI never ends: small ones that the library has sent must stay in memory.
   bool leave_behind(Deadline limit) noexcept;
 
  private:
   struct Duplicate;
   struct State;
   struct Parts;
+  struct Notice;
   explicit Messages(std::unique_ptr<State> state);
   void trade(const Parts& parts, Deadline deadline);
   void await_trade(Deadline deadline);
+  void tell(const Notice& notice) noexcept;
+  bool needs_memory(const Message& message) const;
 
   std::unique_ptr<State> state_;
   int rank_ = 0;

@@ -3,7 +3,9 @@
 /// The part of Messages that a failed rank needs: notices to the others, and an end for what is in flight.
 #include <algorithm>
 #include <exception>
-#include <thread>
+#include <utility>
+
+#include <tessera/comm/poll.hpp>
 
 #include "messages_state.hpp"
 
@@ -16,9 +18,13 @@ using Clock = std::chrono::steady_clock;
 
 void Messages::tell_failure(int origin, std::string_view text) noexcept {
   if (is_finalized()) return;
-  State::Notice& notice = state_->told;
-  notice = {.origin = origin};
-  text.copy(notice.text.data(), notice.text.size() - 1);
+  state_->told = {.origin = origin};
+  text.copy(state_->told.text.data(), state_->told.text.size() - 1);
+  tell(state_->told);
+}
+
+/// Sends a notice to all peers. It must stay where it is.
+void Messages::tell(const Notice& notice) noexcept {
   try {
     for (int peer = 0; peer < size_; ++peer)
       if (peer != rank_)
@@ -31,37 +37,44 @@ void Messages::tell_failure(int origin, std::string_view text) noexcept {
 std::optional<FailureNotice> Messages::hear_failure() {
   const int tag = state_->tag_of({.kind = MessageKind::failure});
   MPI_Comm communicator = state_->duplicate->communicator;
-  int found = 0;
-  MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator, &found, &status), "MPI_Iprobe");
-  if (found == 0) return std::nullopt;
-  State::Notice notice;
-  check_mpi(MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, communicator, MPI_STATUS_IGNORE),
-            "MPI_Recv");
-  const auto sender = std::ranges::find(state_->ranks, status.MPI_SOURCE) - state_->ranks.begin();
-  return FailureNotice{
-      .sender = static_cast<int>(sender), .origin = notice.origin, .text = std::string(notice.text.data())};
+  for (;;) {
+    int found = 0;
+    MPI_Status status;
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, communicator, &found, &status), "MPI_Iprobe");
+    if (found == 0) return std::nullopt;
+    Notice notice;
+    check_mpi(MPI_Recv(&notice, sizeof notice, MPI_BYTE, status.MPI_SOURCE, tag, communicator, MPI_STATUS_IGNORE),
+              "MPI_Recv");
+    const auto sender = std::ranges::find(state_->ranks, status.MPI_SOURCE) - state_->ranks.begin();
+    if (notice.takes_no_more == 0)
+      return FailureNotice{
+          .sender = static_cast<int>(sender), .origin = notice.origin, .text = std::string(notice.text.data())};
+    state_->takes_no_more[static_cast<std::size_t>(sender)] = 1;
+  }
+}
+
+/// Whether a message in flight may still be read or written here: one that is received, or one to a peer that may have
+/// begun to receive it.
+bool Messages::needs_memory(const Message& message) const {
+  return !message.sent || state_->takes_no_more[static_cast<std::size_t>(message.peer)] == 0;
 }
 
 bool Messages::leave_behind(Deadline limit) noexcept {
-  // Long enough for a peer that has begun to take a message, or a notice: later it sees the notice first.
-  constexpr std::chrono::milliseconds patience{200};
   State& state = *state_;
   state.duplicate->abandoned = true;
   if (is_finalized()) return false;
   for (std::size_t i = 0; i < state.requests.size(); ++i)
     if (!state.under_way[i].sent) MPI_Cancel(&state.requests[i]);
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point last = begin;
+  state.ended = {.takes_no_more = 1};
+  bool has_told = false;
   try {
-    while (!state.requests.empty()) {
-      const bool moved = !poll().empty();
-      const Clock::time_point now = Clock::now();
-      if (moved) last = now;
+    poll_until(Clock::now() + limit, [&] {
+      poll();
+      while (hear_failure()) continue;
       const bool receives = std::ranges::any_of(state.under_way, [](const Message& message) { return !message.sent; });
-      if (now - begin >= limit || (!receives && now - last >= patience)) break;
-      std::this_thread::yield();
-    }
+      if (!receives && !std::exchange(has_told, true)) tell(state.ended);
+      return std::ranges::none_of(state.under_way, [this](const Message& message) { return needs_memory(message); });
+    });
   } catch (const std::exception&) {  // MPI itself has failed
   }
   return !state.requests.empty();

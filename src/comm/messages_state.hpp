@@ -40,13 +40,14 @@ struct Messages::Duplicate {
   }
 };
 
-struct Messages::State {
-  /// As it is sent.
-  struct Notice {
-    int origin = 0;
-    std::array<char, 500> text{};
-  };
+/// What a failed rank sends: first why, then that it receives nothing any more.
+struct Messages::Notice {
+  int origin = 0;
+  int takes_no_more = 0;
+  std::array<char, 496> text{};
+};
 
+struct Messages::State {
   std::shared_ptr<Duplicate> duplicate;
   int context = 0;
   std::vector<int> ranks;  ///< in the MPI communicator, by rank
@@ -55,7 +56,8 @@ struct Messages::State {
   std::vector<Message> under_way;  ///< by request
   std::vector<int> indices;        ///< completed by the last poll
   std::vector<Message> completed;
-  Notice told;
+  Notice told, ended;
+  std::vector<char> takes_no_more;  ///< whether a failed peer has said so, by rank
 
   MPI_Request* add(const Message& message) {
     under_way.push_back(message);

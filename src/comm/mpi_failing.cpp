@@ -15,8 +15,12 @@ constexpr std::chrono::milliseconds longest_way{100};
 constexpr std::chrono::milliseconds longest_rest{1000};
 /// How often a waiting rank looks for notices.
 constexpr std::chrono::milliseconds hearing_interval{1};
-/// The longest wait for messages that are half received when a rank fails.
+/// How long a failed rank waits for others that may have begun to take its messages, or to send theirs.
 constexpr std::chrono::milliseconds longest_end{10'000};
+/// The same where the process ends afterwards.
+constexpr std::chrono::milliseconds longest_end_of_process{1'000};
+
+std::string failure_of(int rank, std::string_view why) { return message("rank ", rank, " failed: ", why); }
 
 }  // namespace
 
@@ -33,11 +37,13 @@ void MpiRank::Engine::give_up(int origin, std::string_view why) noexcept {
   if (failed_) return;
   failed_ = true;
   try {
-    failure_ = why;
+    const bool is_own = origin == monitor.world_rank_of(messages_.rank());
+    failure_ = is_own ? std::string(why) : failure_of(origin, why);
   } catch (const std::exception&) {  // out of memory: it has failed all the same
   }
   messages_.tell_failure(origin, why);
-  leaves_messages_ = messages_.leave_behind(std::min(monitor.options.deadline, longest_end));
+  leaves_messages_ = messages_.leave_behind(
+      std::min(monitor.options.deadline, watch_ == nullptr ? longest_end : longest_end_of_process));
 }
 
 void MpiRank::Engine::fail(std::string_view why) {
@@ -48,7 +54,7 @@ void MpiRank::Engine::fail(std::string_view why) {
 void MpiRank::Engine::fail_as(const FailureNotice& notice) {
   if (watch_ != nullptr) watch_->told = true;
   give_up(notice.origin, notice.text);
-  throw CollectiveError(message("rank ", notice.origin, " failed: ", notice.text));
+  throw CollectiveError(failure_of(notice.origin, notice.text));
 }
 
 /// Collects the notices of failed ranks, not more often than needed.
