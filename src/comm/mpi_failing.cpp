@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds hearing_interval{1};
 /// How long a failed rank waits for others that may have begun to take its messages, or to send theirs.
 constexpr std::chrono::milliseconds longest_end{10'000};
 /// The same where the process ends afterwards.
-constexpr std::chrono::milliseconds longest_end_of_process{1'000};
+constexpr std::chrono::milliseconds longest_end_of_process{200};
 
 std::string failure_of(int rank, std::string_view why) { return message("rank ", rank, " failed: ", why); }
 

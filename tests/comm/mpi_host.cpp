@@ -137,7 +137,7 @@ void failure(bool windows) {
   const int rank = rank_of(MPI_COMM_WORLD);
   const auto begin = std::chrono::steady_clock::now();
   const auto fail = [&] {
-    Mpi c = Mpi::adopt(MPI_COMM_WORLD, {.deadline = std::chrono::seconds(60), .windows = windows});
+    Mpi c = Mpi::adopt(MPI_COMM_WORLD, {.deadline = std::chrono::seconds(20), .windows = windows});
     comm::barrier(c);
     constexpr std::int64_t piece = 1 << 18;
     const std::shared_ptr<std::byte> memory = comm::shared_memory(c, 3 * piece * std::int64_t{sizeof(float)});
@@ -161,6 +161,45 @@ void failure(bool windows) {
   MPI_Barrier(MPI_COMM_WORLD);
   Mpi c = Mpi::adopt(MPI_COMM_WORLD, {.windows = windows});
   expect(comm::sum_over_ranks(c, 1.0) == 3, way + "a new communicator after a failure");
+}
+
+/// Memory that the system takes back at once: whoever touches it later ends the process.
+class Pages {
+ public:
+  explicit Pages(std::int64_t floats) : bytes_(static_cast<std::size_t>(floats) * sizeof(float)) {
+    data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  ~Pages() { munmap(data_, bytes_); }
+  float* data() const { return static_cast<float*>(data_); }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+/// A rank throws while the others, which compute, have begun to receive what it sends, or to send what it receives. MPI
+/// may not touch its memory afterwards, whatever the others still ask for.
+void failure_while_others_compute(int owner) {
+  constexpr std::int64_t piece = 1 << 18;
+  const int rank = rank_of(MPI_COMM_WORLD);
+  std::vector<std::int64_t> counts(3, 0);
+  counts[static_cast<std::size_t>(owner)] = piece;
+  const std::string text = error_of([&] {
+    Mpi c = Mpi::adopt(MPI_COMM_WORLD, {.windows = false});
+    const Pages full(piece);
+    const std::vector<comm::Segment<float>> segments{{.local = full.data(), .full = full.data(), .counts = counts}};
+    comm::barrier(c);
+    if (rank == 1) std::this_thread::sleep_for(milliseconds(100));
+    auto gather = comm::all_gather(c, segments);
+    if (rank == 1) throw std::runtime_error("bad record 17");
+    std::this_thread::sleep_for(milliseconds(500));
+    gather.wait();
+    comm::barrier(c);
+  });
+  expect_part(text, rank == 1 ? "bad record 17" : "rank 1 failed", "failed while others compute");
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /// A rank that stays away is named at the deadline, and is told that the others have gone.
@@ -206,6 +245,7 @@ void guest() {
   sub_communicator();
   failure(true);
   failure(false);
+  for (const int owner : {0, 1}) failure_while_others_compute(owner);
   missed_deadline();
   if (level == MPI_THREAD_FUNNELED) refusals();
   adopted_alone();

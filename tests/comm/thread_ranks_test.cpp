@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -27,6 +28,9 @@ namespace fsdp::comm {
 namespace {
 
 using std::chrono::milliseconds;
+
+/// So that a test that does not work ends soon; one that does never waits so long.
+const Options patient{.deadline = std::chrono::seconds(20)};
 
 /// Calls f(rank) on `ranks` threads of this test's own. Returns by rank what it threw; empty where it threw nothing.
 std::vector<std::string> on_own_threads(int ranks, const std::function<void(int)>& f) {
@@ -89,7 +93,7 @@ TEST(ThreadRanks, GiveTheBitsOfThreadsThatTheLibraryStarts) {
 }
 
 TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
-  ThreadRanks failing(2), sound(2);
+  ThreadRanks failing(2, patient), sound(2, patient);
   std::atomic<int> failed = 0;
   std::vector<std::string> seen(2);
   const auto errors = on_own_threads(4, [&](int thread) {
@@ -124,7 +128,7 @@ TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
 
 TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
-  ThreadRanks ranks(3);
+  ThreadRanks ranks(3, patient);
   const auto errors = on_own_threads(3, [&](int rank) {
     auto c = ranks.join(rank);
     auto part = split(c, [](int) { return 0; });
@@ -145,7 +149,7 @@ TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
 }
 
 TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
-  ThreadRanks ranks(2);
+  ThreadRanks ranks(2, patient);
   const auto errors = on_own_threads(2, [&](int rank) {
     if (rank == 1) return ranks.fail(1, "the host stopped it");  // without ever joining
     auto c = ranks.join(rank);
@@ -157,7 +161,7 @@ TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
 
 TEST(ThreadRanks, AHostGoesOnWithNewOnesAfterAFailure) {
   for (int round = 0; round < 20; ++round) {
-    ThreadRanks ranks(2);
+    ThreadRanks ranks(2, patient);
     const auto errors = on_own_threads(2, [&](int rank) {
       auto c = ranks.join(rank);
       if (round % 2 == 0 && rank == round / 2 % 2) throw std::runtime_error("fails");
@@ -202,7 +206,9 @@ TEST(ThreadRanks, CopyAndSumWithTheThreadsOfTheOptionsAndLeaveTheHostsSettings) 
 struct OwnThreads {
   template <class F>
   static int run(int count, const Options& options, F f) {
-    ThreadRanks ranks(count, options);
+    Options bounded = options;
+    bounded.deadline = std::min(options.deadline, patient.deadline);
+    ThreadRanks ranks(count, bounded);
     std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
     std::atomic<int> first = -1;
     on_own_threads(count, [&](int rank) {
