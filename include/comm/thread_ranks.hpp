@@ -28,7 +28,7 @@ class ThreadRanks {
   /// Makes no thread. Throws InputError unless `ranks` is at least 1. Options::threads is 1 if it is not set.
   explicit ThreadRanks(int ranks, const Options& options = {});
 
-  int size() const;
+  int size() const;  ///< the number of ranks
   /// Returns the communicator of `rank`. Call it once per rank, on the thread that will use it; returns at once. Throws
   /// InputError for a rank that is not there or has joined.
   template <class DeviceType = device::Cpu>

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mpi.hpp>
 
 #include "mpi_world.hpp"
