@@ -181,6 +181,7 @@ bool MpiRank::Engine::progress() {
       moved = true;
     }
   } catch (const CollectiveError& error) {  // ranks disagree, or a peer's memory is gone
+    heard_ = {};                            // what failed told of it before it freed its memory
     hear(Clock::now());
     if (!told_.empty()) fail_as(told_.front().notice);
     fail(error.what());

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,7 +40,7 @@ namespace fsdp::comm {
 /// What a launcher wants to know of its communicators.
 struct MpiWatch {
   std::atomic<const Monitor*> waiting_in = nullptr;  ///< of the collective that the thread waits in; for a handler
-  bool told = false;                                 ///< whether one failed because another rank told of a failure
+  std::optional<Record> told_in = {};  ///< the collective that failed because another rank told of a failure
 };
 
 /// Notes in a MpiWatch, while it lives, which collective this thread waits in.

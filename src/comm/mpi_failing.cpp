@@ -52,7 +52,7 @@ void MpiRank::Engine::fail(std::string_view why) {
 }
 
 void MpiRank::Engine::fail_as(const FailureNotice& notice) {
-  if (watch_ != nullptr) watch_->told = true;
+  if (watch_ != nullptr) watch_->told_in = monitor.current;
   give_up(notice.origin, notice.text);
   throw CollectiveError(failure_of(notice.origin, notice.text));
 }

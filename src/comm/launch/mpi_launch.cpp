@@ -30,10 +30,14 @@ void print_failure(int rank, const std::string& what) {
 }
 
 /// Gives the rank that has failed the time to print its error and end all processes: it asks first whether all have the
-/// same error, and it knows the cause.
-void let_the_failed_rank_report(MpiProcess& process) {
+/// same error, and it knows the cause. This one then says where it waited.
+void let_the_failed_rank_report(MpiProcess& process, MpiWatch& watch) {
+  Monitor place;
+  place.current = *watch.told_in;
+  watch.waiting_in.store(&place);
   process.agree({});
   std::this_thread::sleep_for(std::chrono::seconds(2));
+  watch.waiting_in.store(nullptr);
 }
 
 }  // namespace
@@ -50,7 +54,7 @@ int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiR
     if (messages.size() == 1) require_joined(job);
     return f(std::make_unique<MpiRank>(std::move(messages), options, &watch));
   } catch (const CollectiveError& error) {
-    if (watch.told) let_the_failed_rank_report(process);
+    if (watch.told_in) let_the_failed_rank_report(process, watch);
     print_failure(rank, error.what());
     MpiProcess::abort(exit_status_of(error));
   } catch (const std::exception& error) {
