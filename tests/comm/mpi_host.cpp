@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that has MPI, signal handlers, threads and a sub-communicator of its own, and adopts communicators; run by
-// mpirun with 3 processes. With the argument `single` it calls MPI_Init, which promises one thread only.
-// It must print nothing: stdout and stderr go to a file that is empty at the end. Failed checks are printed after that.
+// mpirun with 3 processes. With the argument `single` it calls MPI_Init, which promises one thread only; with
+// `serialized` another thread than MPI's main one adopts. It must print nothing: stdout and stderr go to a file that is
+// empty at the end. Failed checks are printed after that.
 #include <fcntl.h>
 #include <mpi.h>
 #include <omp.h>
@@ -266,11 +267,29 @@ void single() {
   MPI_Finalize();
 }
 
+void serialized() {
+  const Silence silence;
+  int level = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
+  if (level >= MPI_THREAD_SERIALIZED)
+    std::thread([] {
+      expect(error_of([] {
+               Mpi c = Mpi::adopt(MPI_COMM_WORLD);
+               expect(comm::sum_over_ranks(c, 1.0) == c.size(), "a sum on another thread than MPI's");
+             }).empty(),
+             "adopted on another thread than MPI's");
+    }).join();
+  MPI_Finalize();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string(argv[1]) == "single")
+  const std::string how = argc > 1 ? argv[1] : "funneled";
+  if (how == "single")
     single();
+  else if (how == "serialized")
+    serialized();
   else
     guest();
   for (const std::string& text : failures) std::fprintf(stderr, "%s\n", text.c_str());
