@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
 
 #include "bench/alone.hpp"

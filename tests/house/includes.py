@@ -20,12 +20,13 @@ TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags
 PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
 
 # The places of tessera::sharding, which sees nothing of tessera::tessera.
-SHARDING = ["core", "device", "comm", "tiling", "precision", "buffer", "sharding", "module", "optim"]
+SHARDING = ["core", "device", "comm", "comm/launch", "tiling", "precision", "buffer", "sharding", "module", "optim"]
 
 NARROWER = {  # what places see of the floors below them, where that is not all
     "tiling": ["core"],
     "precision": ["core"],
     "device/compute": ["core", "device"],
+    "comm/launch": ["core", "device", "comm"],
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
 }
@@ -60,8 +61,8 @@ NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|gtest|benchmark)/.*"  # an installed he
 GOOGLETEST = r"gtest/.*"  # the conformance kit may: who includes it brings GoogleTest
 
 # Who prints as it is: text that a model wrote, lines that are made printable there, benches' JSON. All others call print_text and
-# its like (tessera/fsdp/core/terminal_text.hpp), so that nothing of a file reaches the terminal as it is.
-PRINTERS = ["src/fsdp/core/terminal_text.cpp", "src/trainer/report/console.cpp", "src/trainer/report/byte_progress.cpp",
+# its like (tessera/comm/launch/print.hpp), so that nothing of a file reaches the terminal as it is.
+PRINTERS = ["src/comm/launch/print.cpp", "src/trainer/report/console.cpp", "src/trainer/report/byte_progress.cpp",
             "src/trainer/generate/chat_session.cpp", "include/trainer/run/generate.hpp"]
 PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
 
@@ -153,7 +154,7 @@ def check(root):
         if place not in ("program/bench", "testing") and str(path) not in PRINTERS:
             for match in PRINTS.finditer(code):
                 wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: prints by itself; call print_text, print_sentence "
-                             "or print_warning of tessera/fsdp/core/terminal_text.hpp")
+                             "or print_warning of tessera/comm/launch/print.hpp")
         if place in SHARDING and not READERS.fullmatch(str(path)):
             for match in READS.finditer(code):
                 wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: reads the environment, which only launchers do")

@@ -12,9 +12,12 @@ from pathlib import Path
 
 from includes import NOT_CODE
 
-FOLDERS = ["comm"]
-EXCEPT = ["comm/launch"]
+FOLDERS = ["comm", "tiling"] + ["fsdp/" + place for place in
+                                ("core", "device", "precision", "buffer", "sharding", "module", "optim")]
+EXCEPT = ["comm/launch", "fsdp/device/compute", "fsdp/device/cuda"]  # of programs; of tessera::tessera and ::cuda
 ALLOWED = {  # (file, manner): why it is no misbehaviour
+    ("include/fsdp/core/environment.hpp", "reads the environment"): "for launchers and programs, which call it",
+    ("src/fsdp/device/cpu/threads.hpp", "changes OpenMP's settings"): "a scope that sets them back",
 }
 
 MANNERS = {

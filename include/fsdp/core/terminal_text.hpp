@@ -3,12 +3,11 @@
 /// Text on its way to a person: what files and flags contain is unchecked, and must neither act on a terminal nor fill
 /// it.
 ///
-/// Whatever is printed goes through `print_text`, `print_sentence` or `print_warning`. A message quotes unchecked text
+/// Whatever is printed goes through the functions of tessera/comm/launch/print.hpp. A message quotes unchecked text
 /// by `shortened`. Text for programs (JSON, files) and text that a model wrote for its user goes elsewhere.
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -38,14 +37,5 @@ inline constexpr std::size_t most_sentence_bytes = 8192;  ///< of what `sentence
 
 /// Returns an error's or warning's text as it is printed: printable; a very long one without its middle.
 std::string sentence(std::string_view text);
-
-/// Prints text that is made printable, with one call.
-void print_text(std::FILE* stream, std::string_view text);
-
-/// Prints "tessera: TEXT" as a line on stderr.
-void print_sentence(std::string_view text);
-
-/// Prints "tessera: warning: TEXT" as a line on stderr.
-void print_warning(std::string_view text);
 
 }  // namespace fsdp

@@ -13,7 +13,7 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/training/launch.hpp>

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/mpi.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../mpi_engine.hpp"
 #include "mpi_process.hpp"

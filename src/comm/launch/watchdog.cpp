@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp::comm {
 

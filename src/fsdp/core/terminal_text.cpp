@@ -79,16 +79,4 @@ std::string sentence(std::string_view text) {
          std::to_string(text.size()) + " bytes) ... " + printable(text.substr(from));
 }
 
-void print_text(std::FILE* stream, std::string_view text) {
-  const std::string out = printable(text);
-  std::fwrite(out.data(), 1, out.size(), stream);
-}
-
-void print_sentence(std::string_view text) {
-  const std::string line = "tessera: " + sentence(text) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
-}
-
-void print_warning(std::string_view text) { print_sentence("warning: " + std::string(text)); }
-
 }  // namespace fsdp

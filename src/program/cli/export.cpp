@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <string>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/checkpoint/export.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
 

@@ -12,11 +12,11 @@
 #include <system_error>
 #include <vector>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/inspect.hpp>
 #include <tessera/fsdp/checkpoint/side_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>

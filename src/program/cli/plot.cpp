@@ -10,8 +10,8 @@
 #include <system_error>
 #include <vector>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../trainer/report/plot.hpp"
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/generate/chat_session.hpp>
 
 #include <unistd.h>
@@ -10,7 +11,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/generate/generation.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/generate/sampling.hpp>

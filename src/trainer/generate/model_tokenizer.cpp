@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/text/tokenizer_config.hpp>
 
 namespace fsdp::train {

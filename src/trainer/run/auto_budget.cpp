@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <string>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 
 #include <unistd.h>
@@ -12,7 +13,6 @@
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/processor.hpp>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 
 namespace fsdp::train {

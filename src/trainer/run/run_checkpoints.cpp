@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 
 #include <chrono>
@@ -12,7 +13,6 @@
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 
 #include <cstdio>
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {

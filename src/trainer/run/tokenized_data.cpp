@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 
