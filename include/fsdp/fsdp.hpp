@@ -8,8 +8,8 @@
 /// program that trains is tessera/trainer/train_main.hpp.
 #pragma once
 
-#include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>

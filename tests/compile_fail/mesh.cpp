@@ -6,8 +6,8 @@
 #include <utility>
 
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/models/llama.hpp>
 
 namespace fsdp {
 

@@ -88,7 +88,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
   ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
-                                  request.shape, request.purpose);
+                                 request.shape, request.purpose);
   if (request.rank == most_loaded) {
     Plan most;
     Request one = request;

@@ -196,7 +196,7 @@ std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const 
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
   ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, task.tiling,
-                                  request.shape, Purpose::train);
+                                 request.shape, Purpose::train);
   optim::ShardedOptimizer<typename MetaModel::Stack, optim::RunTime> optimizer(module, optim::RunTime());
   Executor<MetaModel> executor(module);
   executor.queue_training(batches, 1.0f);

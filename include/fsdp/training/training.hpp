@@ -17,8 +17,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
-#include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>

@@ -102,7 +102,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
-                                          request.shape);
+                                         request.shape);
     print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
   }
   if (options.dry_run) {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>

@@ -184,7 +184,8 @@ void run(Cuda::Stream& stream, const SumOfSquares& op, Scratch memory) {
 }
 
 void run(Cuda::Stream& stream, const DecideStep& op) {
-  cuda::decide_step(lane_of(stream), op.rules, op.inputs.data(), op.sums.data(), op.ranks(), op.sums.columns(), op.step.data());
+  cuda::decide_step(lane_of(stream), op.rules, op.inputs.data(), op.sums.data(), op.ranks(), op.sums.columns(),
+                    op.step.data());
 }
 
 template <ComputedBy<Cuda> Model>
