@@ -147,8 +147,9 @@ Tensor<T> from_dlpack(const Managed& managed, std::int32_t device_type = dlpack_
   for (std::int64_t axis = 0; axis < shape.rank; ++axis)
     shape.extents[static_cast<std::size_t>(axis)] = view.shape[axis];
   std::int64_t stride = 1;
+  const bool empty = shape.numel() == 0;  // whose strides say nothing
   for (std::int64_t axis = shape.rank; axis-- > 0; stride *= shape[axis])
-    require<InputError>(view.strides == nullptr || shape[axis] <= 1 || view.strides[axis] == stride,
+    require<InputError>(view.strides == nullptr || empty || shape[axis] <= 1 || view.strides[axis] == stride,
                         "from_dlpack: the strides are not those of a contiguous row-major tensor");
   return {reinterpret_cast<T*>(static_cast<std::byte*>(view.data) + view.byte_offset), shape};
 }

@@ -33,8 +33,13 @@ struct Muon {
   static constexpr std::string_view name() { return "muon"; }
   static constexpr Grain grain() { return Grain::tensors; }
 
-  /// Whether a parameter's momentum is orthogonalised; AdamW steps the others.
-  static bool is_matrix(const Parameter& parameter) { return parameter.role == Role::matrix; }
+  /// Whether a parameter's momentum is orthogonalised; AdamW steps the others, and what has fewer than two axes or no
+  /// elements, whatever its role.
+  static bool is_matrix(const Parameter& parameter) {
+    return parameter.role == Role::matrix && parameter.shape.rank >= 2 && parameter.shape.numel() > 0;
+  }
+  /// Returns a tensor's shape as a matrix: the first extent, and all others together, as a convolution's kernel.
+  static Shape matrix_of(const Shape& shape) { return {shape[0], shape.numel() / shape[0]}; }
 
   /// Returns the FLOPs of Newton-Schulz on a matrix, with the default number of iterations; Owned balances them over
   /// ranks. For other parameters it returns their elements. That is next to nothing, so the layout's bound on bytes
@@ -51,7 +56,10 @@ struct Muon {
     if (!is_matrix(piece.parameter)) return adamw.update(stream, piece, decision);
     using Frame = typename std::remove_reference_t<decltype(stream.arena())>::Frame;
     constexpr auto scratch = device::MemoryKind::scratch;
-    const Shape shape = piece.main.shape();  // [R, C]
+    const Shape shape = matrix_of(piece.main.shape());  // [R, C]
+    const auto matrix = [&]<class T>(const Tensor<T>& tensor) {
+      return tensor.numel() == 0 ? tensor : Tensor<T>(tensor.data(), shape);
+    };
     Frame frame(stream.arena());
     const auto x = frame.template allocate<Compute>(shape, scratch);  // [R, C]
     {
@@ -61,8 +69,8 @@ struct Muon {
       device::enqueue(stream, device::MomentumDirection{.momentum = static_cast<float>(momentum),
                                                         .nesterov = nesterov,
                                                         .step = decision,
-                                                        .gradient = piece.gradient,
-                                                        .state = piece.states[0],
+                                                        .gradient = matrix(piece.gradient),
+                                                        .state = matrix(piece.states[0]),
                                                         .direction = direction});
       device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0});
       device::enqueue(stream, device::SumOfSquares{.x = direction, .sum = squares});
@@ -75,8 +83,8 @@ struct Muon {
                                 .scale = static_cast<float>(0.2 * std::sqrt(longer)),
                                 .step = decision,
                                 .direction = x,
-                                .main = piece.main,
-                                .model = piece.model});
+                                .main = matrix(piece.main),
+                                .model = matrix(piece.model)});
   }
 
   void validate() const;

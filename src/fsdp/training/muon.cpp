@@ -6,8 +6,8 @@
 namespace fsdp::optim {
 
 std::int64_t Muon::work(const Parameter& parameter) {
-  const Shape& shape = parameter.shape;
-  if (!is_matrix(parameter)) return shape.numel();
+  if (!is_matrix(parameter)) return parameter.shape.numel();
+  const Shape shape = matrix_of(parameter.shape);
   const std::int64_t small = std::min(shape[0], shape[1]), large = std::max(shape[0], shape[1]);
   return Muon{}.iterations * 2 * small * small * (2 * large + small);
 }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors as other libraries' views. Their types stand in for Eigen's, std::mdspan and DLPack's header.
+#include <tessera/fsdp/core/views.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+/// As Eigen::Map<const Matrix<Scalar, Dynamic, Dynamic, RowMajor>> is constructed.
+template <class ScalarT, class Pointer>
+struct MapLike {
+  using Scalar = ScalarT;
+  using Index = std::ptrdiff_t;
+  MapLike(Pointer* begin, Index row_count, Index column_count)
+      : data(begin), rows(row_count), columns(column_count) {}
+  Pointer* data;
+  Index rows, columns;
+};
+using Map = MapLike<float, float>;
+using ConstMap = MapLike<float, const float>;
+
+/// Two bytes, as Eigen::bfloat16.
+struct TheirBf16 {
+  std::uint16_t bits;
+};
+
+/// As std::mdspan with extents that are all dynamic.
+template <class T, int rank_of>
+struct MdspanLike {
+  static constexpr std::size_t rank() { return rank_of; }
+  template <class... Extents>
+  explicit MdspanLike(T* begin, Extents... list) : data(begin), extents{static_cast<std::size_t>(list)...} {}
+  T* data;
+  std::array<std::size_t, rank_of> extents;
+};
+
+TEST(AsEigen, IsARowMajorMapOfTheFirstExtentAndAllOthers) {
+  std::array<float, 24> values{};
+  const Map matrix = as_eigen<Map>(Tensor<float>(values.data(), {4, 6}));
+  EXPECT_EQ(matrix.data, values.data());
+  EXPECT_EQ(matrix.rows, 4);
+  EXPECT_EQ(matrix.columns, 6);
+  const auto kernel = as_eigen<ConstMap>(Tensor<const float>(values.data(), {2, 3, 2, 2}));
+  EXPECT_EQ(kernel.rows, 2);
+  EXPECT_EQ(kernel.columns, 12);
+  const auto vector = as_eigen<ConstMap>(Tensor<const float>(values.data(), {5}));
+  EXPECT_EQ(vector.rows, 1);
+  EXPECT_EQ(vector.columns, 5);
+  const auto scalar = as_eigen<ConstMap>(Tensor<const float>(values.data(), Shape{}));
+  EXPECT_EQ(scalar.rows * scalar.columns, 1);
+  const auto none = as_eigen<Map>(Tensor<float>(values.data(), {0, 3}));
+  EXPECT_EQ(none.rows, 0);
+}
+
+TEST(AsEigen, TakesAScalarOfTheSameSize) {
+  std::array<bf16, 6> values{};
+  const auto map = as_eigen<MapLike<TheirBf16, const TheirBf16>>(Tensor<const bf16>(values.data(), {2, 3}));
+  EXPECT_EQ(static_cast<const void*>(map.data), values.data());
+}
+
+TEST(AsEigen, RefusesRowsWithGaps) {
+  std::array<float, 12> values{};
+  EXPECT_THROW(as_eigen<Map>(Tensor<float>::strided(values.data(), 2, 3, 6)), LogicError);
+}
+
+TEST(AsMdspan, HasTheTensorsExtents) {
+  std::array<float, 24> values{};
+  using Cube = MdspanLike<float, 3>;
+  const Cube cube = as_mdspan<Cube>(Tensor<float>(values.data(), {2, 3, 4}));
+  EXPECT_EQ(cube.data, values.data());
+  EXPECT_EQ(cube.extents, (std::array<std::size_t, 3>{2, 3, 4}));
+  EXPECT_THROW(as_mdspan<Cube>(Tensor<float>(values.data(), {6, 4})), LogicError);
+  using Matrix = MdspanLike<const float, 2>;
+  EXPECT_THROW(as_mdspan<Matrix>(Tensor<const float>::strided(values.data(), 2, 3, 6)), LogicError);
+}
+
+// The structs of dlpack.h, version 1.0.
+enum DLDeviceType : std::int32_t { kDLCPU = 1, kDLCUDA = 2 };
+struct DLDevice {
+  DLDeviceType device_type;
+  std::int32_t device_id;
+};
+struct DLDataType {
+  std::uint8_t code, bits;
+  std::uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t ndim;
+  DLDataType dtype;
+  std::int64_t *shape, *strides;
+  std::uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor* self);
+};
+struct DLPackVersion {
+  std::uint32_t major, minor;
+};
+struct DLManagedTensorVersioned {
+  DLPackVersion version;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensorVersioned* self);
+  std::uint64_t flags;
+  DLTensor dl_tensor;
+};
+
+/// Frees what to_dlpack gave, as whoever takes it does.
+struct Delete {
+  template <class Managed>
+  void operator()(Managed* managed) const {
+    managed->deleter(managed);
+  }
+};
+template <class Managed>
+using Taken = std::unique_ptr<Managed, Delete>;
+
+template <class Managed, class T>
+Taken<Managed> taken(const Tensor<T>& tensor, std::shared_ptr<const void> keeps = nullptr) {
+  return Taken<Managed>(to_dlpack<Managed>(tensor, dlpack_cpu, 0, std::move(keeps)));
+}
+
+TEST(ToDlpack, SaysWhatTheTensorIs) {
+  std::array<bf16, 24> values{};
+  const auto managed = taken<DLManagedTensorVersioned>(Tensor<bf16>(values.data(), {2, 3, 4}));
+  EXPECT_EQ(managed->version.major, 1u);
+  EXPECT_EQ(managed->flags, 0u);
+  const DLTensor& view = managed->dl_tensor;
+  EXPECT_EQ(view.data, values.data());
+  EXPECT_EQ(view.device.device_type, kDLCPU);
+  EXPECT_EQ(view.dtype.code, dlpack_bfloat);
+  EXPECT_EQ(view.dtype.bits, 16);
+  EXPECT_EQ(view.dtype.lanes, 1);
+  EXPECT_EQ(std::vector<std::int64_t>(view.shape, view.shape + view.ndim), (std::vector<std::int64_t>{2, 3, 4}));
+  EXPECT_EQ(std::vector<std::int64_t>(view.strides, view.strides + view.ndim), (std::vector<std::int64_t>{12, 4, 1}));
+  EXPECT_EQ(view.byte_offset, 0u);
+}
+
+TEST(ToDlpack, KeepsTheGapsBetweenRows) {
+  std::array<float, 12> values{};
+  const auto managed = taken<DLManagedTensor>(Tensor<float>::strided(values.data(), 2, 3, 6));
+  EXPECT_EQ(managed->dl_tensor.strides[0], 6);
+  EXPECT_EQ(managed->dl_tensor.strides[1], 1);
+  EXPECT_THROW(from_dlpack<float>(*managed), InputError);
+}
+
+TEST(ToDlpack, LetsGoOfTheMemoryOnceItIsDeleted) {
+  const auto values = std::make_shared<std::vector<float>>(6);
+  auto managed = taken<DLManagedTensorVersioned>(Tensor<float>(values->data(), {6}), values);
+  EXPECT_EQ(values.use_count(), 2);
+  managed.reset();
+  EXPECT_EQ(values.use_count(), 1);
+}
+
+TEST(ToDlpack, MarksWhatIsReadOnly) {
+  const std::array<float, 6> values{};
+  const Tensor<const float> tensor(values.data(), {6});
+  const auto managed = taken<DLManagedTensorVersioned>(tensor);
+  EXPECT_EQ(managed->flags & dlpack_read_only, dlpack_read_only);
+  EXPECT_EQ(from_dlpack<const float>(*managed).data(), values.data());
+  EXPECT_THROW(from_dlpack<float>(*managed), InputError);
+  EXPECT_THROW(to_dlpack<DLManagedTensor>(tensor), LogicError);
+}
+
+/// A tensor [2, 3] of somebody else's.
+struct Theirs {
+  std::array<float, 8> values{};
+  std::array<std::int64_t, 5> shape{2, 3, 1, 1, 1}, strides{3, 1, 1, 1, 1};
+  DLManagedTensorVersioned managed{.version = {1, 0},
+                                   .manager_ctx = nullptr,
+                                   .deleter = nullptr,
+                                   .flags = 0,
+                                   .dl_tensor = {.data = values.data(),
+                                                 .device = {kDLCPU, 0},
+                                                 .ndim = 2,
+                                                 .dtype = {dlpack_float, 32, 1},
+                                                 .shape = shape.data(),
+                                                 .strides = strides.data(),
+                                                 .byte_offset = 0}};
+  Theirs() = default;
+  Theirs(const Theirs&) = delete;
+  Theirs& operator=(const Theirs&) = delete;
+};
+
+TEST(FromDlpack, IsAViewOfTheSameMemory) {
+  Theirs theirs;
+  const Tensor<float> view = from_dlpack<float>(theirs.managed);
+  EXPECT_EQ(view.data(), theirs.values.data());
+  EXPECT_EQ(view.shape(), (Shape{2, 3}));
+  theirs.managed.dl_tensor.strides = nullptr;  // row-major
+  theirs.managed.dl_tensor.byte_offset = 2 * sizeof(float);
+  EXPECT_EQ(from_dlpack<const float>(theirs.managed).data(), theirs.values.data() + 2);
+  theirs.managed.dl_tensor.ndim = 0;
+  EXPECT_EQ(from_dlpack<float>(theirs.managed).numel(), 1);
+}
+
+TEST(FromDlpack, StridesOfAnExtentOfOneDoNotMatter) {
+  Theirs theirs;
+  theirs.managed.dl_tensor.ndim = 3;
+  theirs.shape = {1, 2, 3, 1, 1};
+  theirs.strides = {77, 3, 1, 1, 1};
+  EXPECT_EQ(from_dlpack<float>(theirs.managed).shape(), (Shape{1, 2, 3}));
+  theirs.shape = {0, 2, 3, 1, 1};
+  theirs.strides = {1, 1, 1, 1, 1};
+  EXPECT_EQ(from_dlpack<float>(theirs.managed).numel(), 0);
+}
+
+TEST(FromDlpack, RefusesWhatATensorCannotBe) {
+  const auto refused = [](const auto& change) {
+    Theirs theirs;
+    change(theirs);
+    EXPECT_THROW(from_dlpack<float>(theirs.managed), InputError);
+  };
+  refused([](Theirs& theirs) { theirs.strides = {1, 2, 1, 1, 1}; });  // column-major
+  refused([](Theirs& theirs) { theirs.strides = {4, 1, 1, 1, 1}; });
+  refused([](Theirs& theirs) { theirs.managed.dl_tensor.dtype = {dlpack_float, 64, 1}; });
+  refused([](Theirs& theirs) { theirs.managed.dl_tensor.dtype = {dlpack_int, 32, 1}; });
+  refused([](Theirs& theirs) { theirs.managed.dl_tensor.dtype = {dlpack_float, 32, 4}; });
+  refused([](Theirs& theirs) { theirs.managed.dl_tensor.device.device_type = kDLCUDA; });
+  refused([](Theirs& theirs) { theirs.managed.dl_tensor.ndim = 5; });
+  refused([](Theirs& theirs) { theirs.managed.version.major = 2; });
+}
+
+}  // namespace
+}  // namespace fsdp

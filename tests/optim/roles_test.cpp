@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters of unusual kinds under each optimizer: none decays, all are vectors, matrices with more than two axes.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/training/muon.hpp>
+
+#include <support/nets.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Whole = std::map<std::string, net::Values>;
+
+template <class Sharding>
+Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strategy, const optim::RunTime& optimizer) {
+  Whole found;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Net<Sharding> sharded(communicator, units, strategy, {.optimizer = optimizer});
+    sharded.initialize(1);
+    net::steps(sharded, {.uses = {0, 1, 2}}, 3);
+    EXPECT_EQ(sharded.held().bytes, sharded.planned().bytes);
+    const Whole mine = net::weights(sharded);
+    if (communicator.rank() == 0) found = mine;
+  });
+  return found;
+}
+
+const RunTimeSharded fsdp2{.strategy = FullyShard<>{}},
+    owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
+
+TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
+  std::vector<Unit> units = net::units(3);
+  for (Unit& unit : units)
+    for (Parameter& parameter : unit.parameters) parameter.decays = false;
+  const std::vector<Unit> all = net::units(3);
+  const auto with = [](double decay) { return optim::RunTime{optim::AdamW{.weight_decay = decay}}; };
+  EXPECT_EQ(trained(2, units, fsdp2, with(0.5)), trained(2, all, fsdp2, with(0)));
+  EXPECT_NE(trained(2, units, fsdp2, with(0.5)), trained(2, all, fsdp2, with(0.5)));
+  const auto sgd = [](double decay) { return optim::RunTime{optim::Sgd{.weight_decay = decay}}; };
+  EXPECT_EQ(trained(2, units, Replicated{}, sgd(0.5)), trained(2, all, Replicated{}, sgd(0)));
+}
+
+/// Muon's second rule steps what is no matrix.
+TEST(Muon, OfNothingButVectorsIsAdamW) {
+  std::vector<Unit> units = net::units(3);
+  for (Unit& unit : units) {
+    unit.parameters[0].shape = {net::width * net::width};
+    for (Parameter& parameter : unit.parameters) parameter.role = Role::vector;
+  }
+  const optim::RunTime adamw{optim::AdamW{}}, muon{optim::Muon{}};
+  for (const RunTimeSharded& strategy : {owned, RunTimeSharded{.strategy = Zero3{}, .other_layout = buffer::Owned{}}})
+    EXPECT_EQ(trained(2, units, strategy, muon), trained(2, units, strategy, adamw)) << strategy.text();
+  EXPECT_EQ(trained(2, units, Replicated{}, muon), trained(2, units, Replicated{}, adamw));
+}
+
+/// A parameter whose first extent is a matrix's rows, and whose others are its columns.
+std::vector<Unit> with_shape(const Shape& shape) {
+  std::vector<Unit> units = net::units(3);
+  units[1].parameters[0].shape = shape;
+  units[1].parameters[0].role = Role::matrix;
+  units[1].parameters[0].decays = true;
+  return units;
+}
+
+TEST(Muon, OfMoreAxesIsThatOfTheMatrixWithTheSameRows) {
+  const optim::RunTime muon{optim::Muon{}};
+  const Whole flat = trained(2, with_shape({5, 5}), owned, muon);
+  for (const Shape& shape : {Shape{5, 5, 1}, Shape{5, 1, 5}, Shape{5, 1, 5, 1}})
+    EXPECT_EQ(trained(2, with_shape(shape), owned, muon), flat);
+  EXPECT_EQ(trained(2, with_shape({5, 1, 5}), Replicated{}, muon), trained(2, with_shape({5, 5}), Replicated{}, muon));
+}
+
+/// Neither has rows and columns.
+TEST(Muon, OfAVectorOrOfNoElementsWithTheRoleOfAMatrixIsAdamW) {
+  for (const Shape& shape : {Shape{25}, Shape{0, 8}}) {
+    std::vector<Unit> units = with_shape(shape);
+    if (shape.numel() == 0) units[1].parameters.pop_back();
+    const Whole found = trained(2, units, owned, {optim::Muon{}});
+    units[1].parameters[0].role = Role::vector;
+    EXPECT_EQ(trained(2, units, owned, {optim::Muon{}}), found);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units that are used several times, by some data only, or never; units without tensors, tensors without axes or
+// elements; hundreds of units; several objects on one communicator.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <support/nets.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using net::Loop;
+using sharding::Action;
+
+/// What a strategy makes of three steps on two ranks.
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, net::Values> weights;
+  PlannedBytes planned, held;
+};
+using Train = std::function<Trained(const std::vector<Unit>&, const Loop&, int ranks)>;
+
+template <class Sharding>
+Trained train(const std::vector<Unit>& units, const Loop& run, int ranks, const Sharding& strategy,
+              const Units& choices = {}) {
+  Trained found;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Net<Sharding> sharded(communicator, units, strategy,
+                          {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches, .choices = choices});
+    sharded.initialize(1);
+    const Trained mine{.losses = net::steps(sharded, run, 3),
+                       .weights = net::weights(sharded),
+                       .planned = sharded.planned(),
+                       .held = sharded.held()};
+    EXPECT_EQ(mine.held.bytes, mine.planned.bytes);
+    if (communicator.rank() == 0) found = mine;
+  });
+  return found;
+}
+
+/// Checks that all strategies follow `replicated`, and those that add in the same order to the bit.
+void expect_the_same_everywhere(const std::vector<Unit>& units, const Loop& run, int ranks = 2) {
+  const Trained replicas = train(units, run, ranks, Replicated{});
+  const Trained first = train(units, run, ranks, RunTimeSharded{.strategy = FullyShard<>{}});
+  for (std::size_t step = 0; step < first.losses.size(); ++step)
+    EXPECT_NEAR(first.losses[step], replicas.losses[step], 1e-5 * replicas.losses[0]);
+  for (const RunTimeSharded& strategy : sharded_strategies()) {
+    SCOPED_TRACE(strategy.text());
+    const Trained found = train(units, run, ranks, strategy);
+    const bool each_micro_batch = strategy.rules().reduce_every_micro_batch;
+    const Trained& same = each_micro_batch ? first : replicas;
+    EXPECT_EQ(found.losses, same.losses);
+    EXPECT_EQ(found.weights, same.weights);
+  }
+}
+
+void expect_derivatives(const std::vector<Unit>& units, const Loop& run) {
+  const auto check = [&]<class Sharding>(const Sharding& strategy, int ranks) {
+    on_ranks(ranks, [&](Comm& communicator) {
+      Net<Sharding> sharded(communicator, units, strategy,
+                            {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches});
+      sharded.initialize(1);
+      net::check_gradients(sharded, run, [&](const std::string& name, double gradient, double expected) {
+        EXPECT_NEAR(gradient, expected, 1e-2 * std::abs(expected) + 2e-2)
+            << name << " under " << policy_text(strategy);
+      });
+    });
+  };
+  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
+  check(Replicated{}, 2);
+  check(RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}}, 4);
+}
+
+const std::vector<int> several = {0, 1, 1, 2, 1};
+
+TEST(UnitUsedSeveralTimes, HasTheSumOfItsGradientsUnderEveryStrategy) {
+  const Loop run{.uses = several, .micro_batches = 3};
+  expect_derivatives(net::units(3), run);
+  expect_the_same_everywhere(net::units(3), run, 3);
+}
+
+TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
+  on_ranks(2, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+                                {.orders = {mirrored(several)}, .micro_batches = 2});
+    int left = 0, reductions = 0;
+    for (const sharding::Task& task : sharded.module().schedule(sharding::Pass::train)) {
+      if (task.index != 1) continue;
+      if (task.action == Action::forward) left = 3;
+      if (task.action == Action::backward) --left;
+      if (task.action != Action::reduce) continue;
+      EXPECT_EQ(left, 0) << "a gradient is still to come";
+      ++reductions;
+    }
+    EXPECT_EQ(reductions, 2);
+  });
+}
+
+/// The same tensors under several units are one: what three units share is that of one unit used three times.
+TEST(TensorsOfSeveralUnits, AreThoseOfOneUnitUsedSeveralTimes) {
+  std::vector<Unit> tied = net::units(3);
+  for (Unit& unit : tied) unit.parameters = net::unit("shared").parameters;
+  const Loop in_turn{.uses = {0, 1, 2}, .micro_batches = 2}, again{.uses = {0, 0, 0}, .micro_batches = 2};
+  const RunTimeSharded strategy{.strategy = FullyShard<>{}};
+  const Trained of_three = train(tied, in_turn, 2, strategy), of_one = train({net::unit("shared")}, again, 2, strategy);
+  EXPECT_EQ(of_three.losses, of_one.losses);
+  EXPECT_EQ(of_three.weights, of_one.weights);
+  EXPECT_EQ(of_three.weights.size(), 2u);
+  expect_the_same_everywhere(tied, in_turn);
+}
+
+/// Ranks and micro-batches differ in whether they use the middle unit.
+bool by_data(const net::Values& x, int unit) { return unit != 1 || x[0] > 0; }
+
+TEST(UnitThatSomeDataUse, HasTheGradientsOfThoseThatDo) {
+  const Loop run{.uses = {0, 1, 2}, .micro_batches = 3, .looks = by_data};
+  expect_derivatives(net::units(3), run);
+  expect_the_same_everywhere(net::units(3), run);
+}
+
+TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
+  const Loop run{.uses = {0, 1, 2}, .looks = [](const net::Values&, int unit) { return unit != 1; }};
+  on_ranks(3, [&](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = Zero3{}});
+    sharded.initialize(1);
+    net::train(sharded, run);
+    for (const auto& piece : sharded.pieces()) {
+      if (!piece.parameter->name.starts_with("unit1")) continue;
+      for (std::int64_t i = 0; i < piece.main.numel(); ++i) EXPECT_EQ(piece.gradient.data()[i], 0.0f);
+    }
+  });
+}
+
+TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
+  on_ranks(2, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+                                {.orders = {mirrored(std::vector{0, 2})}, .choices = {.frozen = {"unit1.*"}}});
+    sharded.initialize(1);
+    const auto before = net::weights(sharded, {"unit1.*"});
+    net::steps(sharded, {.uses = {0, 2}}, 2);
+    EXPECT_EQ(net::weights(sharded, {"unit1.*"}), before);
+    for (const sharding::Task& task : sharded.module().schedule(sharding::Pass::train))
+      EXPECT_FALSE(task.action == Action::gather && task.index == 1);
+  });
+}
+
+/// No tensor at all, one without axes, one without elements.
+TEST(OddTensors, TrainUnderEveryStrategyAndLayout) {
+  const std::vector<std::vector<Parameter>> kinds = {
+      {}, {{.name = "odd", .shape = Shape{}}}, {{.name = "odd", .shape = {0, 8}}}};
+  for (const auto& parameters : kinds) {
+    SCOPED_TRACE(parameters.empty() ? "none" : message(parameters[0].shape.rank, " axes"));
+    std::vector<Unit> units = net::units(3);
+    units[1].parameters = parameters;
+    const Loop run{.uses = {0, 1, 2}, .micro_batches = 2};
+    expect_the_same_everywhere(units, run);
+    const Trained expected = train(units, run, 2, RunTimeSharded{.strategy = FullyShard<>{}});
+    for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Flat{}), buffer::AnyLayout(buffer::Owned{})})
+      EXPECT_EQ(train(units, run, 2, RunTimeSharded{.strategy = FullyShard<>{}, .other_layout = layout}).weights,
+                expected.weights);
+  }
+}
+
+TEST(OddTensors, WithoutAxesHaveNoRowsAndAreNamed) {
+  std::vector<Unit> units = net::units(2);
+  units[1].parameters.push_back({.name = "temperature", .shape = Shape{}});
+  on_ranks(2, [&](Comm& communicator) {
+    try {
+      const Net<RunTimeSharded> sharded(communicator, units,
+                                        {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}});
+      ADD_FAILURE() << "a layout of rows took a tensor without axes";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("'temperature'"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
+  const int count = 100;
+  Loop run;
+  for (int i = 0; i < count; ++i) run.uses.push_back(i);
+  const std::vector<Unit> units = net::units(count);
+  const Trained replicas = train(units, run, 2, Replicated{});
+  for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}}, {.strategy = Zero1{}}})
+    EXPECT_EQ(train(units, run, 2, strategy).losses, replicas.losses) << strategy.text();
+}
+
+/// Wall time of the fastest of three plans.
+double seconds_to_plan(int count) {
+  double fastest = INFINITY;
+  for (int again = 0; again < 3; ++again) {
+    const auto begin = std::chrono::steady_clock::now();
+    Net<RunTimeSharded>::plan(3, 1, net::units(count));
+    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return fastest;
+}
+
+TEST(HundredsOfUnits, ArePlannedInNoMoreThanTheSquareOfTheirNumber) {
+  EXPECT_LT(seconds_to_plan(400), 2 * 16 * seconds_to_plan(100));
+}
+
+/// Two networks of different sizes, their computations in turn, and a third that is only evaluated.
+TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
+  const Loop large{.uses = {0, 1, 2}, .micro_batches = 1}, small{.uses = {0, 1}};
+  std::vector<double> alone_large, alone_small, large_losses, small_losses;
+  const auto made = [](Comm& communicator, int units, const char* prefix, std::uint64_t seed) {
+    auto sharded = std::make_unique<Net<RunTimeSharded>>(communicator, net::units(units, prefix),
+                                                         RunTimeSharded{.strategy = FullyShard<>{}});
+    sharded->initialize(seed);
+    return sharded;
+  };
+  on_ranks(2, [&](Comm& communicator) {
+    const auto found = net::steps(*made(communicator, 3, "a", 1), large, 3);
+    const auto other = net::steps(*made(communicator, 2, "b", 2), small, 3);
+    const double evaluated = net::evaluate(*made(communicator, 2, "c", 3), small);
+
+    auto a = made(communicator, 3, "a", 1), b = made(communicator, 2, "b", 2), c = made(communicator, 2, "c", 3);
+    std::vector<double> of_a, of_b;
+    for (int step = 0; step < 3; ++step) {
+      if (step == 2) c.reset();
+      double loss_a = 0, loss_b = 0;
+      std::vector<net::Values> saved_a, saved_b;
+      const net::Place place{.rank = communicator.rank(), .micro_batch = 0, .step = step};
+      net::Values x = net::inputs(place), y = x;
+      auto pass_a = a->train(), pass_b = b->train();
+      const auto compute = [&](auto& pass, int unit, std::vector<net::Values>& saved, net::Values& values) {
+        auto use = pass.forward(unit);
+        saved.push_back(values);
+        values = net::forward_of(use, 2, values);
+      };
+      const auto back = [&](auto& pass, int unit, const std::vector<net::Values>& saved, net::Values& values) {
+        auto use = pass.backward(unit);
+        values = net::backward_of(use, 2, saved[static_cast<std::size_t>(unit)], values);
+      };
+      for (int unit = 0; unit < 3; ++unit) {
+        compute(pass_a, unit, saved_a, x);
+        if (unit < 2) compute(pass_b, unit, saved_b, y);
+      }
+      if (step < 2) {
+        EXPECT_EQ(net::evaluate(*c, small), evaluated);
+      }
+      loss_a = net::error(x, net::targets(place));
+      loss_b = net::error(y, net::targets(place));
+      for (int unit = 3; unit-- > 0;) {
+        back(pass_a, unit, saved_a, x);
+        if (unit < 2) back(pass_b, unit, saved_b, y);
+      }
+      pass_b.finish();
+      pass_a.finish();
+      of_a.push_back(a->step(loss_a, {.lr = 1e-2}).loss);
+      of_b.push_back(b->step(loss_b, {.lr = 1e-2}).loss);
+    }
+    EXPECT_EQ(of_a, found);
+    EXPECT_EQ(of_b, other);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test
