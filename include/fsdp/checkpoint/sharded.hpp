@@ -38,6 +38,10 @@ using Rename = std::function<std::string(const std::string&)>;
 /// Returns the tensors of all groups, and statistics, by name.
 ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
 
+/// Opens a step's folder, or the newest sound one of a directory, of a model with this listing; `warn` is told of those
+/// that it leaves out. Throws InputError, which says what is wrong with the newest, if there is none.
+Checkpoint open_step(const std::filesystem::path& folder, const ModelListing& listing, const Warn& warn);
+
 /// Returns a number that is the same on all ranks and differs from one call to another. Collective.
 std::uint64_t agreed_id(const comm::Ranks& ranks);
 
@@ -99,12 +103,12 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
 }
 
 /// Restores what `save` wrote, from a step's folder or the newest sound one of a directory, and returns the values.
+/// `warn` is told, on every rank, of newer ones that are not sound.
 template <class SharedT>
-HostValues restore(SharedT& sharded, const std::filesystem::path& folder) {
+HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const Warn& warn = {}) {
   auto& module = sharded.module();
   const Checkpoint from = comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
-    const ModelListing listing = listing_of(module.group_list(), detail::statistics_of(sharded));
-    return Checkpoint::open(folder, [&](const std::filesystem::path&) { return listing; });
+    return open_step(folder, listing_of(module.group_list(), detail::statistics_of(sharded)), warn);
   });
   train::agree_on_folder(module.communicator(), from.path());
   comm::on_all_ranks(module.communicator(), "checkpoint", [&] {

@@ -27,6 +27,21 @@ ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics)
   return listing_of(all, "{}\n", {}, [](const std::string&) { return false; });
 }
 
+Checkpoint open_step(const std::filesystem::path& folder, const ModelListing& listing, const Warn& warn) {
+  std::string newest;
+  const Warn remember = [&](const std::string& text) {
+    if (newest.empty()) newest = text;
+    if (warn) warn(text);
+  };
+  try {
+    return Checkpoint::open(
+        folder, [&](const std::filesystem::path&) { return listing; }, remember);
+  } catch (const InputError& error) {
+    if (newest.empty()) throw;
+    throw InputError(message(error.what(), "; ", newest));
+  }
+}
+
 std::uint64_t agreed_id(const comm::Ranks& ranks) {
   std::uint64_t id = 0;
   if (ranks.rank() == 0) id = (std::uint64_t{std::random_device()()} << 32) | std::random_device()();

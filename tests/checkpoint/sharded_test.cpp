@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of code that has tensors of its own: by name, on any number of ranks under any strategy.
+#include <tessera/fsdp/checkpoint/sharded.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <support/nets.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::test {
+namespace {
+
+using Whole = std::map<std::string, net::Values>;
+using Losses = std::vector<double>;
+
+const RunTimeSharded fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
+    rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}};
+
+constexpr int micro_batches_of_all_ranks = 6;
+
+/// Trains on the same six micro-batches a step on 1, 2 and 3 ranks.
+template <class SharedT>
+Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
+  Losses losses;
+  const int ranks = communicator.size();
+  for (int step = first; step < first + steps; ++step) {
+    double loss = 0;
+    const int micro_batches = micro_batches_of_all_ranks / ranks;
+    auto pass = sharded.train(micro_batches);
+    for (int m = 0; m < micro_batches; ++m) {
+      const net::Place place{.rank = 0, .micro_batch = m * ranks + communicator.rank(), .step = step};
+      std::vector<net::Values> saved;
+      net::Values x = net::inputs(place);
+      for (int unit = 0; unit < 3; ++unit) {
+        auto use = pass.forward(unit);
+        saved.push_back(x);
+        x = net::forward_of(use, 2, x);
+      }
+      loss += net::error(x, net::targets(place));
+      for (int unit = 3; unit-- > 0;) {
+        auto use = pass.backward(unit);
+        x = net::backward_of(use, 2, saved[static_cast<std::size_t>(unit)], x);
+      }
+    }
+    pass.finish();
+    losses.push_back(sharded.step(loss, {.lr = 1e-2}).loss);
+  }
+  return losses;
+}
+
+template <class Sharding>
+typename Net<Sharding>::Settings settings(Comm& communicator, std::vector<std::string> frozen = {}) {
+  return {.micro_batches = micro_batches_of_all_ranks / communicator.size(),
+          .choices = {.frozen = std::move(frozen)},
+          .statistics = {{.name = "running_mean", .shape = {3}}, {.name = "rank", .shape = {1}, .merge = Statistic::Merge::own}}};
+}
+
+/// Three steps on two ranks under fsdp2, saved; returns the losses of the next two.
+Losses saved_to(const std::filesystem::path& folder) {
+  Losses next;
+  on_ranks(2, [&](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), fsdp2, settings<RunTimeSharded>(communicator));
+    sharded.initialize(1);
+    train(sharded, communicator, 0, 3);
+    for (int i = 0; i < 3; ++i) sharded.statistic("running_mean")[i] = 0.25f * static_cast<float>(i);
+    sharded.statistic("rank")[0] = static_cast<float>(7 + communicator.rank());
+    const auto path = checkpoint::save(sharded, folder, {{"record", "1234"}, {"random", "a \"state\"\n"}});
+    EXPECT_EQ(path.filename(), "step-00000003");
+    const Losses after = train(sharded, communicator, 3, 2);
+    if (communicator.rank() == 0) next = after;
+  });
+  return next;
+}
+
+template <class Sharding>
+Losses resumed(const std::filesystem::path& folder, int ranks, const Sharding& strategy) {
+  Losses next;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Net<Sharding> sharded(communicator, net::units(3), strategy, settings<Sharding>(communicator));
+    const checkpoint::HostValues values = checkpoint::restore(sharded, folder);
+    EXPECT_EQ(values, (checkpoint::HostValues{{"record", "1234"}, {"random", "a \"state\"\n"}}));
+    EXPECT_EQ(sharded.optimizer().steps(), 3);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(sharded.statistic("running_mean")[i], 0.25f * static_cast<float>(i));
+    EXPECT_EQ(sharded.statistic("rank")[0], 7.0f);  // rank 0's
+    const Losses after = train(sharded, communicator, 3, 2);
+    if (communicator.rank() == 0) next = after;
+  });
+  return next;
+}
+
+TEST(ShardedCheckpoint, GoesOnUnderAnyStrategyOnAnyNumberOfRanks) {
+  const TemporaryFolder folder;
+  const Losses expected = saved_to(folder.path());
+  EXPECT_EQ(resumed(folder.path(), 2, fsdp2), expected);
+  EXPECT_EQ(resumed(folder.path() / "step-00000003", 2, zero3), expected);
+  EXPECT_EQ(resumed(folder.path(), 2, rows_of_zero3), expected);
+  const auto near = [&](int ranks, const auto& strategy) {
+    SCOPED_TRACE(message(ranks, " ranks, ", policy_text(strategy)));
+    const Losses found = resumed(folder.path(), ranks, strategy);
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-7 * expected[i]);
+  };
+  for (const int ranks : {1, 3})
+    for (const RunTimeSharded& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
+  near(3, Replicated{});
+}
+
+TEST(ShardedCheckpoint, OfAnotherNetworkIsRefusedByName) {
+  const TemporaryFolder folder;
+  saved_to(folder.path());
+  const auto refused = [&](std::vector<Unit> units, const char* words) {
+    on_ranks(2, [&](Comm& communicator) {
+      Net<RunTimeSharded> sharded(communicator, units, fsdp2, settings<RunTimeSharded>(communicator));
+      EXPECT_INPUT_ERROR(checkpoint::restore(sharded, folder.path()), words);
+    });
+  };
+  refused(net::units(4), "unit3.w");
+  refused(net::units(2), "unit2");
+  std::vector<Unit> wider = net::units(3);
+  wider[1].parameters[1].shape = {6};
+  refused(wider, "unit1.b");
+}
+
+TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
+  const TemporaryFolder folder;
+  std::vector<Order> orders = {mirrored(std::vector{0, 1, 2}), mirrored(std::vector{2})};
+  orders[0].without_gradients = {2};
+  const auto step = [](auto& sharded, int number) {
+    const int order = number % 3 == 0 ? 0 : 1;
+    const net::Loop run{.uses = order == 0 ? std::vector{0, 1, 2} : std::vector{2}, .order = order, .step = number};
+    sharded.step(net::train(sharded, run), {.lr = 1e-2});
+  };
+  Whole expected;
+  on_ranks(2, [&](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), fsdp2, {.orders = orders});
+    sharded.initialize(1);
+    for (int number = 0; number < 5; ++number) step(sharded, number);
+    checkpoint::save(sharded, folder.path());
+    for (int number = 5; number < 8; ++number) step(sharded, number);
+    const Whole all = net::weights(sharded);
+    if (communicator.rank() == 0) expected = all;
+  });
+  on_ranks(2, [&](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), zero3, {.orders = orders});
+    EXPECT_TRUE(checkpoint::restore(sharded, folder.path()).empty());
+    EXPECT_EQ(sharded.optimizer().control().taken(), (std::vector<std::int64_t>{2, 3}));
+    for (int number = 5; number < 8; ++number) step(sharded, number);
+    EXPECT_EQ(net::weights(sharded), expected);
+  });
+}
+
+/// What is trained changes between two runs: as if it did within one.
+TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
+  const TemporaryFolder folder;
+  const auto with = [](Comm& communicator, const RunTimeSharded& strategy, std::vector<std::string> frozen) {
+    return std::make_unique<Net<RunTimeSharded>>(communicator, net::units(3), strategy,
+                                                 settings<RunTimeSharded>(communicator, std::move(frozen)));
+  };
+  Whole saved, gone_on;
+  on_ranks(2, [&](Comm& communicator) {
+    const auto sharded = with(communicator, fsdp2, {"unit0.*"});
+    sharded->initialize(1);
+    train(*sharded, communicator, 0, 3);
+    checkpoint::save(*sharded, folder.path());
+    const Whole all = net::weights(*sharded);
+    if (communicator.rank() == 0) saved = all;
+  });
+  on_ranks(2, [&](Comm& communicator) {
+    const auto sharded = with(communicator, zero3, {"unit1.*"});
+    checkpoint::restore(*sharded, folder.path());
+    for (std::size_t i = 0; i < sharded->pieces().size(); ++i) {
+      if (!sharded->pieces()[i].parameter->name.starts_with("unit0.")) continue;
+      for (const Tensor<float>& moment : sharded->optimizer().states(i))
+        for (std::int64_t k = 0; k < moment.numel(); ++k) EXPECT_EQ(moment.data()[k], 0.0f);
+    }
+    train(*sharded, communicator, 3, 1);
+    const Whole all = net::weights(*sharded);
+    for (const auto& [name, values] : all) EXPECT_EQ(values == saved.at(name), name.starts_with("unit1.")) << name;
+    if (communicator.rank() == 0) gone_on = all;
+  });
+  on_ranks(3, [&](Comm& communicator) {
+    const auto sharded = with(communicator, fsdp2, {"unit1.*"});
+    checkpoint::restore(*sharded, folder.path());
+    train(*sharded, communicator, 3, 1);
+    for (const auto& [name, values] : net::weights(*sharded))
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], gone_on.at(name)[i], 1e-5) << name;
+  });
+}
+
+/// A file of tensors of any shapes, whose values count up in quarters.
+std::filesystem::path written(const TemporaryFolder& folder, const std::vector<checkpoint::NamedShape>& tensors, float first = 0) {
+  const std::filesystem::path path = folder.path() / "weights.safetensors";
+  std::filesystem::remove(path);
+  checkpoint::SharedFile file = checkpoint::SharedFile::create(path, checkpoint::plan_file(tensors));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : tensors[i].shape) count *= extent;
+    std::vector<float> values;
+    for (std::int64_t k = 0; k < count; ++k) values.push_back(first + 0.25f * static_cast<float>(k));
+    file.write_range(i, 0, values);
+  }
+  file.finish();
+  return path;
+}
+
+/// Loads into a network of one unit.
+void load(const std::filesystem::path& from, const checkpoint::Rename& rename, Whole* found = nullptr) {
+  on_ranks(2, [&](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(1), fsdp2);
+    checkpoint::load(sharded, from, rename);
+    const Whole all = net::weights(sharded);
+    if (found != nullptr && communicator.rank() == 0) *found = all;
+    net::steps(sharded, {.uses = {0}}, 1);  // its weights have values
+  });
+}
+
+TEST(ForeignWeights, AreLoadedByTheirNamesOrNewOnes) {
+  const TemporaryFolder folder;
+  net::Values counted;
+  for (int k = 0; k < 25; ++k) counted.push_back(0.25f * static_cast<float>(k));
+  const Whole expected = {{"unit0.w", counted}, {"unit0.b", net::Values(counted.begin(), counted.begin() + 5)}};
+  Whole found;
+  load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}}), {}, &found);
+  EXPECT_EQ(found, expected);
+  found.clear();
+  const auto rename = [](const std::string& name) -> std::string {
+    if (name == "optimizer") return "";
+    return "unit0." + name.substr(name.size() - 1);
+  };
+  load(written(folder, {{"net/b", {5}}, {"net/w", {5, 5}}, {"optimizer", {2}}}), rename, &found);
+  EXPECT_EQ(found, expected);
+}
+
+TEST(ForeignWeights, ThatDoNotFitAreRefusedByName) {
+  const TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.w", {5, 5}}}), {}), "lacks unit0.b");
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}, {"more", {1}}}), {}), "has more");
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {25}}}), {}), "\"unit0.w\" has shape");
+  const auto same = [](const std::string&) -> std::string { return "unit0.b"; };
+  EXPECT_INPUT_ERROR(load(written(folder, {{"a", {5}}, {"b", {5}}}), same), "two tensors are \"unit0.b\"");
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}}, NAN), {}), "unit0.");
+  EXPECT_THROW(load(folder.path() / "nowhere.safetensors", {}), Error);
+}
+
+}  // namespace
+}  // namespace fsdp::test
