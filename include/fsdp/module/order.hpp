@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -24,8 +25,14 @@ struct Order {
 
 /// Returns forward 0 .. units - 1, then backward units - 1 .. 0.
 Order chain(int units);
-/// Returns forward in the order of `uses`, then backward in reverse.
+/// Returns forward in the order of `uses`, then backward in reverse; and the same with unit `head` in the middle, whose
+/// forward and backward are one computation.
+/// @{
 Order mirrored(std::span<const int> uses);
+Order mirrored(std::initializer_list<int> uses);
+Order mirrored(std::span<const int> uses, int head);
+Order mirrored(std::initializer_list<int> uses, int head);
+/// @}
 
 /// What a module is used for. One that generates gathers all weights once and keeps them.
 enum class Purpose : std::uint8_t { train, evaluate, generate };

@@ -2,6 +2,8 @@
 #include <tessera/fsdp/module/order.hpp>
 
 #include <cstddef>
+#include <initializer_list>
+#include <iterator>
 #include <numeric>
 
 namespace fsdp {
@@ -11,6 +13,18 @@ Order mirrored(std::span<const int> uses) {
   for (const int unit : uses) order.list.push_back({sharding::Action::forward, unit});
   for (auto use = uses.rbegin(); use != uses.rend(); ++use) order.list.push_back({sharding::Action::backward, *use});
   return order;
+}
+
+Order mirrored(std::initializer_list<int> uses) { return mirrored(std::span(uses.begin(), uses.size())); }
+
+Order mirrored(std::span<const int> uses, int head) {
+  Order order = mirrored(uses);
+  order.list.insert(order.list.begin() + std::ssize(uses), {sharding::Action::loss, head});
+  return order;
+}
+
+Order mirrored(std::initializer_list<int> uses, int head) {
+  return mirrored(std::span(uses.begin(), uses.size()), head);
 }
 
 Order chain(int units) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks that the library does not know train over ranks to the bits of a loop without the library.
+#include <gtest/gtest.h>
+
+#include "runs.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+using plain::Reduce;
+
+struct Case {
+  AnyStrategy strategy;
+  Reduce reduce = Reduce::every_micro_batch;
+  int ranks_per_group = 0;
+};
+
+std::string text_of(const AnyStrategy& strategy) {
+  return std::visit([](const auto& held) { return policy_text(held); }, strategy);
+}
+
+std::vector<Case> cases_of_one_axis() {
+  return {{RunTimeSharded{FullyShard<>{}}},
+          {RunTimeSharded{FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}}},
+          {RunTimeSharded{Zero3{.persistence_threshold = 8}}},
+          {RunTimeSharded{Zero2{}}},
+          {RunTimeSharded{Zero1{}}, Reduce::last_micro_batch},
+          {RunTimeSharded{FullyShard<>{.reduce = ReduceGradients::last_micro_batch}}, Reduce::last_micro_batch},
+          {Replicated{}, Reduce::last_micro_batch}};
+}
+
+void expect_parity(const Network& network, const Request& base, const std::vector<Case>& cases) {
+  std::map<std::pair<Reduce, int>, Outcome> expected;
+  for (const Case& how : cases) {
+    const auto key = std::pair(how.reduce, how.ranks_per_group);
+    if (!expected.contains(key))
+      expected.emplace(key, train_plain<float>(network, base, how.reduce, how.ranks_per_group));
+    Request request = base;
+    request.strategy = how.strategy;
+    SCOPED_TRACE(message(network.name, ", ", text_of(how.strategy), ", ", base.ranks, " ranks, ",
+                         base.micro_batches.front(), " micro-batches"));
+    expect_same(train_sharded(network, request), expected.at(key));
+  }
+}
+
+TEST(ForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
+  for (const Network& network : networks())
+    for (const int ranks : {1, 2, 3, 4})
+      for (const int count : {1, 2, 3})
+        expect_parity(network, {.ranks = ranks, .micro_batches = std::vector(4, count)}, cases_of_one_axis());
+}
+
+TEST(ForeignLoop, HasTheBitsWithFewerMicroBatchesThanPlanned) {
+  for (const Network& network : networks())
+    for (const int ranks : {1, 3})
+      expect_parity(network, {.ranks = ranks, .micro_batches = {3, 1, 2, 3}}, cases_of_one_axis());
+}
+
+TEST(ForeignLoop, HasTheBitsOnTwoAxes) {
+  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
+  const HybridShard<RunTimeSharded> zero1{.group = 2, .inner = {Zero1{}}};
+  const std::vector<Case> cases{{RunTimeGrouped{hybrid}, Reduce::every_micro_batch, 2},
+                                {RunTimeGrouped{zero1}, Reduce::last_micro_batch, 2},
+                                {RunTimeGrouped{FullyShard<ReshardAfterForward::to_group>{.group = 2}}},
+                                {RunTimeHybridFull{.group = 2, .inner = {Zero3{}}}, Reduce::every_micro_batch, 2}};
+  for (const Network& network : networks())
+    for (const int count : {1, 2})
+      expect_parity(network, {.ranks = 4, .micro_batches = std::vector(4, count)}, cases);
+}
+
+TEST(ForeignLoop, HasTheSameBitsInBf16UnderEveryStrategy) {
+  for (const Network& network : networks())
+    for (const int ranks : {2, 3}) {
+      Request request{.ranks = ranks, .strategy = RunTimeSharded{FullyShard<>{}}, .precision = In::bf16};
+      const Outcome expected = train_sharded(network, request);
+      EXPECT_GT(difference(expected, train_plain<float>(network, request, Reduce::every_micro_batch)), 1e-4);
+      for (const AnyStrategy& strategy :
+           {AnyStrategy(RunTimeSharded{Zero3{}}), AnyStrategy(RunTimeSharded{Zero1{}}), AnyStrategy(Replicated{})}) {
+        request.strategy = strategy;
+        SCOPED_TRACE(message(network.name, ", ", text_of(strategy), ", ", ranks, " ranks"));
+        expect_same(train_sharded(network, request), expected);
+      }
+    }
+}
+
+TEST(LoopWithoutTheLibrary, IsThatOfDoublesWithinAMillionth) {
+  for (const Network& network : networks())
+    for (const Reduce reduce : {Reduce::every_micro_batch, Reduce::last_micro_batch}) {
+      const Request request{.ranks = 3, .micro_batches = {2, 2, 2, 2}};
+      const double error = difference(train_plain<float>(network, request, reduce), train_plain<double>(network, request, reduce));
+      EXPECT_LT(error, 1e-6) << network.name;
+      EXPECT_GT(error, 0) << network.name;
+    }
+}
+
+TEST(LoopWithoutTheLibrary, Learns) {
+  for (const Network& network : networks()) {
+    const Request request{.ranks = 2, .micro_batches = std::vector(40, 1)};
+    const Outcome outcome = train_plain<float>(network, request, Reduce::every_micro_batch);
+    EXPECT_LT(outcome.losses.back(), 0.8 * outcome.losses.front()) << network.name;
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::foreign

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/testing/planned_bytes.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+
+namespace fsdp::foreign {
+namespace {
+
+template <class Precision, class Strategy>
+Outcome train_by(const Network& network, const Request& request, const Strategy& strategy) {
+  Outcome outcome;
+  on_ranks(request.ranks, [&](Comm& communicator) {
+    ShardedSettings<> settings = settings_for(network, *std::ranges::max_element(request.micro_batches));
+    settings.fixed_slots = request.fixed_slots;
+    ShardedBy<Strategy, Precision> sharded(communicator, network.units, strategy, settings);
+    sharded.initialize(seed);
+    std::vector<double> losses;
+    for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
+      const int count = request.micro_batches[static_cast<std::size_t>(step)];
+      auto pass = sharded.train(count);
+      AnyPass any = any_pass(pass);
+      double loss = 0;
+      for (int m = 0; m < count; ++m)
+        loss += network.compute(any, step, communicator.rank() * count + m, communicator.size() * count);
+      pass.finish();
+      losses.push_back(sharded.step(loss, {.lr = lr}).loss);
+    }
+    const auto weights = whole_weights(sharded);
+    testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
+                                  sharded.planned().bytes);
+    if (communicator.rank() == 0) outcome = {losses, weights};
+  });
+  return outcome;
+}
+
+Shape shape_of(const std::vector<std::int64_t>& extents) {
+  Shape shape;
+  for (const std::int64_t extent : extents) shape.extents[static_cast<std::size_t>(shape.rank++)] = extent;
+  return shape;
+}
+
+/// A use of the loop without the library.
+template <class U>
+class HeldPlainUse : public HeldUse {
+ public:
+  template <class Enter>
+  explicit HeldPlainUse(const Enter& enter) : use_(enter()) {}
+  Tensor<const float> weight(std::size_t index) override {
+    const auto view = use_.weight(index);
+    return {view.data(), shape_of(*view.shape)};
+  }
+  GradientView<float> gradient(std::size_t index) override {
+    const auto gradient = use_.gradient(index);
+    return {{gradient.wanted() ? gradient.tensor.data() : nullptr, shape_of(*gradient.tensor.shape)}, gradient.written};
+  }
+  void done() override {}
+
+ private:
+  U use_;
+};
+
+/// Returns how the library's AdamW rounds sums of products: that depends on the processor and on the compiler.
+plain::Rounding rounding_of_library() {
+  constexpr Eigen::Index count = 100;
+  using Values = Eigen::VectorXf;
+  const Values weight = Values::LinSpaced(count, -1, 1), first = weight.array().sin(), sum = weight.array().cos();
+  const Values second = first.array().square();
+  const device::StepDecision decision{.taken = 3, .lr = lr, .gradient_scale = 0.817f};
+  Values main = weight, mean = first, squares = second;
+  device::Ledger ledger;
+  device::Cpu::Arena arena(ledger, 0);
+  device::Cpu::Stream stream(arena, 1);
+  device::enqueue(stream, device::AdamWStep<float>{.rules = {.weight_decay = 0.01f},
+                                                   .step = {&decision, {1}},
+                                                   .main = Tensor<float>(main.data(), {count}),
+                                                   .first_moment = {mean.data(), {count}},
+                                                   .second_moment = {squares.data(), {count}},
+                                                   .gradient = {sum.data(), {count}},
+                                                   .model = {}});
+  for (const auto rounding : {plain::Rounding::each, plain::Rounding::fused}) {
+    const plain::AdamW<float> by_hand({.lr = lr, .rounding = rounding}, 3, 0.817f, true);
+    bool same = true;
+    for (Eigen::Index i = 0; i < count; ++i) {
+      float w = weight[i], m = first[i], v = second[i];
+      by_hand.step(w, m, v, sum[i]);
+      same = same && w == main[i] && m == mean[i] && v == squares[i];
+    }
+    if (same) return rounding;
+  }
+  ADD_FAILURE() << "AdamW without the library has other bits than the library's, fused or not";
+  return plain::Rounding::each;
+}
+
+}  // namespace
+
+ShardedSettings<> settings_for(const Network& network, int micro_batches) {
+  return {.orders = {network.order},
+          .micro_batches = micro_batches,
+          .optimizer = {.weight_decay = 0.01},
+          .rules = {.clip = 1},
+          .choices = network.choices};
+}
+
+Outcome train_sharded(const Network& network, const Request& request) {
+  return std::visit(
+      [&](const auto& strategy) {
+        return request.precision == In::fp32 ? train_by<Fp32>(network, request, strategy)
+                                         : train_by<Bf16Mixed>(network, request, strategy);
+      },
+      request.strategy);
+}
+
+template <class S>
+Outcome train_plain(const Network& network, const Request& request, plain::Reduce reduce, int ranks_per_group) {
+  std::vector<plain::Parameter> parameters;
+  std::vector<std::vector<int>> units;
+  on_ranks(1, [&](Comm& communicator) {
+    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
+    sharded.initialize(seed);
+    auto values = whole_weights(sharded);
+    for (const Parameter& parameter : distinct_parameters(network.units)) {
+      const auto& extents = parameter.shape.extents;
+      parameters.push_back({.name = parameter.name,
+                            .shape = {extents.begin(), extents.begin() + parameter.shape.rank},
+                            .decays = parameter.decays,
+                            .trained = !matches_any(network.choices.frozen, parameter.name),
+                            .values = values.at(parameter.name)});
+    }
+  });
+  for (const Unit& unit : network.units) {
+    std::vector<int>& numbers = units.emplace_back();
+    for (const Parameter& parameter : unit.parameters)
+      numbers.push_back(static_cast<int>(
+          std::ranges::find(parameters, parameter.name, &plain::Parameter::name) - parameters.begin()));
+  }
+  static const plain::Rounding rounding = rounding_of_library();
+  plain::Loop<S> loop(parameters, units,
+                      {.ranks = request.ranks,
+                       .ranks_per_group = ranks_per_group,
+                       .reduce = reduce,
+                       .lr = lr,
+                       .rounding = rounding});
+  Outcome outcome;
+  for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
+    const int count = request.micro_batches[static_cast<std::size_t>(step)];
+    outcome.losses.push_back(loop.step(count, [&](auto& pass, int piece) {
+      if constexpr (std::is_same_v<S, double>) {
+        return network.compute_in_double(pass, step, piece, request.ranks * count);
+      } else {
+        AnyPass any = any_pass<HeldPlainUse>(pass);
+        return network.compute(any, step, piece, request.ranks * count);
+      }
+    }));
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::vector<double> weights = loop.weights(i);
+    outcome.weights[parameters[i].name] = {weights.begin(), weights.end()};
+  }
+  return outcome;
+}
+template Outcome train_plain<float>(const Network&, const Request&, plain::Reduce, int);
+template Outcome train_plain<double>(const Network&, const Request&, plain::Reduce, int);
+
+void expect_same(const Outcome& found, const Outcome& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  ASSERT_EQ(found.weights.size(), expected.weights.size());
+  for (const auto& [name, weights] : expected.weights)
+    testing::expect_values("weights have the bits of the loop without the library", "after all steps", name,
+                           found.weights.at(name), weights);
+}
+
+double difference(const Outcome& found, const Outcome& expected) {
+  double largest = 0;
+  for (std::size_t i = 0; i < expected.losses.size(); ++i)
+    largest = std::max(largest, std::abs(found.losses[i] - expected.losses[i]) / std::abs(expected.losses[i]));
+  double squares = 0, size = 0;
+  for (const auto& [name, weights] : expected.weights) {
+    const std::vector<float>& others = found.weights.at(name);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      squares += std::pow(static_cast<double>(others[i]) - static_cast<double>(weights[i]), 2);
+      size += std::pow(static_cast<double>(weights[i]), 2);
+    }
+  }
+  return std::max(largest, std::sqrt(squares / size));
+}
+
+}  // namespace fsdp::foreign
