@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Event loops, collectives of the host's own, ranks that give up a step, and exceptions change no bit of training.
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/collectives.hpp>
+
+#include "runs.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+using Hooked = std::function<void(Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&)>;
+
+/// What a test does to the passes of a run.
+struct Disturbed {
+  int ranks = 3;
+  int micro_batches = 1;
+  RunTimeSharded strategy = {FullyShard<>{}};
+  std::vector<int> steps = {0, 1, 2};  ///< numbers of the batches
+  Hooked begin = [](Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&) {};
+  Hooked end = begin;
+};
+
+/// A step that computes all, and returns the decision.
+device::StepDecision make_step(const Network& network, Comm& communicator, Fsdp2& sharded, int step,
+                               const Disturbed& how) {
+  auto pass = sharded.train();
+  AnyPass any = any_pass(pass);
+  how.begin(communicator, sharded, pass, any);
+  double loss = 0;
+  for (int m = 0; m < how.micro_batches; ++m)
+    loss += network.compute(any, step, communicator.rank() * how.micro_batches + m,
+                            communicator.size() * how.micro_batches);
+  how.end(communicator, sharded, pass, any);
+  pass.finish();
+  return sharded.step(loss, {.lr = lr});
+}
+
+Outcome train(const Network& network, const Disturbed& how = {}) {
+  Outcome outcome;
+  on_ranks(how.ranks, [&](Comm& communicator) {
+    Fsdp2 sharded(communicator, network.units, how.strategy, settings_for(network, how.micro_batches));
+    sharded.initialize(seed);
+    std::vector<double> losses;
+    for (const int step : how.steps) losses.push_back(make_step(network, communicator, sharded, step, how).loss);
+    const auto weights = whole_weights(sharded);
+    if (communicator.rank() == 0) outcome = {losses, weights};
+  });
+  return outcome;
+}
+
+/// Waits for up to 200 microseconds, another time on every rank.
+class Delays {
+ public:
+  explicit Delays(int rank) : engine_(static_cast<unsigned>(rank + 1)) {}
+  void operator()() {
+    const auto time = engine_() % 400;
+    if (time < 200) std::this_thread::sleep_for(std::chrono::microseconds(time));
+  }
+
+ private:
+  std::minstd_rand engine_;
+};
+
+std::vector<RunTimeSharded> strategies() {
+  return {{FullyShard<>{.prefetch_depth = 2}}, {Zero3{.persistence_threshold = 8}}, {Zero2{}}, {Zero1{}}};
+}
+
+TEST(EventLoop, HasTheSameBitsWhateverItPolls) {
+  for (const Network& network : networks())
+    for (const RunTimeSharded& strategy : strategies()) {
+      Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1}};
+      const Outcome expected = train(network, how);
+      for (const int most : {1, 3, 1000}) {
+        SCOPED_TRACE(message(network.name, ", ", policy_text(strategy), ", poll(", most, ")"));
+        const auto wait = [most](Pass<Fsdp2::Stack>& pass) {
+          while (!pass.poll(most)) std::this_thread::yield();  // its other work
+        };
+        how.begin = [wait](Comm& communicator, Fsdp2&, Pass<Fsdp2::Stack>& pass, AnyPass& any) {
+          any.before = [wait, &pass, delay = Delays(communicator.rank())]() mutable {
+            delay();
+            wait(pass);
+          };
+          any.inside = [&pass] { pass.progress(); };
+        };
+        how.end = [wait](Comm&, Fsdp2&, Pass<Fsdp2::Stack>& pass, AnyPass&) { wait(pass); };
+        expect_same(train(network, how), expected);
+      }
+    }
+}
+
+TEST(OwnCollectives, InsideOfUsesAndBetweenThemMeetThoseOfOtherRanks) {
+  for (const Network& network : networks())
+    for (const RunTimeSharded& strategy : strategies()) {
+      Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1, 2, 3}};
+      SCOPED_TRACE(message(network.name, ", ", policy_text(strategy)));
+      const Outcome expected = train(network, how);
+      how.begin = [](Comm& communicator, Fsdp2& sharded, Pass<Fsdp2::Stack>&, AnyPass& any) {
+        const auto add = [&sharded, delay = Delays(communicator.rank()), count = 0]() mutable {
+          delay();
+          Comm& own = sharded.module().communicator();
+          std::array<double, 2> values{1.0 * own.rank(), 1.0 * ++count};
+          comm::reduce(own, std::span<double>(values), comm::Reduction::sum);
+          EXPECT_EQ(values, (std::array<double, 2>{3, 3.0 * count}));
+          std::array<float, 3> each{1, 2, 3};
+          const std::array<std::int64_t, 3> counts{1, 1, 1};
+          const comm::Segment<float> segment{
+              .local = &each[static_cast<std::size_t>(own.rank())], .full = each.data(), .counts = counts};
+          comm::all_reduce<float>(own, std::span(&segment, 1)).wait();
+          EXPECT_EQ(each, (std::array<float, 3>{3, 6, 9}));
+        };
+        any.before = add;
+        any.inside = add;
+      };
+      expect_same(train(network, how), expected);
+    }
+}
+
+/// Number of computations of a micro-batch.
+int computations_of(const Network& network) { return static_cast<int>(network.order.list.size()); }
+
+/// Thrown by tests.
+struct Broken : std::runtime_error {
+  Broken() : std::runtime_error("broken") {}
+};
+
+/// Throws at computation number `at` of the pass: inside of it, or before it.
+void break_at(AnyPass& any, int at, bool inside) {
+  (inside ? any.inside : any.before) = [at, count = 0]() mutable {
+    if (count++ == at) throw Broken();
+  };
+}
+
+TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
+  for (const Network& network : networks())
+    for (const RunTimeSharded& strategy : strategies()) {
+      const Outcome expected = train(network, {.strategy = strategy, .steps = {0, 2}});
+      for (int rank = 0; rank < 3; ++rank)
+        for (int at = 0; at <= computations_of(network); ++at)
+          for (const bool inside : {false, true}) {
+            SCOPED_TRACE(message(network.name, ", ", policy_text(strategy), ", rank ", rank, inside ? " in" : " before",
+                                 " computation ", at));
+            Outcome found;
+            on_ranks(3, [&](Comm& communicator) {
+              Fsdp2 sharded(communicator, network.units, strategy, settings_for(network, 1));
+              sharded.initialize(seed);
+              std::vector<double> losses;
+              losses.push_back(make_step(network, communicator, sharded, 0, {}).loss);
+              {
+                auto pass = sharded.train();
+                AnyPass any = any_pass(pass);
+                if (communicator.rank() == rank) break_at(any, at, inside);
+                double loss = std::numeric_limits<double>::quiet_NaN();
+                try {
+                  loss = network.compute(any, 1, communicator.rank(), 3);
+                  if (communicator.rank() == rank) throw Broken();  // behind the last computation
+                  pass.finish();
+                } catch (const Broken&) {
+                  pass.forfeit();
+                }
+                const auto decision = sharded.step(loss, {.lr = lr});
+                EXPECT_EQ(decision.forfeited, rank);
+                EXPECT_EQ(decision.skipped, 1);
+                EXPECT_EQ(decision.stopped, 0);
+              }
+              losses.push_back(make_step(network, communicator, sharded, 2, {}).loss);
+              const auto weights = whole_weights(sharded);
+              if (communicator.rank() == 0) found = {losses, weights};
+            });
+            expect_same(found, expected);
+            if (::testing::Test::HasFailure()) return;
+          }
+    }
+}
+
+TEST(Exception, AtEveryComputationOfAllRanksIsFollowedByTheSameStep) {
+  for (const Network& network : networks())
+    for (const RunTimeSharded& strategy : strategies()) {
+      const Outcome expected = train(network, {.micro_batches = 2, .strategy = strategy});
+      for (int at = 0; at < 2 * computations_of(network); ++at)
+        for (const bool inside : {false, true}) {
+          SCOPED_TRACE(message(network.name, ", ", policy_text(strategy), inside ? ", in" : ", before", " computation ",
+                               at));
+          bool broken = false;
+          std::array<bool, 3> thrown{};
+          Outcome found;
+          on_ranks(3, [&](Comm& communicator) {
+            Fsdp2 sharded(communicator, network.units, strategy, settings_for(network, 2));
+            sharded.initialize(seed);
+            Disturbed how{.micro_batches = 2};
+            how.begin = [&](Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass& any) { break_at(any, at, inside); };
+            std::vector<double> losses;
+            losses.push_back(make_step(network, communicator, sharded, 0, {.micro_batches = 2}).loss);
+            try {
+              make_step(network, communicator, sharded, 1, how);
+            } catch (const Broken&) {
+              thrown[static_cast<std::size_t>(communicator.rank())] = true;
+            }
+            for (const int step : {1, 2})
+              losses.push_back(make_step(network, communicator, sharded, step, {.micro_batches = 2}).loss);
+            EXPECT_EQ(sharded.held().bytes, sharded.planned().bytes);
+            const auto weights = whole_weights(sharded);
+            if (communicator.rank() == 0) found = {losses, weights};
+          });
+          EXPECT_EQ(thrown, (std::array<bool, 3>{true, true, true})) << broken;
+          expect_same(found, expected);
+          if (::testing::Test::HasFailure()) return;
+        }
+    }
+}
+
+TEST(Evaluation, BetweenStepsAndBetweenPassAndStepChangesNothing) {
+  for (const Network& network : networks()) {
+    const Outcome expected = train(network);
+    Disturbed how;
+    const auto evaluate = [](Fsdp2& sharded) {
+      auto pass = sharded.evaluate();
+      while (pass.next()) {
+        const auto use = pass.enter();
+        EXPECT_TRUE(std::isfinite(use.weight(0).data()[0]));
+      }
+      pass.finish();
+    };
+    how.begin = [&](Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&) {};
+    Outcome found;
+    on_ranks(3, [&](Comm& communicator) {
+      Fsdp2 sharded(communicator, network.units, how.strategy, settings_for(network, 1));
+      sharded.initialize(seed);
+      std::vector<double> losses;
+      for (const int step : how.steps) {
+        evaluate(sharded);
+        auto pass = sharded.train();
+        AnyPass any = any_pass(pass);
+        const double loss = network.compute(any, step, communicator.rank(), 3);
+        pass.finish();
+        evaluate(sharded);
+        losses.push_back(sharded.step(loss, {.lr = lr}).loss);
+      }
+      const auto weights = whole_weights(sharded);
+      if (communicator.rank() == 0) found = {losses, weights};
+    });
+    expect_same(found, expected);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::foreign

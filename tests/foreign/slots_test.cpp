@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// With fixed slots a group's weights and gradients have the same memory whenever they have any, whatever the order.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/sharding/check.hpp>
+#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+
+#include "runs.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+using sharding::Action;
+using sharding::Problem;
+using sharding::Schedule;
+using sharding::Task;
+
+/// Random numbers from 0 to `below` - 1.
+class Random {
+ public:
+  explicit Random(unsigned start) : engine_(start) {}
+  int operator()(int below) { return static_cast<int>(engine_() % static_cast<unsigned>(below)); }
+
+ private:
+  std::minstd_rand engine_;
+};
+
+/// Returns an order in which units are used repeatedly, or never, with a head or without.
+Order random_order(Random& random, int units) {
+  std::vector<int> uses;
+  for (int i = 0, count = 1 + random(2 * units); i < count; ++i) uses.push_back(random(units));
+  return random(2) == 0 ? mirrored(uses) : mirrored(uses, random(units));
+}
+
+/// Returns units with a group of their own each; some share another one, and some are frozen.
+Problem random_problem(Random& random, Order order, int units) {
+  Problem problem{.axes = {.shard = 2}, .micro_batches = 1 + random(3), .overlap = random(2) == 0};
+  problem.order = std::move(order.list);
+  problem.fixed_slots = true;
+  for (int unit = 0; unit < units; ++unit) {
+    problem.units.push_back({.groups = {unit}, .backward_needs_weights = random(5) != 0});
+    const std::int64_t elements = 10 + random(90);
+    problem.groups.push_back({.trainable = random(5) != 0, .elements = elements, .slot_elements = elements});
+  }
+  problem.groups.push_back({.elements = 50, .slot_elements = 50});  // tied
+  for (sharding::UnitUse& unit : problem.units)
+    if (random(3) == 0) unit.groups.push_back(units);
+  return problem;
+}
+
+std::vector<sharding::Rules> all_rules(int depth) {
+  return {FullyShard<>{.prefetch_depth = depth}.rules(),
+          FullyShard<ReshardAfterForward::no>{.prefetch_depth = depth}.rules(),
+          FullyShard<>{.prefetch_depth = depth, .reduce = ReduceGradients::last_micro_batch}.rules(),
+          Zero2{}.rules(), Zero1{}.rules()};
+}
+
+/// The slots that each group takes by this kind of task, and the most that are held at a time.
+std::map<int, std::set<int>> slots_by_group(const Schedule& placed, Action takes) {
+  std::map<int, std::set<int>> slots;
+  for (const Task& task : placed)
+    if (task.action == takes) slots[task.index].insert(task.slot);
+  return slots;
+}
+
+/// No slot is held by two groups at a time.
+void expect_one_holder(const Schedule& placed) {
+  std::map<int, int> weights, gradients;
+  for (const Task& task : placed) {
+    if (task.slot < 0) continue;
+    std::map<int, int>& holders = sharding::has_weight_slot(task.action) ? weights : gradients;
+    if (task.action == Action::release || task.action == Action::close_gradient) {
+      EXPECT_EQ(holders[task.slot], task.index);
+      holders.erase(task.slot);
+    } else {
+      EXPECT_TRUE(holders.emplace(task.slot, task.index).second) << "slot " << task.slot;
+    }
+  }
+}
+
+TEST(FixedSlots, AGroupHasTheSameSlotInEveryUseWhateverTheOrder) {
+  Random random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    const int units = 1 + random(7);
+    const Problem problem = random_problem(random, random_order(random, units), units);
+    for (const int depth : {0, 1, 2, 3})
+      for (const sharding::Rules& rules : all_rules(depth)) {
+        SCOPED_TRACE(message("trial ", trial, ", prefetch depth ", depth));
+        const Schedule placed = sharding::checked_and_placed(sharding::schedule_from(rules, problem), problem);
+        for (const Action takes : {Action::gather, Action::open_gradient})
+          for (const auto& [group, slots] : slots_by_group(placed, takes)) EXPECT_EQ(slots.size(), 1u) << group;
+        expect_one_holder(placed);
+        if (::testing::Test::HasFailure()) return;
+      }
+  }
+}
+
+std::int64_t elements_of(const std::vector<std::int64_t>& slots) {
+  std::int64_t sum = 0;
+  for (const std::int64_t slot : slots) sum += slot;
+  return sum;
+}
+
+TEST(FixedSlots, TakeNoMoreMemoryInChains) {
+  for (const int units : {1, 2, 3, 4, 5, 6, 7, 8, 13})
+    for (const int depth : {0, 1, 2, 3})
+      for (const sharding::Rules& rules : all_rules(depth))
+        for (const bool overlap : {false, true}) {
+          Problem problem{.axes = {.shard = 2}, .micro_batches = 2, .overlap = overlap, .order = chain(units).list};
+          for (int unit = 0; unit < units; ++unit) {
+            problem.units.push_back({.groups = {unit}});
+            problem.groups.push_back({.elements = 100, .slot_elements = 100});
+          }
+          const Schedule list = sharding::schedule_from(rules, problem);
+          const auto free = sharding::slot_sizes(sharding::place(list, problem), problem);
+          problem.fixed_slots = true;
+          const auto fixed = sharding::slot_sizes(sharding::place(list, problem), problem);
+          EXPECT_LE(elements_of(fixed.weights), elements_of(free.weights)) << units << " units, depth " << depth;
+          EXPECT_LE(elements_of(fixed.gradients), elements_of(free.gradients)) << units << " units, depth " << depth;
+        }
+}
+
+/// Units of one or two tensors; every third unit has one that all of those share.
+std::vector<Unit> small_units(Random& random, int count) {
+  std::vector<Unit> units;
+  for (int i = 0; i < count; ++i) {
+    Unit& unit = units.emplace_back();
+    unit.name = message("unit ", i);
+    unit.parameters.push_back({.name = message("w", i), .shape = {3 + random(20), 2}});
+    if (i % 3 == 2) unit.parameters.push_back({.name = "tied", .shape = {11}});
+  }
+  return units;
+}
+
+/// Every unit's backward is made, so that all of them may be trained.
+Order covering_order(Random& random, int units) {
+  std::vector<int> uses;
+  for (int unit = 0; unit < units; ++unit) uses.push_back(unit);
+  for (int extra = random(2 * units); extra > 0; --extra) uses.insert(uses.begin() + random(units), random(units));
+  return random(2) == 0 ? mirrored(uses) : mirrored(uses, random(units));
+}
+
+TEST(FixedSlots, ViewsHaveTheSameAddressesInEveryUseOfAPass) {
+  Random random(2);
+  for (int trial = 0; trial < 24; ++trial) {
+    const int units = 2 + random(6);
+    const std::vector<Unit> list = small_units(random, units);
+    const Order order = covering_order(random, units);
+    const RunTimeSharded strategies[] = {{FullyShard<>{.prefetch_depth = trial % 4}},
+                                         {Zero3{.prefetch_depth = trial % 4, .persistence_threshold = 20}},
+                                         {Zero2{}}};
+    const RunTimeSharded& strategy = strategies[trial % 3];
+    SCOPED_TRACE(message("trial ", trial, ", ", policy_text(strategy)));
+    on_ranks(2, [&](Comm& communicator) {
+      Fsdp2 sharded(communicator, list, strategy, {.orders = {order}, .micro_batches = 2});
+      sharded.initialize(seed);
+      std::map<std::string, const float*> weights, gradients;
+      auto pass = sharded.train();
+      const auto expect_first = [](auto& known, const std::string& name, const float* data) {
+        EXPECT_EQ(known.emplace(name, data).first->second, data) << name;
+      };
+      while (pass.next()) {
+        auto use = pass.enter();
+        const auto& parameters = list[static_cast<std::size_t>(use.task().index)].parameters;
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          expect_first(weights, parameters[i].name, use.weight(i).data());
+          if (use.task().action != Action::forward)
+            expect_first(gradients, parameters[i].name, use.zeroed(i).data());
+        }
+      }
+      pass.finish();
+      sharded.step(0, {.lr = lr});
+    });
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::foreign
