@@ -4,7 +4,7 @@
 # and Arch it only prints the packages' names: those of the libraries were looked up, and nobody has built there yet.
 #
 # usage: cmake/dependencies.sh [--ci] [--docs] [--libraries]
-#   --ci: also for .ci/run (clang, its sanitizers, clang-format, tools for packages, and everything of --docs)
+#   --ci: also for .ci/run (clang, its sanitizers, clang-format, Eigen, tools for packages, and everything of --docs)
 #   --docs: only for docs/build.sh
 #   --libraries: only prints Debian's names of the libraries (for cmake/aarch64_sysroot.sh)
 set -euo pipefail
@@ -14,7 +14,7 @@ libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev l
 packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
-    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config doxygen mkdocs mkdocs-material) ;;
+    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format libeigen3-dev dpkg-dev pkg-config doxygen mkdocs mkdocs-material) ;;
     --docs) packages=(doxygen mkdocs mkdocs-material python3) ;;
     --libraries) echo "${libraries[@]}"; exit 0 ;;
     *) echo "dependencies.sh: unknown argument '$argument'; there are --ci, --docs and --libraries" >&2; exit 2 ;;

@@ -22,8 +22,10 @@ constexpr int ranks = 4, micro_batches = 1, pictures = 12;
 
 int main() {
   const std::vector<fsdp::Unit> units = unet::sharded_units();
-  const Sharded::Settings settings{
-      .orders = {unet::order()}, .micro_batches = micro_batches, .optimizer = {.weight_decay = 0.01f}, .rules = {.clip = 1}};
+  const Sharded::Settings settings{.orders = {unet::order()},
+                                   .micro_batches = micro_batches,
+                                   .optimizer = {.weight_decay = 0.01f},
+                                   .rules = {.clip = 1}};
   for (const int of : {1, 2, 4})
     std::printf("rank 0 of %d holds %lld bytes\n", of,
                 static_cast<long long>(Sharded::plan(of, 0, units, {}, settings).sum()));

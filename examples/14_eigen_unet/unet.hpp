@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small U-Net on Eigen: forward, backward and data. It includes nothing of Tessera.
 //
-// A pass is whatever has `forward(unit)`, `backward(unit)` and `both(unit)`. They return a use: `use.weight(i)` is a view
-// with `data()`, `rank()` and `extent(axis)`; `use.gradient(i)` has such a view as `tensor`, `wanted()`, and `next()`,
-// which is zero if the next write overwrites.
+// A pass is whatever has `forward(unit)`, `backward(unit)` and `both(unit)`. They return a use: `use.weight(i)` is a
+// view with `data()`, `rank()` and `extent(axis)`; `use.gradient(i)` has such a view as `tensor`, `wanted()`, and
+// `next()`, which is zero if the next write overwrites.
 #pragma once
 
 #include <algorithm>
@@ -72,9 +72,9 @@ void put(const Gradient& gradient, const Values& values) {
 
 template <class S>
 struct Images {
-  Matrix<S> x;     // [channels, count * size * size]
-  int count = 0;   // of images
-  int size = 0;    // their height and width
+  Matrix<S> x;    // [channels, count * size * size]
+  int count = 0;  // of images
+  int size = 0;   // their height and width
 
   Images() = default;
   Images(Eigen::Index maps, int images, int pixels)
@@ -83,7 +83,8 @@ struct Images {
   Eigen::Index at(int image, int row, int column) const { return (image * size + row) * size + column; }
 };
 
-/// Calls f(column of the patches' matrix, its row within a channel, column of the image) for all pixels of 3 x 3 patches.
+/// Calls f(column of the patches' matrix, its row within a channel, column of the image) for all pixels of 3 x 3
+/// patches.
 template <class S, class F>
 void for_patches(const Images<S>& image, F f) {
   for (int n = 0; n < image.count; ++n)
@@ -129,8 +130,12 @@ struct Kept {
 /// 3 x 3 convolution, batch norm and relu of a unit with tensors weight [out, in, 3, 3], gamma [out] and beta [out].
 template <class Use, class S>
 Images<S> block(const Use& use, const Images<S>& in, Kept<S>& kept) {
-  kept = {.patches = Matrix<S>::Zero(in.x.rows() * 9, in.x.cols()), .normal = {}, .output = {}, .scale = {},
-          .count = in.count, .size = in.size};
+  kept = {.patches = Matrix<S>::Zero(in.x.rows() * 9, in.x.cols()),
+          .normal = {},
+          .output = {},
+          .scale = {},
+          .count = in.count,
+          .size = in.size};
   for_patches(in, [&](auto at, int place, auto from) {
     for (Eigen::Index c = 0; c < in.x.rows(); ++c) kept.patches(c * 9 + place, at) = in.x(c, from);
   });
@@ -186,17 +191,33 @@ struct Pictures {
   }
 };
 
-/// Forward and backward. Returns the sum of the pixels' losses; `share` is the weight of a pixel's loss in the gradients.
+/// Forward and backward. Returns the sum of the pixels' losses; `share` is the weight of a pixel's loss in the
+/// gradients.
 template <class S, class Pass>
 double train(Pass& pass, const Pictures<S>& data, double share) {
   constexpr S quarter = S(0.25), one = S(1);
   Kept<S> e1, e2, m, d2, d1;
   Images<S> skip1, skip2, x;
-  { auto use = pass.forward(enc1); skip1 = block(use, data.noisy, e1); }
-  { auto use = pass.forward(enc2); skip2 = block(use, pool(skip1, quarter), e2); }
-  { auto use = pass.forward(middle); x = block(use, pool(skip2, quarter), m); }
-  { auto use = pass.forward(dec2); x = block(use, stacked(unpool(x, one), skip2), d2); }
-  { auto use = pass.forward(dec1); x = block(use, stacked(unpool(x, one), skip1), d1); }
+  {
+    auto use = pass.forward(enc1);
+    skip1 = block(use, data.noisy, e1);
+  }
+  {
+    auto use = pass.forward(enc2);
+    skip2 = block(use, pool(skip1, quarter), e2);
+  }
+  {
+    auto use = pass.forward(middle);
+    x = block(use, pool(skip2, quarter), m);
+  }
+  {
+    auto use = pass.forward(dec2);
+    x = block(use, stacked(unpool(x, one), skip2), d2);
+  }
+  {
+    auto use = pass.forward(dec1);
+    x = block(use, stacked(unpool(x, one), skip1), d1);
+  }
 
   double loss = 0;
   Matrix<S> d;
@@ -221,15 +242,30 @@ double train(Pass& pass, const Pictures<S>& data, double share) {
     g.x = g.x.topRows(upper).eval();
     return lower;
   };
-  { auto use = pass.backward(dec1); g = block_backward(use, d1, d); }
+  {
+    auto use = pass.backward(dec1);
+    g = block_backward(use, d1, d);
+  }
   d_skip1 = split(channels);
-  { auto use = pass.backward(dec2); g = block_backward(use, d2, pool(g, one).x); }
+  {
+    auto use = pass.backward(dec2);
+    g = block_backward(use, d2, pool(g, one).x);
+  }
   d_skip2 = split(2 * channels);
-  { auto use = pass.backward(middle); g = block_backward(use, m, pool(g, one).x); }
+  {
+    auto use = pass.backward(middle);
+    g = block_backward(use, m, pool(g, one).x);
+  }
   d = unpool(g, quarter).x + d_skip2;
-  { auto use = pass.backward(enc2); g = block_backward(use, e2, d); }
+  {
+    auto use = pass.backward(enc2);
+    g = block_backward(use, e2, d);
+  }
   d = unpool(g, quarter).x + d_skip1;
-  { auto use = pass.backward(enc1); block_backward(use, e1, d); }
+  {
+    auto use = pass.backward(enc1);
+    block_backward(use, e1, d);
+  }
   return loss;
 }
 

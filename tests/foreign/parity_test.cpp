@@ -64,8 +64,7 @@ TEST(ForeignLoop, HasTheBitsOnTwoAxes) {
                                 {RunTimeGrouped{FullyShard<ReshardAfterForward::to_group>{.group = 2}}},
                                 {RunTimeHybridFull{.group = 2, .inner = {Zero3{}}}, Reduce::every_micro_batch, 2}};
   for (const Network& network : networks())
-    for (const int count : {1, 2})
-      expect_parity(network, {.ranks = 4, .micro_batches = std::vector(4, count)}, cases);
+    for (const int count : {1, 2}) expect_parity(network, {.ranks = 4, .micro_batches = std::vector(4, count)}, cases);
 }
 
 TEST(ForeignLoop, HasTheSameBitsInBf16UnderEveryStrategy) {
@@ -87,7 +86,8 @@ TEST(LoopWithoutTheLibrary, IsThatOfDoublesWithinAMillionth) {
   for (const Network& network : networks())
     for (const Reduce reduce : {Reduce::every_micro_batch, Reduce::last_micro_batch}) {
       const Request request{.ranks = 3, .micro_batches = {2, 2, 2, 2}};
-      const double error = difference(train_plain<float>(network, request, reduce), train_plain<double>(network, request, reduce));
+      const double error =
+          difference(train_plain<float>(network, request, reduce), train_plain<double>(network, request, reduce));
       EXPECT_LT(error, 1e-6) << network.name;
       EXPECT_GT(error, 0) << network.name;
     }

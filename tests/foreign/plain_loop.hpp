@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop without the library: plain C++ that trains whole tensors on one thread, and adds the gradients of pieces of a
-// batch in the order in which ranks and micro-batches would. It includes nothing of Tessera, and has what
-// docs say about the order of sums:
+// The loop without the library: plain C++ that trains whole tensors on one thread, and adds the gradients of pieces of
+// a batch in the order in which ranks and micro-batches would. It includes nothing of Tessera, and has what docs say
+// about the order of sums:
 //  - each rank adds its micro-batches in place, unless it reduces them one by one;
 //  - a reduction adds the ranks of a group in rank order, and is added to those of earlier micro-batches;
 //  - then the sums of the groups are added in order;

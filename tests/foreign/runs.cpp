@@ -112,7 +112,7 @@ Outcome train_sharded(const Network& network, const Request& request) {
   return std::visit(
       [&](const auto& strategy) {
         return request.precision == In::fp32 ? train_by<Fp32>(network, request, strategy)
-                                         : train_by<Bf16Mixed>(network, request, strategy);
+                                             : train_by<Bf16Mixed>(network, request, strategy);
       },
       request.strategy);
 }
@@ -137,16 +137,13 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
   for (const Unit& unit : network.units) {
     std::vector<int>& numbers = units.emplace_back();
     for (const Parameter& parameter : unit.parameters)
-      numbers.push_back(static_cast<int>(
-          std::ranges::find(parameters, parameter.name, &plain::Parameter::name) - parameters.begin()));
+      numbers.push_back(static_cast<int>(std::ranges::find(parameters, parameter.name, &plain::Parameter::name) -
+                                         parameters.begin()));
   }
   static const plain::Rounding rounding = rounding_of_library();
-  plain::Loop<S> loop(parameters, units,
-                      {.ranks = request.ranks,
-                       .ranks_per_group = ranks_per_group,
-                       .reduce = reduce,
-                       .lr = lr,
-                       .rounding = rounding});
+  plain::Loop<S> loop(
+      parameters, units,
+      {.ranks = request.ranks, .ranks_per_group = ranks_per_group, .reduce = reduce, .lr = lr, .rounding = rounding});
   Outcome outcome;
   for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
     const int count = request.micro_batches[static_cast<std::size_t>(step)];

@@ -40,7 +40,10 @@ Order random_order(Random& random, int units) {
 
 /// Returns units with a group of their own each; some share another one, and some are frozen.
 Problem random_problem(Random& random, Order order, int units) {
-  Problem problem{.axes = {.shard = 2}, .micro_batches = 1 + random(3), .overlap = random(2) == 0};
+  Problem problem;
+  problem.axes.shard = 2;
+  problem.micro_batches = 1 + random(3);
+  problem.overlap = random(2) == 0;
   problem.order = std::move(order.list);
   problem.fixed_slots = true;
   for (int unit = 0; unit < units; ++unit) {
@@ -57,11 +60,11 @@ Problem random_problem(Random& random, Order order, int units) {
 std::vector<sharding::Rules> all_rules(int depth) {
   return {FullyShard<>{.prefetch_depth = depth}.rules(),
           FullyShard<ReshardAfterForward::no>{.prefetch_depth = depth}.rules(),
-          FullyShard<>{.prefetch_depth = depth, .reduce = ReduceGradients::last_micro_batch}.rules(),
-          Zero2{}.rules(), Zero1{}.rules()};
+          FullyShard<>{.prefetch_depth = depth, .reduce = ReduceGradients::last_micro_batch}.rules(), Zero2{}.rules(),
+          Zero1{}.rules()};
 }
 
-/// The slots that each group takes by this kind of task, and the most that are held at a time.
+/// Returns the slots that each group takes by this kind of task.
 std::map<int, std::set<int>> slots_by_group(const Schedule& placed, Action takes) {
   std::map<int, std::set<int>> slots;
   for (const Task& task : placed)
@@ -107,23 +110,45 @@ std::int64_t elements_of(const std::vector<std::int64_t>& slots) {
   return sum;
 }
 
+/// A chain of units of the same size.
+Problem chain_problem(int units, bool overlap) {
+  Problem problem;
+  problem.axes.shard = 2;
+  problem.micro_batches = 2;
+  problem.overlap = overlap;
+  problem.order = chain(units).list;
+  for (int unit = 0; unit < units; ++unit) {
+    problem.units.push_back({.groups = {unit}});
+    problem.groups.push_back({.elements = 100, .slot_elements = 100});
+  }
+  return problem;
+}
+
 TEST(FixedSlots, TakeNoMoreMemoryInChains) {
   for (const int units : {1, 2, 3, 4, 5, 6, 7, 8, 13})
     for (const int depth : {0, 1, 2, 3})
       for (const sharding::Rules& rules : all_rules(depth))
         for (const bool overlap : {false, true}) {
-          Problem problem{.axes = {.shard = 2}, .micro_batches = 2, .overlap = overlap, .order = chain(units).list};
-          for (int unit = 0; unit < units; ++unit) {
-            problem.units.push_back({.groups = {unit}});
-            problem.groups.push_back({.elements = 100, .slot_elements = 100});
-          }
+          Problem problem = chain_problem(units, overlap);
           const Schedule list = sharding::schedule_from(rules, problem);
           const auto free = sharding::slot_sizes(sharding::place(list, problem), problem);
           problem.fixed_slots = true;
           const auto fixed = sharding::slot_sizes(sharding::place(list, problem), problem);
           EXPECT_LE(elements_of(fixed.weights), elements_of(free.weights)) << units << " units, depth " << depth;
-          EXPECT_LE(elements_of(fixed.gradients), elements_of(free.gradients)) << units << " units, depth " << depth;
+          // Gradients of neighbours overlap, those of the last and the first unit too: a ring of odd length needs
+          // three.
+          const bool odd_ring = overlap && units % 2 == 1 && units > 1;
+          EXPECT_LE(elements_of(fixed.gradients), elements_of(free.gradients) + (odd_ring ? 100 : 0))
+              << units << " units, depth " << depth;
         }
+}
+
+TEST(FixedSlots, AreNeededWhereGathersRunFarAhead) {
+  const Problem problem = chain_problem(6, false);
+  const Schedule placed =
+      sharding::place(sharding::schedule_from(FullyShard<>{.prefetch_depth = 3}.rules(), problem), problem);
+  const auto slots = slots_by_group(placed, Action::gather);
+  EXPECT_TRUE(std::ranges::any_of(slots, [](const auto& group) { return group.second.size() > 1; }));
 }
 
 /// Units of one or two tensors; every third unit has one that all of those share.
@@ -170,8 +195,7 @@ TEST(FixedSlots, ViewsHaveTheSameAddressesInEveryUseOfAPass) {
         const auto& parameters = list[static_cast<std::size_t>(use.task().index)].parameters;
         for (std::size_t i = 0; i < parameters.size(); ++i) {
           expect_first(weights, parameters[i].name, use.weight(i).data());
-          if (use.task().action != Action::forward)
-            expect_first(gradients, parameters[i].name, use.zeroed(i).data());
+          if (use.task().action != Action::forward) expect_first(gradients, parameters[i].name, use.zeroed(i).data());
         }
       }
       pass.finish();

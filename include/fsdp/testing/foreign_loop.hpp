@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The suite of a loop with forward and backward of its own (tessera/fsdp/sharded.hpp): results agree under every kind
+/// of strategy and with one rank; its memory is what was planned; an exception or a rank that gives up, at any
+/// computation, leaves no trace. It needs neither modules nor models.
+///
+///     struct MyLoop {
+///       static std::vector<fsdp::Unit> units();
+///       /// Forward and backward of piece `piece` of a step's `pieces`. Returns its part of the step's loss.
+///       template <class Pass>
+///       static double compute(Pass& pass, int step, int piece, int pieces);
+///     };
+///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ForeignLoopSuite, MyLoop);
+///
+/// `compute` calls what fsdp::Pass has: forward, backward, both, enter, next, poll and progress. It must depend on
+/// nothing but its arguments and the weights. The parts of all pieces add up to the loss, and so do gradients. A step
+/// has up to 6 pieces, and the loop is trained some 100 times for 3 steps by gradient descent: make it small.
+///
+/// Optional members: `static fsdp::Order order()`, the order of computations (default: the chain of the units);
+/// `static fsdp::Units choices()`, such as frozen tensors; `static constexpr double lr`, a learning rate other than
+/// 0.01 of gradients with a norm of at most 1.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/sharded.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/testing/planned_bytes.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+
+namespace fsdp::testing {
+namespace detail {
+
+FSDP_HAS_MEMBER(order)
+FSDP_HAS_MEMBER(choices)
+FSDP_HAS_MEMBER(lr)
+
+/// Thrown at a computation.
+struct Interruption : std::runtime_error {
+  Interruption() : std::runtime_error("thrown by the test") {}
+};
+
+/// A pass that throws an Interruption in computation number `at`, from 0; -1: in none.
+template <class Stack>
+class InterruptedPass {
+ public:
+  InterruptedPass(Pass<Stack>& pass, int at) : pass_(pass), left_(at) {}
+
+  Use<Stack> forward(int unit) { return interrupted(pass_.forward(unit)); }
+  Use<Stack> backward(int unit) { return interrupted(pass_.backward(unit)); }
+  Use<Stack> both(int unit) { return interrupted(pass_.both(unit)); }
+  Use<Stack> enter() { return interrupted(pass_.enter()); }
+  std::optional<sharding::Task> next() const { return pass_.next(); }
+  bool poll(int most = std::numeric_limits<int>::max()) { return pass_.poll(most); }
+  void progress() { pass_.progress(); }
+
+ private:
+  Use<Stack> interrupted(Use<Stack> use) {
+    if (left_ >= 0 && left_-- == 0) throw Interruption();
+    return use;
+  }
+
+  Pass<Stack>& pass_;
+  int left_;
+};
+
+}  // namespace detail
+
+/// How a loop is run.
+template <class Strategy>
+struct ForeignRun {
+  int ranks = 1;
+  int micro_batches = 1;
+  Strategy strategy = {};
+  std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps that are made
+  int interrupted = -1;                ///< computation of `interrupted_step` that throws
+  int interrupted_step = 1;
+  int forfeits = -1;  ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
+
+  std::string in_words() const {
+    std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
+                               micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy));
+    if (interrupted < 0) return text;
+    return message(text, ", computation ", interrupted, " of step ", interrupted_step,
+                   forfeits < 0 ? " throws on all ranks" : message(" throws on rank ", forfeits, ", which forfeits"));
+  }
+};
+
+/// What came out of a run.
+struct ForeignRunResult {
+  std::vector<double> losses;                         ///< of the steps that were taken
+  std::map<std::string, std::vector<float>> weights;  ///< by name
+  std::vector<device::BytesByKind> planned, held;     ///< by rank
+};
+
+template <class Loop>
+Order foreign_order() {
+  if constexpr (detail::has_order<Loop>())
+    return Loop::order();
+  else
+    return chain(static_cast<int>(Loop::units().size()));
+}
+
+/// Trains the loop. Rethrows the error of the first rank that failed.
+template <class Loop, class Strategy>
+ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
+  using Comm = comm::Threads<>;
+  using Tested = Sharded<Stack<Strategy, Comm, Fp32>, optim::Sgd>;
+  double lr = 0.01;
+  if constexpr (detail::has_lr<Loop>()) lr = Loop::lr;
+  typename Tested::Settings settings;
+  settings.orders = {foreign_order<Loop>()};
+  settings.micro_batches = run.micro_batches;
+  settings.rules.clip = 1;
+  if constexpr (detail::has_choices<Loop>()) settings.choices = Loop::choices();
+
+  ForeignRunResult result;
+  result.planned.resize(static_cast<std::size_t>(run.ranks));
+  result.held = result.planned;
+  Comm::run(run.ranks, {.checks = true}, [&](Comm& communicator) {
+    const int rank = communicator.rank();
+    Tested sharded(communicator, Loop::units(), run.strategy, settings);
+    sharded.initialize(3);
+    std::vector<double> losses;
+    const auto make_step = [&](int step, int interrupted) {
+      auto pass = sharded.train();
+      detail::InterruptedPass<typename Tested::Stack> watched(pass, interrupted);
+      double loss = 0;
+      try {
+        for (int m = 0; m < run.micro_batches; ++m)
+          loss += Loop::compute(watched, step, rank * run.micro_batches + m, run.ranks * run.micro_batches);
+        pass.finish();
+      } catch (const detail::Interruption&) {
+        if (run.forfeits != rank) throw;
+        pass.forfeit();
+      }
+      const auto decision = sharded.step(loss, {.lr = lr});
+      if (decision.skipped == 0) losses.push_back(decision.loss);
+    };
+    for (const int step : run.steps) {
+      const bool throws = step == run.interrupted_step && (run.forfeits < 0 || run.forfeits == rank);
+      try {
+        make_step(step, throws ? run.interrupted : -1);
+      } catch (const detail::Interruption&) {
+        make_step(step, -1);
+      }
+    }
+    result.planned[static_cast<std::size_t>(rank)] =
+        Tested::plan(run.ranks, rank, Loop::units(), run.strategy, settings).bytes;
+    result.held[static_cast<std::size_t>(rank)] = sharded.held().bytes;
+    std::map<std::string, std::vector<float>> weights;
+    sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+      weights[parameter.name].assign(values.data(), values.data() + values.numel());
+    });
+    if (rank != 0) return;
+    result.losses = losses;
+    result.weights = weights;
+  });
+  return result;
+}
+
+inline constexpr std::string_view foreign_ends_without_error = "a loop of one's own trains without an error";
+
+namespace detail {
+
+/// Trains and calls expect(where, result). An error of the run is a failure.
+template <class Loop, class Strategy, class Expect>
+bool with_foreign(const ForeignRun<Strategy>& run, Expect expect) {
+  const std::string where = run.in_words();
+  try {
+    return expect(where, run_foreign<Loop>(run));
+  } catch (const std::exception& error) {
+    return fail(foreign_ends_without_error, where, message("an error: ", error.what()));
+  }
+}
+
+/// Compares losses and weights, to the bit.
+inline bool expect_same_result(std::string_view asked, std::string_view where, const ForeignRunResult& found,
+                               const ForeignRunResult& expected) {
+  if (!expect_values(asked, where, "the losses of the steps", found.losses, expected.losses)) return false;
+  for (const auto& [name, weights] : expected.weights)
+    if (!expect_values(asked, where, name, found.weights.at(name), weights)) return false;
+  return true;
+}
+
+/// Compares losses and weights, within 1e-5 of the first loss and of a tensor's largest weight.
+inline bool expect_near_result(std::string_view asked, std::string_view where, const ForeignRunResult& found,
+                               const ForeignRunResult& expected) {
+  for (std::size_t step = 0; step < expected.losses.size(); ++step)
+    if (!(std::abs(found.losses.at(step) - expected.losses[step]) <= 1e-5 * std::abs(expected.losses.front())))
+      return fail(asked, where,
+                  message("the loss of step ", step, " is ", in_words(found.losses[step]), " instead of ",
+                          in_words(expected.losses[step])));
+  for (const auto& [name, weights] : expected.weights) {
+    float largest = 0;
+    for (const float weight : weights) largest = std::max(largest, std::abs(weight));
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      if (!(std::abs(found.weights.at(name)[i] - weights[i]) <= 1e-5f * largest))
+        return fail(asked, where,
+                    message(name, ": element ", i, " is ", in_words(found.weights.at(name)[i]), " instead of about ",
+                            in_words(weights[i])));
+  }
+  return true;
+}
+
+inline ForeignRun<RunTimeSharded> foreign_fsdp2(int ranks, int micro_batches) {
+  return {.ranks = ranks, .micro_batches = micro_batches, .strategy = {FullyShard<>{}}};
+}
+
+}  // namespace detail
+
+/// Checks that ranks have the results of one rank, and strategies those of each other.
+template <class Loop>
+void check_foreign_strategies() {
+  constexpr std::string_view equal =
+      "strategies that add in the same order have the same losses and weights, to the bit";
+  constexpr std::string_view near =
+      "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
+  const auto expect_equal = [&](const ForeignRunResult& expected, const auto& run) {
+    return detail::with_foreign<Loop>(
+        run, [&](auto& where, const auto& found) { return detail::expect_same_result(equal, where, found, expected); });
+  };
+  const auto expect_near = [&](const ForeignRunResult& expected, const auto& run) {
+    return detail::with_foreign<Loop>(
+        run, [&](auto& where, const auto& found) { return detail::expect_near_result(near, where, found, expected); });
+  };
+  const auto sharded = [](int ranks, int micro_batches, const RunTimeSharded& strategy) {
+    return ForeignRun<RunTimeSharded>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
+  };
+  detail::with_foreign<Loop>(detail::foreign_fsdp2(3, 2), [&](auto&, const ForeignRunResult& first) {
+    return expect_near(first, detail::foreign_fsdp2(1, 6)) &&
+           expect_equal(first, sharded(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
+           expect_equal(first, sharded(3, 2, {Zero3{.persistence_threshold = 20}})) &&
+           expect_equal(first, sharded(3, 2, {Zero2{}})) && expect_near(first, sharded(3, 2, {Zero1{}}));
+  });
+  detail::with_foreign<Loop>(sharded(3, 2, {Zero1{}}), [&](auto&, const ForeignRunResult& first) {
+    return expect_equal(first, ForeignRun<Replicated>{.ranks = 3, .micro_batches = 2});
+  });
+  detail::with_foreign<Loop>(detail::foreign_fsdp2(4, 1), [&](auto&, const ForeignRunResult& first) {
+    const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}};
+    return expect_equal(first, sharded(4, 1, {Zero1{}})) && expect_near(first, detail::foreign_fsdp2(2, 2)) &&
+           expect_near(first, ForeignRun<RunTimeGrouped>{.ranks = 4, .strategy = hybrid});
+  });
+}
+
+/// Checks that every tensor that is trained gets a gradient: three steps change it.
+template <class Loop>
+void check_foreign_gradients() {
+  constexpr std::string_view asked = "three steps change every tensor that is trained";
+  Units choices;
+  if constexpr (detail::has_choices<Loop>()) choices = Loop::choices();
+  auto begin = detail::foreign_fsdp2(2, 1);
+  begin.steps = {};
+  detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {
+    return detail::with_foreign<Loop>(detail::foreign_fsdp2(2, 1), [&](auto& where, const ForeignRunResult& found) {
+      bool good = true;
+      for (const Unit& unit : Loop::units())
+        for (const Parameter& parameter : unit.parameters)
+          if (unit.gathered && !matches_any(choices.frozen, parameter.name) &&
+              found.weights.at(parameter.name) == first.weights.at(parameter.name))
+            good = fail(asked, where, message(parameter.name, " is as it was"));
+      return good;
+    });
+  });
+}
+
+/// Checks that every rank holds the bytes that were planned.
+template <class Loop>
+void check_foreign_bytes() {
+  const auto check = [](const auto& run) {
+    detail::with_foreign<Loop>(run, [](auto& where, const ForeignRunResult& found) {
+      bool good = true;
+      for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
+        good = expect_planned_bytes(where, rank, found.held[rank], found.planned[rank]) && good;
+      return good;
+    });
+  };
+  check(detail::foreign_fsdp2(1, 2));
+  check(detail::foreign_fsdp2(3, 1));
+  check(ForeignRun<RunTimeSharded>{.ranks = 2, .micro_batches = 2, .strategy = {Zero1{}}});
+  check(ForeignRun<Replicated>{.ranks = 2});
+}
+
+/// Checks that an exception in any computation, if all ranks throw and catch it, changes nothing of the step that is
+/// then made again, and of those that follow.
+template <class Loop>
+void check_foreign_exceptions() {
+  constexpr std::string_view asked =
+      "a step that is made again, after an exception in it that all ranks caught, has the losses and weights of one "
+      "without it, to the bit";
+  detail::with_foreign<Loop>(detail::foreign_fsdp2(2, 2), [&](auto&, const ForeignRunResult& expected) {
+    auto run = detail::foreign_fsdp2(2, 2);
+    const int computations = static_cast<int>(2 * foreign_order<Loop>().list.size());
+    for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
+      if (!detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
+            return detail::expect_same_result(asked, where, found, expected);
+          }))
+        return false;
+    return true;
+  });
+}
+
+/// Checks that a rank that forfeits in any computation makes all skip the step, and nothing else.
+template <class Loop>
+void check_foreign_forfeits() {
+  constexpr std::string_view asked =
+      "a step that a rank forfeits is skipped: losses and weights are those of a run without it, to the bit";
+  auto without = detail::foreign_fsdp2(3, 1);
+  without.steps = {0, 2};
+  detail::with_foreign<Loop>(without, [&](auto&, const ForeignRunResult& expected) {
+    auto run = detail::foreign_fsdp2(3, 1);
+    const int computations = static_cast<int>(foreign_order<Loop>().list.size());
+    for (run.forfeits = 0; run.forfeits < run.ranks; ++run.forfeits)
+      for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
+        if (!detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
+              return detail::expect_same_result(asked, where, found, expected);
+            }))
+          return false;
+    return true;
+  });
+}
+
+template <class Loop>
+class ForeignLoopSuite : public ::testing::Test {};
+TYPED_TEST_SUITE_P(ForeignLoopSuite);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ForeignLoopSuite);  // checks may be called without it
+
+TYPED_TEST_P(ForeignLoopSuite, IsTheSameUnderEveryStrategyAndWithOneRank) { check_foreign_strategies<TypeParam>(); }
+TYPED_TEST_P(ForeignLoopSuite, MakesEveryGradient) { check_foreign_gradients<TypeParam>(); }
+TYPED_TEST_P(ForeignLoopSuite, TakesWhatWasPlanned) { check_foreign_bytes<TypeParam>(); }
+TYPED_TEST_P(ForeignLoopSuite, MakesAStepAgainAfterAnExceptionAnywhere) { check_foreign_exceptions<TypeParam>(); }
+TYPED_TEST_P(ForeignLoopSuite, SkipsAStepThatARankForfeitsAnywhere) { check_foreign_forfeits<TypeParam>(); }
+REGISTER_TYPED_TEST_SUITE_P(ForeignLoopSuite, IsTheSameUnderEveryStrategyAndWithOneRank, MakesEveryGradient,
+                            TakesWhatWasPlanned, MakesAStepAgainAfterAnExceptionAnywhere,
+                            SkipsAStepThatARankForfeitsAnywhere);
+
+}  // namespace fsdp::testing

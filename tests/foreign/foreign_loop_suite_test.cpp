@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kit's suite of foreign loops passes the U-Net, and finds what is wrong with each wrong loop.
+#include <tessera/fsdp/testing/foreign_loop.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <examples/14_eigen_unet/units.hpp>
+
+#include "testing/failures.hpp"
+#include "wrong_loops.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+struct UnetLoop {
+  static std::vector<Unit> units() { return unet::sharded_units(); }
+  static Order order() { return unet::order(); }
+  static Units choices() { return {.frozen = {"middle.beta"}}; }
+  template <class Pass>
+  static double compute(Pass& pass, int step, int piece, int pieces) {
+    const double share = 1.0 / (pieces * unet::size * unet::size);
+    return unet::train(pass, unet::Pictures<float>(1, step, piece), share) * share;
+  }
+};
+
+}  // namespace
+}  // namespace fsdp::foreign
+
+namespace fsdp::testing {
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Unet, ForeignLoopSuite, foreign::UnetLoop);
+INSTANTIATE_TYPED_TEST_SUITE_P(Small, ForeignLoopSuite, foreign::FlawedLoop);
+
+namespace {
+
+using foreign::FlawedLoop;
+using foreign::LoopFlaw;
+
+std::vector<std::string> failures_with(LoopFlaw flaw, void (*check)()) {
+  FlawedLoop::flaw = flaw;
+  const auto messages = failures_of(check);
+  FlawedLoop::flaw = LoopFlaw::none;
+  return messages;
+}
+
+TEST(ForeignLoopKit, FindsALoopThatOverwritesGradients) {
+  expect_sentence(failures_with(LoopFlaw::overwrites, check_foreign_strategies<FlawedLoop>), "one rank, and strategies",
+                  "1 rank, 6 micro-batches, fsdp2", "the loss of step 1 is");
+}
+
+TEST(ForeignLoopKit, FindsALoopThatDependsOnMoreThanItsArguments) {
+  expect_sentence(failures_with(LoopFlaw::counts_calls, check_foreign_strategies<FlawedLoop>),
+                  "one rank, and strategies", "1 rank, 6 micro-batches, fsdp2", "the loss of step 0 is");
+}
+
+TEST(ForeignLoopKit, FindsAGradientThatIsNotMade) {
+  expect_sentence(failures_with(LoopFlaw::forgets_a_gradient, check_foreign_gradients<FlawedLoop>),
+                  "three steps change every tensor", "2 ranks, 1 micro-batch, fsdp2", "b is as it was");
+}
+
+TEST(ForeignLoopKit, FindsAComputationThatIsLeftOut) {
+  expect_sentence(failures_with(LoopFlaw::leaves_out_a_unit, check_foreign_gradients<FlawedLoop>),
+                  "trains without an error", "2 ranks, 1 micro-batch, fsdp2",
+                  "pass: finished before backward second of micro-batch 0");
+}
+
+TEST(ForeignLoopKit, FindsMemoryThatIsNotAsPlanned) {
+  expect_sentence(failures_with(LoopFlaw::declares_more, check_foreign_bytes<FlawedLoop>),
+                  "as many bytes of every kind as its dry run planned", "1 rank, 2 micro-batches, fsdp2, rank 0",
+                  "weights is ");
+}
+
+TEST(ForeignLoopKit, FindsALoopThatAnExceptionLeavesInDisorder) {
+  expect_sentence(failures_with(LoopFlaw::keeps_activations, check_foreign_exceptions<FlawedLoop>),
+                  "a step that is made again", "computation 1 of step 1 throws on all ranks", "element 1 is");
+}
+
+TEST(ForeignLoopKit, FindsALoopThatAForfeitLeavesInDisorder) {
+  expect_sentence(failures_with(LoopFlaw::keeps_activations, check_foreign_forfeits<FlawedLoop>),
+                  "a step that a rank forfeits is skipped", "computation 1 of step 1 throws on rank 0, which forfeits",
+                  "element 1 is");
+}
+
+}  // namespace
+}  // namespace fsdp::testing

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Misuse is one sentence on every rank; nothing hangs, and what a pass refused changes no bit of it.
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runs.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+constexpr int ranks = 2;
+constexpr int dec1 = 0, enc1 = 1, head = 2, enc2 = 3, dec2 = 4, middle = 5;  // units of the U-Net
+
+/// Calls f(), which must throw an E whose text contains `part`.
+template <class E, class F>
+void expect_error(std::string_view part, F f) {
+  try {
+    f();
+    ADD_FAILURE() << "no error says: " << part;
+  } catch (const E& error) {
+    EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos)
+        << "found: " << error.what() << "\nasked: " << part;
+  }
+}
+
+/// Every rank constructs a Sharded as `change` says, and gets the error. Returns without hanging.
+template <class E>
+void expect_refused(std::string_view part,
+                    const std::function<void(int rank, std::vector<Unit>&, Fsdp2::Settings&)>& change) {
+  std::array<bool, ranks> refused{};
+  on_ranks(ranks, [&](Comm& communicator) {
+    const Network network = unet_network();
+    std::vector<Unit> units = network.units;
+    Fsdp2::Settings settings = settings_for(network, 1);
+    expect_error<E>(part, [&] {
+      change(communicator.rank(), units, settings);
+      Fsdp2(communicator, units, {}, settings);
+    });
+    refused[static_cast<std::size_t>(communicator.rank())] = true;
+  });
+  EXPECT_EQ(refused, (std::array<bool, ranks>{true, true}));
+}
+
+TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
+  expect_refused<InputError>("nothing makes a gradient of enc2, which is to be trained",
+                             [](int, auto&, auto& settings) {
+                               settings.orders = {mirrored({enc1, middle, dec2, dec1}, head)};
+                             });
+  expect_refused<InputError>("rank 1 has another schedule than rank 0", [](int rank, auto&, auto& settings) {
+    if (rank == 1) std::swap(settings.orders[0].list[0], settings.orders[0].list[1]);
+  });
+  expect_refused<InputError>("rank 1 has another schedule than rank 0",
+                             [](int rank, auto&, auto& settings) { settings.micro_batches = 1 + rank; });
+  expect_refused<InputError>("rank 1 has other units than rank 0", [](int rank, auto& units, auto&) {
+    if (rank == 1) units[middle].parameters[1].name = "another";
+  });
+  expect_refused<InputError>("middle.gamma", [](int, auto& units, auto&) {
+    units[enc1].parameters.push_back({.name = "middle.gamma", .shape = {3}});
+  });
+  expect_refused<InputError>("5 extents are given, and a shape holds 4", [](int, auto& units, auto&) {
+    units[enc1].parameters[0].shape = {1, 2, 3, 4, 5};
+  });
+  expect_refused<InputError>("unit 17 is named, and there are 6",
+                             [](int, auto&, auto& settings) { settings.orders[0].list[2].unit = 17; });
+  expect_refused<InputError>("middle is named, and it is declared as never gathered",
+                             [](int, auto& units, auto&) { units[middle].gathered = false; });
+  expect_refused<InputError>("'gather' is no computation", [](int, auto&, auto& settings) {
+    settings.orders[0].list[2].action = sharding::Action::gather;
+  });
+  expect_refused<InputError>("it names no computation", [](int, auto&, auto& settings) { settings.orders[0] = {}; });
+  expect_refused<InputError>("0 micro-batches make no step",
+                             [](int, auto&, auto& settings) { settings.micro_batches = 0; });
+  expect_refused<InputError>("frozen pattern 'encoder.*' matches no parameter",
+                             [](int, auto&, auto& settings) { settings.choices.frozen = {"encoder.*"}; });
+}
+
+TEST(Misuse, OfTheBudgetOfOneRankIsRefusedOnEveryRank) {
+  std::array<std::string, ranks> texts;
+  on_ranks(ranks, [&](Comm& communicator) {
+    const Network network = unet_network();
+    Fsdp2::Settings settings = settings_for(network, 1);
+    const PlannedBytes planned = Fsdp2::plan(ranks, communicator.rank(), network.units, {}, settings);
+    settings.budget = planned.sum();
+    Fsdp2(communicator, network.units, {}, settings);  // just enough
+    settings.budget -= communicator.rank();            // rank 0 may hold what it would
+    try {
+      Fsdp2(communicator, network.units, {}, settings);
+    } catch (const Error& error) {
+      texts[static_cast<std::size_t>(communicator.rank())] = error.what();
+    }
+  });
+  for (const std::string& text : texts) EXPECT_NE(text.find("rank 1 would hold "), text.npos) << "found: " << text;
+}
+
+TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
+  const Network network = unet_network();
+  const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});
+  Outcome found;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
+    expect_error<LogicError>("the weights have no values yet; initialize, load or set them first",
+                             [&] { sharded.train(); });
+    sharded.initialize(seed);
+    expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {.lr = lr}); });
+    expect_error<LogicError>("7 micro-batches given to a module planned for 1", [&] { sharded.train(7); });
+    expect_error<LogicError>("order 1 is asked for, and there are 1", [&] { sharded.train(1, 1); });
+
+    std::vector<double> losses;
+    for (const int step : {0, 1}) {
+      auto pass = sharded.train();
+      AnyPass any = any_pass(pass);
+      int count = 0;
+      any.before = [&] {
+        const std::string next = count < 6 ? "the next computation is " : "the next computation is backward ";
+        expect_error<LogicError>(next, [&] { pass.forward(head); });
+        expect_error<LogicError>(
+            count == 0 ? "the next computation is forward enc1 of micro-batch 0, not backward middle" : next,
+            [&] { pass.backward(count == 0 ? middle : head); });
+        expect_error<LogicError>("finished before", [&] { pass.finish(); });
+        ++count;
+      };
+      any.inside = [&] {
+        expect_error<LogicError>("inside of another one", [&] { pass.enter(); });
+        expect_error<LogicError>("poll inside of a use; call progress", [&] { pass.poll(); });
+        expect_error<LogicError>("finish inside of a use", [&] { pass.finish(); });
+      };
+      const double loss = network.compute(any, step, communicator.rank(), ranks);
+      expect_error<LogicError>("nothing is left to compute", [&] { pass.enter(); });
+      pass.finish();
+      losses.push_back(sharded.step(loss, {.lr = lr}).loss);
+      expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
+    }
+    const auto weights = whole_weights(sharded);
+    if (communicator.rank() == 0) found = {losses, weights};
+  });
+  expect_same(found, expected);
+}
+
+TEST(Misuse, OfAUseNamesItsUnit) {
+  Network network = unet_network();
+  network.units[enc2].backward_needs_weights = false;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
+    sharded.initialize(seed);
+    {
+      auto pass = sharded.train();
+      auto use = pass.forward(enc1);
+      expect_error<LogicError>("forward enc1 makes no gradient", [&] { (void)use.gradient(0); });
+      expect_error<LogicError>("tensor 3 is asked for, and enc1 has 3, counted from 0", [&] { (void)use.weight(3); });
+      expect_error<LogicError>("enc1 has no tensor 'middle.gamma'", [&] { (void)use.weight("middle.gamma"); });
+      EXPECT_EQ(use.weight("enc1.gamma").data(), use.weight(1).data());
+      use.done();
+      expect_error<LogicError>("a weight is asked for after the end of the use", [&] { (void)use.weight(0); });
+      expect_error<LogicError>("after the end of the use", [&] { (void)use.gradient("enc1.gamma"); });
+      while (const auto next = pass.next()) {
+        const auto last = pass.enter();
+        if (next->action == sharding::Action::backward && next->index == enc2)
+          expect_error<LogicError>("backward enc2 was declared to need no weights", [&] { (void)last.weight(0); });
+      }
+      pass.finish();
+    }
+    auto pass = sharded.evaluate();
+    while (const auto next = pass.next()) {
+      const auto use = pass.enter();
+      expect_error<LogicError>("makes no gradient in a pass of evaluating", [&] { (void)use.gradient(0); });
+    }
+    pass.finish();
+  });
+}
+
+TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNext) {
+  const Network network = unet_network();
+  on_ranks(ranks, [&](Comm& communicator) {
+    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
+    sharded.initialize(seed);
+    {
+      auto pass = sharded.train();
+      pass.forward(enc1).done();
+    }
+    expect_error<LogicError>("the one before was left unfinished", [&] { sharded.train(); });
+    expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
+  });
+}
+
+TEST(Weights, ThatAreSetOrFilledAreThoseOfInitialize) {
+  const Network network = unet_network();
+  const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});
+  for (const bool set : {false, true}) {
+    Outcome found;
+    on_ranks(ranks, [&](Comm& communicator) {
+      Fsdp2 first(communicator, network.units, {}, settings_for(network, 1));
+      first.initialize(seed);
+      const auto values = whole_weights(first);
+      Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
+      if (set)
+        for (const auto& [name, whole] : values) sharded.set(name, whole);
+      else
+        sharded.fill([&](const Parameter& parameter, std::int64_t begin, std::span<float> part) {
+          std::copy_n(values.at(parameter.name).begin() + begin, part.size(), part.begin());
+        });
+      expect_error<InputError>("'head.bias' has 1 elements, and 2 are given",
+                               [&] { sharded.set("head.bias", std::array<float, 2>{}); });
+      expect_error<InputError>("head.bios", [&] { sharded.set("head.bios", std::array<float, 1>{}); });
+      std::vector<double> losses;
+      for (const int step : {0, 1}) {
+        auto pass = sharded.train();
+        AnyPass any = any_pass(pass);
+        const double loss = network.compute(any, step, communicator.rank(), ranks);
+        pass.finish();
+        losses.push_back(sharded.step(loss, {.lr = lr}).loss);
+      }
+      const auto weights = whole_weights(sharded);
+      if (communicator.rank() == 0) found = {losses, weights};
+    });
+    expect_same(found, expected);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::foreign
