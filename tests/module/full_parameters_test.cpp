@@ -84,6 +84,32 @@ TEST(FullParameters, WritesThatDifferBetweenRanksAreAnErrorOnAllOfThem) {
   });
 }
 
+template <class Precision>
+void takes_what_rank_1_wrote() {
+  with_module<FullyShard<>, Precision>(3, {}, [](auto& module) {
+    const int rank = module.communicator().rank();
+    const auto write = [&](const Parameter&, Tensor<float> whole) {
+      for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] = static_cast<float>(rank) + 0.001f * static_cast<float>(i);
+    };
+    with_full_parameters(module, {"*norm*"}, write, Access::write, 1);
+    for (const auto& piece : module.pieces()) {
+      if (piece.parameter->name.find("norm") == std::string::npos) continue;
+      for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
+        using Compute = typename std::remove_reference_t<decltype(module)>::Compute;
+        const float expected = 1.0f + 0.001f * static_cast<float>(piece.begin + i);
+        ASSERT_EQ(piece.main[i], expected);
+        ASSERT_EQ(static_cast<float>(piece.model[i]), static_cast<float>(Compute(expected)));
+      }
+    }
+    EXPECT_THROW(with_full_parameters(module, {"*norm*"}, write, Access::write, 3), InputError);
+  });
+}
+
+TEST(FullParameters, MayBeWrittenByOneRankForAll) {
+  takes_what_rank_1_wrote<Fp32>();
+  takes_what_rank_1_wrote<Bf16Mixed>();
+}
+
 TEST(FullParameters, ANameThatMatchesNothingIsAnError) {
   EXPECT_THROW((with_module<FullyShard<>, Bf16Mixed>(
                    2, {}, [](auto& module) { with_full_parameters(module, {"nothing"}, [](auto&&...) {}); })),

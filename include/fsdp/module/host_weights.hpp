@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
@@ -26,6 +27,9 @@ namespace fsdp {
 
 /// Whether the callback's writes become the weights.
 enum class Access : std::uint8_t { read, write };
+
+/// Instead of a source: every rank writes, and all the same.
+inline constexpr int every_rank = -1;
 
 /// Calls f(values, begin) with the floats of a piece that start at element `begin` of the whole tensor. If the piece
 /// has main weights, f gets all of them in one call; else it gets the model's weights, converted to float, in parts of
@@ -95,17 +99,19 @@ inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written,
 
 /// Calls f(parameter, tensor) on every rank for each parameter whose name matches one of `names` (with * and ?); the
 /// tensor is the whole parameter in Main, in host memory. With Access::write, each rank takes its own part of the
-/// tensor as the new weights; throws InputError on all ranks if they wrote different values. Gathers one group at a
-/// time, in memory that is not part of the plan. Collective. Idea: DeepSpeed's GatheredParameters and FSDP's
-/// summon_full_params.
+/// tensor as the new weights; throws InputError on all ranks if they wrote different values. With a `source`, all take
+/// what that rank wrote. Gathers one group at a time, in memory that is not part of the plan. Collective. Idea:
+/// DeepSpeed's GatheredParameters and FSDP's summon_full_params.
 template <class Stack, class F>
 void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f,
-                          Access access = Access::read) {
+                          Access access = Access::read, int source = every_rank) {
   using Module = ShardedModule<Stack>;
   using Device = typename Module::Device;
   using Main = typename Module::Main;
   using Block = device::Block<Device>;
   const auto size = static_cast<std::int64_t>(sizeof(Main));
+  require<InputError>(source >= every_rank && source < module.communicator().size(), "with_full_parameters: rank ",
+                      source, " is to write the weights, and there are ", module.communicator().size());
   const std::vector<bool> wanted = detail::groups_with(module, names);
   for (std::size_t g = 0; g < wanted.size(); ++g) {
     if (!wanted[g]) continue;
@@ -122,11 +128,18 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
       device::OnHost<Device, Main> host(module.stream(), {data + layout.offsets[i], layout.shapes[i]});
       f(group.parameters()[i], host.values());
       if (access == Access::read) continue;
-      digest = detail::hash_of(digest, host.values());
+      const Tensor<Main> written = host.values();
+      if (source == every_rank)
+        digest = detail::hash_of(digest, written);
+      else
+        comm::broadcast(module.communicator(),
+                        {reinterpret_cast<std::byte*>(written.data()), static_cast<std::size_t>(written.bytes())},
+                        source, {"written weights"});
       host.write_back();
     }
     if (access == Access::read) continue;
-    detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
+    if (source == every_rank)
+      detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
     for (const buffer::Piece& piece : group.model_part().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
       const Tensor<const Main> written(data + at, {piece.count});
