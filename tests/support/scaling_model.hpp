@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A model whose blocks scale their input, and whose weights are of unusual kinds. Entry, head and batch are those of
+/// examples/06_own_model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <examples/06_own_model/batch.hpp>
+#include <examples/06_own_model/modules.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+
+namespace fsdp::test {
+
+/// What the blocks' weight is.
+enum class ScaleKind : std::uint8_t {
+  columns,  ///< [hidden], each block's own
+  shared,   ///< [hidden], the same for all blocks
+  by_data,  ///< [hidden], read only if a micro-batch's first number is positive
+  scalar,   ///< without axes
+  empty,    ///< [0, 8]: without elements
+};
+
+struct ScalingConfig {
+  std::int64_t features = 3;
+  std::int64_t hidden = 5;
+  std::int64_t outputs = 2;
+  std::int64_t layers = 3;
+  ScaleKind kind = ScaleKind::columns;
+
+  /// The kind is one digit; sizes are always these.
+  static ScalingConfig read(const std::filesystem::path& folder) {
+    std::ifstream file(folder / "config.json");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t digit = text.find_first_of("01234");
+    require<InputError>(digit != std::string::npos, folder.string(), ": config.json says no kind");
+    return {.kind = static_cast<ScaleKind>(text[digit] - '0')};
+  }
+  std::string write() const { return message("{\"kind\": ", static_cast<int>(kind), "}\n"); }
+  void validate() const {}
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("features", self.features, "numbers of an input");
+    visitor("hidden", self.hidden, "width of the residual stream");
+    visitor("outputs", self.outputs, "numbers to predict");
+    visitor("layers", self.layers, "blocks");
+  }
+};
+
+/// y = x (1 + w), by columns.
+template <class L>
+struct Scaling : nn::ModuleTypes<L, forecaster::LinearFields> {
+  using Types = nn::ModuleTypes<L, forecaster::LinearFields>;
+  using typename Types::Compute;
+  using Shared = nn::Nothing;
+  struct Saved {
+    Tensor<Compute> x;  // [T, H]
+  };
+
+  std::int64_t hidden = 0;
+  ScaleKind kind = ScaleKind::columns;
+
+  typename Types::Parameters parameters() const {
+    if (kind == ScaleKind::scalar) return {{"scale", Shape{}, nn::Initial::normal(0.3)}};
+    if (kind == ScaleKind::empty) return {{"scale", {0, 8}}};
+    return {{"scale", {hidden}, nn::Initial::normal(0.3)}};
+  }
+  void forward(nn::Context<L>& context, const Shared&, const typename Types::Weights& weights, Saved& saved,
+               Tensor<const Compute> x, Tensor<Compute> y) const {
+    saved.x = context.template save<Compute>(x.shape());
+    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = saved.x});
+    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
+    if constexpr (!L::Device::counts_only)
+      if (reads(x))
+        for (std::int64_t i = 0; i < y.numel(); ++i) y.data()[i] *= 1 + weights.weight.data()[place_of(i)];
+  }
+  void backward(nn::Context<L>&, const Shared&, const typename Types::Weights& weights,
+                const typename Types::Gradients& gradients, const Saved& saved, Tensor<Compute> dy) const {
+    if constexpr (!L::Device::counts_only) {
+      if (!reads(saved.x)) return;
+      std::vector<float> sums(static_cast<std::size_t>(gradients.weight.tensor.numel()));
+      for (std::int64_t i = 0; i < dy.numel(); ++i) {
+        sums[static_cast<std::size_t>(place_of(i))] += dy.data()[i] * saved.x.data()[i];
+        dy.data()[i] *= 1 + weights.weight.data()[place_of(i)];
+      }
+      if (!gradients.weight.wanted()) return;
+      const bool adds = gradients.weight.next() == Write::accumulate;
+      float* const to = gradients.weight.tensor.data();
+      for (std::size_t i = 0; i < sums.size(); ++i) to[i] = sums[i] + (adds ? to[i] : 0);
+    }
+  }
+
+ private:
+  bool reads(Tensor<const Compute> x) const {
+    return kind != ScaleKind::empty && (kind != ScaleKind::by_data || x.data()[0] > 0);
+  }
+  std::int64_t place_of(std::int64_t i) const { return kind == ScaleKind::scalar ? 0 : i % hidden; }
+};
+
+/// A Model of scaling blocks.
+template <class StackT>
+class ScalingModel {
+ public:
+  using Stack = StackT;
+  using Local = typename Stack::Local;
+  using Config = ScalingConfig;
+  using Batch = forecaster::Batch;
+  using Entry = forecaster::LinearEntry<Local>;
+  using Block = Scaling<Local>;
+  using Head = forecaster::SquaredErrorHead<Local>;
+  template <class Other>
+  using On = ScalingModel<Other>;
+
+  explicit ScalingModel(const Config& config, Units units = {}) : config_(config), units_(std::move(units)) {}
+
+  const Config& config() const { return config_; }
+  const Units& units() const { return units_; }
+  std::int64_t hidden() const { return config_.hidden; }
+
+  Entry entry() const { return {{}, config_.features, config_.hidden}; }
+  int blocks() const { return static_cast<int>(config_.layers); }
+  Block block(int) const { return {{}, config_.hidden, config_.kind}; }
+  Head head() const { return {{}, config_.hidden, config_.outputs}; }
+  std::string prefix(int index) const {
+    return config_.kind == ScaleKind::shared ? "blocks." : "blocks." + std::to_string(index) + ".";
+  }
+
+  void validate(const Batch& batch, std::int64_t sequence_length) const {
+    batch.validate(sequence_length, config_.features, config_.outputs);
+  }
+  Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
+    return Batch::unread(sequences, sequence_length, config_.features, config_.outputs);
+  }
+  double flops(std::int64_t tokens, std::int64_t) const { return static_cast<double>(tokens); }
+
+ private:
+  Config config_;
+  Units units_;
+};
+
+/// One rank's micro-batches of numbers that depend on nothing but their index.
+struct ScalingData {
+  static constexpr std::int64_t length = 3, sequences = 2, micro_batches = 3;
+
+  ScalingData(int rank, const ScalingConfig& config) {
+    constexpr std::int64_t rows = length * sequences;
+    const auto number = [](std::int64_t i) {
+      return static_cast<float>(static_cast<double>(mixed(static_cast<std::uint64_t>(i)) >> 11) * 0x1p-52 - 1.0);
+    };
+    memory.reserve(2 * micro_batches);
+    for (std::int64_t m = 0; m < micro_batches; ++m) {
+      auto& x = memory.emplace_back();
+      auto& y = memory.emplace_back();
+      for (std::int64_t i = 0; i < rows * config.features; ++i) x.push_back(number(1000 * rank + 100 * m + i));
+      for (std::int64_t i = 0; i < rows * config.outputs; ++i) y.push_back(number(5000 + 1000 * rank + 100 * m + i));
+    }
+    for (std::size_t m = 0; m < micro_batches; ++m)
+      batches.push_back({.inputs = {memory[2 * m].data(), {rows, config.features}},
+                         .targets = {memory[2 * m + 1].data(), {rows, config.outputs}},
+                         .sequences = sequences});
+  }
+  std::vector<std::vector<float>> memory;
+  std::vector<forecaster::Batch> batches;
+};
+
+}  // namespace fsdp::test
