@@ -57,7 +57,8 @@ template <class Sharding>
 typename Net<Sharding>::Settings settings(Comm& communicator, std::vector<std::string> frozen = {}) {
   return {.micro_batches = micro_batches_of_all_ranks / communicator.size(),
           .choices = {.frozen = std::move(frozen)},
-          .statistics = {{.name = "running_mean", .shape = {3}}, {.name = "rank", .shape = {1}, .merge = Statistic::Merge::own}}};
+          .statistics = {{.name = "running_mean", .shape = {3}},
+                         {.name = "rank", .shape = {1}, .merge = Statistic::Merge::own}}};
 }
 
 /// Three steps on two ranks under fsdp2, saved; returns the losses of the next two.
@@ -193,7 +194,8 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
 }
 
 /// A file of tensors of any shapes, whose values count up in quarters.
-std::filesystem::path written(const TemporaryFolder& folder, const std::vector<checkpoint::NamedShape>& tensors, float first = 0) {
+std::filesystem::path written(const TemporaryFolder& folder, const std::vector<checkpoint::NamedShape>& tensors,
+                              float first = 0) {
   const std::filesystem::path path = folder.path() / "weights.safetensors";
   std::filesystem::remove(path);
   checkpoint::SharedFile file = checkpoint::SharedFile::create(path, checkpoint::plan_file(tensors));

@@ -18,8 +18,7 @@ template <class ScalarT, class Pointer>
 struct MapLike {
   using Scalar = ScalarT;
   using Index = std::ptrdiff_t;
-  MapLike(Pointer* begin, Index row_count, Index column_count)
-      : data(begin), rows(row_count), columns(column_count) {}
+  MapLike(Pointer* begin, Index row_count, Index column_count) : data(begin), rows(row_count), columns(column_count) {}
   Pointer* data;
   Index rows, columns;
 };

@@ -89,7 +89,8 @@ void takes_what_rank_1_wrote() {
   with_module<FullyShard<>, Precision>(3, {}, [](auto& module) {
     const int rank = module.communicator().rank();
     const auto write = [&](const Parameter&, Tensor<float> whole) {
-      for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] = static_cast<float>(rank) + 0.001f * static_cast<float>(i);
+      for (std::int64_t i = 0; i < whole.numel(); ++i)
+        whole[i] = static_cast<float>(rank) + 0.001f * static_cast<float>(i);
     };
     with_full_parameters(module, {"*norm*"}, write, Access::write, 1);
     for (const auto& piece : module.pieces()) {

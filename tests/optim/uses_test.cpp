@@ -65,8 +65,7 @@ void expect_derivatives(const std::vector<Unit>& units, const Loop& run) {
                             {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches});
       sharded.initialize(1);
       net::check_gradients(sharded, run, [&](const std::string& name, double gradient, double expected) {
-        EXPECT_NEAR(gradient, expected, 1e-2 * std::abs(expected) + 2e-2)
-            << name << " under " << policy_text(strategy);
+        EXPECT_NEAR(gradient, expected, 1e-2 * std::abs(expected) + 2e-2) << name << " under " << policy_text(strategy);
       });
     });
   };

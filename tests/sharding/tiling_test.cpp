@@ -57,6 +57,21 @@ TEST_P(TiledStep, OfRanksWithDifferentTileCountsGivesTheUntiledGradients) {
   }
 }
 
+/// Ranks have other numbers of tiles, micro-batches add up, and the tied table gets gradients from both ends.
+TEST(TiledRun, OfGroupsOfRanksGivesTheUntiledGradients) {
+  for (const auto strategy : {"hybrid:2", "fsdp2:2", "replicated"}) {
+    SCOPED_TRACE(strategy);
+    RunOptions options = uneven_options(4, 2);
+    options.config.tied = true;
+    options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + place.rank), 7, 37); };
+    options.most_sequences = 4;
+    const RunResults untiled = one_step(strategy, options, {});
+    const RunResults tiled = one_step(strategy, options, tiling::RunTime::tokens(5));
+    EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
+    EXPECT_EQ(tiled.memory.front().used, tiled.memory.front().planned);
+  }
+}
+
 /// 21 tokens are cut in two, 14 are not: the smaller micro-batch takes the longer tile, and must have been planned for.
 TEST(TiledRun, HasRoomForASmallerMicroBatchThatIsCutLess) {
   RunOptions options = uneven_options(2);

@@ -138,8 +138,7 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
       host.write_back();
     }
     if (access == Access::read) continue;
-    if (source == every_rank)
-      detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
+    if (source == every_rank) detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
     for (const buffer::Piece& piece : group.model_part().pieces()) {
       const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
       const Tensor<const Main> written(data + at, {piece.count});
