@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole gradients and optimizer states by name are those of one rank's replica.
+#include <tessera/fsdp/module/full_values.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/optim/full_states.hpp>
+
+#include <support/nets.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Whole = std::map<std::string, net::Values>;
+
+/// Gradients of a second step's pass, and states after the first step.
+template <class Precision, class Sharding>
+Whole seen(int ranks, const Sharding& strategy) {
+  Whole found;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Net<Sharding, Precision> sharded(communicator, net::units(3), strategy, {.choices = {.frozen = {"unit1.b"}}});
+    sharded.initialize(1);
+    const net::Loop run{.uses = {0, 1, 2}};
+    EXPECT_THROW(sharded.with_full_gradients({"*"}, [](const Parameter&, Tensor<const float>) {}), LogicError);
+    sharded.step(net::train(sharded, run), {.lr = 1e-2});
+    const double loss = net::train(sharded, run);
+    const auto resting = sharded.held().bytes;
+    Whole mine;
+    const auto keep = [&](const std::string& name, Tensor<const float> values) {
+      EXPECT_TRUE(mine.emplace(name, net::Values(values.data(), values.data() + values.numel())).second) << name;
+    };
+    sharded.with_full_gradients({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+      EXPECT_EQ(values.shape(), parameter.shape);
+      keep(parameter.name, values);
+    });
+    sharded.with_full_states({"unit0.*", "unit2.w"},
+                             [&](const Parameter& parameter, std::string_view state, Tensor<const float> values) {
+                               EXPECT_EQ(values.shape(), parameter.shape);
+                               keep(parameter.name + ":" + std::string(state), values);
+                             });
+    EXPECT_EQ(sharded.held().bytes, resting);
+    sharded.step(loss, {.lr = 1e-2});
+    EXPECT_EQ(mine.size(), 5u + 6u);
+    EXPECT_EQ(mine.count("unit1.b"), 0u);
+    if (communicator.rank() == 0) found = mine;
+  });
+  return found;
+}
+
+void expect_near(const Whole& found, const Whole& expected, float relative) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    float largest = 0;
+    for (const float value : values) largest = std::max(largest, std::abs(value));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(found.at(name)[i], values[i], relative * largest) << name << ", " << i;
+  }
+}
+
+TEST(FullValues, AreThoseOfReplicasUnderEveryStrategy) {
+  for (const int ranks : {1, 3}) {
+    const Whole expected = seen<Fp32>(ranks, Replicated{});
+    for (const RunTimeSharded& strategy : sharded_strategies()) {
+      SCOPED_TRACE(message(ranks, " ranks, ", strategy.text()));
+      EXPECT_EQ(seen<Fp32>(ranks, strategy), expected);
+    }
+  }
+  const Whole expected = seen<Fp32>(4, Replicated{});
+  expect_near(seen<Fp32>(4, RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}}), expected, 1e-5f);
+  expect_near(seen<Fp32>(4, RunTimeHybridFull{.group = 2}), expected, 1e-5f);
+  EXPECT_EQ(seen<Bf16Mixed>(3, RunTimeSharded{.strategy = FullyShard<>{}}), seen<Bf16Mixed>(3, Replicated{}));
+}
+
+}  // namespace
+}  // namespace fsdp::test
