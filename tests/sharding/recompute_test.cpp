@@ -35,5 +35,16 @@ TEST(Recompute, ChangesNoBitUnderAnyStrategyAndTiling) {
       }
 }
 
+TEST(Recompute, OfAModelWithATiedTableChangesNoBit) {
+  const auto trained = [](bool recompute) {
+    RunOptions options = recomputing(2, 2, recompute);
+    options.config.tied = true;
+    return run("fsdp2", options);
+  };
+  const RunResults kept = trained(false), again = trained(true);
+  EXPECT_EQ(again.losses, kept.losses);
+  EXPECT_EQ(tensors_that_differ(again.weights, kept.weights), Names{});
+}
+
 }  // namespace
 }  // namespace fsdp::test

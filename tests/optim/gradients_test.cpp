@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients at rest: of two inputs of one loss, dropped, changed by the caller; pieces that stay where they are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+#include <support/nets.hpp>
+
+namespace fsdp::test {
+namespace {
+
+static_assert(!std::is_copy_constructible_v<Net<RunTimeSharded>> && !std::is_copy_assignable_v<Net<RunTimeSharded>>);
+static_assert(!std::is_copy_constructible_v<Net<RunTimeSharded>::Module>);
+
+const RunTimeSharded fsdp2{.strategy = FullyShard<>{}};
+
+/// Two inputs go through both units before either goes back; the loss is half their squared distance.
+template <class SharedT>
+double train_pair(SharedT& sharded) {
+  const int rank = sharded.module().communicator().rank();
+  auto pass = sharded.train();
+  std::vector<net::Values> saved, out;
+  for (int input = 0; input < 2; ++input) {
+    net::Values x = net::inputs({.rank = rank, .micro_batch = input});
+    for (int unit = 0; unit < 2; ++unit) {
+      auto use = pass.forward(unit);
+      saved.push_back(x);
+      x = net::forward_of(use, 2, x);
+    }
+    out.push_back(x);
+  }
+  net::Values difference = out[1];
+  const double loss = net::error(difference, out[0]);
+  for (std::size_t input = 2; input-- > 0;) {
+    net::Values x = difference;
+    if (input == 0) std::transform(x.begin(), x.end(), x.begin(), [](float value) { return -value; });
+    for (std::size_t unit = 2; unit-- > 0;) {
+      auto use = pass.backward(static_cast<int>(unit));
+      x = net::backward_of(use, 2, saved[2 * input + unit], x);
+    }
+  }
+  pass.finish();
+  return loss;
+}
+
+/// The network is affine: the loss of a pair depends on the difference of its inputs alone, and biases have no
+/// gradient.
+TEST(Gradients, OfTwoInputsOfOneLossAreThoseOfTheirDifference) {
+  const auto check = [](const auto& strategy) {
+    on_ranks(2, [&](Comm& communicator) {
+      Net<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(2), strategy,
+                                                           {.orders = {mirrored(std::vector{0, 1, 0, 1})}});
+      sharded.initialize(1);
+      std::vector<double> losses;
+      for (int step = 0; step < 3; ++step) losses.push_back(sharded.step(train_pair(sharded), {.lr = 1e-2}).loss);
+      EXPECT_LT(losses[2], losses[0]);
+      train_pair(sharded);
+      sharded.with_full_gradients({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+        float largest = 0;
+        for (std::int64_t i = 0; i < values.numel(); ++i) largest = std::max(largest, std::abs(values.data()[i]));
+        if (parameter.name == "unit1.b") {
+          EXPECT_LT(largest, 1e-5f);
+        }
+        if (parameter.shape.rank == 2) {
+          EXPECT_GT(largest, 1e-3f);
+        }
+      });
+    });
+  };
+  check(fsdp2);
+  check(RunTimeSharded{.strategy = Zero1{}});
+  check(Replicated{});
+}
+
+TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
+  on_ranks(2, [](Comm& communicator) {
+    const net::Loop first{.uses = {0, 1}, .micro_batches = 2}, other{.uses = {0, 1}, .micro_batches = 1, .step = 9};
+    const auto trained = [&](bool dropped) {
+      Net<RunTimeSharded> sharded(communicator, net::units(2), fsdp2, {.micro_batches = 2});
+      sharded.initialize(1);
+      if (dropped) net::train(sharded, other);
+      sharded.step(net::train(sharded, first), {.lr = 1e-2});
+      return net::weights(sharded);
+    };
+    EXPECT_EQ(trained(true), trained(false));
+  });
+}
+
+TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
+  on_ranks(3, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(2), fsdp2);
+    sharded.initialize(1);
+    const double loss = net::train(sharded, {.uses = {0, 1}});
+    constexpr float most = 0.25f;
+    double squares = 0;
+    for (const auto& group : sharded.module().groups())
+      for (std::int64_t i = 0; i < group.main_gradient().size(); ++i) {
+        float& value = group.main_gradient().data()[i];
+        value = std::clamp(value, -most, most);
+      }
+    for (const auto& piece : sharded.pieces())
+      for (std::int64_t i = 0; i < piece.gradient.numel(); ++i) {
+        const auto value = static_cast<double>(piece.gradient.data()[i]);
+        EXPECT_LE(std::abs(value), static_cast<double>(most));
+        squares += value * value;
+      }
+    const double norm = std::sqrt(comm::sum_over_ranks(communicator, squares, {"test"}));
+    EXPECT_NEAR(sharded.step(loss, {.lr = 1e-2}).norm, norm, 1e-6 * norm);
+  });
+}
+
+TEST(Pieces, StayWhereTheyAreAndHaveTheWeightsOfEachStep) {
+  on_ranks(2, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(2), {.strategy = Zero3{}});
+    sharded.initialize(1);
+    const auto pieces = sharded.pieces();  // a copy
+    for (int step = 0; step < 3; ++step) {
+      net::steps(sharded, {.uses = {0, 1}, .step = step}, 1);
+      const auto whole = net::weights(sharded);
+      for (const auto& piece : pieces)
+        for (std::int64_t i = 0; i < piece.main.numel(); ++i)
+          ASSERT_EQ(piece.main.data()[i], whole.at(piece.parameter->name)[static_cast<std::size_t>(piece.begin + i)]);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test
