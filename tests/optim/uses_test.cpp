@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,23 @@ TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
       ++reductions;
     }
     EXPECT_EQ(reductions, 2);
+  });
+}
+
+/// So that what an autograd engine kept in forward is right in backward.
+TEST(UnitUsedSeveralTimes, HasOneAddressInAllUsesOfAPass) {
+  on_ranks(2, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+                                {.orders = {mirrored(several)}});
+    sharded.initialize(1);
+    std::map<int, const float*> address;
+    auto pass = sharded.train();
+    while (pass.next()) {
+      auto use = pass.enter();
+      const float* const here = use.weight(0).data();
+      EXPECT_EQ(address.emplace(use.task().index, here).first->second, here);
+    }
+    pass.finish();
   });
 }
 
