@@ -121,14 +121,15 @@ class Use {
   friend class Pass<Stack>;
   Use(Pass<Stack>& pass, const sharding::Task& task) : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
 
+  bool under_way() const { return pass_ != nullptr && !pass_->over_; }
   void require_weights() const {
-    require(pass_ != nullptr, "use: a weight is asked for after the end of the use");
+    require(under_way(), "use: a weight is asked for after the end of the use");
     if (!pass_->reads(task_))
       throw LogicError(message("use: ", pass_->text(task_), " was declared to need no weights; set the unit's ",
                                "backward_needs_weights"));
   }
   void require_gradients() const {
-    require(pass_ != nullptr, "use: a gradient is asked for after the end of the use");
+    require(under_way(), "use: a gradient is asked for after the end of the use");
     if (pass_->kind_ != sharding::Pass::train || task_.action == sharding::Action::forward)
       throw LogicError(
           message("use: ", pass_->text(task_), " makes no gradient in a pass of ", sharding::name_of(pass_->kind_)));
@@ -145,7 +146,7 @@ class Use {
                                count(), " tensors"));
   }
   std::size_t index_of(std::string_view name) const {
-    require(pass_ != nullptr, "use: '", name, "' is asked for after the end of the use");
+    require(under_way(), "use: '", name, "' is asked for after the end of the use");
     const auto& references = pass_->module_.references(task_.index);
     for (std::size_t i = 0; i < references.size(); ++i)
       if (references[i].present() && pass_->module_.parameter(references[i]).name == name) return i;
@@ -190,13 +191,14 @@ class Pass {
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
-  /// A pass that an exception leaves is begun anew by the next one, if all ranks leave it at the same computation. One
-  /// that is left without a reason is an error of the next pass or step.
+  /// A pass that an exception leaves is abandoned. One that is left without a reason is an error of the next pass or
+  /// step.
   ~Pass() {
     if (over_) return;
-    PassProgress& progress = module_.progress();
-    if (std::uncaught_exceptions() > thrown_) progress.state = PassProgress::State::interrupted;
-    progress.at = at_;
+    if (std::uncaught_exceptions() > thrown_)
+      abandon();
+    else
+      module_.progress().at = at_;
   }
 
   /// Hand out the weights and gradients of the next computation. Throw LogicError, which names the next one, and change
@@ -222,6 +224,7 @@ class Pass {
   /// For an event loop: runs at most `most` tasks of the schedule, none that waits. Returns whether the next
   /// computation can begin without waiting, or the pass can be finished so. Throws LogicError inside of a Use.
   bool poll(int most = std::numeric_limits<int>::max()) {
+    require_under_way();
     require(!inside_, "pass: poll inside of a use; call progress");
     run_until_computation_or_wait(most);
     if (at_ == schedule_.size()) return true;
@@ -232,9 +235,10 @@ class Pass {
   /// Lets collectives progress, inside of a Use too: call it in long computations where the host moves the data.
   void progress() { tasks_.progress(); }
 
-  /// Ends the pass. Throws LogicError if something is left to compute. After a training pass, the gradients at rest are
-  /// then complete for work that follows on the compute stream.
+  /// Ends the pass. Throws LogicError if something is left to compute, or the pass is over. After a training pass, the
+  /// gradients at rest are then complete for work that follows on the compute stream.
   void finish() {
+    require_under_way();
     require(!inside_, "pass: finish inside of a use");
     if (const auto left = next())
       throw LogicError(message("pass: finished before ", text(*left), " of micro-batch ", left->micro_batch));
@@ -243,6 +247,7 @@ class Pass {
   /// For a rank that cannot compute on: takes part in all that is left without computing. All ranks skip the step that
   /// follows, and training goes on.
   void forfeit() {
+    require_under_way();
     inside_ = false;
     if (kind_ == sharding::Pass::train) module_.progress().forfeited = true;
     for (; at_ < schedule_.size(); ++at_) {
@@ -254,6 +259,12 @@ class Pass {
     }
     end();
   }
+  /// For an exception that all ranks caught at the same computation: drops the pass, and the next one begins anew.
+  void abandon() {
+    over_ = true;
+    inside_ = false;
+    module_.progress().state = PassProgress::State::interrupted;
+  }
 
  private:
   friend class Use<Stack>;
@@ -261,6 +272,7 @@ class Pass {
   bool reads(const sharding::Task& task) const { return problem_.uses_weights(task); }
   bool writes(const sharding::Task& task) const { return problem_.writes_gradients(task); }
   std::string text(const sharding::Task& task) const { return text_of(task, module_.names()); }
+  void require_under_way() const { require(!over_, "pass: it is over; begin another one"); }
   const std::string& name_of(int unit) const { return module_.names().units[static_cast<std::size_t>(unit)]; }
 
   void begin_anew() {
@@ -294,6 +306,7 @@ class Pass {
   }
 
   Use<Stack> enter(sharding::Action action, int unit) {
+    require_under_way();
     require(!inside_, "pass: a computation is asked for inside of another one");
     const std::optional<sharding::Task> found = next();
     require(found.has_value(), "pass: nothing is left to compute");
@@ -310,6 +323,7 @@ class Pass {
     if (!std::exchange(arrived_, true)) tasks_.wait_for_weights(schedule_[at_].index);
   }
   void computed() {
+    if (over_) return;   // forfeited or abandoned inside of the use
     wait_for_weights();  // a gather in flight may not be released
     inside_ = false;
     if (observer_.after != nullptr) observer_.after(observer_.state, schedule_[at_]);

@@ -68,6 +68,7 @@ struct PlannedBytes {
     for (const std::int64_t part : bytes) sum += part;
     return sum;
   }
+  friend bool operator==(const PlannedBytes&, const PlannedBytes&) = default;
 };
 
 /// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
