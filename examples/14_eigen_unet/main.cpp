@@ -46,6 +46,5 @@ int main() {
       const auto decision = sharded.step(loss * share, {.lr = 0.01});
       if (communicator.rank() == 0 && step % 30 == 0) std::printf("step %d  loss %.4f\n", step, decision.loss);
     }
-    return 0;
   });
 }

@@ -133,6 +133,9 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
       const double loss = network.compute(any, step, communicator.rank(), ranks);
       expect_error<LogicError>("nothing is left to compute", [&] { pass.enter(); });
       pass.finish();
+      expect_error<LogicError>("it is over; begin another one", [&] { pass.finish(); });
+      expect_error<LogicError>("it is over; begin another one", [&] { pass.forfeit(); });
+
       losses.push_back(sharded.step(loss, {.lr = lr}).loss);
       expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
     }
@@ -165,8 +168,14 @@ TEST(Misuse, OfAUseNamesItsUnit) {
       }
       pass.finish();
     }
+    {
+      auto pass = sharded.train();
+      auto use = pass.forward(enc1);
+      pass.forfeit();
+      expect_error<LogicError>("a weight is asked for after the end of the use", [&] { (void)use.weight(0); });
+    }
     auto pass = sharded.evaluate();
-    while (const auto next = pass.next()) {
+    while (pass.next()) {
       const auto use = pass.enter();
       expect_error<LogicError>("makes no gradient in a pass of evaluating", [&] { (void)use.gradient(0); });
     }

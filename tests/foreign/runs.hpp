@@ -71,13 +71,10 @@ void expect_same(const Outcome& found, const Outcome& expected);
 /// The largest difference of the losses, and of a tensor's weights, relative to what they should be.
 double difference(const Outcome& found, const Outcome& expected);
 
-/// Calls f(communicator) on every rank of as many threads.
+/// Calls f(communicator) on every rank of as many threads. `checks`: collectives are compared over ranks.
 template <class F>
-void on_ranks(int ranks, F f) {
-  Comm::run(ranks, {}, [&](Comm& communicator) {
-    f(communicator);
-    return 0;
-  });
+void on_ranks(int ranks, F f, bool checks = false) {
+  Comm::run(ranks, {.checks = checks}, f);
 }
 
 }  // namespace fsdp::foreign

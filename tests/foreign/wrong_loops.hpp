@@ -29,7 +29,7 @@ struct FlawedLoop {
   static constexpr int width = 5;
 
   static std::vector<Unit> units() {
-    const std::int64_t more = flaw == LoopFlaw::declares_more ? declared++ : 0;
+    const std::int64_t more = flaw == LoopFlaw::declares_more ? 100 * declared++ : 0;
     return {{.name = "first", .parameters = {{.name = "a", .shape = {width}}, {.name = "b", .shape = {width + more}}}},
             {.name = "second", .parameters = {{.name = "c", .shape = {width}}}}};
   }
