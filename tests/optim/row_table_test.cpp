@@ -107,21 +107,21 @@ double train(SharedT& sharded, Rows& rows, int micro_batches, int step) {
   return loss;
 }
 
-struct Trained {
+struct TableRun {
   std::vector<double> losses, norms;
   Whole weights;
 };
 
 template <template <class> class Rows, class Precision, class Sharding>
-Trained trained(int ranks, int micro_batches, const Sharding& strategy) {
-  Trained found;
+TableRun trained(int ranks, int micro_batches, const Sharding& strategy) {
+  TableRun found;
   on_ranks(ranks, [&](Comm& communicator) {
     using SharedT = Net<Sharding, Precision>;
     const bool gathered = std::is_same_v<Rows<SharedT>, GatheredRows<SharedT>>;
     SharedT sharded(communicator, with_table(gathered), strategy, {.micro_batches = micro_batches});
     sharded.initialize(1);
     Rows<SharedT> rows(sharded);
-    Trained mine;
+    TableRun mine;
     for (int step = 0; step < 4; ++step) {
       const auto decision = sharded.step(train(sharded, rows, micro_batches, step), {.lr = 1e-2});
       mine.losses.push_back(decision.loss);

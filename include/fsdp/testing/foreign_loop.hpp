@@ -38,9 +38,12 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sgd.hpp>
-#include <tessera/fsdp/sharded.hpp>
+#include <tessera/fsdp/optim/sharded.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/testing/planned_bytes.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
