@@ -25,7 +25,8 @@ Whole seen(int ranks, const Sharding& strategy) {
     Net<Sharding, Precision> sharded(communicator, net::units(3), strategy, {.choices = {.frozen = {"unit1.b"}}});
     sharded.initialize(1);
     const net::Loop run{.uses = {0, 1, 2}};
-    EXPECT_THROW(sharded.with_full_gradients({"*"}, [](const Parameter&, Tensor<const float>) {}), LogicError);
+    EXPECT_THROW(with_full_gradients(sharded.module(), {"*"}, [](const Parameter&, Tensor<const float>) {}),
+                 LogicError);
     sharded.step(net::train(sharded, run), {.lr = 1e-2});
     const double loss = net::train(sharded, run);
     const auto resting = sharded.held().bytes;
@@ -33,15 +34,15 @@ Whole seen(int ranks, const Sharding& strategy) {
     const auto keep = [&](const std::string& name, Tensor<const float> values) {
       EXPECT_TRUE(mine.emplace(name, net::Values(values.data(), values.data() + values.numel())).second) << name;
     };
-    sharded.with_full_gradients({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+    with_full_gradients(sharded.module(), {"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
       EXPECT_EQ(values.shape(), parameter.shape);
       keep(parameter.name, values);
     });
-    sharded.with_full_states({"unit0.*", "unit2.w"},
-                             [&](const Parameter& parameter, std::string_view state, Tensor<const float> values) {
-                               EXPECT_EQ(values.shape(), parameter.shape);
-                               keep(parameter.name + ":" + std::string(state), values);
-                             });
+    optim::with_full_states(sharded.module(), sharded.optimizer(), {"unit0.*", "unit2.w"},
+                            [&](const Parameter& parameter, std::string_view state, Tensor<const float> values) {
+                              EXPECT_EQ(values.shape(), parameter.shape);
+                              keep(parameter.name + ":" + std::string(state), values);
+                            });
     EXPECT_EQ(sharded.held().bytes, resting);
     sharded.step(loss, {.lr = 1e-2});
     EXPECT_EQ(mine.size(), 5u + 6u);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <support/nets.hpp>
+#include <tessera/fsdp/module/full_values.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -58,7 +59,7 @@ TEST(Gradients, OfTwoInputsOfOneLossAreThoseOfTheirDifference) {
       for (int step = 0; step < 3; ++step) losses.push_back(sharded.step(train_pair(sharded), {.lr = 1e-2}).loss);
       EXPECT_LT(losses[2], losses[0]);
       train_pair(sharded);
-      sharded.with_full_gradients({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+      with_full_gradients(sharded.module(), {"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
         float largest = 0;
         for (std::int64_t i = 0; i < values.numel(); ++i) largest = std::max(largest, std::abs(values.data()[i]));
         if (parameter.name == "unit1.b") {

@@ -30,12 +30,10 @@
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/module/full_values.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
-#include <tessera/fsdp/optim/full_states.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
@@ -138,25 +136,13 @@ class Sharded {
   }
   /// @}
   /// Calls f(parameter, tensor) with the whole tensors whose names match one of `patterns`, in host memory, one group
-  /// at a time; see with_full_parameters. Collective.
+  /// at a time; see with_full_parameters. Collective. Gradients and states: tessera/fsdp/module/full_values.hpp,
+  /// tessera/fsdp/optim/full_states.hpp.
   void with_full(const std::vector<std::string>& patterns,
                  const std::function<void(const Parameter&, Tensor<const float>)>& f) {
     with_full_parameters(module_, patterns,
                          [&](const Parameter& parameter, Tensor<const float> values) { f(parameter, values); });
   }
-
-  /// The same with whole gradients, between a training pass and its step, and with f(parameter, state, tensor) for each
-  /// of the optimizer's states, of what is trained. Collective.
-  /// @{
-  void with_full_gradients(const std::vector<std::string>& patterns,
-                           const std::function<void(const Parameter&, Tensor<const float>)>& f) {
-    fsdp::with_full_gradients(module_, patterns, f);
-  }
-  void with_full_states(const std::vector<std::string>& patterns,
-                        const std::function<void(const Parameter&, std::string_view, Tensor<const float>)>& f) {
-    optim::with_full_states(module_, optimizer_, patterns, f);
-  }
-  /// @}
 
   /// Begins a pass; see Pass. A training pass makes all micro-batches of a step (0: as many as planned), one that
   /// evaluates makes one, forward only.
