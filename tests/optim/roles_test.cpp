@@ -29,7 +29,7 @@ Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strateg
   return found;
 }
 
-const RunTimeSharded fsdp2{.strategy = FullyShard<>{}},
+const RunTimeSharded fully_sharded{.strategy = FullyShard<>{}},
     owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
 
 TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
@@ -38,8 +38,8 @@ TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
     for (Parameter& parameter : unit.parameters) parameter.decays = false;
   const std::vector<Unit> all = net::units(3);
   const auto with = [](double decay) { return optim::RunTime{optim::AdamW{.weight_decay = decay}}; };
-  EXPECT_EQ(trained(2, units, fsdp2, with(0.5)), trained(2, all, fsdp2, with(0)));
-  EXPECT_NE(trained(2, units, fsdp2, with(0.5)), trained(2, all, fsdp2, with(0.5)));
+  EXPECT_EQ(trained(2, units, fully_sharded, with(0.5)), trained(2, all, fully_sharded, with(0)));
+  EXPECT_NE(trained(2, units, fully_sharded, with(0.5)), trained(2, all, fully_sharded, with(0.5)));
   const auto sgd = [](double decay) { return optim::RunTime{optim::Sgd{.weight_decay = decay}}; };
   EXPECT_EQ(trained(2, units, Replicated{}, sgd(0.5)), trained(2, all, Replicated{}, sgd(0)));
 }
