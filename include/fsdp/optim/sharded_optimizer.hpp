@@ -120,8 +120,11 @@ class ShardedOptimizer {
         starts[i] = pieces[i].resting - skipped;
         if (pieces[i].trainable && state_names(pieces[i]).size() <= state) skipped += room_of(i);
       }
-      states_.emplace_back(ledger(*module_), device::MemoryKind::optimizer,
-                           checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)}));
+      const std::int64_t bytes = checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)});
+      if constexpr (Module::Group::offloaded)
+        states_.emplace_back(ledger(*module_), device::MemoryKind::optimizer, bytes);
+      else
+        states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
       auto* const block = reinterpret_cast<float*>(states_.back().data());
       for (std::size_t i = 0; i < pieces.size(); ++i)
         if (state_names(pieces[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(pieces[i]));
