@@ -7,7 +7,7 @@
 // Prints what a rank of 1, 2 and 4 holds, which is planned without allocating anything; then the falling loss.
 //
 // Try next: change ranks or micro_batches, which must divide 12; change FullyShard<> to fsdp::Zero1 or
-// fsdp::Replicated; set a budget of 10000 bytes.
+// fsdp::Replicated; give the settings `.budget = 10000`, bytes.
 #include <cstdio>
 
 #include <tessera/comm/threads.hpp>
@@ -20,11 +20,11 @@ using Sharded = fsdp::Sharded<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32>>
 
 constexpr int ranks = 4, micro_batches = 1, pictures = 12;
 
-int main() {
+int main() try {
   const std::vector<fsdp::Unit> units = unet::sharded_units();
   const Sharded::Settings settings{.orders = {unet::order()},
                                    .micro_batches = micro_batches,
-                                   .optimizer = {.weight_decay = 0.01f},
+                                   .optimizer = {.weight_decay = 0.01},
                                    .rules = {.clip = 1}};
   for (const int of : {1, 2, 4})
     std::printf("rank 0 of %d holds %lld bytes\n", of,
@@ -47,4 +47,7 @@ int main() {
       if (communicator.rank() == 0 && step % 30 == 0) std::printf("step %d  loss %.4f\n", step, decision.loss);
     }
   });
+} catch (const fsdp::Error& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 2;
 }

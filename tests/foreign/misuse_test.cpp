@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Misuse is one sentence on every rank; nothing hangs, and what a pass refused changes no bit of it.
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <tessera/fsdp/core/checked.hpp>
 
 #include "runs.hpp"
 
@@ -229,6 +235,40 @@ TEST(Weights, ThatAreSetOrFilledAreThoseOfInitialize) {
     });
     expect_same(found, expected);
   }
+}
+
+TEST(LentMemory, IsAllThatARankHoldsAndChangesNoBit) {
+  const Network network = unet_network();
+  const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1, 1}});
+  Outcome found;
+  on_ranks(ranks, [&](Comm& communicator) {
+    Fsdp2::Settings settings = settings_for(network, 1);
+    device::BytesByKind lent{};
+    settings.lend = [&](device::MemoryKind kind, std::int64_t bytes) {
+      lent[static_cast<std::size_t>(kind)] += bytes;
+      const std::size_t size = static_cast<std::size_t>(round_up(bytes, device::alignment));
+      auto* const memory = static_cast<std::byte*>(std::aligned_alloc(device::alignment, size));
+      std::fill_n(memory, size, std::byte{});
+      return std::shared_ptr<std::byte>(memory, [](std::byte* given) { std::free(given); });
+    };
+    Fsdp2 sharded(communicator, network.units, {}, settings);
+    sharded.initialize(seed);
+    std::vector<double> losses;
+    for (const int step : {0, 1}) {
+      auto pass = sharded.train();
+      AnyPass any = any_pass(pass);
+      const double loss = network.compute(any, step, communicator.rank(), ranks);
+      pass.finish();
+      losses.push_back(sharded.step(loss, {.lr = lr}).loss);
+    }
+    for (const auto kind : {device::MemoryKind::weights, device::MemoryKind::gathered, device::MemoryKind::gradients,
+                            device::MemoryKind::optimizer})
+      EXPECT_EQ(lent[static_cast<std::size_t>(kind)], sharded.held().bytes[static_cast<std::size_t>(kind)])
+          << device::memory_kind_names[static_cast<std::size_t>(kind)];
+    const auto weights = whole_weights(sharded);
+    if (communicator.rank() == 0) found = {losses, weights};
+  });
+  expect_same(found, expected);
 }
 
 }  // namespace

@@ -67,6 +67,23 @@ TEST(ForeignLoop, HasTheBitsOnTwoAxes) {
     for (const int count : {1, 2}) expect_parity(network, {.ranks = 4, .micro_batches = std::vector(4, count)}, cases);
 }
 
+TEST(ForeignLoop, HasTheBitsWithoutFixedSlots) {
+  for (const Network& network : networks())
+    expect_parity(network, {.ranks = 3, .micro_batches = {2, 2, 2}, .fixed_slots = false}, cases_of_one_axis());
+}
+
+TEST(LoopWithoutTheLibrary, HasOtherBitsInEachOrderOfSums) {
+  for (const Network& network : networks()) {
+    const Request request{.ranks = 4, .micro_batches = {2, 2, 2, 2}};
+    const Outcome outcomes[] = {train_plain<float>(network, request, Reduce::every_micro_batch),
+                                train_plain<float>(network, request, Reduce::last_micro_batch),
+                                train_plain<float>(network, request, Reduce::every_micro_batch, 2)};
+    EXPECT_NE(outcomes[0].weights, outcomes[1].weights) << network.name;
+    EXPECT_NE(outcomes[0].weights, outcomes[2].weights) << network.name;
+    EXPECT_NE(outcomes[1].weights, outcomes[2].weights) << network.name;
+  }
+}
+
 TEST(ForeignLoop, HasTheSameBitsInBf16UnderEveryStrategy) {
   for (const Network& network : networks())
     for (const int ranks : {2, 3}) {
