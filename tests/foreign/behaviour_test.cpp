@@ -110,8 +110,8 @@ TEST(OwnCollectives, InsideOfUsesAndBetweenThemMeetThoseOfOtherRanks) {
       Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1, 2, 3}};
       SCOPED_TRACE(message(network.name, ", ", policy_text(strategy)));
       const Outcome expected = train(network, how);
-      how.begin = [](Comm& communicator, Fsdp2& sharded, Pass<Fsdp2::Stack>&, AnyPass& any) {
-        const auto add = [&sharded, delay = Delays(communicator.rank()), count = 0]() mutable {
+      how.begin = [](Comm& communicator, Fsdp2& sharded, Pass<Fsdp2::Stack>& pass, AnyPass& any) {
+        auto add = [&sharded, delay = Delays(communicator.rank()), count = 0]() mutable {
           delay();
           Comm& own = sharded.module().communicator();
           std::array<double, 2> values{1.0 * own.rank(), 1.0 * ++count};
@@ -124,7 +124,10 @@ TEST(OwnCollectives, InsideOfUsesAndBetweenThemMeetThoseOfOtherRanks) {
           comm::all_reduce<float>(own, std::span(&segment, 1)).wait();
           EXPECT_EQ(each, (std::array<float, 3>{3, 6, 9}));
         };
-        any.before = add;
+        any.before = [add, &pass, random = std::minstd_rand(static_cast<unsigned>(communicator.rank() + 1))]() mutable {
+          for (auto polls = random() % 4; polls > 0; --polls) pass.poll(1);  // another number on every rank
+          add();
+        };
         any.inside = add;
       };
       for (const bool checks : {false, true}) {
