@@ -2,6 +2,7 @@
 // Misuse is one sentence on every rank; nothing hangs, and what a pass refused changes no bit of it.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -142,6 +143,8 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
       expect_error<LogicError>("it is over; begin another one", [&] { pass.finish(); });
       expect_error<LogicError>("it is over; begin another one", [&] { pass.forfeit(); });
 
+      expect_error<InputError>("the learning rate is nan", [&] { sharded.step(loss, {.lr = std::nan("")}); });
+      expect_error<InputError>("the loss scale 0", [&] { sharded.step(loss, {.lr = lr, .loss_scale = 0}); });
       losses.push_back(sharded.step(loss, {.lr = lr}).loss);
       expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
     }

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -155,8 +156,8 @@ class Sharded {
 
   /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
   /// ranks. `loss`: this rank's sum. Collective. If a rank forfeited the pass, the step is skipped. Throws LogicError
-  /// unless a training pass has finished since the last step, and DivergedError if loss or gradient are not finite: no
-  /// weight has then changed, and training may go on.
+  /// unless a training pass has finished since the last step, InputError for a learning rate that is not finite, and
+  /// DivergedError if loss or gradient are not finite: no weight has then changed, and training may go on.
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     loss_on_host_.value() = loss;
     loss_on_host_.send(module_.stream(), loss_.data());
@@ -173,6 +174,9 @@ class Sharded {
     PassProgress& progress = module_.progress();
     require(progress.state == PassProgress::State::idle && progress.has_gradients,
             "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
+    require<InputError>(std::isfinite(inputs.lr) && std::isfinite(inputs.loss_scale) && inputs.loss_scale > 0,
+                        "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
+                        "; both must be finite, and the scale above 0");
     optimizer_.step(loss_, inputs);
     statistics_.merge();
     progress = {};
