@@ -96,6 +96,7 @@ struct ForeignRun {
   int interrupted_step = 1;
   int forfeits = -1;  ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
 
+  /// Returns the run as text.
   std::string in_words() const {
     std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
                                micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy));
@@ -112,6 +113,7 @@ struct ForeignRunResult {
   std::vector<device::BytesByKind> planned, held;     ///< by rank
 };
 
+/// Returns the order of a loop's computations.
 template <class Loop>
 Order foreign_order() {
   if constexpr (detail::has_order<Loop>())
