@@ -192,18 +192,29 @@ TEST(Misuse, OfAUseNamesItsUnit) {
   });
 }
 
-TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNext) {
+TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
   const Network network = unet_network();
+  const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1}});
+  Outcome found;
   on_ranks(ranks, [&](Comm& communicator) {
     Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
     sharded.initialize(seed);
     {
       auto pass = sharded.train();
+      expect_error<LogicError>("another one is under way", [&] { sharded.evaluate(); });
       pass.forward(enc1).done();
     }
-    expect_error<LogicError>("the one before was left unfinished", [&] { sharded.train(); });
     expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
+    expect_error<LogicError>("the one before was left unfinished", [&] { sharded.train(); });
+    auto pass = sharded.train();
+    AnyPass any = any_pass(pass);
+    const double loss = network.compute(any, 0, communicator.rank(), ranks);
+    pass.finish();
+    const double sum = sharded.step(loss, {.lr = lr}).loss;
+    const auto weights = whole_weights(sharded);
+    if (communicator.rank() == 0) found = {{sum}, weights};
   });
+  expect_same(found, expected);
 }
 
 TEST(Weights, ThatAreSetOrFilledAreThoseOfInitialize) {

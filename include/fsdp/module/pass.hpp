@@ -191,14 +191,14 @@ class Pass {
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
-  /// A pass that an exception leaves is abandoned. One that is left without a reason is an error of the next pass or
-  /// step.
+  /// A pass that an exception leaves is abandoned. One that is left without a reason is an error of the next pass and
+  /// step; the pass after that begins anew.
   ~Pass() {
     if (over_) return;
     if (std::uncaught_exceptions() > thrown_)
       abandon();
     else
-      module_.progress().at = at_;
+      module_.progress() = {.state = PassProgress::State::left, .at = at_};
   }
 
   /// Hand out the weights and gradients of the next computation. Throw LogicError, which names the next one, and change
@@ -279,8 +279,12 @@ class Pass {
     using State = PassProgress::State;
     require(module_.has_values(), "pass: the weights have no values yet; initialize, load or set them first");
     PassProgress& progress = module_.progress();
-    require(progress.state != State::running, "pass: the one before was left unfinished, ", progress.at,
-            " tasks after its begin; finish it, or forfeit it");
+    require(progress.state != State::running, "pass: another one is under way; finish, forfeit or abandon it first");
+    if (progress.state == State::left) {
+      progress.state = State::interrupted;
+      throw LogicError(message("pass: the one before was left unfinished, ", progress.at,
+                               " tasks after its begin; finish it, or forfeit or abandon it"));
+    }
     if (progress.state == State::interrupted) tasks_.abandon_pass();
     const bool has_gradients = progress.has_gradients && kind_ != sharding::Pass::train;
     progress = {

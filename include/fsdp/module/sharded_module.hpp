@@ -54,6 +54,7 @@ struct PassProgress {
   enum class State : std::uint8_t {
     idle,         ///< no pass is under way
     running,      ///< a pass has begun and is not finished
+    left,         ///< a pass was destroyed unfinished, without a reason
     interrupted,  ///< an exception ended it; the next pass begins anew
   };
   State state = State::idle;
