@@ -31,6 +31,7 @@ class RowOwners {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   /// @}
+  /// Returns where a row is, which must be there.
   RowPlace place_of(std::int64_t row) const;
 
  private:

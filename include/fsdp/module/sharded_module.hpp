@@ -50,7 +50,7 @@ struct ModuleSettings {
 
 /// How far the passes of a module have come.
 struct PassProgress {
-  /// Where they are.
+  /// Where the last pass is.
   enum class State : std::uint8_t {
     idle,         ///< no pass is under way
     running,      ///< a pass has begun and is not finished
@@ -120,7 +120,7 @@ class ShardedModule {
   const PlannedPass& planned(sharding::Pass pass, int order = 0, int micro_batches = 0) const {
     return plan_.planned(pass, order, micro_batches == 0 ? plan_.micro_batches() : micro_batches);
   }
-  /// The schedule of a pass with all micro-batches in the first order.
+  /// The placed schedule of a pass by the first order, with as many micro-batches as planned.
   const sharding::Schedule& schedule(sharding::Pass pass) const { return planned(pass).schedule; }
   /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }

@@ -58,8 +58,10 @@ class Statistics {
       block_ = module.block_of(device::MemoryKind::weights, checked_multiply(elements, std::int64_t{sizeof(float)}));
   }
 
+  /// What was declared.
   const std::vector<Statistic>& list() const { return list_; }
-  /// Returns a statistic's values, where the device reads them. Throws InputError for an unknown name.
+  /// Return a statistic's values, where the device reads them. Throw InputError for an unknown name.
+  /// @{
   Tensor<float> values(std::string_view name) const {
     for (std::size_t i = 0; i < list_.size(); ++i)
       if (list_[i].name == name) return values(i);
@@ -68,6 +70,7 @@ class Statistics {
   Tensor<float> values(std::size_t index) const {
     return {reinterpret_cast<float*>(block_.data()) + starts_[index], list_[index].shape};
   }
+  /// @}
 
   /// Sets initial values, which depend on seed, name and index alone.
   void initialize(std::uint64_t seed) {
