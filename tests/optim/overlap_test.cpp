@@ -26,7 +26,7 @@ class WatchedQueues : public comm::Threads<QueuedCpu> {
   using Threads = comm::Threads<QueuedCpu>;
 
  public:
-  static constexpr std::string_view name = "watched queues";
+  [[maybe_unused]] static constexpr std::string_view name = "watched queues";
   explicit WatchedQueues(Threads&& inner) : Threads(std::move(inner)) {}
 
   std::vector<QueuedEvent> gathers, reductions;
