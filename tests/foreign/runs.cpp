@@ -104,7 +104,7 @@ ShardedSettings<> settings_for(const Network& network, int micro_batches) {
   return {.orders = {network.order},
           .micro_batches = micro_batches,
           .optimizer = {.weight_decay = 0.01},
-          .rules = {.clip = 1},
+          .rules = {.clip = clip},
           .choices = network.choices};
 }
 
@@ -141,9 +141,13 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
                                          parameters.begin()));
   }
   static const plain::Rounding rounding = rounding_of_library();
-  plain::Loop<S> loop(
-      parameters, units,
-      {.ranks = request.ranks, .ranks_per_group = ranks_per_group, .reduce = reduce, .lr = lr, .rounding = rounding});
+  plain::Loop<S> loop(parameters, units,
+                      {.ranks = request.ranks,
+                       .ranks_per_group = ranks_per_group,
+                       .reduce = reduce,
+                       .lr = lr,
+                       .clip = clip,
+                       .rounding = rounding});
   Outcome outcome;
   for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
     const int count = request.micro_batches[static_cast<std::size_t>(step)];

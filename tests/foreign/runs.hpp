@@ -30,6 +30,7 @@ enum class In { fp32, bf16 };
 
 constexpr std::uint64_t seed = 7;
 constexpr double lr = 0.02;
+constexpr double clip = 0.35;  ///< of the gradients' norm: some steps are clipped, and others are not
 
 /// What is run.
 struct Request {
@@ -46,7 +47,7 @@ struct Outcome {
   std::map<std::string, std::vector<float>> weights;
 };
 
-/// Settings of a network with that many micro-batches: AdamW, clipped to a norm of 1.
+/// Settings of a network with that many micro-batches: AdamW, with clipping.
 ShardedSettings<> settings_for(const Network& network, int micro_batches);
 
 /// The whole weights. Collective.
