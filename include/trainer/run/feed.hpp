@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tessera/comm/communicator.hpp>
+#include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>

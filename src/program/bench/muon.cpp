@@ -37,7 +37,7 @@ std::vector<Parameter> layer_of(const BenchOptions& options) {
                              {wide, hidden},
                              {wide, hidden},
                              {hidden, wide}})
-    matrices.push_back({.name = "matrix", .shape = shape, .role = nn::Role::matrix, .decays = true});
+    matrices.push_back({.name = "matrix", .shape = shape, .role = Role::matrix, .decays = true});
   return matrices;
 }
 
