@@ -80,9 +80,8 @@ TEST(CpuStream, ComputesInAParallelRegionOfItsCallers) {
 }
 
 TEST(CpuStream, KeepsItsMatmulsWhenItIsMoved) {
-  Cpu::Arena arena;
   Ledger ledger;
-  arena = Cpu::Arena(ledger, 16 << 20);
+  Cpu::Arena arena(ledger, 16 << 20);
   Cpu::Stream first(arena, 1);
   EXPECT_EQ(first.cache(), nullptr) << "made before the first matmul";
   const auto a = Matrix<float>::random(1, 64, 64);
