@@ -10,18 +10,15 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/precision/local.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 
-namespace nn {
-template <class DeviceT, class PrecisionT>
-struct Local;  // tessera/fsdp/nn/module.hpp
-}
 namespace tiling {
-struct Untiled;  // these two: tessera/tiling/policies.hpp, which what is sharded does not need
+struct Untiled;  // both: tessera/tiling/policies.hpp, which what is sharded does not need
 template <class T>
 consteval bool check_tiling();
 }  // namespace tiling
@@ -63,8 +60,8 @@ struct Stack {
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;  ///< axes of the mesh of ranks
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
-  /// What modules know of the stack: device and precision.
-  using Local = nn::Local<Device, LocalPrecision<Precision>>;
+  /// What code on one rank knows of the stack: device and precision.
+  using Local = fsdp::Local<Device, LocalPrecision<Precision>>;
 
   static_assert(
       device::computes_in<Device, typename Precision::Compute>,

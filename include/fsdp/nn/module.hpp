@@ -22,29 +22,19 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/precision/local.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/chosen.hpp>
 
 namespace fsdp::nn {
 
-/// The rank-local policies that modules are compiled for. Tiling is rank-local too, but a run-time value of the
-/// Context, so that one instantiation serves every tiling.
-template <class DeviceT, class PrecisionT>
-struct Local {
-  using Device = DeviceT;
-  using Precision = PrecisionT;
-  using Compute = typename Precision::Compute;
-  using Accumulate = typename Precision::Accumulate;
-  using Arena = typename Device::Arena;
-  using Frame = typename Device::Arena::Frame;
-};
-
-/// What modules declare and are handed (tessera/fsdp/core).
+/// What modules are compiled for, declare and are handed (tessera/fsdp/core, tessera/fsdp/precision).
 /// @{
 using fsdp::field_count;
 using fsdp::flatten;
 using fsdp::GradientView;
 using fsdp::Initial;
+using fsdp::Local;
 using fsdp::Role;
 using fsdp::unflatten;
 using Parameter = fsdp::Field;
