@@ -240,8 +240,9 @@ TEST(ForeignWeights, AreLoadedByTheirNamesOrNewOnes) {
 
 TEST(ForeignWeights, ThatDoNotFitAreRefusedByName) {
   const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.w", {5, 5}}}), {}), "lacks unit0.b");
-  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}, {"more", {1}}}), {}), "has more");
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.w", {5, 5}}}), {}), "lacks 1 tensors of the model: unit0.b");
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}, {"more", {1}}}), {}),
+                     "has 1 tensors that the model lacks: more");
   EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {25}}}), {}), "\"unit0.w\" has shape");
   const auto same = [](const std::string&) -> std::string { return "unit0.b"; };
   EXPECT_INPUT_ERROR(load(written(folder, {{"a", {5}}, {"b", {5}}}), same), "two tensors are \"unit0.b\"");

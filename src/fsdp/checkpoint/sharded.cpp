@@ -2,22 +2,12 @@
 #include <tessera/fsdp/checkpoint/sharded.hpp>
 
 #include <random>
+#include <set>
 #include <span>
 
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::checkpoint {
-namespace {
-
-constexpr std::size_t most_named = 10;  // in one message
-
-std::string list_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most_named); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > most_named ? message(text, " and ", names.size() - most_named, " more") : text;
-}
-
-}  // namespace
 
 ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics) {
   std::vector<Parameter> all(statistics.begin(), statistics.end());
@@ -51,31 +41,22 @@ std::uint64_t agreed_id(const comm::Ranks& ranks) {
 
 std::map<std::string, std::string> stored_names(const WeightFiles& files, GroupList groups, const Rename& rename) {
   std::map<std::string, std::string> stored;
-  std::vector<std::string> unknown, missing;
-  std::map<std::string, const Parameter*> ours;
-  for (const GroupTensors* const group : groups)
-    for (const Parameter& parameter : group->parameters()) ours.emplace(parameter.name, &parameter);
+  std::set<std::string> dropped;
   for (const TensorInfo* const tensor : files.tensors()) {
     const std::string name = rename ? rename(tensor->name) : tensor->name;
-    if (name.empty()) continue;
-    const auto found = ours.find(name);
-    if (found == ours.end()) {
-      unknown.push_back(tensor->name);
-      continue;
-    }
-    const Shape& shape = found->second->shape;
-    const std::vector<std::int64_t> extents(shape.extents.begin(), shape.extents.begin() + shape.rank);
-    require<InputError>(tensor->shape == extents, files.path().string(), ": tensor \"", tensor->name, "\" has shape ",
-                        shape_text(tensor->shape), ", and \"", name, "\" has ", shape_text(extents));
-    require<InputError>(stored.emplace(name, tensor->name).second, files.path().string(), ": two tensors are \"", name,
-                        "\" by their new names");
+    if (name.empty())
+      dropped.insert(tensor->name);
+    else
+      require<InputError>(stored.emplace(name, tensor->name).second, files.path().string(), ": two tensors are \"",
+                          name, "\" by their new names");
   }
-  for (const auto& [name, parameter] : ours)
-    if (!stored.contains(name)) missing.push_back(name);
-  require<InputError>(missing.empty() && unknown.empty(), files.path().string(), ": ",
-                      missing.empty() ? "" : "lacks " + list_of(missing),
-                      missing.empty() || unknown.empty() ? "" : ", and ",
-                      unknown.empty() ? "" : "has " + list_of(unknown) + ", which is no parameter; rename or drop it");
+  const std::vector<NamedShape> ours = listing_of(groups).parameters;
+  std::vector<NamedShape> expected = ours;  // by the names in the file
+  for (NamedShape& tensor : expected)
+    if (const auto found = stored.find(tensor.name); found != stored.end()) tensor.name = found->second;
+  check_tensors(files, expected, [&](const std::string& name) { return dropped.contains(name); });
+  for (const NamedShape& tensor : ours)  // a missing one may have the old name of another
+    require<InputError>(stored.contains(tensor.name), files.path().string(), ": lacks ", tensor.name);
   return stored;
 }
 

@@ -15,6 +15,7 @@ namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::int64_t state_version = 2;
+constexpr std::int64_t most_bytes = 65536;  ///< of the file
 
 /// Visits the signed numbers of trainer.json; the unsigned seed is handled separately. `position`: with those of a
 /// trainer's position in its data, which other programs do not have.
@@ -57,12 +58,15 @@ std::string to_json(const TrainerFile& file) {
     object["best"] = {{"loss", best->loss}, {"step", best->step}, {"worse", best->worse}};
   if (!file.state.taken.empty()) object["taken"] = file.state.taken;
   if (!file.state.run.empty()) object["run"] = file.state.run;
-  return object.dump(2) + "\n";
+  std::string text = object.dump(2) + "\n";
+  require<InputError>(std::ssize(text) <= most_bytes, "checkpoint: the run's own values take ", text.size(),
+                      " bytes of trainer.json, which holds ", most_bytes, "; keep large ones in files of your own");
+  return text;
 }
 
 TrainerFile read_trainer_file(const std::filesystem::path& path, const std::optional<Manifest>& manifest) {
   const std::string source = path.string();
-  const std::string text = read_small_file(path, 65536);
+  const std::string text = read_small_file(path, most_bytes);
   if (manifest) check_content(*manifest, path, text);
   const nlohmann::json object = parse_strict(text, source);
   require<InputError>(object.is_object(), source, ": not a JSON object");
