@@ -217,6 +217,23 @@ class Arena {
     std::int64_t scratch_;
   };
 
+  /// Releases what was allocated at both ends during its lifetime, in whatever way it ends.
+  class Scope {
+   public:
+    /// Begins a scope. The arena must outlive it.
+    explicit Scope(Arena& arena) : arena_(&arena), low_(arena.mark(End::low)), high_(arena.mark(End::high)) {}
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    ~Scope() {
+      arena_->release(End::high, high_);
+      arena_->release(End::low, low_);
+    }
+
+   private:
+    Arena* arena_;
+    Mark low_, high_;
+  };
+
  private:
   /// Returns the offset from which the high end grows down. For an unbounded arena, which only counts, any base works.
   std::int64_t base() const { return capacity_ / alignment * alignment; }

@@ -171,7 +171,7 @@ class Executor {
   /// `logits`: the head makes them instead of a loss.
   void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false) {
     Pass<Stack> tasks(module_, pass, 0, 0, observer_);
-    const Unwound unwound(context_.arena);
+    const typename Arena::Scope taken(context_.arena);
     context_.poll_state = &tasks;
     pass_ = pass;
     makes_logits_ = logits;
@@ -186,22 +186,6 @@ class Executor {
     }
     tasks.finish();
   }
-
-  /// Releases what a pass takes of the arena, in whatever way the pass ends.
-  class Unwound {
-   public:
-    explicit Unwound(Arena& arena) : arena_(arena), low_(arena.mark(End::low)), high_(arena.mark(End::high)) {}
-    Unwound(const Unwound&) = delete;
-    Unwound& operator=(const Unwound&) = delete;
-    ~Unwound() {
-      arena_.release(End::high, high_);
-      arena_.release(End::low, low_);
-    }
-
-   private:
-    Arena& arena_;
-    typename Arena::Mark low_, high_;
-  };
 
   /// Sets the context to what all micro-batches of the pass share: the most sequences of any, and nothing that is one's
   /// own. Otherwise `share` would see those of the pass before.
