@@ -14,9 +14,10 @@ namespace {
 
 using Merge = Statistic::Merge;
 
-const std::vector<Statistic> three = {{.name = "seen", .shape = Shape{}, .merge = Merge::own},
-                                      {.name = "running_mean", .shape = {7}, .initial = Initial::normal(1)},
-                                      {.name = "codebook", .shape = {2, 3}, .merge = Merge::first}};
+const std::vector<Statistic> four = {{.name = "seen", .shape = Shape{}, .merge = Merge::own},
+                                     {.name = "running_mean", .shape = {7}, .initial = Initial::normal(1)},
+                                     {.name = "codebook", .shape = {2, 3}, .merge = Merge::first},
+                                     {.name = "running_deviation", .shape = {3}, .initial = Initial::ones}};
 
 /// What rank `rank` writes to element i of a statistic.
 float written(int rank, std::int64_t i) { return 1.0f / static_cast<float>(3 + rank) + static_cast<float>(i); }
@@ -25,7 +26,8 @@ template <class Sharding>
 void merges(int ranks, const Sharding& strategy) {
   SCOPED_TRACE(message(policy_text(strategy), ", ", ranks, " ranks"));
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(communicator, net::units(2), strategy, {.statistics = three});
+    Net<Sharding> sharded(communicator, net::units(2), strategy, {.statistics = four});
+    EXPECT_EQ(sharded.statistic("running_deviation")[2], 1.0f) << "where weights are filled, set or loaded";
     sharded.initialize(1);
     const std::vector<float> initial(sharded.statistic("running_mean").data(),
                                      sharded.statistic("running_mean").data() + 7);
@@ -36,7 +38,7 @@ void merges(int ranks, const Sharding& strategy) {
     EXPECT_EQ(sharded.statistic("seen").numel(), 1);
 
     for (int step = 0; step < 2; ++step) {
-      for (const Statistic& each : three) {
+      for (const Statistic& each : four) {
         const Tensor<float> values = sharded.statistic(each.name);
         for (std::int64_t i = 0; i < values.numel(); ++i) values.data()[i] = written(communicator.rank(), i);
       }
@@ -66,7 +68,7 @@ TEST(Statistics, OfNamesThatAreTakenOrUnknownAreRefused) {
     EXPECT_THROW(with({{.name = "unit0.w", .shape = {3}}}), InputError);
     EXPECT_THROW(with({{.name = "mean", .shape = {3}}, {.name = "mean", .shape = {3}}}), InputError);
     EXPECT_THROW(with({{.name = "", .shape = {3}}}), InputError);
-    Net<RunTimeSharded> sharded(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = three});
+    Net<RunTimeSharded> sharded(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = four});
     EXPECT_THROW(sharded.statistic("variance"), InputError);
   });
 }

@@ -56,6 +56,7 @@ class Statistics {
     }
     if (elements > 0)
       block_ = module.block_of(device::MemoryKind::weights, checked_multiply(elements, std::int64_t{sizeof(float)}));
+    list_merged();
   }
 
   /// What was declared.
@@ -82,28 +83,22 @@ class Statistics {
     }
   }
 
-  /// Merges the ranks' values, as work enqueued on the compute stream. Collective.
+  /// Merges the ranks' values by one collective, as work enqueued on the compute stream. Collective.
   void merge() {
     Comm& communicator = module_->communicator();
-    if (communicator.size() == 1) return;
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      if (list_[i].merge == Statistic::Merge::own || list_[i].shape.numel() == 0) continue;
-      const bool first = list_[i].merge == Statistic::Merge::first;
-      if (first && communicator.rank() != 0) fill(i, 0.0f);
-      comm::after(communicator, module_->stream().record());
-      const Tensor<float> all = flat(i);
-      std::vector<std::int64_t> counts(static_cast<std::size_t>(communicator.size()));
-      counts.front() = all.numel();
-      float* const own = all.data() + (communicator.rank() == 0 ? 0 : all.numel());
-      const std::array segments{comm::Segment<float>{.local = own, .full = all.data(), .counts = counts}};
-      comm::all_reduce<float>(communicator, std::span<const comm::Segment<float>>(segments), {"statistics"})
-          .wait(module_->stream());
-      if (!first)
+    if (communicator.size() == 1 || merged_.empty()) return;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (list_[i].merge == Statistic::Merge::first && communicator.rank() != 0)
+        device::enqueue(module_->stream(), device::Fill<float>{.y = flat(i), .value = 0.0f});
+    comm::after(communicator, module_->stream().record());
+    comm::all_reduce<float>(communicator, std::span<const comm::Segment<float>>(merged_), {"statistics"})
+        .wait(module_->stream());
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (list_[i].merge == Statistic::Merge::mean)
         device::enqueue(module_->stream(),
-                        device::Scale<float, float>{.x = Tensor<const float>(all.data(), {1, all.numel()}),
-                                                    .y = {all.data(), {1, all.numel()}},
+                        device::Scale<float, float>{.x = Tensor<const float>(values(i).data(), {1, values(i).numel()}),
+                                                    .y = {values(i).data(), {1, values(i).numel()}},
                                                     .factor = 1.0f / static_cast<float>(communicator.size())});
-    }
   }
 
  private:
@@ -111,8 +106,19 @@ class Statistics {
     const Tensor<float> whole = values(index);
     return {whole.data(), {whole.numel()}};
   }
-  void fill(std::size_t index, float value) {
-    device::enqueue(module_->stream(), device::Fill<float>{.y = flat(index), .value = value});
+  /// What an all-reduce sums: rank 0's piece is everything.
+  void list_merged() {
+    const Comm& communicator = module_->communicator();
+    counts_.resize(list_.size());
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (list_[i].merge == Statistic::Merge::own) continue;
+      const Tensor<float> all = flat(i);
+      counts_[i].resize(static_cast<std::size_t>(communicator.size()));
+      counts_[i].front() = all.numel();
+      merged_.push_back({.local = all.data() + (communicator.rank() == 0 ? 0 : all.numel()),
+                         .full = all.data(),
+                         .counts = counts_[i]});
+    }
   }
   void require_free(const Statistic& statistic) const {
     bool taken = statistic.name.empty();
@@ -124,7 +130,9 @@ class Statistics {
 
   Module* module_;
   std::vector<Statistic> list_;
-  std::vector<std::int64_t> starts_;  ///< first element of each
+  std::vector<std::int64_t> starts_;               ///< first element of each
+  std::vector<std::vector<std::int64_t>> counts_;  ///< of the segments below
+  std::vector<comm::Segment<float>> merged_;       ///< those that a step merges
   device::Block<Device> block_;
 };
 
