@@ -67,6 +67,9 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
   expect_refused<InputError>("rank 1 has other units than rank 0", [](int rank, auto& units, auto&) {
     if (rank == 1) units[middle].parameters[1].name = "another";
   });
+  expect_refused<InputError>("rank 1 has other units than rank 0", [](int rank, auto& units, auto&) {
+    if (rank == 1) units[middle].parameters[0].decays = !units[middle].parameters[0].decays;
+  });
   expect_refused<InputError>("middle.gamma", [](int, auto& units, auto&) {
     units[enc1].parameters.push_back({.name = "middle.gamma", .shape = {3}});
   });
@@ -98,7 +101,7 @@ TEST(Misuse, OfTheBudgetOfOneRankIsRefusedOnEveryRank) {
     settings.budget -= communicator.rank();            // rank 0 may hold what it would
     try {
       Fsdp2(communicator, network.units, {}, settings);
-    } catch (const Error& error) {
+    } catch (const MemoryError& error) {
       texts[static_cast<std::size_t>(communicator.rank())] = error.what();
     }
   });
@@ -111,8 +114,16 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
   Outcome found;
   on_ranks(ranks, [&](Comm& communicator) {
     Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
-    expect_error<LogicError>("the weights have no values yet; initialize, load or set them first",
-                             [&] { sharded.train(); });
+    const auto expect_without = [&](const std::string& name) {
+      expect_error<LogicError>("pass: " + name + " and others have no values yet; initialize, load or set them first",
+                               [&] { sharded.train(); });
+    };
+    const std::string first = network.units.front().parameters[0].name,
+                      second = network.units.front().parameters[1].name;
+    const std::vector<float> zeros(static_cast<std::size_t>(network.units.front().parameters[0].shape.numel()));
+    expect_without(first);
+    sharded.set(first, zeros);
+    expect_without(second);
     sharded.initialize(seed);
     expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {.lr = lr}); });
     expect_error<LogicError>("7 micro-batches given to a module planned for 1", [&] { sharded.train(7); });
@@ -204,7 +215,7 @@ TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
       expect_error<LogicError>("another one is under way", [&] { sharded.evaluate(); });
       pass.forward(enc1).done();
     }
-    expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
+    expect_error<LogicError>("neither finished nor forfeited", [&] { sharded.step(0, {}); });
     expect_error<LogicError>("the one before was left unfinished", [&] { sharded.train(); });
     auto pass = sharded.train();
     AnyPass any = any_pass(pass);

@@ -150,7 +150,8 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     }
     module.synchronize();  // before the full weights are freed
   }
-  if (access == Access::write) module.sync_model_weights();
+  if (access == Access::write)
+    module.sync_model_weights([&](const std::string& name) { return matches_any(names, name); });
 }
 
 }  // namespace fsdp

@@ -171,11 +171,11 @@ class Pass {
       : module_(module),
         tasks_(module),
         kind_(kind),
-        problem_(module.planned(kind, order, micro_batches).problem),
-        schedule_(module.planned(kind, order, micro_batches).schedule),
+        planned_(module.planned(kind, order, micro_batches)),
         observer_(observer),
         thrown_(std::uncaught_exceptions()) {
-    require(!schedule_.empty(), "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
+    require(!schedule().empty(),
+            "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
     begin_anew();
     try {
       if (kind == sharding::Pass::train) {
@@ -216,8 +216,8 @@ class Pass {
   }
   /// The next computation; nothing at the end of the pass.
   std::optional<sharding::Task> next() const {
-    for (std::size_t i = at_; i < schedule_.size(); ++i)
-      if (sharding::computes(schedule_[i].action)) return schedule_[i];
+    for (std::size_t i = at_; i < schedule().size(); ++i)
+      if (sharding::computes(schedule()[i].action)) return schedule()[i];
     return std::nullopt;
   }
 
@@ -227,8 +227,8 @@ class Pass {
     require_under_way();
     require(!inside_, "pass: poll inside of a use; call progress");
     run_until_computation_or_wait(most);
-    if (at_ == schedule_.size()) return true;
-    const sharding::Task& task = schedule_[at_];
+    if (at_ == schedule().size()) return true;
+    const sharding::Task& task = schedule()[at_];
     return sharding::computes(task.action) &&
            (!reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
   }
@@ -250,8 +250,8 @@ class Pass {
     require_under_way();
     inside_ = false;
     if (kind_ == sharding::Pass::train) module_.progress().forfeited = true;
-    for (; at_ < schedule_.size(); ++at_) {
-      const sharding::Task& task = schedule_[at_];
+    for (; at_ < schedule().size(); ++at_) {
+      const sharding::Task& task = schedule()[at_];
       if (!sharding::computes(task.action))
         execute(task);
       else if (reads(task))
@@ -269,15 +269,18 @@ class Pass {
  private:
   friend class Use<Stack>;
 
-  bool reads(const sharding::Task& task) const { return problem_.uses_weights(task); }
-  bool writes(const sharding::Task& task) const { return problem_.writes_gradients(task); }
+  const sharding::Schedule& schedule() const { return planned_.schedule; }
+  bool reads(const sharding::Task& task) const { return planned_.problem.uses_weights(task); }
+  bool writes(const sharding::Task& task) const { return planned_.problem.writes_gradients(task); }
   std::string text(const sharding::Task& task) const { return text_of(task, module_.names()); }
   void require_under_way() const { require(!over_, "pass: it is over; begin another one"); }
   const std::string& name_of(int unit) const { return module_.names().units[static_cast<std::size_t>(unit)]; }
 
   void begin_anew() {
     using State = PassProgress::State;
-    require(module_.has_values(), "pass: the weights have no values yet; initialize, load or set them first");
+    if (const auto& without = module_.without_values(); !without.empty())
+      throw LogicError(message("pass: ", without.front(), without.size() == 1 ? " has" : " and others have",
+                               " no values yet; initialize, load or set them first"));
     PassProgress& progress = module_.progress();
     require(progress.state != State::running, "pass: another one is under way; finish, forfeit or abandon it first");
     if (progress.state == State::left) {
@@ -302,8 +305,8 @@ class Pass {
     if (observer_.after != nullptr) observer_.after(observer_.state, task);
   }
   void run_until_computation_or_wait(int most = std::numeric_limits<int>::max()) {
-    for (; most > 0 && at_ < schedule_.size(); ++at_, --most) {
-      const sharding::Task& task = schedule_[at_];
+    for (; most > 0 && at_ < schedule().size(); ++at_, --most) {
+      const sharding::Task& task = schedule()[at_];
       if (sharding::computes(task.action) || tasks_.would_wait(task)) return;
       execute(task);
     }
@@ -317,25 +320,25 @@ class Pass {
     if (found->action != action || found->index != unit)
       throw LogicError(message("pass: the next computation is ", text(*found), " of micro-batch ", found->micro_batch,
                                ", not ", text({.action = action, .index = unit})));
-    for (; !sharding::computes(schedule_[at_].action); ++at_) execute(schedule_[at_]);
+    for (; !sharding::computes(schedule()[at_].action); ++at_) execute(schedule()[at_]);
     inside_ = true;
     arrived_ = !reads(*found);
-    if (observer_.before != nullptr) observer_.before(observer_.state, schedule_[at_]);
-    return {*this, schedule_[at_]};
+    if (observer_.before != nullptr) observer_.before(observer_.state, schedule()[at_]);
+    return {*this, schedule()[at_]};
   }
   void wait_for_weights() {
-    if (!std::exchange(arrived_, true)) tasks_.wait_for_weights(schedule_[at_].index);
+    if (!std::exchange(arrived_, true)) tasks_.wait_for_weights(schedule()[at_].index);
   }
   void computed() {
     if (over_) return;   // forfeited or abandoned inside of the use
     wait_for_weights();  // a gather in flight may not be released
     inside_ = false;
-    if (observer_.after != nullptr) observer_.after(observer_.state, schedule_[at_]);
+    if (observer_.after != nullptr) observer_.after(observer_.state, schedule()[at_]);
     ++at_;
     run_until_computation_or_wait();
   }
   void end() {
-    for (; at_ < schedule_.size(); ++at_) execute(schedule_[at_]);
+    for (; at_ < schedule().size(); ++at_) execute(schedule()[at_]);
     tasks_.end_pass();
     over_ = true;
     PassProgress& progress = module_.progress();
@@ -346,8 +349,7 @@ class Pass {
   Module& module_;
   GroupTasks<Stack> tasks_;
   sharding::Pass kind_;
-  const sharding::Problem& problem_;
-  const sharding::Schedule& schedule_;
+  const PlannedPass& planned_;
   Observer observer_;
   int thrown_;            ///< exceptions in flight when it began
   std::size_t at_ = 0;    ///< number of the next task

@@ -187,18 +187,24 @@ class ShardedModule {
     return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
   }
 
-  /// Rounds the main weights into the model weights, and lets passes begin. Call it after weights were set from
-  /// outside.
+  /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
+  /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
+  /// @{
   void sync_model_weights() {
-    has_values_ = true;
+    sync_model_weights([](const std::string&) { return true; });
+  }
+  template <class WereSet>
+  void sync_model_weights(WereSet were_set) {
+    std::erase_if(without_values_, were_set);
     if constexpr (!Group::one_copy)
       for (const Piece& piece : pieces_)
         if (piece.has_main())
           device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
   }
+  /// @}
 
-  /// Whether the weights were initialised, loaded or set.
-  bool has_values() const { return has_values_; }
+  /// Parameters whose weights were neither initialised, nor loaded, nor set.
+  const std::vector<std::string>& without_values() const { return without_values_; }
 
   /// Names of units and groups, for messages.
   const sharding::Names& names() const { return plan_.names(); }
@@ -256,6 +262,8 @@ class ShardedModule {
     if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
     arena_ = Device::Arena::planned(ledger_, settings_.arena_bytes);
     allocate();
+    if constexpr (!Device::counts_only)
+      for (const Parameter& parameter : distinct_parameters(units)) without_values_.push_back(parameter.name);
   }
 
   void collect_groups(const sharding::Facts& facts, const typename Stack::Sharding::Layout& layout) {
@@ -389,7 +397,7 @@ class ShardedModule {
   std::int64_t trained_size_ = 0;
   PassProgress progress_;
   int stepped_order_ = 0;  ///< order of the last training pass
-  bool has_values_ = Device::counts_only;
+  std::vector<std::string> without_values_;
 };
 
 }  // namespace fsdp

@@ -97,11 +97,11 @@ struct UnitGroups {
   std::vector<std::vector<Reference>> references;  // [units][fields of the unit]
 };
 
-/// Puts the parameters of units into groups. First comes one group per unit, in order (units may
-/// be merged, as `choices` say); then one for each weight that different units share; then those parts of units that
-/// are replicated, frozen or persistent unlike the rest. Tensors of at most `persistence_threshold` elements are
-/// persistent. Throws InputError if a number of `choices` is out of range, a pattern matches nothing, everything is
-/// frozen, a unit or a parameter has no name, or two tensors of different shapes share a name.
+/// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
+/// `choices` say); then one for each weight that different units share; then those parts of units that are replicated,
+/// frozen or persistent unlike the rest. Tensors of at most `persistence_threshold` elements are persistent. Throws
+/// InputError if a number of `choices` is out of range, a pattern matches nothing, everything is frozen, a unit or a
+/// parameter has no name, or two tensors of different shapes share a name.
 UnitGroups group_parameters(std::span<const Unit> units, const Units& choices, std::int64_t persistence_threshold);
 
 /// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not

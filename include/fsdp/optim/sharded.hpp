@@ -93,7 +93,9 @@ class Sharded {
         optimizer_(module_, settings.optimizer, settings.rules),
         statistics_(module_, settings.statistics),
         loss_block_(module_.block_of(device::MemoryKind::scratch, sizeof(double))),
-        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {}
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
+    statistics_.initialize(0);  // for weights that are not initialized, but filled, set or loaded
+  }
 
   /// Returns what rank `rank` of `ranks` would hold. Allocates nothing, and needs no communicator.
   static PlannedBytes plan(int ranks, int rank, const std::vector<Unit>& units, const Strategy& strategy = {},
@@ -133,7 +135,7 @@ class Sharded {
         std::copy_n(whole.data() + begin, part.numel(), part.data());
       });
     }
-    module_.sync_model_weights();
+    module_.sync_model_weights([&](const std::string& other) { return other == name; });
   }
   /// @}
   /// Calls f(parameter, tensor) with the whole tensors whose names match one of `patterns`, in host memory, one group
@@ -172,7 +174,9 @@ class Sharded {
   /// all later steps are skipped (StepDecision::stopped). Can be captured in a graph.
   void queue_step(const device::StepInputs& inputs) {
     PassProgress& progress = module_.progress();
-    require(progress.state == PassProgress::State::idle && progress.has_gradients,
+    require(progress.state == PassProgress::State::idle,
+            "step: the last pass was neither finished nor forfeited, so that gradients may still be in use");
+    require(progress.has_gradients,
             "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
     require<InputError>(std::isfinite(inputs.lr) && std::isfinite(inputs.loss_scale) && inputs.loss_scale > 0,
                         "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string_view>
 #include <utility>
 
@@ -17,10 +18,11 @@ using sharding::Action;
 using sharding::Pass;
 
 /// Returns the passes of a purpose.
-std::vector<Pass> passes_of(Purpose purpose) {
-  if (purpose == Purpose::train) return {Pass::train, Pass::evaluate};
-  if (purpose == Purpose::evaluate) return {Pass::evaluate};
-  return {Pass::generate, Pass::generate_again};
+std::span<const Pass> passes_of(Purpose purpose) {
+  static constexpr std::array all{Pass::train, Pass::evaluate, Pass::generate, Pass::generate_again};
+  const std::span<const Pass> passes(all);
+  if (purpose == Purpose::train) return passes.first(2);
+  return purpose == Purpose::evaluate ? passes.subspan(1, 1) : passes.last(2);
 }
 
 bool contains(const std::vector<int>& list, int value) {
@@ -33,6 +35,10 @@ std::uint64_t digest_of(std::span<const Unit> units) {
     for (const Parameter& parameter : unit.parameters) {
       hash = hashed(hash, std::string_view(parameter.name));
       for (const std::int64_t extent : parameter.shape.extents) hash = hashed(hash, extent);
+      for (const int choice : {static_cast<int>(parameter.initial.kind), static_cast<int>(parameter.role),
+                               static_cast<int>(parameter.decays), static_cast<int>(unit.gathered)})
+        hash = hashed(hash, static_cast<std::int64_t>(choice));
+      hash = hashed(hash, std::bit_cast<std::int64_t>(parameter.initial.deviation));
     }
   return hash;
 }
@@ -102,7 +108,7 @@ void ModulePlan::require_used() const {
 void ModulePlan::add(const sharding::GroupFacts& facts) { problem_.groups.push_back(facts); }
 
 bool ModulePlan::has(Pass pass) const {
-  const std::vector<Pass> all = passes_of(passes_.purpose);
+  const std::span<const Pass> all = passes_of(passes_.purpose);
   return std::find(all.begin(), all.end(), pass) != all.end();
 }
 
@@ -184,7 +190,8 @@ void ModulePlan::require_same(const comm::Ranks& ranks) const {
   ranks.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), {"schedules"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     require<InputError>(all[rank][0] == all[0][0], "sharding: rank ", rank,
-                        " has other units than rank 0; names and shapes of tensors must be the same on every rank");
+                        " has other units than rank 0; names, shapes, initial values, roles and decay of tensors must "
+                        "be the same on every rank");
     require<InputError>(all[rank][1] == all[0][1], "sharding: rank ", rank,
                         " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
                         "the problem, and its numbers, the orders of computations and the number of micro-batches must "
