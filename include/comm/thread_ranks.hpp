@@ -14,7 +14,6 @@
 
 namespace fsdp::comm {
 
-class ThreadsWorld;
 class ThreadsGroup;
 
 /// The ranks of one job on threads of the caller's. Several may live in a process at once, and share nothing. The
@@ -36,14 +35,14 @@ class ThreadRanks {
     return Threads<DeviceType>(comm::core_of<DeviceType>(joined(rank)));
   }
   /// Says that `rank` will make no more calls, and why. Any thread may call it, more than once: the first reason
-  /// counts.
-  void fail(int rank, std::string_view why) noexcept;
+  /// counts. Throws InputError for a rank that is not there.
+  void fail(int rank, std::string_view why);
 
  private:
   std::unique_ptr<ThreadsRank> joined(int rank);
+  void require_rank(int rank) const;
 
   Options options_;
-  std::shared_ptr<ThreadsWorld> world_;
   std::shared_ptr<ThreadsGroup> group_;
 };
 

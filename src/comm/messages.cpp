@@ -35,12 +35,12 @@ int largest_context() {
 
 Messages::Messages(const void* communicator, Deadline deadline) : Messages(std::make_unique<State>()) {
   auto made = std::make_unique<Duplicate>();
-  check_mpi(MPI_Comm_idup(*static_cast<const MPI_Comm*>(communicator), &made->communicator, &made->request),
-            "MPI_Comm_idup");
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(*static_cast<const MPI_Comm*>(communicator), &made->communicator, &request), "MPI_Comm_idup");
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + deadline, [&made] {
+  const bool in_time = poll_until(begin + deadline, [&request] {
     int done = 0;
-    check_mpi(MPI_Test(&made->request, &done, MPI_STATUS_IGNORE), "MPI_Comm_idup");
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Comm_idup");
     return done != 0;
   });
   if (!in_time) {
@@ -82,13 +82,14 @@ std::span<const Message> Messages::poll() {
   if (state.requests.empty()) return {};
   state.indices.resize(state.requests.size());
   int count = 0;
-  check_mpi(MPI_Testsome(static_cast<int>(state.requests.size()), state.requests.data(), &count, state.indices.data(),
-                         MPI_STATUSES_IGNORE),
-            "MPI_Testsome");
-  for (int i = 0; i < count; ++i)
-    state.completed.push_back(state.under_way[static_cast<std::size_t>(state.indices[static_cast<std::size_t>(i)])]);
-  if (count == 0) return {};
-  std::size_t kept = 0;
+  const int code = MPI_Testsome(static_cast<int>(state.requests.size()), state.requests.data(), &count,
+                                state.indices.data(), MPI_STATUSES_IGNORE);
+  if (code == MPI_SUCCESS) {
+    if (count == 0) return {};
+    for (int i = 0; i < count; ++i)
+      state.completed.push_back(state.under_way[static_cast<std::size_t>(state.indices[static_cast<std::size_t>(i)])]);
+  }
+  std::size_t kept = 0;  // after an error, too: MPI has freed the requests that it completed
   for (std::size_t index = 0; index < state.requests.size(); ++index) {
     if (state.requests[index] == MPI_REQUEST_NULL) continue;
     state.requests[kept] = state.requests[index];
@@ -96,6 +97,7 @@ std::span<const Message> Messages::poll() {
   }
   state.requests.resize(kept);
   state.under_way.resize(kept);
+  check_mpi(code, "MPI_Testsome");
   return state.completed;
 }
 
@@ -122,22 +124,22 @@ void Messages::trade(const Parts& parts, Deadline deadline) {
   auto memory = std::make_unique<Memory>(Memory{.mine = {parts.mine.begin(), parts.mine.end()}, .all = {}});
   memory->all.resize(parts.all.size());
   const std::uint64_t number = state_->trades++;
-  for (int peer = 0; peer < size_; ++peer) {
-    const Message message{.transfer = number, .kind = MessageKind::setup, .peer = peer};
-    std::byte* const theirs = memory->all.data() + peer * parts.bytes;
-    const std::byte* const mine = memory->mine.data() + peer * parts.step;
-    if (peer == rank_) {
-      std::memcpy(theirs, mine, static_cast<std::size_t>(parts.bytes));
-      continue;
-    }
-    receive(message, theirs, parts.bytes);
-    send({.transfer = number, .kind = MessageKind::setup, .sent = true, .peer = peer}, mine, parts.bytes);
-  }
   try {
+    for (int peer = 0; peer < size_; ++peer) {
+      const Message message{.transfer = number, .kind = MessageKind::setup, .peer = peer};
+      std::byte* const theirs = memory->all.data() + peer * parts.bytes;
+      const std::byte* const mine = memory->mine.data() + peer * parts.step;
+      if (peer == rank_) {
+        std::memcpy(theirs, mine, static_cast<std::size_t>(parts.bytes));
+        continue;
+      }
+      receive(message, theirs, parts.bytes);
+      send({.transfer = number, .kind = MessageKind::setup, .sent = true, .peer = peer}, mine, parts.bytes);
+    }
     await_trade(deadline);
-  } catch (const CollectiveError& error) {
+  } catch (const std::exception& error) {
     tell_failure(rank_, error.what());
-    if (leave_behind(deadline)) static_cast<void>(memory.release());
+    if (leave_behind(std::min<Deadline>(deadline, longest_end))) static_cast<void>(memory.release());
     throw;
   }
   std::copy(memory->all.begin(), memory->all.end(), parts.all.begin());

@@ -31,6 +31,9 @@ struct Message {
   std::int64_t piece = 0;
 };
 
+/// How long a failed rank waits for others that may have begun to take its messages, or to send theirs.
+inline constexpr std::chrono::milliseconds longest_end{10'000};
+
 /// What a failed rank tells the others.
 struct FailureNotice {
   int sender = 0;         ///< its rank in this communicator

@@ -64,7 +64,7 @@ bool Messages::leave_behind(Deadline limit) noexcept {
   state.duplicate->abandoned = true;
   if (is_finalized()) return false;
   for (std::size_t i = 0; i < state.requests.size(); ++i)
-    if (!state.under_way[i].sent) MPI_Cancel(&state.requests[i]);
+    if (!state.under_way[i].sent && state.requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&state.requests[i]);
   state.ended = {.takes_no_more = 1};
   bool has_told = false;
   try {

@@ -28,7 +28,6 @@ inline bool is_finalized() {
 /// The MPI communicator that all communicators split from one another share.
 struct Messages::Duplicate {
   MPI_Comm communicator = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
   int next_context = 1;
   bool abandoned = false;  ///< messages of a failed communicator may still come: its number must not be used again
 

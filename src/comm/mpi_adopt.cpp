@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Mpi::adopt: what it asks of the program that has initialised MPI.
-#include <algorithm>
-
+#include "guest.hpp"
 #include "mpi_engine.hpp"
 #include "mpi_library.hpp"
 
@@ -45,7 +44,7 @@ std::unique_ptr<MpiRank> MpiRank::adopt(const void* communicator, std::size_t by
   require_usable_mpi();
   require_usable(*static_cast<const MPI_Comm*>(communicator));
   Options of_guest = options;
-  of_guest.threads = std::max(options.threads, 1);
+  of_guest.threads = threads_of_guest(options);
   return std::make_unique<MpiRank>(Messages(communicator, options.deadline), of_guest, nullptr);
 }
 

@@ -15,9 +15,7 @@ constexpr std::chrono::milliseconds longest_way{100};
 constexpr std::chrono::milliseconds longest_rest{1000};
 /// How often a waiting rank looks for notices.
 constexpr std::chrono::milliseconds hearing_interval{1};
-/// How long a failed rank waits for others that may have begun to take its messages, or to send theirs.
-constexpr std::chrono::milliseconds longest_end{10'000};
-/// The same where the process ends afterwards.
+/// Longest end of a failed rank whose process ends afterwards; otherwise longest_end.
 constexpr std::chrono::milliseconds longest_end_of_process{200};
 
 std::string failure_of(int rank, std::string_view why) { return message("rank ", rank, " failed: ", why); }

@@ -7,13 +7,13 @@
 namespace fsdp::comm {
 
 void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
-  const auto end = table.abort;
+  const auto abort_comm = table.abort;
   try {
-    std::packaged_task<void()> task([end, comm] { end(comm); });
+    std::packaged_task<void()> task([abort_comm, comm] { abort_comm(comm); });
     done_ = task.get_future();
     thread_ = std::thread(std::move(task));
   } catch (const std::exception&) {  // no thread available: abort here, since kernels must end
-    end(comm);
+    abort_comm(comm);
   }
 }
 

@@ -30,7 +30,7 @@ ThreadsRank::~ThreadsRank() {
   }
   finish_queued();
   group_->peer(rank_).left.store(true);
-  group_->world->signal();
+  group_->world->notify();
 }
 
 int ThreadsRank::size() const { return group_->size(); }
@@ -50,7 +50,7 @@ Ticket ThreadsRank::start() {
   if (on_queue(own_transfer(ticket)))
     group_->peer(rank_).milestones[ticket % ThreadsPeer::depth].published = std::exchange(after_, {});
   group_->peer(rank_).published.store(next_);
-  group_->world->signal();
+  group_->world->notify();
   progress();
   return ticket;
 }
@@ -232,7 +232,7 @@ void ThreadsRank::set_finished(std::uint64_t step) {
   }
   group_->peer(rank_).finished.store(step);
   if (last) ++active_;
-  group_->world->signal();
+  group_->world->notify();
 }
 
 bool ThreadsRank::complete(Ticket ticket) const {

@@ -23,7 +23,7 @@ void relax() {
 
 }  // namespace
 
-void ThreadsWorld::signal() {
+void ThreadsWorld::notify() {
   version_.fetch_add(1);
   if (sleepers_.load() == 0) return;
   // A sleeper increments sleepers_ before it checks the version. Locking its mutex once ensures that it now sleeps.
@@ -60,12 +60,17 @@ void ThreadsWorld::poison(int rank, std::string_view reason) noexcept {
     }
     failed_.store(rank);
   }
-  signal();
+  notify();
 }
 
 std::string ThreadsWorld::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
+}
+
+std::shared_ptr<ThreadsGroup> group_of_threads(int ranks) {
+  require<InputError>(ranks > 0, "threads communicator: ", ranks, " ranks were asked for; at least 1 is needed");
+  return std::make_shared<ThreadsGroup>(std::make_shared<ThreadsWorld>(), ranks);
 }
 
 }  // namespace fsdp::comm

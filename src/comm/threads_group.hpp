@@ -52,7 +52,7 @@ class Reading {
 class ThreadsWorld {
  public:
   /// Increments the version and wakes sleepers. Call it after every change that another rank may wait for.
-  void signal();
+  void notify();
   /// Returns the number of changes so far.
   std::uint64_t version() const { return version_.load(); }
   /// Waits until the version is not `seen` any more or the deadline has passed. With `spin`, spins first; then sleeps.
@@ -112,5 +112,8 @@ class ThreadsGroup {
  private:
   std::vector<ThreadsPeer> peers;
 };
+
+/// Returns the ranks of a job of their own. Throws InputError unless there is at least one.
+std::shared_ptr<ThreadsGroup> group_of_threads(int ranks);
 
 }  // namespace fsdp::comm

@@ -159,6 +159,19 @@ TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
   EXPECT_TRUE(says(errors[0], "rank 1 failed: the host stopped it")) << errors[0];
 }
 
+TEST(ThreadRanks, ARankThatIsNotThereDoesNotFail) {
+  ThreadRanks ranks(2, patient);
+  for (const int rank : {-1, 2, 99}) {
+    EXPECT_THROW(ranks.fail(rank, "the host stopped it"), InputError) << rank;
+    EXPECT_THROW(ranks.join(rank), InputError) << rank;
+  }
+  for (const auto& error : on_own_threads(2, [&](int rank) {
+         auto c = ranks.join(rank);
+         barrier(c);
+       }))
+    EXPECT_EQ(error, "");
+}
+
 TEST(ThreadRanks, AHostGoesOnWithNewOnesAfterAFailure) {
   for (int round = 0; round < 20; ++round) {
     ThreadRanks ranks(2, patient);

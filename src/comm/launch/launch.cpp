@@ -8,8 +8,8 @@
 #include <optional>
 #include <system_error>
 
-#include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/monitor.hpp>
+#include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 

@@ -11,9 +11,8 @@
 namespace fsdp::comm {
 
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f) {
-  require<InputError>(ranks > 0, "threads communicator: ", ranks, " ranks were asked for; at least 1 is needed");
-  const auto world = std::make_shared<ThreadsWorld>();
-  const auto group = std::make_shared<ThreadsGroup>(world, ranks);
+  const auto group = group_of_threads(ranks);
+  const auto& world = group->world;
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<int> statuses(static_cast<std::size_t>(ranks));
   {
