@@ -19,7 +19,7 @@
 namespace fsdp {
 
 using Sound = Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled>>;
-using Local = Sound::Local;
+using Here = Sound::Local;
 
 struct WithoutVisit : LlamaConfig {
   void visit() const;
@@ -27,10 +27,10 @@ struct WithoutVisit : LlamaConfig {
 struct WithoutValidate : LlamaConfig {
   void validate();
 };
-struct BlockWithoutBackward : nn::TransformerBlock<Local> {
+struct BlockWithoutBackward : nn::TransformerBlock<Here> {
   void backward() const;
 };
-struct OtherShared : nn::TransformerBlock<Local> {
+struct OtherShared : nn::TransformerBlock<Here> {
   struct Shared : nn::RotaryTable {};
 };
 struct WithoutCounts : TokenBatch {
@@ -69,7 +69,7 @@ struct SourceWithoutFill {
 
 #if CASE == 0
 static_assert(check_model<Sound>());
-nn::OneOf<nn::ResidualAttention<Local>, nn::TransformerBlock<Local>> block;
+nn::OneOf<nn::ResidualAttention<Here>, nn::TransformerBlock<Here>> block;
 #elif CASE == 1
 static_assert(check_model<Changed<WithoutVisit, TokenBatch, Sound::Block>>());
 #elif CASE == 2
@@ -87,7 +87,7 @@ static_assert(check_model<Changed<LlamaConfig, WithoutCounts, Sound::Block>>());
 #elif CASE == 7
 static_assert(check_model<int>());
 #elif CASE == 8
-nn::OneOf<nn::TransformerBlock<Local>, nn::TransformerBlock<Local>> block;
+nn::OneOf<nn::TransformerBlock<Here>, nn::TransformerBlock<Here>> block;
 #elif CASE == 9
 ConfigValues values = values_of(WithList{});
 #elif CASE == 10

@@ -135,14 +135,14 @@ struct NumberedSource {
   std::uint64_t identity() const;
 };
 
-using Local = nn::Local<device::Cpu, Fp32>;
-struct PlansInBytes : nn::TransformerBlock<Local> {
-  std::int64_t plan(nn::Context<Local>& context) const;
+using Here = Local<device::Cpu, Fp32>;
+struct PlansInBytes : nn::TransformerBlock<Here> {
+  std::int64_t plan(nn::Context<Here>& context) const;
 };
-struct CachesInt : nn::TransformerBlock<Local> {
+struct CachesInt : nn::TransformerBlock<Here> {
   int cache_columns() const;
 };
-struct LogitsAlone : nn::LossHead<Local> {
+struct LogitsAlone : nn::LossHead<Here> {
   int logits_columns() const;
 };
 
@@ -180,8 +180,8 @@ struct FollowsNothing {
 const std::string view = policy_text(TextAsView{}) + policy_text<FullyShard<>>();
 static_assert(check_sharding<HybridShard<WithLayout<FullyShard<>, buffer::Owned>>>());
 static_assert(nn::check_batch_parts<TokenBatch>() && nn::unit_of<TokenBatch>() == "tokens");
-static_assert(nn::check_block_parts<nn::TransformerBlock<Local>, Local>());
-static_assert(nn::check_head_parts<nn::LossHead<Local>, Local>());
+static_assert(nn::check_block_parts<nn::TransformerBlock<Here>, Here>());
+static_assert(nn::check_head_parts<nn::LossHead<Here>, Here>());
 #elif CASE == 1
 const std::string texts = policy_text(TextOfNumber{}) + policy_text(TextThatChanges{}) + policy_text<TextOfArgument>();
 const std::string name = policy_text<NumberAsName>();
@@ -204,9 +204,9 @@ static_assert(nn::check_batch_parts<UnitAtRunTime>());
 static_assert(nn::check_batch_parts<NumberAsUnit>());
 data::Sampler sampler = data::sampler_of(ListedOrder{}, 1, 2);
 static_assert(data::check_source<NumberedSource>());
-static_assert(nn::check_block_parts<PlansInBytes, Local>());
-static_assert(nn::check_block_parts<CachesInt, Local>());
-static_assert(nn::check_head_parts<LogitsAlone, Local>());
+static_assert(nn::check_block_parts<PlansInBytes, Here>());
+static_assert(nn::check_block_parts<CachesInt, Here>());
+static_assert(nn::check_head_parts<LogitsAlone, Here>());
 #elif CASE == 3
 static_assert(device::check_device<CapturesNothing>());
 static_assert(device::check_device<FlopsAtRunTime>());

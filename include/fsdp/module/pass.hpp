@@ -25,6 +25,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/module/group_tasks.hpp>
+#include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp {

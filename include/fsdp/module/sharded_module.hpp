@@ -28,6 +28,7 @@
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
+#include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
@@ -46,21 +47,6 @@ struct ModuleSettings {
   std::int64_t arena_bytes = 0;           ///< of temporary tensors, from a dry run; ignored in a dry run
   StepWork step_work = elementwise_work;  ///< what buffer::Owned balances over the ranks
   LendMemory lend = {};                   ///< not asked for memory that ranks of other processes read in place
-};
-
-/// How far the passes of a module have come.
-struct PassProgress {
-  /// Where the last pass is.
-  enum class State : std::uint8_t {
-    idle,         ///< no pass is under way
-    running,      ///< a pass has begun and is not finished
-    left,         ///< a pass was destroyed unfinished, without a reason
-    interrupted,  ///< an exception ended it; the next pass begins anew
-  };
-  State state = State::idle;
-  std::size_t at = 0;          ///< of a pass that was left: how many tasks it had run
-  bool has_gradients = false;  ///< the gradients at rest are those of a finished training pass
-  bool forfeited = false;      ///< this rank gave up that pass
 };
 
 /// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the

@@ -33,6 +33,7 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>

@@ -9,12 +9,12 @@ namespace fsdp {
 /// context, so that one instantiation serves every tiling.
 template <class DeviceT, class PrecisionT>
 struct Local {
-  using Device = DeviceT;
-  using Precision = PrecisionT;
-  using Compute = typename Precision::Compute;
-  using Accumulate = typename Precision::Accumulate;
-  using Arena = typename Device::Arena;
-  using Frame = typename Device::Arena::Frame;
+  using Device = DeviceT;                             ///< where tensors are and kernels run
+  using Precision = PrecisionT;                       ///< the element types of weights, gradients and sums
+  using Compute = typename Precision::Compute;        ///< of weights as modules see them, and of activations
+  using Accumulate = typename Precision::Accumulate;  ///< of gradients while they are summed
+  using Arena = typename Device::Arena;               ///< where temporaries live
+  using Frame = typename Device::Arena::Frame;        ///< frees, at its end, what was taken since its beginning
 };
 
 }  // namespace fsdp

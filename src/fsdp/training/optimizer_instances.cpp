@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Separate from run_time.cpp, which a program without the CPU device can link without this file.
+// Separate from run_time_optimizer.cpp, which a program without the CPU device can link without this file.
 #include <tessera/fsdp/training/optimizer_instances.hpp>
 
 namespace fsdp::optim {

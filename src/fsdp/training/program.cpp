@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/training/program.hpp>
 
 #include <fcntl.h>
@@ -20,6 +19,7 @@
 #include <string_view>
 
 #include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
@@ -77,13 +77,15 @@ struct Set {
 }  // namespace
 
 void take_environment() {
-  device::MatmulChoice choice{.limits_library = environment("DNNL_MAX_CPU_ISA").empty()};
-  if (const std::string_view way = environment("TESSERA_BF16_MATMUL"); !way.empty()) {
+  const bool is_limited = !environment("DNNL_MAX_CPU_ISA").empty();
+  device::MatmulChoice choice{.limits_library = !is_limited};
+  const std::string_view way = environment("TESSERA_BF16_MATMUL");
+  if (!way.empty()) {
     require<InputError>(way == "native" || way == "float", "TESSERA_BF16_MATMUL is '", shortened(way),
                         "'; native and float exist");
     choice.bf16 = way == "native" ? device::Bf16Matmul::native : device::Bf16Matmul::by_float;
   }
-  device::choose_matmul(choice);
+  if (is_limited || !way.empty()) device::choose_matmul(choice);
   if (const std::string_view isa = environment("TESSERA_ISA"); !isa.empty())
     device::choose_instruction_set(isa, "TESSERA_ISA");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Functions that enqueue the kernels of one operation each, on checked arguments. Shapes are those of
-/// device/operations/.
+/// device/operations/ and device/compute/.
 ///
 /// T is float, bf16 or f16. The caller provides scratch, sized by scratch.hpp.
 #pragma once

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include <tessera/fsdp/core/error.hpp>
+
 namespace fsdp::device {
 namespace {
 
@@ -11,6 +13,7 @@ namespace {
 struct Current {
   std::atomic<Bf16Matmul> bf16 = MatmulChoice{}.bf16;
   std::atomic<bool> limits_library = MatmulChoice{}.limits_library;
+  std::atomic<bool> is_used = false;
 };
 
 Current& current() {
@@ -18,13 +21,24 @@ Current& current() {
   return choice;
 }
 
+bool same(const MatmulChoice& a, const MatmulChoice& b) {
+  return a.bf16 == b.bf16 && a.limits_library == b.limits_library;
+}
+
+MatmulChoice chosen() { return {.bf16 = current().bf16, .limits_library = current().limits_library}; }
+
 }  // namespace
 
 void choose_matmul(const MatmulChoice& choice) {
+  require<LogicError>(!current().is_used || same(choice, chosen()),
+                      "choose_matmul: matmuls were computed by another choice; call it before anything is computed");
   current().bf16 = choice.bf16;
   current().limits_library = choice.limits_library;
 }
 
-MatmulChoice cpu::matmul_choice() { return {.bf16 = current().bf16, .limits_library = current().limits_library}; }
+MatmulChoice cpu::matmul_choice() {
+  current().is_used = true;
+  return chosen();
+}
 
 }  // namespace fsdp::device

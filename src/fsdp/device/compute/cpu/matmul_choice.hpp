@@ -7,7 +7,7 @@
 
 namespace fsdp::device::cpu {
 
-/// Returns what choose_matmul was called with last.
+/// Returns what choose_matmul was called with, which is fixed from now on.
 MatmulChoice matmul_choice();
 
 }  // namespace fsdp::device::cpu
