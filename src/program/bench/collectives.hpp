@@ -18,6 +18,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/program.hpp>
 
 #include "../cli/bench_options.hpp"
 #include "floors.hpp"
@@ -167,7 +168,7 @@ template <class Comm>
 int measure_comm(const BenchOptions& options) {
   return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
     const int threads = comm::rank_threads(options.launch.threads, communicator.size());
-    use_threads(threads);
+    train::use_threads(threads);
     // If the communicator has shared windows, measures it without them as well.
     std::int64_t has_windows = comm::shared_memory(communicator, 1) != nullptr;
     comm::reduce(communicator, std::span<std::int64_t>(&has_windows, 1), comm::Reduction::min, {"bench"});

@@ -3,7 +3,6 @@
 #include "floors.hpp"
 
 #include <fcntl.h>
-#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,8 +92,6 @@ class Ring {
 };
 
 }  // namespace
-
-void use_threads(int threads) { omp_set_num_threads(threads); }
 
 void fill_uniform(Tensor<float> values, float scale) { fill(values, scale); }
 void fill_uniform(Tensor<bf16> values, float scale) { fill(values, scale); }

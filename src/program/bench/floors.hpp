@@ -18,9 +18,6 @@ namespace fsdp::bench {
 
 using CpuBlock = device::Block<device::Cpu>;
 
-/// Sets the size of the calling thread's OpenMP team, with which collectives copy and sum.
-void use_threads(int threads);
-
 /// Fills with deterministic values in [-scale, scale). They are not denormal and do not grow when multiplied.
 void fill_uniform(Tensor<float> values, float scale);
 void fill_uniform(Tensor<bf16> values, float scale);

@@ -17,6 +17,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/report/console.hpp>
 
 #include "alone.hpp"
@@ -271,7 +272,7 @@ int measure(const BenchOptions& options) {
   const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
   launch.deadline_seconds = std::max(launch.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
   return train::launch<Comm>(launch, [&](Comm& communicator) {
-    use_threads(sizes.threads);
+    train::use_threads(sizes.threads);
     run<PrecisionT>(communicator, options, list, train::is_given(options, "repeats") ? options.repeats : 1);
   });
 }

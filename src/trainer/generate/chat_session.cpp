@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/generate/chat_session.hpp>
 
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/trainer/generate/generation.hpp>

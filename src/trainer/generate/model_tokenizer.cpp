@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/text/tokenizer_config.hpp>
 

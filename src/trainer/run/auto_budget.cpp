@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/processor.hpp>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 
 #include <chrono>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>

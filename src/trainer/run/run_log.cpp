@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 
 #include <cstdio>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
 

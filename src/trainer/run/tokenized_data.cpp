@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 
 #include <algorithm>
@@ -10,10 +8,12 @@
 #include <utility>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/conversations.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
