@@ -100,6 +100,7 @@ TEST(InstructionSet, IsChosenByName) {
   EXPECT_THROW(choose_instruction_set("sse"), InputError);
   try {
     choose_instruction_set("sse", "TESSERA_ISA");
+    ADD_FAILURE() << "took an instruction set that there is not";
   } catch (const InputError& error) {
     EXPECT_EQ(std::string(error.what()).find("TESSERA_ISA is 'sse'; "), 0u) << error.what();
   }

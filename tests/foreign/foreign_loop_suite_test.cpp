@@ -6,8 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <examples/14_eigen_unet/units.hpp>
-
+#include "networks.hpp"
 #include "testing/failures.hpp"
 #include "wrong_loops.hpp"
 
@@ -15,13 +14,14 @@ namespace fsdp::foreign {
 namespace {
 
 struct UnetLoop {
-  static std::vector<Unit> units() { return unet::sharded_units(); }
-  static Order order() { return unet::order(); }
+  static std::vector<Unit> units() { return unet_network().units; }
+  static Order order() { return unet_network().order; }
   static Units choices() { return {.frozen = {"middle.beta"}}; }
   template <class Pass>
   static double compute(Pass& pass, int step, int piece, int pieces) {
-    const double share = 1.0 / (pieces * unet::size * unet::size);
-    return unet::train(pass, unet::Pictures<float>(1, step, piece), share) * share;
+    static const auto compute_in_float = unet_network().compute;
+    AnyPass any = any_pass(pass);
+    return compute_in_float(any, step, piece, pieces);
   }
 };
 

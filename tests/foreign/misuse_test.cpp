@@ -247,16 +247,8 @@ TEST(Weights, ThatAreSetOrFilledAreThoseOfInitialize) {
       expect_error<InputError>("'head.bias' has 1 elements, and 2 are given",
                                [&] { sharded.set("head.bias", std::array<float, 2>{}); });
       expect_error<InputError>("head.bios", [&] { sharded.set("head.bios", std::array<float, 1>{}); });
-      std::vector<double> losses;
-      for (const int step : {0, 1}) {
-        auto pass = sharded.train();
-        AnyPass any = any_pass(pass);
-        const double loss = network.compute(any, step, communicator.rank(), ranks);
-        pass.finish();
-        losses.push_back(sharded.step(loss, {.lr = lr}).loss);
-      }
-      const auto weights = whole_weights(sharded);
-      if (communicator.rank() == 0) found = {losses, weights};
+      const Outcome outcome = steps_of(sharded, network, {1, 1});
+      if (communicator.rank() == 0) found = outcome;
     });
     expect_same(found, expected);
   }
@@ -278,20 +270,12 @@ TEST(LentMemory, IsAllThatARankHoldsAndChangesNoBit) {
     };
     Fsdp2 sharded(communicator, network.units, {}, settings);
     sharded.initialize(seed);
-    std::vector<double> losses;
-    for (const int step : {0, 1}) {
-      auto pass = sharded.train();
-      AnyPass any = any_pass(pass);
-      const double loss = network.compute(any, step, communicator.rank(), ranks);
-      pass.finish();
-      losses.push_back(sharded.step(loss, {.lr = lr}).loss);
-    }
+    const Outcome outcome = steps_of(sharded, network, {1, 1});
     for (const auto kind : {device::MemoryKind::weights, device::MemoryKind::gathered, device::MemoryKind::gradients,
                             device::MemoryKind::optimizer})
       EXPECT_EQ(lent[static_cast<std::size_t>(kind)], sharded.held().bytes[static_cast<std::size_t>(kind)])
           << device::memory_kind_names[static_cast<std::size_t>(kind)];
-    const auto weights = whole_weights(sharded);
-    if (communicator.rank() == 0) found = {losses, weights};
+    if (communicator.rank() == 0) found = outcome;
   });
   expect_same(found, expected);
 }

@@ -39,7 +39,10 @@ void expect_parity(const Network& network, const Request& base, const std::vecto
     request.strategy = how.strategy;
     SCOPED_TRACE(message(network.name, ", ", text_of(how.strategy), ", ", base.ranks, " ranks, ",
                          base.micro_batches.front(), " micro-batches"));
-    expect_same(train_sharded(network, request), expected.at(key));
+    const Outcome found = train_sharded(network, request);
+    expect_same(found, expected.at(key));
+    const auto [least, most] = std::ranges::minmax(found.norms);
+    EXPECT_TRUE(least < clip && clip < most) << "norms from " << least << " to " << most;
   }
 }
 

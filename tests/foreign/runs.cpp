@@ -21,21 +21,10 @@ Outcome train_by(const Network& network, const Request& request, const Strategy&
     settings.fixed_slots = request.fixed_slots;
     ShardedBy<Strategy, Precision> sharded(communicator, network.units, strategy, settings);
     sharded.initialize(seed);
-    std::vector<double> losses;
-    for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
-      const int count = request.micro_batches[static_cast<std::size_t>(step)];
-      auto pass = sharded.train(count);
-      AnyPass any = any_pass(pass);
-      double loss = 0;
-      for (int m = 0; m < count; ++m)
-        loss += network.compute(any, step, communicator.rank() * count + m, communicator.size() * count);
-      pass.finish();
-      losses.push_back(sharded.step(loss, {.lr = lr}).loss);
-    }
-    const auto weights = whole_weights(sharded);
+    const Outcome found = steps_of(sharded, network, request.micro_batches);
     testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
                                   sharded.planned().bytes);
-    if (communicator.rank() == 0) outcome = {losses, weights};
+    if (communicator.rank() == 0) outcome = found;
   });
   return outcome;
 }
@@ -110,9 +99,11 @@ ShardedSettings<> settings_for(const Network& network, int micro_batches) {
 
 Outcome train_sharded(const Network& network, const Request& request) {
   return std::visit(
-      [&](const auto& strategy) {
-        return request.precision == In::fp32 ? train_by<Fp32>(network, request, strategy)
-                                             : train_by<Bf16Mixed>(network, request, strategy);
+      [&]<class Strategy>(const Strategy& strategy) {
+        if constexpr (std::is_same_v<Strategy, RunTimeSharded> || std::is_same_v<Strategy, Replicated>)
+          if (request.precision == In::bf16) return train_by<Bf16Mixed>(network, request, strategy);
+        require<LogicError>(request.precision == In::fp32, "no test needs bf16 under ", policy_text(strategy));
+        return train_by<Fp32>(network, request, strategy);
       },
       request.strategy);
 }

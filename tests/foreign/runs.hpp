@@ -41,10 +41,11 @@ struct Request {
   bool fixed_slots = true;
 };
 
-/// What came out: losses of the steps, and all weights by name.
+/// What came out: losses of the steps, all weights by name, and the gradients' norms if ranks trained.
 struct Outcome {
   std::vector<double> losses;
   std::map<std::string, std::vector<float>> weights;
+  std::vector<double> norms = {};
 };
 
 /// Settings of a network with that many micro-batches: AdamW, with clipping.
@@ -58,6 +59,27 @@ std::map<std::string, std::vector<float>> whole_weights(AnySharded& sharded) {
     whole[parameter.name].assign(values.data(), values.data() + values.numel());
   });
   return whole;
+}
+
+/// Trains one step for each number of micro-batches. Collective.
+template <class AnySharded>
+Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<int>& micro_batches) {
+  const Comm& communicator = sharded.module().communicator();
+  Outcome outcome;
+  for (int step = 0; step < std::ssize(micro_batches); ++step) {
+    const int count = micro_batches[static_cast<std::size_t>(step)];
+    auto pass = sharded.train(count);
+    AnyPass any = any_pass(pass);
+    double loss = 0;
+    for (int m = 0; m < count; ++m)
+      loss += network.compute(any, step, communicator.rank() * count + m, communicator.size() * count);
+    pass.finish();
+    const auto decision = sharded.step(loss, {.lr = lr});
+    outcome.losses.push_back(decision.loss);
+    outcome.norms.push_back(decision.norm);
+  }
+  outcome.weights = whole_weights(sharded);
+  return outcome;
 }
 
 /// Trains over ranks. Every rank's plan must be what it holds.

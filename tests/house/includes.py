@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there: `virtual`, calls that print,
-and calls that read the environment.
+"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there: `virtual`, and calls that print.
 
 usage: includes.py ROOT
 
@@ -65,10 +64,6 @@ GOOGLETEST = r"gtest/.*"  # the conformance kit may: who includes it brings Goog
 PRINTERS = ["src/comm/launch/print.cpp", "src/trainer/report/console.cpp", "src/trainer/report/byte_progress.cpp",
             "src/trainer/generate/chat_session.cpp", "include/trainer/run/generate.hpp"]
 PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
-
-# Who reads the environment in tessera::sharding: launchers.
-READERS = re.compile(r"include/fsdp/core/environment\.hpp|(include|src)/comm/(launch/.*|launch\.cpp|rendezvous\.cpp)")
-READS = re.compile(r"\b(?:secure_)?getenv\s*\(|\benvironment\s*\(")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
@@ -155,9 +150,6 @@ def check(root):
             for match in PRINTS.finditer(code):
                 wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: prints by itself; call print_text, print_sentence "
                              "or print_warning of tessera/comm/launch/print.hpp")
-        if place in SHARDING and not READERS.fullmatch(str(path)):
-            for match in READS.finditer(code):
-                wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: reads the environment, which only launchers do")
     for library, paths in users.items():
         if len(paths) > 1:
             wrong.append(f"{library} is included by more than one file: {', '.join(map(str, paths))}")

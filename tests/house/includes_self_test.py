@@ -47,13 +47,6 @@ class Includes(unittest.TestCase):
         self.found({run: 'void f() {\n  std::cerr << "x";\n}\n'}, run + ":2: prints by itself")
         self.assertEqual([], check({core: "std::snprintf(a, b);  // printf(x)\n", "src/program/bench/a.cpp": "puts(a);\n"}))
 
-    def test_a_call_that_reads_the_environment(self):
-        text = 'auto a = environment("A");\n'
-        for file in ("src/fsdp/device/a.cpp", "src/comm/a.cpp", "include/fsdp/optim/a.hpp"):
-            self.found({file: text}, file + ":1: reads the environment")
-        self.found({"src/fsdp/core/a.cpp": 'auto a = std::getenv("A");\n'}, "reads the environment")
-        self.assertEqual([], check({"src/comm/launch/a.cpp": text, "src/fsdp/training/a.cpp": text, "src/trainer/run/a.cpp": text}))
-
     def test_an_include_upwards(self):
         self.found({**CORE, **COMM, "include/fsdp/nn/a.hpp": "#include <tessera/fsdp/core/a.hpp>\n#include <tessera/comm/a.hpp>\n"},
                    "include/fsdp/nn/a.hpp:2: nn may not include comm")

@@ -96,10 +96,11 @@ TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
     sharded.initialize(1);
     const double loss = net::train(sharded, {.uses = {0, 1}});
     constexpr float most = 0.25f;
-    double squares = 0;
+    double squares = 0, changed = 0;
     for (const auto& group : sharded.module().groups())
       for (std::int64_t i = 0; i < group.main_gradient().size(); ++i) {
         float& value = group.main_gradient().data()[i];
+        changed += std::abs(value) > most ? 1 : 0;
         value = std::clamp(value, -most, most);
       }
     for (const auto& piece : sharded.pieces())
@@ -108,6 +109,7 @@ TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
         EXPECT_LE(std::abs(value), static_cast<double>(most));
         squares += value * value;
       }
+    EXPECT_GT(comm::sum_over_ranks(communicator, changed, {"test"}), 0);
     const double norm = std::sqrt(comm::sum_over_ranks(communicator, squares, {"test"}));
     EXPECT_NEAR(sharded.step(loss, {.lr = 1e-2}).norm, norm, 1e-6 * norm);
   });

@@ -116,7 +116,7 @@ TEST(Orders, OfTwoNetworksHaveTheBitsOfTwoObjects) {
   check(Replicated{}, 2);
 }
 
-TEST(Orders, StepOnlyWhatTheyMakeGradientsOf) {
+TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeSharded> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
                              {.orders = both_orders(), .micro_batches = 2});
