@@ -135,5 +135,6 @@ endif()
 tessera_write_built_with("${PROJECT_BINARY_DIR}/program/built_with.inc")  # for tessera --version
 if(TESSERA_BUILD_TESTS)
   tessera_require(SHARDING GTest libgtest-dev "GoogleTest" CONFIG)
+  tessera_require(SHARDING Eigen3 libeigen3-dev "Eigen" 3.3 NO_MODULE)
   tessera_require(SHARDING Python3 python3 "Python" COMPONENTS Interpreter)
 endif()

@@ -11,10 +11,10 @@ set -euo pipefail
 
 libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev libboost-dev nlohmann-json3-dev
   libcli11-dev libtomlplusplus-dev libgtest-dev)
-packages=(g++ cmake ninja-build python3 openmpi-bin "${libraries[@]}")
+packages=(g++ cmake ninja-build python3 openmpi-bin libeigen3-dev "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
-    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format libeigen3-dev dpkg-dev pkg-config doxygen mkdocs mkdocs-material) ;;
+    --ci) packages+=(clang libclang-rt-dev libomp-dev clang-format dpkg-dev pkg-config doxygen mkdocs mkdocs-material) ;;
     --docs) packages=(doxygen mkdocs mkdocs-material python3) ;;
     --libraries) echo "${libraries[@]}"; exit 0 ;;
     *) echo "dependencies.sh: unknown argument '$argument'; there are --ci, --docs and --libraries" >&2; exit 2 ;;
@@ -25,11 +25,11 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   first=
   if command -v dnf >/dev/null; then
     names="dnf install gcc-c++ cmake ninja-build python3 onednn-devel isa-l-devel pcre2-devel utf8proc-devel openmpi-devel
-      boost-devel json-devel cli11-devel tomlplusplus-devel gtest-devel"
+      boost-devel json-devel cli11-devel tomlplusplus-devel gtest-devel eigen3-devel"
     first="module load mpi/openmpi-$(uname -m) && "  # in every shell: Fedora keeps Open MPI out of PATH
   elif command -v pacman >/dev/null; then
     names="pacman -S gcc cmake ninja python onednn isa-l pcre2 libutf8proc openmpi boost nlohmann-json cli11
-      tomlplusplus gtest"
+      tomlplusplus gtest eigen"
   else
     names="your system's packages of what Debian calls: ${packages[*]}"
   fi

@@ -65,7 +65,7 @@ try_install() {
   # tessera::sharding without any other library, two of it in one process. It calls nothing that is not there.
   without "${others[@]}" oneDNN -- refused "oneDNN was not found" "a library without oneDNN" configure
   rm -rf "$work/build"
-  without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/sharding" "$work/sharding" -DCMAKE_PREFIX_PATH="$work/prefix"
+  without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/sharding" "$work/sharding" -DCMAKE_PREFIX_PATH="$work/prefix" -DOPTIONAL=trainer
   cmake --build "$work/sharding"
   "$work/sharding/sharded"
   ! grep -E -- '^ +FLAGS = .*(-fopenmp|-pthread|-std=c\+\+|-O)' "$work/sharding/build.ninja" || fail "flags of ours on a consumer's code"

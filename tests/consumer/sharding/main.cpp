@@ -6,7 +6,9 @@
 #include <thread>
 #include <vector>
 
+#include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharded.hpp>
 #include <tessera/fsdp/version.hpp>
 
 #include "steps.hpp"
@@ -22,6 +24,36 @@ std::vector<float> trained_by(Guest guest, int ranks) {
   std::vector<float> weights(100000);
   weights.resize(guest(5, ranks, weights.data(), weights.size()));
   return weights;
+}
+
+/// Two steps of a unit, whose loss is the sum of its weights: all of them fall alike, on any number of ranks.
+bool unit_falls(int ranks) {
+  using Sharded = fsdp::Sharded<fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Fp32>>;
+  bool falls = true;
+  const int status = fsdp::comm::Threads<>::run(ranks, {}, [&](fsdp::comm::Threads<>& communicator) {
+    Sharded sharded(communicator, {{"unit", {{.name = "w", .shape = {5, 3}, .initial = fsdp::Initial::ones}}}});
+    sharded.initialize(1);
+    for (int step = 0; step < 2; ++step) {
+      double loss = 0;
+      auto pass = sharded.train();
+      {
+        const auto use = pass.forward(0);
+        const auto w = use.weight("w");
+        for (std::int64_t i = 0; i < w.numel(); ++i) loss += static_cast<double>(w.data()[i]);
+      }
+      {
+        const auto use = pass.backward(0);
+        const auto gradient = use.gradient("w");
+        gradient.next();  // nothing was written before
+        std::fill_n(gradient.tensor.data(), gradient.tensor.numel(), 1.0f);
+      }
+      pass.finish();
+      const double mean = sharded.step(loss / ranks, {.lr = 0.125}).loss;
+      if (communicator.rank() == 0) falls = falls && (step == 0 ? mean == 15 : mean < 14 && mean > 12);
+    }
+    return 0;
+  });
+  return status == 0 && falls;
 }
 
 }  // namespace
@@ -44,5 +76,5 @@ int main() {
   std::printf("tessera %s, %s: the first of %d weights is %g\n", fsdp::version_string.data(),
               fsdp::device::instruction_set().data(), static_cast<int>(one.size()),
               static_cast<double>(one.empty() ? 0.0f : one.front()));
-  return moved && same && refused ? EXIT_SUCCESS : EXIT_FAILURE;
+  return moved && same && refused && unit_falls(1) && unit_falls(3) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
