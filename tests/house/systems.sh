@@ -25,10 +25,10 @@ on() {
 }
 
 on 1 dnf=
-says '^dependencies.sh: this is neither Debian nor Ubuntu; install as root: dnf install gcc-c\+\+ .*onednn-devel .*gtest-devel$'
+says '^dependencies.sh: this is neither Debian nor Ubuntu; install as root: dnf install gcc-c\+\+ .*onednn-devel .*gtest-devel eigen3-devel$'
 says '^then: module load mpi/openmpi-.* && cmake --preset release'
 on 1 pacman=
-says 'install as root: pacman -S gcc .*onednn .*libutf8proc .*gtest$'
+says 'install as root: pacman -S gcc .*onednn .*libutf8proc .*gtest eigen$'
 says '^then: cmake --preset release'
 on 1
 says "your system's packages of what Debian calls: g\+\+ .*libdnnl-dev"
