@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <string>
 #include <vector>
@@ -204,21 +203,6 @@ TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
   const Trained replicas = train(units, run, 2, Replicated{});
   for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}}, {.strategy = Zero1{}}})
     EXPECT_EQ(train(units, run, 2, strategy).losses, replicas.losses) << strategy.text();
-}
-
-/// Wall time of the fastest of three plans.
-double seconds_to_plan(int count) {
-  double fastest = INFINITY;
-  for (int again = 0; again < 3; ++again) {
-    const auto begin = std::chrono::steady_clock::now();
-    Net<RunTimeSharded>::plan(3, 1, net::units(count));
-    fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return fastest;
-}
-
-TEST(HundredsOfUnits, ArePlannedInNoMoreThanTheSquareOfTheirNumber) {
-  EXPECT_LT(seconds_to_plan(400), 2 * 16 * seconds_to_plan(100));
 }
 
 /// Two networks of different sizes, their computations in turn, and a third that is only evaluated.
