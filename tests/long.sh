@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A sweep that is too long for every day; ctest runs a sample of each, but of aarch64 and gpu_build; it replays the inputs that fuzz keeps.
+# A sweep that is too long for every day; ctest runs a sample of each, but of aarch64, gpu_build and libtorch; it replays the inputs that fuzz keeps.
 #
 # usage: tests/long.sh NAME [BUILD]     NAME: a script of tests/long; BUILD: default build/release. It must have been built, but for
-#                                       aarch64, fuzz and gpu_build, which build their own.
+#                                       aarch64, fuzz and gpu_build, which build their own. libtorch needs tessera::sharding alone (build/sharding).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(realpath "${2:-$here/../build/release}")
