@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `use`: what a Use costs. A chain of many small units whose computation is next to nothing, against the same
+/// computation in a bare loop over plain memory.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "exchange.hpp"
+#include "line.hpp"
+#include "options.hpp"
+#include "ranks.hpp"
+
+namespace fsdp::bench {
+namespace {
+
+constexpr std::int64_t elements = 16;  // of a unit's tensor
+
+/// The computation: reads the weight, and writes its gradient.
+float read(const float* weight) { return *std::max_element(weight, weight + elements); }
+void write(float* gradient, const float* weight) {
+  for (std::int64_t i = 0; i < elements; ++i) gradient[i] = weight[i];
+}
+
+std::vector<Unit> chain(std::int64_t count) {
+  std::vector<Unit> units;
+  for (std::int64_t i = 0; i < count; ++i)
+    units.push_back({.name = "unit" + std::to_string(i),
+                     .parameters = {{.name = "w" + std::to_string(i), .shape = {elements}, .initial = Initial::ones}}});
+  return units;
+}
+
+/// A training pass over all units. Returns a sum of what was read.
+float pass_over(Shards& sharded, int count) {
+  float sum = 0;
+  auto pass = sharded.train();
+  for (int unit = 0; unit < count; ++unit) {
+    const auto use = pass.forward(unit);
+    sum += read(use.weight(0).data());
+  }
+  for (int unit = count; unit-- > 0;) {
+    const auto use = pass.backward(unit);
+    const auto gradient = use.gradient(0);
+    if (gradient.next() == Write::overwrite) write(gradient.tensor.data(), use.weight(0).data());
+  }
+  pass.finish();
+  return sum;
+}
+
+void measure(Comm& communicator, const ForeignOptions& options) {
+  const int count = static_cast<int>(options.units);
+  Shards sharded(communicator, chain(count));
+  sharded.initialize(1);
+  const auto size = static_cast<std::size_t>(elements * count);
+  std::vector<float> weights(size, 1.0f), gradients(size);
+  volatile float sink = 0;
+  Exchange exchange(communicator, [&] { pass_over(sharded, count); });
+
+  Rounds rounds;
+  add_short(rounds, [&] { sink = pass_over(sharded, count); });
+  add_short(rounds, [&] {
+    float sum = 0;
+    for (int unit = 0; unit < count; ++unit) sum += read(weights.data() + unit * elements);
+    for (int unit = count; unit-- > 0;) write(gradients.data() + unit * elements, weights.data() + unit * elements);
+    sink = sum;
+  });
+  add_short(rounds, [&] { exchange.run(); });
+  run_together(communicator, rounds, options.repeats_or(301));
+  if (communicator.rank() != 0) return;
+  const double uses = 2.0 * count;
+  const bool alone = communicator.size() == 1;
+  const auto of_library = [&](std::size_t r) {
+    return rounds.seconds(0, r) - rounds.seconds(1, r) - (alone ? 0 : rounds.seconds(2, r));
+  };
+  Line("use")
+      .add("ranks", std::int64_t{communicator.size()})
+      .add("units", options.units)
+      .add("use_us", rounds.median_of(of_library) / uses * 1e6)
+      .add("pass_us", rounds.median_seconds(0) * 1e6)
+      .add("bare_us", rounds.median_seconds(1) * 1e6)
+      .add("exchange_us", rounds.median_seconds(2) * 1e6)
+      .print();
+}
+
+}  // namespace
+
+void measure_use(const ForeignOptions& options) {
+  for (const int ranks : {1, 2}) on_ranks(ranks, [&](Comm& communicator) { measure(communicator, options); });
+}
+
+}  // namespace fsdp::bench
