@@ -53,6 +53,30 @@ TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {
   EXPECT_EQ(Buffers::of(buffers.b).data()[count - 1], 3.0f);
 }
 
+TEST_F(CudaHost_queue, OrdersAStreamOfTheHostsOwnAndLeavesItToTheHost) {
+  Buffers buffers;
+  cudaStream_t own = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithPriority(&own, cudaStreamNonBlocking, 0), cudaSuccess);
+  {
+    Cuda::Arena arena(buffers.ledger, 1 << 20);
+    Cuda::Stream stream(arena);
+    Cuda::Queue borrowed = Cuda::Queue::borrow(own);
+    EXPECT_EQ(borrowed.native(), own);
+    std::atomic<bool> go = false;
+    hold(stream, go);
+    device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.a), .value = 3});
+    borrowed.wait(stream.record());
+    cudaMemcpyAsync(buffers.b.data(), buffers.a.data(), count * 4, cudaMemcpyDefault, own);
+    stream.wait(borrowed.record());
+    go = true;
+    stream.synchronize();
+    EXPECT_EQ(Buffers::of(buffers.b).data()[count - 1], 3.0f);
+  }
+  EXPECT_EQ(machine().held()["streams"], 1);
+  EXPECT_EQ(cudaStreamDestroy(own), cudaSuccess);
+  EXPECT_THROW(Cuda::Queue::borrow(nullptr), InputError) << "the default stream";
+}
+
 TEST_F(CudaHost_queue, RecordsTheEventsAgainThatNobodyHolds) {
   Cuda::Queue queue("queue"), other("other");
   Cuda::Event kept = queue.record();

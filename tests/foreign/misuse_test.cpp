@@ -156,7 +156,7 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
 
       expect_error<InputError>("the learning rate is nan", [&] { sharded.step(loss, {.lr = std::nan("")}); });
       expect_error<InputError>("the loss scale 0", [&] { sharded.step(loss, {.lr = lr, .loss_scale = 0}); });
-      losses.push_back(sharded.step(loss, {.lr = lr}).loss);
+      losses.push_back(sharded.step(loss, {.lr = lr_of(step)}).loss);
       expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
     }
     const auto weights = whole_weights(sharded);
@@ -221,7 +221,7 @@ TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
     AnyPass any = any_pass(pass);
     const double loss = network.compute(any, 0, communicator.rank(), ranks);
     pass.finish();
-    const double sum = sharded.step(loss, {.lr = lr}).loss;
+    const double sum = sharded.step(loss, {.lr = lr_of(0)}).loss;
     const auto weights = whole_weights(sharded);
     if (communicator.rank() == 0) found = {{sum}, weights};
   });

@@ -167,10 +167,11 @@ class Loop {
     Use both(int unit) { return {loop, unit}; }
   };
 
-  /// Makes a step. compute(pass, piece) does the forward and backward of a piece of the batch, and returns its loss;
-  /// rank r has pieces r * micro_batches + m. Returns the sum of the losses.
+  /// Makes a step with a learning rate. compute(pass, piece) does the forward and backward of a piece of the batch, and
+  /// returns its loss; rank r has pieces r * micro_batches + m. Returns the sum of the losses.
   template <class Compute>
-  double step(int micro_batches, Compute compute) {
+  double step(int micro_batches, double lr, Compute compute) {
+    settings_.lr = lr;
     const bool one_by_one = settings_.reduce == Reduce::every_micro_batch && settings_.ranks > 1;
     std::vector<double> losses(static_cast<std::size_t>(settings_.ranks));
     for (int m = 0; m < (one_by_one ? micro_batches : 1); ++m)
@@ -187,6 +188,8 @@ class Loop {
     return std::accumulate(losses.begin(), losses.end(), 0.0);
   }
 
+  /// Of the last step's gradients, before they were clipped.
+  double norm() const { return norm_; }
   std::vector<double> weights(std::size_t parameter) const {
     const Values& values = tensors_[parameter].weight;
     return {values.begin(), values.end()};
@@ -199,7 +202,8 @@ class Loop {
     double squares = 0;
     for (std::size_t i = 0; i < tensors_.size(); ++i)
       if (parameters_[i].trained) squares += tensors_[i].sum.template cast<double>().squaredNorm();
-    const double scale = std::min(1.0, settings_.clip / (std::sqrt(squares) + 1e-6));
+    norm_ = std::sqrt(squares);
+    const double scale = std::min(1.0, settings_.clip / (norm_ + 1e-6));
     ++taken_;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       if (!parameters_[i].trained) continue;
@@ -215,6 +219,7 @@ class Loop {
   Settings settings_;
   std::vector<Tensor> tensors_;
   std::int64_t taken_ = 0;
+  double norm_ = 0;
 };
 
 }  // namespace plain

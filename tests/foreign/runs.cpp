@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/testing/planned_bytes.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::foreign {
@@ -17,13 +18,7 @@ template <class Precision, class Strategy>
 Outcome train_by(const Network& network, const Request& request, const Strategy& strategy) {
   Outcome outcome;
   on_ranks(request.ranks, [&](Comm& communicator) {
-    ShardedSettings<> settings = settings_for(network, *std::ranges::max_element(request.micro_batches));
-    settings.fixed_slots = request.fixed_slots;
-    ShardedBy<Strategy, Precision> sharded(communicator, network.units, strategy, settings);
-    sharded.initialize(seed);
-    const Outcome found = steps_of(sharded, network, request.micro_batches);
-    testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
-                                  sharded.planned().bytes);
+    const Outcome found = train_on<Precision>(communicator, network, request, strategy);
     if (communicator.rank() == 0) outcome = found;
   });
   return outcome;
@@ -89,7 +84,37 @@ plain::Rounding rounding_of_library() {
 
 }  // namespace
 
-ShardedSettings<> settings_for(const Network& network, int micro_batches) {
+bool sweeps_whole() {
+  const char* const sweep = std::getenv("TESSERA_SWEEP");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return sweep != nullptr && std::string_view(sweep) == "whole";
+}
+
+std::vector<Case> cases_of_one_axis() {
+  using plain::Reduce;
+  return {{RunTimeSharded{FullyShard<>{}}},
+          {RunTimeSharded{FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}}},
+          {RunTimeSharded{Zero3{.persistence_threshold = 8}}},
+          {RunTimeSharded{Zero2{}}},
+          {RunTimeSharded{Zero1{}}, Reduce::last_micro_batch},
+          {RunTimeSharded{FullyShard<>{.reduce = ReduceGradients::last_micro_batch}}, Reduce::last_micro_batch},
+          {Replicated{}, Reduce::last_micro_batch}};
+}
+
+std::vector<Case> cases_of_two_axes() {
+  using plain::Reduce;
+  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
+  const HybridShard<RunTimeSharded> zero1{.group = 2, .inner = {Zero1{}}};
+  return {{RunTimeGrouped{hybrid}, Reduce::every_micro_batch, 2},
+          {RunTimeGrouped{zero1}, Reduce::last_micro_batch, 2},
+          {RunTimeGrouped{FullyShard<ReshardAfterForward::to_group>{.group = 2}}},
+          {RunTimeHybridFull{.group = 2, .inner = {Zero3{}}}, Reduce::every_micro_batch, 2}};
+}
+
+std::string text_of(const AnyStrategy& strategy) {
+  return std::visit([](const auto& held) { return policy_text(held); }, strategy);
+}
+
+ShardedSettings<> settings_for(const Network& network, int micro_batches, double clip) {
   return {.orders = {network.order},
           .micro_batches = micro_batches,
           .optimizer = {.weight_decay = 0.01},
@@ -136,13 +161,12 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
                       {.ranks = request.ranks,
                        .ranks_per_group = ranks_per_group,
                        .reduce = reduce,
-                       .lr = lr,
-                       .clip = clip,
+                       .clip = request.clip,
                        .rounding = rounding});
   Outcome outcome;
   for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
     const int count = request.micro_batches[static_cast<std::size_t>(step)];
-    outcome.losses.push_back(loop.step(count, [&](auto& pass, int piece) {
+    outcome.losses.push_back(loop.step(count, lr_of(step), [&](auto& pass, int piece) {
       if constexpr (std::is_same_v<S, double>) {
         return network.compute_in_double(pass, step, piece, request.ranks * count);
       } else {
@@ -150,6 +174,7 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
         return network.compute(any, step, piece, request.ranks * count);
       }
     }));
+    outcome.norms.push_back(loop.norm());
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::vector<double> weights = loop.weights(i);
@@ -166,6 +191,18 @@ void expect_same(const Outcome& found, const Outcome& expected) {
   for (const auto& [name, weights] : expected.weights)
     testing::expect_values("weights have the bits of the loop without the library", "after all steps", name,
                            found.weights.at(name), weights);
+}
+
+double clip_of(const Network& network, Request request) {
+  request.clip = std::numeric_limits<double>::max();
+  const Outcome outcome = train_plain<float>(network, request, plain::Reduce::every_micro_batch);
+  const auto [least, most] = std::ranges::minmax(outcome.norms);
+  return (least + most) / 2;
+}
+
+void expect_clipping(const Outcome& found, double clip) {
+  const auto [least, most] = std::ranges::minmax(found.norms);
+  EXPECT_TRUE(least < clip && clip < most) << "norms from " << least << " to " << most;
 }
 
 double difference(const Outcome& found, const Outcome& expected) {

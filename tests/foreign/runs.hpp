@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs of a network: over ranks that are threads, and without the library.
+/// Runs of a network: over ranks of any communicator, and without the library.
 #pragma once
 
-#include <functional>
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/sharded.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/testing/planned_bytes.hpp>
 
 #include "networks.hpp"
 #include "plain_loop.hpp"
@@ -30,7 +33,11 @@ enum class In { fp32, bf16 };
 
 constexpr std::uint64_t seed = 7;
 constexpr double lr = 0.02;
-constexpr double clip = 0.35;  ///< of the gradients' norm: some steps are clipped, and others are not
+constexpr double lr_of(int step) { return lr / (1 + step % 4); }  ///< another one in each step
+constexpr double usual_clip = 0.35;                               ///< of the gradients' norm
+
+/// Whether long tests run all of their cases: tests/long.sh sets TESSERA_SWEEP=whole.
+bool sweeps_whole();
 
 /// What is run.
 struct Request {
@@ -39,9 +46,23 @@ struct Request {
   AnyStrategy strategy = {};
   In precision = In::fp32;
   bool fixed_slots = true;
+  double clip = usual_clip;
 };
 
-/// What came out: losses of the steps, all weights by name, and the gradients' norms if ranks trained.
+/// A strategy, and the order of sums of the loop without the library that has its bits.
+struct Case {
+  AnyStrategy strategy;
+  plain::Reduce reduce = plain::Reduce::every_micro_batch;
+  int ranks_per_group = 0;
+};
+/// All kinds that shard over one axis; and over two, in groups of 2 of 4 ranks.
+/// @{
+std::vector<Case> cases_of_one_axis();
+std::vector<Case> cases_of_two_axes();
+/// @}
+std::string text_of(const AnyStrategy& strategy);
+
+/// What came out: losses of the steps, all weights by name, and norms of the gradients.
 struct Outcome {
   std::vector<double> losses;
   std::map<std::string, std::vector<float>> weights;
@@ -49,7 +70,7 @@ struct Outcome {
 };
 
 /// Settings of a network with that many micro-batches: AdamW, with clipping.
-ShardedSettings<> settings_for(const Network& network, int micro_batches);
+ShardedSettings<> settings_for(const Network& network, int micro_batches, double clip = usual_clip);
 
 /// The whole weights. Collective.
 template <class AnySharded>
@@ -64,7 +85,7 @@ std::map<std::string, std::vector<float>> whole_weights(AnySharded& sharded) {
 /// Trains one step for each number of micro-batches. Collective.
 template <class AnySharded>
 Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<int>& micro_batches) {
-  const Comm& communicator = sharded.module().communicator();
+  const auto& communicator = sharded.module().communicator();
   Outcome outcome;
   for (int step = 0; step < std::ssize(micro_batches); ++step) {
     const int count = micro_batches[static_cast<std::size_t>(step)];
@@ -74,7 +95,7 @@ Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<
     for (int m = 0; m < count; ++m)
       loss += network.compute(any, step, communicator.rank() * count + m, communicator.size() * count);
     pass.finish();
-    const auto decision = sharded.step(loss, {.lr = lr});
+    const auto decision = sharded.step(loss, {.lr = lr_of(step)});
     outcome.losses.push_back(decision.loss);
     outcome.norms.push_back(decision.norm);
   }
@@ -82,12 +103,45 @@ Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<
   return outcome;
 }
 
-/// Trains over ranks. Every rank's plan must be what it holds.
+/// Trains over the ranks of `communicator`. Every rank's plan must be what it holds. Collective.
+template <class Precision, class Comm, class Strategy>
+Outcome train_on(Comm& communicator, const Network& network, const Request& request, const Strategy& strategy) {
+  ShardedSettings<> settings = settings_for(network, *std::ranges::max_element(request.micro_batches), request.clip);
+  settings.fixed_slots = request.fixed_slots;
+  Sharded<Stack<Strategy, Comm, Precision>> sharded(communicator, network.units, strategy, settings);
+  sharded.initialize(seed);
+  Outcome outcome = steps_of(sharded, network, request.micro_batches);
+  testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
+                                sharded.planned().bytes);
+  return outcome;
+}
+
+/// Trains over ranks that are threads.
 Outcome train_sharded(const Network& network, const Request& request);
 
 /// Trains without the library, by S, with the sums in the order of a strategy.
 template <class S>
 Outcome train_plain(const Network& network, const Request& request, plain::Reduce reduce, int ranks_per_group = 0);
+
+/// Returns where to clip, so that some steps of a request are clipped, and others are not.
+double clip_of(const Network& network, Request request);
+/// It was so.
+void expect_clipping(const Outcome& found, double clip);
+
+/// Calls f(request, expected) for each case: `request` with its strategy, and the outcome without the library, which is
+/// worked out once for each order of sums. Some steps are clipped.
+template <class F>
+void with_expected(const Network& network, Request request, const std::vector<Case>& cases, F f) {
+  request.clip = clip_of(network, request);
+  std::map<std::pair<plain::Reduce, int>, Outcome> expected;
+  for (const Case& how : cases) {
+    const auto key = std::pair(how.reduce, how.ranks_per_group);
+    if (!expected.contains(key))
+      expected.emplace(key, train_plain<float>(network, request, how.reduce, how.ranks_per_group));
+    request.strategy = how.strategy;
+    f(std::as_const(request), expected.at(key));
+  }
+}
 
 /// Losses and weights have the same bits.
 void expect_same(const Outcome& found, const Outcome& expected);

@@ -116,6 +116,9 @@ class Cuda::Queue {
  public:
   /// Makes a stream on the calling thread's device. `name` labels it in traces and errors.
   explicit Queue(std::string_view name, Priority priority = Priority::usual);
+  /// Makes a queue of a stream that the caller made, a cudaStream_t of the calling thread's device, which must outlive
+  /// the queue and stays the caller's. Throws InputError for the default stream, which other streams wait for.
+  static Queue borrow(void* stream, std::string_view name = "borrowed");
 
   Event record();
   void wait(const Event& event);
@@ -128,6 +131,8 @@ class Cuda::Queue {
 
  private:
   class Events;
+  Queue(std::shared_ptr<void> handle, std::string_view name);
+
   std::shared_ptr<void> handle_;
   std::shared_ptr<Events> events_;  ///< shared with events, which may outlive the queue
   std::string name_;

@@ -108,8 +108,10 @@ class Use {
   /// @{
   Tensor<Accumulate> zeroed(std::size_t index) const {
     const GradientView<Accumulate> view = gradient(index);
-    if (view.wanted() && view.next() == Write::overwrite)
+    if (view.wanted() && view.next() == Write::overwrite) {
       device::enqueue(pass_->module_.stream(), device::Fill<Accumulate>{.y = view.tensor, .value = 0.0f});
+      pass_->own_queue_follows();
+    }
     return view.tensor;
   }
   Tensor<Accumulate> zeroed(std::string_view name) const { return zeroed(index_of(name)); }
@@ -196,10 +198,15 @@ class Pass {
   /// step; the pass after that begins anew.
   ~Pass() {
     if (over_) return;
-    if (std::uncaught_exceptions() > thrown_)
-      abandon();
-    else
+    if (std::uncaught_exceptions() > thrown_) {
+      try {
+        abandon();
+      } catch (...) {  // the device is broken, which whoever uses it next is told
+        module_.progress().state = PassProgress::State::interrupted;
+      }
+    } else {
       module_.progress() = {.state = PassProgress::State::left, .at = at_};
+    }
   }
 
   /// Hand out the weights and gradients of the next computation. Throw LogicError, which names the next one, and change
@@ -220,6 +227,16 @@ class Pass {
     for (std::size_t i = at_; i < schedule().size(); ++i)
       if (sharding::computes(schedule()[i].action)) return schedule()[i];
     return std::nullopt;
+  }
+
+  /// Sets the queue on which the caller computes, if it is not the module's stream: a CUDA stream of its own, say. Two
+  /// events a Use order both: work that is enqueued on `queue` inside of a Use may access the Use's tensors, and what
+  /// the library enqueues afterwards follows it. What follows `finish` on the module's stream, such as a step that
+  /// reads the loss, follows all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
+  void compute_on(typename Device::Queue& queue) requires(Device::asynchronous) {
+    require_under_way();
+    require(!inside_, "pass: compute_on inside of a use");
+    own_queue_ = &queue;
   }
 
   /// For an event loop: runs at most `most` tasks of the schedule, none that waits. Returns whether the next
@@ -250,6 +267,7 @@ class Pass {
   void forfeit() {
     require_under_way();
     inside_ = false;
+    follow_own_queue();
     if (kind_ == sharding::Pass::train) module_.progress().forfeited = true;
     for (; at_ < schedule().size(); ++at_) {
       const sharding::Task& task = schedule()[at_];
@@ -262,6 +280,7 @@ class Pass {
   }
   /// For an exception that all ranks caught at the same computation: drops the pass, and the next one begins anew.
   void abandon() {
+    if (!over_) follow_own_queue();
     over_ = true;
     inside_ = false;
     module_.progress().state = PassProgress::State::interrupted;
@@ -324,6 +343,8 @@ class Pass {
     for (; !sharding::computes(schedule()[at_].action); ++at_) execute(schedule()[at_]);
     inside_ = true;
     arrived_ = !reads(*found);
+    if (own_queue_ != nullptr) wait_for_weights();
+    own_queue_follows();
     if (observer_.before != nullptr) observer_.before(observer_.state, schedule()[at_]);
     return {*this, schedule()[at_]};
   }
@@ -333,12 +354,23 @@ class Pass {
   void computed() {
     if (over_) return;   // forfeited or abandoned inside of the use
     wait_for_weights();  // a gather in flight may not be released
+    follow_own_queue();
     inside_ = false;
     if (observer_.after != nullptr) observer_.after(observer_.state, schedule()[at_]);
     ++at_;
     run_until_computation_or_wait();
   }
+  /// Order the caller's queue after the module's stream, and the other way round.
+  /// @{
+  void own_queue_follows() {
+    if (own_queue_ != nullptr) own_queue_->wait(module_.stream().record());
+  }
+  void follow_own_queue() {
+    if (own_queue_ != nullptr) module_.stream().wait(own_queue_->record());
+  }
+  /// @}
   void end() {
+    follow_own_queue();
     for (; at_ < schedule().size(); ++at_) execute(schedule()[at_]);
     tasks_.end_pass();
     over_ = true;
@@ -352,10 +384,11 @@ class Pass {
   sharding::Pass kind_;
   const PlannedPass& planned_;
   Observer observer_;
-  int thrown_;            ///< exceptions in flight when it began
-  std::size_t at_ = 0;    ///< number of the next task
-  bool inside_ = false;   ///< whether a Use is alive
-  bool arrived_ = false;  ///< whether the weights of this Use have been waited for
+  typename Device::Queue* own_queue_ = nullptr;  ///< where the caller computes; null: on the module's stream
+  int thrown_;                                   ///< exceptions in flight when it began
+  std::size_t at_ = 0;                           ///< number of the next task
+  bool inside_ = false;                          ///< whether a Use is alive
+  bool arrived_ = false;                         ///< whether the weights of this Use have been waited for
   bool over_ = false;
 };
 

@@ -172,20 +172,38 @@ class Sharded {
                                 " and the gradient norm is ", decision.norm, "; no weight was changed"));
   }
   /// The same without waiting for the device, with the loss in `loss()`; after a loss or gradient that is not finite
-  /// all later steps are skipped (StepDecision::stopped). Can be captured in a graph.
+  /// all later steps are skipped (StepDecision::stopped).
   void queue_step(const device::StepInputs& inputs) {
-    PassProgress& progress = module_.progress();
-    require(progress.state == PassProgress::State::idle,
-            "step: the last pass was neither finished nor forfeited, so that gradients may still be in use");
-    require(progress.has_gradients,
-            "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
+    require_gradients();
+    begin_step(inputs);
+    update();
+    end_step();
+  }
+  /// `queue_step` in parts, for a pass and its step as one graph. `begin_step` sends the inputs and `end_step` fetches
+  /// the decision; `update`, after the pass, is the same work in every step:
+  ///
+  ///     module.begin_step({.lr = 1e-3});
+  ///     if (first) graph = Device::capture(module.stream(), [&] { compute(module.train()); module.update(); });
+  ///     graph.launch(module.stream());
+  ///     module.end_step();
+  ///
+  /// Queue one step before the capture. Ranks capture and launch together, and no other pass that trains may come in
+  /// between. A step that is launched cannot be forfeited.
+  /// @{
+  void begin_step(const device::StepInputs& inputs) {
     require<InputError>(std::isfinite(inputs.lr) && std::isfinite(inputs.loss_scale) && inputs.loss_scale > 0,
                         "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
                         "; both must be finite, and the scale above 0");
-    optimizer_.step(loss_, inputs);
-    statistics_.merge();
-    progress = {};
+    optimizer_.control().begin(inputs);
   }
+  void update() {
+    require_gradients();
+    optimizer_.update(loss_);
+    statistics_.merge();
+    module_.progress() = {};
+  }
+  void end_step() { optimizer_.control().end(); }
+  /// @}
   /// The decision of the last step, or of the one before it. Waits for the device.
   const device::StepDecision& result(int behind = 0) { return optimizer_.control().decision(behind); }
   /// This rank's sum of losses [1], where the device reads it.
@@ -210,6 +228,13 @@ class Sharded {
   /// @}
 
  private:
+  void require_gradients() {
+    const PassProgress& progress = module_.progress();
+    require(progress.state == PassProgress::State::idle,
+            "step: the last pass was neither finished nor forfeited, so that gradients may still be in use");
+    require(progress.has_gradients,
+            "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
+  }
   static std::vector<Order> orders_of(const std::vector<Unit>& units, const Settings& settings) {
     if (!settings.orders.empty()) return settings.orders;
     std::vector<int> uses;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Streams, events and graphs, and their names in profilers.
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/device/cuda.hpp>
@@ -73,6 +75,16 @@ Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make
       "making a stream");
   handle_ = std::shared_ptr<void>(stream, [](void* made) { cudaStreamDestroy(static_cast<cudaStream_t>(made)); });
   cuda::name_for_profilers(stream, name_.c_str());
+}
+
+Cuda::Queue::Queue(std::shared_ptr<void> handle, std::string_view name)
+    : handle_(std::move(handle)), events_(std::make_shared<Events>()), name_(name) {}
+
+Cuda::Queue Cuda::Queue::borrow(void* stream, std::string_view name) {
+  require<InputError>(stream != nullptr,
+                      "cuda: the default stream is given as a queue, and other streams wait for it; ",
+                      "make one with cudaStreamNonBlocking");
+  return {std::shared_ptr<void>(stream, [](void*) {}), name};
 }
 
 Cuda::Event Cuda::Queue::record() {

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Code of somebody's own on her CUDA stream: its passes are ordered with the library's, and captured with it in a
+/// graph.
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/sharded.hpp>
+
+#include "on_doubles.hpp"
+
+namespace fsdp::testing::cuda_host {
+namespace {
+
+using device::Cuda;
+using Weights = std::map<std::string, std::vector<float>>;
+
+class CudaHost_sharded : public OnDoubles {};
+
+constexpr int steps = 5;
+
+const std::vector<Unit> units{{.name = "a", .parameters = {{.name = "a", .shape = {30, 7}}}},
+                              {.name = "b", .parameters = {{.name = "b", .shape = {11}}}},
+                              {.name = "c", .parameters = {{.name = "c", .shape = {5, 9}}}}};
+
+/// Makes a pass; every gradient is its weight, which `copy(from, to, bytes)` writes.
+template <class Pass, class Copy>
+void walk(Pass& pass, const Copy& copy) {
+  while (const auto next = pass.next()) {
+    const auto use = pass.enter();
+    if (next->action == sharding::Action::forward) continue;
+    copy(use.weight(0).data(), use.gradient(0).tensor.data(),
+         static_cast<std::size_t>(use.weight(0).numel()) * sizeof(float));
+  }
+  pass.finish();
+}
+
+template <class AnySharded>
+Weights whole(AnySharded& sharded) {
+  Weights weights;
+  sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+    weights[parameter.name].assign(values.data(), values.data() + values.numel());
+  });
+  return weights;
+}
+
+Weights on_the_cpu(int ranks) {
+  Weights weights;
+  comm::Threads<>::run(ranks, {}, [&](comm::Threads<>& communicator) {
+    Sharded<Stack<FullyShard<>, comm::Threads<>, Fp32>> sharded(communicator, units);
+    sharded.initialize(1);
+    for (int step = 0; step < steps; ++step) {
+      auto pass = sharded.train();
+      walk(pass, [](const float* from, float* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
+      sharded.step(0, {.lr = 0.01});
+    }
+    const Weights found = whole(sharded);
+    if (communicator.rank() == 0) weights = found;
+  });
+  return weights;
+}
+
+Weights on_her_stream(int ranks, bool graphs) {
+  Weights weights;
+  run_ranks(ranks, {}, [&](comm::Nccl<>& communicator) {
+    cudaStream_t own = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithPriority(&own, cudaStreamNonBlocking, 0), cudaSuccess);
+    {
+      Cuda::Queue queue = Cuda::Queue::borrow(own);
+      Sharded<Stack<FullyShard<>, comm::Nccl<>, Fp32>> sharded(communicator, units);
+      sharded.initialize(1);
+      const auto enqueue_pass = [&] {
+        auto pass = sharded.train();
+        pass.compute_on(queue);
+        walk(pass, [own](const float* from, float* to, std::size_t bytes) {
+          cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, own);
+        });
+      };
+      Cuda::Graph graph;
+      for (int step = 0; step < steps; ++step) {
+        sharded.begin_step({.lr = 0.01});
+        if (!graphs || step == 0) {
+          enqueue_pass();
+          sharded.update();
+        } else {
+          if (step == 1)
+            graph = Cuda::capture(sharded.stream(), [&] {
+              enqueue_pass();
+              sharded.update();
+            });
+          graph.launch(sharded.stream());
+        }
+        sharded.end_step();
+      }
+      EXPECT_EQ(sharded.result().taken, steps);
+      const Weights found = whole(sharded);
+      if (communicator.rank() == 0) weights = found;
+    }
+    cudaStreamSynchronize(own);
+    EXPECT_EQ(cudaStreamDestroy(own), cudaSuccess);
+  });
+  return weights;
+}
+
+TEST_F(CudaHost_sharded, AStreamOfTheHostsOwnComputesThePassesQueuedAndAsAGraph) {
+  for (const int ranks : {1, 2}) {
+    const Weights expected = on_the_cpu(ranks), queued = on_her_stream(ranks, false);
+    EXPECT_EQ(on_her_stream(ranks, true), queued);
+    for (const auto& [name, values] : expected)
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(queued.at(name)[i], values[i], 1e-6) << name;
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::testing::cuda_host

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// On an asynchronous device, where the computations of a network that the library does not know are operations of the
+// library's queue, or of a queue of the host's own: the bits of a loop without the library, every access ordered, no
+// event too many, and a pass and its step as one graph.
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/testing/nccl/doubled_nccl.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
+
+#include "kernels.hpp"
+#include "runs.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+using testing::Access;
+using testing::QueuedCpu;
+using Queue = QueuedCpu::Queue;
+using Threads = comm::Threads<QueuedCpu>;
+using Nccl = testing::DoubledNccl;
+
+/// How the computations are enqueued.
+struct Asynchronous {
+  Request request;
+  bool own_queue = false;  ///< of the host
+  bool told = true;        ///< the pass is told of it
+  bool graph = false;      ///< the second step's pass and update are captured, and launched in each that follows
+  bool check_only = false;
+  std::vector<std::int64_t> leave_out = {};  ///< events of rank 0
+  bool clears = false;                       ///< gradients are cleared before they are written
+  int stops_at = -1;                         ///< the computation of the second step after which its pass is given up:
+  bool forfeits = false;                     ///< by rank 0, which forfeits, or by all, which throw and make it again
+};
+
+/// Thrown by tests.
+struct GivenUp {};
+
+/// What came out, with races and with the points of the second step at which rank 0's queues wait.
+struct Found {
+  Outcome outcome;
+  std::vector<std::string> races;
+  testing::EventPoints points;
+};
+
+/// Enqueues a pass of a network.
+template <class AnySharded>
+void enqueue_pass(AnySharded& sharded, const Network& network, int stops_at, Kernels& kernels, Queue* own,
+                  const Asynchronous& how) {
+  const int micro_batches = how.request.micro_batches.front();
+  auto pass = sharded.train(micro_batches);
+  if (own != nullptr && how.told) pass.compute_on(*own);
+  Queue& queue = own != nullptr ? *own : sharded.stream();
+  const Tensor<double> loss = sharded.loss();
+  for (int m = 0; m < micro_batches; ++m) {
+    for (std::size_t i = 0; i < network.order.list.size(); ++i) {
+      const auto use = pass.enter();
+      const sharding::Task& task = use.task();
+      const Unit& unit = network.units[static_cast<std::size_t>(task.index)];
+      Operands operands{.task = task};
+      std::vector<Access> accesses;
+      for (std::size_t tensor = 0; tensor < unit.parameters.size(); ++tensor) {
+        if (task.action != sharding::Action::backward || unit.backward_needs_weights)
+          testing::list_access(accesses, operands.weights.emplace_back(use.weight(tensor)));
+        if (task.action == sharding::Action::forward) continue;
+        if (how.clears) use.zeroed(tensor);
+        const auto gradient = use.gradient(tensor);
+        testing::list_access(accesses, operands.gradients.emplace_back(gradient.tensor));
+        operands.adds.push_back(gradient.wanted() && gradient.next() == Write::accumulate);
+      }
+      queue.submit(unit.name.c_str(), accesses, [&kernels, operands](auto&) { kernels.compute(operands); });
+      if (stops_at-- != 0) continue;
+      if (!how.forfeits) throw GivenUp();
+      if (sharded.module().communicator().rank() == 0) return pass.forfeit();
+    }
+    const Access write{.begin = loss.data(), .bytes = sizeof(double), .writes = true};
+    queue.submit("loss", std::span(&write, 1), [&kernels, loss, m](auto&) {
+      const double own_loss = kernels.loss();
+      loss.data()[0] = m == 0 ? own_loss : loss.data()[0] + own_loss;
+    });
+  }
+  pass.finish();
+}
+
+/// Trains on a rank. The host is a step ahead of the device.
+template <class AnySharded>
+Outcome steps_of(AnySharded& sharded, const Network& network, const Asynchronous& how) {
+  const auto& communicator = sharded.module().communicator();
+  const int count = how.request.micro_batches.front();
+  Kernels kernels(network, communicator.rank(), communicator.size(), count);
+  Queue own("own");
+  Outcome outcome;
+  const auto read = [&](int behind) {
+    outcome.losses.push_back(sharded.result(behind).loss);
+    outcome.norms.push_back(sharded.result(behind).norm);
+  };
+  QueuedCpu::Graph graph;
+  const auto enqueue = [&](int stops_at = -1) {
+    enqueue_pass(sharded, network, stops_at, kernels, how.own_queue ? &own : nullptr, how);
+  };
+  for (int step = 0; step < std::ssize(how.request.micro_batches); ++step) {
+    if (step == 1) Queue::forget_points();
+    if (how.graph && step > 0) {
+      sharded.begin_step({.lr = lr_of(step)});
+      if (step == 1)
+        graph = QueuedCpu::capture(sharded.stream(), [&] {
+          enqueue();
+          sharded.update();
+        });
+      graph.launch(sharded.stream());
+      sharded.end_step();
+    } else {
+      try {
+        enqueue(step == 1 ? how.stops_at : -1);
+      } catch (const GivenUp&) {
+        enqueue();
+      }
+      sharded.queue_step({.lr = lr_of(step)});
+    }
+    if (step > 0) read(1);
+  }
+  read(0);
+  sharded.stream().synchronize();
+  own.synchronize();
+  if (!how.check_only) outcome.weights = whole_weights(sharded);
+  return outcome;
+}
+
+template <class AnyComm, class Strategy>
+Found train_by(const Network& network, const Strategy& strategy, const Asynchronous& how) {
+  Found found;
+  Queue::check_only(how.check_only);
+  QueuedCpu::take_races();
+  const comm::Options options{.deadline = std::chrono::seconds(20),
+                              .before = how.check_only ? decltype(comm::Options::before){}
+                                                       : comm::random_delays(2, std::chrono::microseconds(200))};
+  AnyComm::run(how.request.ranks, options, [&](AnyComm& communicator) {
+    Queue::leave_out(communicator.rank() == 0 ? how.leave_out : std::vector<std::int64_t>{});
+    Sharded<Stack<Strategy, AnyComm, Fp32>> sharded(
+        communicator, network.units, strategy,
+        settings_for(network, how.request.micro_batches.front(), how.request.clip));
+    sharded.initialize(seed);
+    const Outcome outcome = steps_of(sharded, network, how);
+    PlannedBytes planned = sharded.planned();
+    planned.bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] -= planned.arena;  // queues have their own
+    testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
+                                  planned.bytes);
+    if (communicator.rank() != 0) return;
+    found.outcome = outcome;
+    found.points = Queue::points();
+  });
+  found.races = QueuedCpu::take_races();
+  Queue::check_only(false);
+  return found;
+}
+
+template <class Strategy>
+inline constexpr bool is_run = std::is_same_v<Strategy, RunTimeSharded> || std::is_same_v<Strategy, RunTimeGrouped>;
+
+template <class AnyComm>
+Found train(const Network& network, const AnyStrategy& any, const Asynchronous& how) {
+  return std::visit(
+      [&]<class Strategy>(const Strategy& strategy) -> Found {
+        if constexpr (is_run<Strategy>)
+          return train_by<AnyComm>(network, strategy, how);
+        else
+          throw LogicError("no test needs this strategy on an asynchronous device");
+      },
+      any);
+}
+
+using Names = std::vector<std::string>;
+
+/// Four ranks are groups of two.
+std::vector<Case> cases_of(int ranks) {
+  std::vector<Case> cases = ranks == 4 ? cases_of_two_axes() : cases_of_one_axis();
+  std::erase_if(cases, [](const Case& how) {
+    return !std::visit([]<class Strategy>(const Strategy&) { return is_run<Strategy>; }, how.strategy);
+  });
+  return cases;
+}
+std::vector<int> numbers_of_ranks() { return sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{3, 4}; }
+
+template <class AnyComm>
+void expect_parity(const Network& network, Asynchronous how) {
+  with_expected(network, how.request, cases_of(how.request.ranks),
+                [&](const Request& request, const Outcome& expected) {
+                  how.request = request;
+                  SCOPED_TRACE(message(network.name, ", ", text_of(request.strategy), ", ", request.ranks, " ranks, ",
+                                       request.micro_batches.front(), " micro-batches",
+                                       how.own_queue ? ", on a queue of its own" : ""));
+                  const Found found = train<AnyComm>(network, request.strategy, how);
+                  EXPECT_EQ(found.races, Names{});
+                  expect_same(found.outcome, expected);
+                  expect_clipping(found.outcome, request.clip);
+                });
+}
+
+TEST(QueuedForeignLoop, HasTheBitsOfTheLoopWithoutTheLibraryAndEveryAccessIsOrdered) {
+  for (const Network& network : networks())
+    for (const bool own_queue : {false, true})
+      for (const int ranks : numbers_of_ranks())
+        for (const int count : sweeps_whole() ? std::vector{1, 2, 3} : std::vector{2})
+          expect_parity<Threads>(
+              network, {.request = {.ranks = ranks, .micro_batches = std::vector(4, count)}, .own_queue = own_queue});
+}
+
+TEST(QueuedForeignLoop, NoEventCanBeLeftOut) {
+  for (const Network& network : networks())
+    for (const bool own_queue : {false, true})
+      for (const int ranks : {3, 4})
+        for (const Case& one : cases_of(ranks)) {
+          if (own_queue && ranks == 4) continue;  // compute_on has two events a use, also where kept weights need fewer
+          SCOPED_TRACE(message(network.name, ", ", text_of(one.strategy), own_queue ? ", on a queue of its own" : ""));
+          Asynchronous how{
+              .request = {.ranks = ranks, .micro_batches = {2, 2}}, .own_queue = own_queue, .check_only = true};
+          const Found whole = train<Threads>(network, one.strategy, how);
+          EXPECT_EQ(whole.races, Names{});
+          EXPECT_GT(whole.points.size(), 10u);
+          for (const auto& point : whole.points) {
+            how.leave_out = point;
+            EXPECT_NE(train<Threads>(network, one.strategy, how).races, Names{})
+                << "event " << point.front() << " is not needed";
+          }
+        }
+}
+
+TEST(QueuedForeignLoop, AQueueOfItsOwnThatThePassDoesNotKnowIsARace) {
+  for (const Network& network : networks()) {
+    const Asynchronous how{
+        .request = {.ranks = 2, .micro_batches = {1, 1}}, .own_queue = true, .told = false, .check_only = true};
+    const Names races = train<Threads>(network, RunTimeSharded{FullyShard<>{}}, how).races;
+    ASSERT_NE(races, Names{}) << network.name;
+    EXPECT_NE(races.front().find("no event orders them"), std::string::npos) << races.front();
+  }
+}
+
+TEST(QueuedForeignLoop, AQueueOfItsOwnIsOrderedWhereGradientsAreClearedAndPassesGivenUp) {
+  std::vector<Case> cases = cases_of(3);
+  if (!sweeps_whole()) cases.resize(2);
+  for (const Network& network : networks())
+    for (const Case& one : cases)
+      for (int at = -1; at < 2 * std::ssize(network.order.list); ++at)
+        for (const bool forfeits : {false, true}) {
+          SCOPED_TRACE(message(network.name, ", ", text_of(one.strategy), ", ", forfeits ? "forfeited" : "thrown",
+                               " behind computation ", at));
+          EXPECT_EQ(train<Threads>(network, one.strategy,
+                                   {.request = {.ranks = 3, .micro_batches = {2, 2, 2}},
+                                    .own_queue = true,
+                                    .check_only = true,
+                                    .clears = at < 0,
+                                    .stops_at = at,
+                                    .forfeits = forfeits})
+                        .races,
+                    Names{});
+        }
+}
+
+TEST(QueuedForeignLoop, ItsMisuseIsAnError) {
+  const Network network = tied_network();
+  Queue::check_only(true);
+  Threads::run(1, {}, [&](Threads& communicator) {
+    Sharded<Stack<RunTimeSharded, Threads, Fp32>> sharded(communicator, network.units, {}, settings_for(network, 1));
+    sharded.initialize(seed);
+    Queue own("own");
+    EXPECT_THROW(sharded.update(), LogicError) << "no pass was made";
+    EXPECT_THROW(sharded.begin_step({.lr = std::nan("")}), InputError);
+    auto pass = sharded.train();
+    {
+      const auto use = pass.enter();
+      EXPECT_THROW(pass.compute_on(own), LogicError) << "inside of a use";
+    }
+    pass.forfeit();
+    EXPECT_THROW(pass.compute_on(own), LogicError) << "the pass is over";
+  });
+  Queue::check_only(false);
+}
+
+TEST(GraphOfAForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
+  for (const Network& network : networks())
+    for (const bool own_queue : {false, true})
+      for (const int ranks : numbers_of_ranks())
+        expect_parity<Nccl>(
+            network,
+            {.request = {.ranks = ranks, .micro_batches = {2, 2, 2, 2}}, .own_queue = own_queue, .graph = true});
+}
+
+}  // namespace
+}  // namespace fsdp::foreign
