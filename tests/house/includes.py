@@ -13,7 +13,8 @@ from pathlib import Path
 # include each other. docs/architecture.md has the same table, which check_page compares.
 LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute"], ["buffer", "nn"], ["sharding"], ["module"],
            ["models", "optim"], ["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]]
-CHECKPOINT = [["checkpoint"]]
+CHECKPOINT = [["checkpoint"]]  # on tessera::sharding
+MODEL_FILES = [["model_files"]]
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
 PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
@@ -28,14 +29,15 @@ NARROWER = {  # what places see of the floors below them, where that is not all
     "comm/launch": ["core", "device", "comm"],
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
+    "checkpoint": [place for place in SHARDING if place != "comm/launch"],  # no models, and no launcher
 }
 
 
 def allowed():
     """place -> places it may include, besides itself"""
     places = {}
-    for products in ([LIBRARY], [LIBRARY, CHECKPOINT], [LIBRARY, CHECKPOINT, KIT], [LIBRARY, CHECKPOINT, TRAINER],
-                     [LIBRARY, CHECKPOINT, TRAINER, PROGRAM]):
+    folders = [LIBRARY, CHECKPOINT, MODEL_FILES]
+    for products in (folders, [*folders, KIT], [*folders, TRAINER, PROGRAM]):
         below = []
         for floor in [floor for product in products for floor in product]:
             for place in floor:
