@@ -16,6 +16,11 @@ function(tessera_write_pkg_config component description requires libs)
     return()
   endif()
   set(directory "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  get_target_property(type ${library} TYPE)
+  set(archive "-L\${libdir} -l${library}")
+  if(type STREQUAL "INTERFACE_LIBRARY")
+    set(archive "")
+  endif()
   file(RELATIVE_PATH to_prefix "/${directory}" "/")
   string(REGEX REPLACE "/$" "" to_prefix "${to_prefix}")
   string(CONCAT text
@@ -23,7 +28,7 @@ function(tessera_write_pkg_config component description requires libs)
     "libdir=\${prefix}/${CMAKE_INSTALL_LIBDIR}\n"
     "includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}\n\n"
     "Name: ${name}\nDescription: ${description}\nVersion: ${PROJECT_VERSION}\n"
-    "Requires: ${requires}\nCflags: -I\${includedir}\nLibs: -L\${libdir} -l${library} ${libs}\n")
+    "Requires: ${requires}\nCflags: -I\${includedir}\nLibs: ${archive} ${libs}\n")
   file(WRITE "${PROJECT_BINARY_DIR}/${name}.pc" "${text}")
   install(FILES "${PROJECT_BINARY_DIR}/${name}.pc" DESTINATION "${directory}" COMPONENT dev)
 endfunction()
@@ -38,6 +43,7 @@ tessera_write_pkg_config("" "Sharded training in C++20: the library" tessera-sha
 tessera_write_pkg_config(checkpoint "Tessera's checkpoints" tessera-sharding "${ISAL_LIBRARY}")
 tessera_write_pkg_config(model_files "Tessera's folders of models" "tessera-checkpoint tessera" "")
 tessera_write_pkg_config(trainer "Tessera's training programs: train_main" tessera-model_files "${PCRE2_LIBRARY} ${utf8proc_LIBRARY}")
+tessera_write_pkg_config(foreign_testing "Tessera's suite of foreign loops" "tessera-sharding gtest" "")
 tessera_write_pkg_config(testing "Tessera's conformance kit" "tessera-model_files gtest" "")
 set(mpi_libraries ${MPI_CXX_LIBRARIES})
 list(FILTER mpi_libraries EXCLUDE REGEX "mpi_cxx")  # MPI's C++ interface, which we do not use

@@ -72,14 +72,16 @@ try_install() {
   ! grep -E -- '^ +FLAGS = .*(-fopenmp|-pthread|-std=c\+\+|-O)' "$work/sharding/build.ninja" || fail "flags of ours on a consumer's code"
   "$compiler" -shared -o "$work/whole.so" -Wl,--whole-archive "$work/prefix/lib/libtessera_sharding.a" -Wl,--no-whole-archive -Wl,--no-undefined \
     "$("$compiler" -print-file-name=libgomp.so)" -pthread || fail "tessera::sharding lacks something"
-  # What stands on that: checkpoints by name, which link ISA-L.
-  without $(but ISAL) -- cmake_project "$source/tests/consumer/on_sharding" "$work/on_sharding" -DCMAKE_PREFIX_PATH="$work/prefix"
+  # What stands on that: checkpoints by name, which link ISA-L, and the kit's suite of foreign loops.
+  without $(but 'ISAL|GTest') -- cmake_project "$source/tests/consumer/on_sharding" "$work/on_sharding" -DCMAKE_PREFIX_PATH="$work/prefix"
   cmake --build "$work/on_sharding"
   "$work/on_sharding/checkpointed" "$work/steps"
+  "$work/on_sharding/kit" --gtest_brief=1
   if command -v pkg-config >/dev/null; then
     local flags
     PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --libs tessera-checkpoint >"$work/flags"
     ! grep dnnl "$work/flags" || fail "tessera-checkpoint links oneDNN"
+    PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --print-requires tessera-foreign_testing | tr '\n' ' ' | grep "^tessera-sharding gtest $"
     read -ra flags <<<"$(PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --cflags --libs tessera-sharding)"
     "$compiler" -std=c++20 -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${flags[@]}" -o "$work/by_pkg_config"
     "$work/by_pkg_config"

@@ -91,6 +91,14 @@ class Includes(unittest.TestCase):
             self.found({f"include/{place}/a.hpp": "", "src/fsdp/checkpoint/a.cpp": f"#include <tessera/{place}/a.hpp>\n"},
                        f"checkpoint may not include {place.removeprefix('fsdp/')}")
 
+    def test_foreign_loops_know_no_models(self):
+        loop, report = "include/fsdp/testing/foreign_loop.hpp", {"include/fsdp/testing/report.hpp": "#include <gtest/gtest.h>\n"}
+        self.assertEqual([], check({**report, loop: "#include <tessera/fsdp/testing/report.hpp>\n",
+                                    "include/fsdp/testing/a.hpp": "#include <tessera/fsdp/testing/foreign_loop.hpp>\n"}))
+        for place in ("fsdp/models", "fsdp/checkpoint", "fsdp/testing", "comm/launch"):
+            self.found({f"include/{place}/a.hpp": "", loop: f"#include <tessera/{place}/a.hpp>\n"},
+                       f"testing/foreign may not include {place.removeprefix('fsdp/')}")
+
     def test_umbrellas_are_for_users_only(self):
         umbrella = {"include/fsdp/fsdp.hpp": ""}
         for file in ("include/fsdp/models/a.hpp", "include/fsdp/model_files/a.hpp", "include/trainer/run/a.hpp"):
