@@ -5,8 +5,9 @@
 #   all       everything, with MPI, CUDA and NCCL as TESSERA_ENABLE_* say; a missing library is an error
 #   auto      the same, without the parts whose libraries are missing: what a sub-project has, of which only what is linked
 #             is built
-#   a list    of sharding, library, checkpoint, trainer, testing, mpi, nccl, cuda: these, and what they need
-set(known sharding library checkpoint trainer testing mpi nccl cuda)
+#   a list    of sharding, library, checkpoint, model_files, trainer, testing, mpi, nccl, cuda: these, and what they need; those
+#             of TESSERA_OPTIONAL_COMPONENTS too, if their libraries are found
+set(known sharding library checkpoint model_files trainer testing mpi nccl cuda)
 set(whole FALSE)  # whether parts are not named one by one
 set(components ${TESSERA_COMPONENTS})
 if(TESSERA_COMPONENTS MATCHES "^(all|auto)$")
@@ -29,16 +30,37 @@ foreach(part TESTS PROGRAM EXAMPLES)
   endif()
 endforeach()
 
-# What parts stand on.
-list(APPEND components sharding)
-if("trainer" IN_LIST components OR "testing" IN_LIST components)
-  list(APPEND components checkpoint)
-endif()
-if("checkpoint" IN_LIST components OR "cuda" IN_LIST components)
-  list(APPEND components library)
-endif()
-if("nccl" IN_LIST components)  # CUDA's runtime; its operations only where the library is
-  list(APPEND components cuda)
+# with_below(<out> <component>...): the components, and what they stand on.
+function(with_below out)
+  set(list sharding ${ARGN})
+  if("trainer" IN_LIST list OR "testing" IN_LIST list)
+    list(APPEND list model_files)
+  endif()
+  if("model_files" IN_LIST list)
+    list(APPEND list library checkpoint)
+  endif()
+  if("cuda" IN_LIST list)
+    list(APPEND list library)
+  endif()
+  if("nccl" IN_LIST list)  # CUDA's runtime; its operations only where the library is
+    list(APPEND list cuda)
+  endif()
+  set(${out} "${list}" PARENT_SCOPE)
+endfunction()
+with_below(required ${components})
+set(components "${required}")
+set(TESSERA_OPTIONAL_PARTS "")  # those that this build does without if their libraries are missing
+if(TESSERA_COMPONENTS STREQUAL "auto")
+  set(TESSERA_OPTIONAL_PARTS "${known}")
+elseif(NOT whole)
+  foreach(component IN LISTS TESSERA_OPTIONAL_COMPONENTS)
+    if(NOT component MATCHES "^(library|checkpoint|model_files|trainer|testing)$")
+      message(FATAL_ERROR "tessera: TESSERA_OPTIONAL_COMPONENTS names '${component}'; it may be a list of library, checkpoint, model_files, trainer, testing")
+    endif()
+  endforeach()
+  with_below(components ${components} ${TESSERA_OPTIONAL_COMPONENTS})
+  set(TESSERA_OPTIONAL_PARTS "${components}")
+  list(REMOVE_ITEM TESSERA_OPTIONAL_PARTS ${required})
 endif()
 foreach(component IN LISTS known)
   string(TOUPPER "${component}" part)

@@ -29,7 +29,7 @@ endfunction()
 
 # tessera_library(<target> <name> [SOURCES ...] [HOST ...] [HEADERS ...] [PUBLIC ...] [PRIVATE ...])
 #
-# A static library tessera::<name> with the headers of its users. HOST: sources that decide, plan, read, report and enqueue;
+# A static library tessera::<name> with the headers of its users; without sources, headers alone. HOST: sources that decide, plan, read, report and enqueue;
 # they compute nothing, so that -O1 is enough and compiles faster. PUBLIC, PRIVATE: what it links.
 function(tessera_library target name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;HOST;HEADERS;PUBLIC;PRIVATE")
@@ -40,7 +40,15 @@ function(tessera_library target name)
     target_compile_options(${target}_host PRIVATE "$<$<CONFIG:Release>:-O1>")
     list(APPEND arg_SOURCES $<TARGET_OBJECTS:${target}_host>)
   endif()
-  add_library(${target} STATIC ${arg_SOURCES})
+  set(scope PUBLIC)
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${arg_PUBLIC})
+    set(scope INTERFACE)
+    set(parts "")
+  endif()
   add_library(tessera::${name} ALIAS ${target})
   foreach(part IN LISTS parts)
     tessera_own_target(${part})
@@ -48,8 +56,8 @@ function(tessera_library target name)
     target_include_directories(${part} PRIVATE "${PROJECT_BINARY_DIR}/include")
     target_link_libraries(${part} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   endforeach()
-  target_compile_features(${target} PUBLIC cxx_std_20)
-  target_sources(${target} PUBLIC
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_sources(${target} ${scope}
     FILE_SET HEADERS BASE_DIRS "${PROJECT_BINARY_DIR}/include" FILES ${arg_HEADERS})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   if(NOT PROJECT_IS_TOP_LEVEL)  # our headers are a system's for our parent

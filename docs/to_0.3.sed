@@ -3,7 +3,10 @@ s#<fsdp/fsdp\.hpp>#<tessera/trainer/train_main.hpp>#
 s#<fsdp/train/agreement\.hpp>#<tessera/comm/agreement.hpp>#
 s#<fsdp/train/cores\.hpp>#<tessera/comm/launch/cores.hpp>#
 s#<fsdp/train/(launch|program|training)\.hpp>#<tessera/fsdp/training/\1.hpp>#
-s#<fsdp/train/(peers|shards_io)\.hpp>#<tessera/fsdp/checkpoint/\1.hpp>#
+s#<fsdp/train/peers\.hpp>#<tessera/fsdp/checkpoint/peers.hpp>#
+s#<fsdp/train/shards_io\.hpp>#<tessera/fsdp/checkpoint/shards_io.hpp>\n\#include <tessera/fsdp/model_files/load.hpp>#
+s#<fsdp/checkpoint/(adapters|export|model_files)\.hpp>#<tessera/fsdp/model_files/\1.hpp>#
+s#<fsdp/models/config_values\.hpp>#<tessera/fsdp/core/config_values.hpp>#
 s#<fsdp/train/(batches)\.hpp>#<tessera/trainer/data/\1.hpp>#
 s#<fsdp/train/(byte_count|flag_set|flags|learning_rate|model_choice|optimizer_choice|options|ranges)\.hpp>#<tessera/trainer/flags/\1.hpp>#
 s#<fsdp/train/(chat_session|generation|generation_config|sample_text|samples|sampling)\.hpp>#<tessera/trainer/generate/\1.hpp>#
@@ -28,3 +31,4 @@ s#\bShardedModule<#ShardedModel<#g
 s#\bNamedParameter\b#Parameter#g
 s#\bUnitParameters\b#Unit#g
 s#\bunit_parameters\(#units_of(#g
+s#\bReadListing\b#ReadModelListing#g

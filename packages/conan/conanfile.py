@@ -54,7 +54,7 @@ class Tessera(ConanFile):
 
     def components(self):
         """What CMake calls TESSERA_COMPONENTS."""
-        parts = ["sharding"] if self.options.sharding_only else ["library", "checkpoint", "testing"]
+        parts = ["sharding"] if self.options.sharding_only else ["library", "checkpoint", "model_files", "testing"]
         return parts + [part for part in ("trainer", "mpi") if getattr(self.options, part)]
 
     def system_requirements(self):

@@ -297,7 +297,7 @@ TEST(RequireRoom, NamesWhatIsNeededAndWhatIsLeft) {
   std::vector<std::string> warnings;
   const auto warn = [&](const std::string& text) { warnings.push_back(text); };
   const auto asked = [&](std::int64_t rows, std::int64_t kept) {
-    ModelListing listing{.parameters = {{"w", {rows, 1'000'000}}}};
+    Listing listing{.parameters = {{"w", {rows, 1'000'000}}}};
     require_room(folder.path() / "below" / "that", listing, {.of = {{"w", adamw_states}}}, kept, warn);
   };
   EXPECT_NO_THROW(asked(1, 1));
@@ -321,6 +321,17 @@ TEST(Save, AFullDiskLeavesNothingBehind) {
   EXPECT_TRUE(names_in(folder.path()).empty());
   folder.write("file", "");
   EXPECT_INPUT_ERROR(save_alone(folder.path() / "file", 7), "cannot be created");
+}
+
+TEST(FolderIdentity, IsALineForEachFileOfAModelByName) {
+  const TemporaryFolder folder;
+  folder.write("model.safetensors", "weights");
+  folder.write("config.json", "{}");
+  folder.write("notes.txt", "anything");
+  const std::string text = folder_identity(folder.path());
+  EXPECT_LT(text.find("config.json = 2 bytes, digest "), text.find("model.safetensors = 7 bytes, digest "));
+  EXPECT_EQ(text.find("notes"), std::string::npos);
+  EXPECT_INPUT_ERROR(folder_identity(folder.path() / "nowhere"), "nowhere: cannot be listed: No such file");
 }
 
 }  // namespace

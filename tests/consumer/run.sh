@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds programs as a user would, and runs them. From an install tree: the projects that docs/get_started.md and docs/testing.md show,
 # which are the smallest example and the conformance kit over the examples' policies, and a program of policies that the library has never
-# seen; and one of tessera::sharding alone, without any other library. As a sub-project: of a parent with strict warnings and headers of our names. Where there is MPI, both ways: the example that is a
+# seen; one of tessera::sharding alone, without any other library, and others of what stands on that. As a sub-project: of a parent with strict warnings and headers of our names. Where there is MPI, both ways: the example that is a
 # project of its own.
 # usage: run.sh install|subdirectory SOURCE BUILD COMPILER [COMPONENT]
 set -euo pipefail
@@ -21,6 +21,7 @@ without() {
   "$@" "${hidden[@]}"
 }
 others=(ISAL nlohmann_json PCRE2 utf8proc CLI11 tomlplusplus Boost MPI NCCL cuDNN CUDAToolkit GTest Python3)
+but() { printf '%s\n' "${others[@]}" oneDNN | grep -Ev "^($1)$"; }  # their names, and oneDNN, without some
 
 refused() {  # SENTENCE WHY COMMAND...: it fails, and says so
   if "${@:3}" >"$work/refused" 2>&1; then fail "$2"; fi
@@ -57,7 +58,7 @@ try_install() {
   grep -E '^ +FLAGS = ' "$work/build/build.ninja" >"$work/flags"
   grep -E -- '-fopenmp|-pthread|-std=c\+\+|-O' "$work/flags" && fail "flags of ours on a consumer's code"
   local archive
-  for archive in "$work"/prefix/lib/libtessera{_sharding,,_checkpoint,_trainer}.a; do
+  for archive in "$work"/prefix/lib/libtessera{_sharding,,_checkpoint,_model_files,_trainer}.a; do
     "$compiler" -shared -o "$work/all.so" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive || fail "$archive is not position-independent"
   done
   rm -r "$work/build"
@@ -71,8 +72,16 @@ try_install() {
   ! grep -E -- '^ +FLAGS = .*(-fopenmp|-pthread|-std=c\+\+|-O)' "$work/sharding/build.ninja" || fail "flags of ours on a consumer's code"
   "$compiler" -shared -o "$work/whole.so" -Wl,--whole-archive "$work/prefix/lib/libtessera_sharding.a" -Wl,--no-whole-archive -Wl,--no-undefined \
     "$("$compiler" -print-file-name=libgomp.so)" -pthread || fail "tessera::sharding lacks something"
+  # What stands on that: checkpoints by name, which link ISA-L, and the kit's suite of foreign loops.
+  without $(but 'ISAL|GTest') -- cmake_project "$source/tests/consumer/on_sharding" "$work/on_sharding" -DCMAKE_PREFIX_PATH="$work/prefix"
+  cmake --build "$work/on_sharding"
+  "$work/on_sharding/checkpointed" "$work/steps"
+  "$work/on_sharding/kit" --gtest_brief=1
   if command -v pkg-config >/dev/null; then
     local flags
+    PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --libs tessera-checkpoint >"$work/flags"
+    ! grep dnnl "$work/flags" || fail "tessera-checkpoint links oneDNN"
+    PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --print-requires tessera-foreign_testing | tr '\n' ' ' | grep "^tessera-sharding gtest $"
     read -ra flags <<<"$(PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig pkg-config --cflags --libs tessera-sharding)"
     "$compiler" -std=c++20 -Wall -Wextra -Werror "$source/tests/consumer/main.cpp" "${flags[@]}" -o "$work/by_pkg_config"
     "$work/by_pkg_config"
@@ -114,7 +123,7 @@ try_subdirectory() {
     -DLINKS=tessera::tessera | grep "there is no tessera::trainer"
   # The library alone: as what is linked, and as what is there.
   cmake_project "$source/tests/consumer/parent" "$work/linked" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
-  built "$work/linked" libtessera.a 'src/(fsdp/checkpoint|fsdp/testing|trainer|program)/|tessera_mpi'
+  built "$work/linked" libtessera.a 'src/(fsdp/checkpoint|fsdp/model_files|fsdp/testing|trainer|program)/|tessera_mpi'
   without "${others[@]}" -- cmake_project "$source/tests/consumer/parent" "$work/alone" -DTESSERA_SOURCE="$source" -DTESSERA_COMPONENTS=library \
     -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::tessera
   # tessera::sharding alone, the same way.
@@ -122,6 +131,13 @@ try_subdirectory() {
   built "$work/sharding" libtessera_sharding.a 'libtessera.a|src/fsdp/(nn|models|device/compute)/|tessera_mpi'
   without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/parent" "$work/without" -DTESSERA_SOURCE="$source" -DMAIN="$source/tests/consumer/main.cpp" \
     -DLINKS=tessera::sharding | grep "there is no tessera::tessera"
+  # And with checkpoints, which the preset brings where their libraries are.
+  without $(but 'ISAL|nlohmann_json') -- cmake_project "$source/tests/consumer/parent" "$work/kept" -DTESSERA_SOURCE="$source" \
+    -DMAIN="$source/tests/consumer/on_sharding/checkpointed.cpp" -DLINKS="tessera::sharding;tessera::checkpoint"
+  built "$work/kept" libtessera_checkpoint.a 'libtessera.a|src/fsdp/(nn|models|model_files|device/compute)/|tessera_mpi'
+  without $(but 'ISAL|nlohmann_json') -- cmake_project "$source" "$work/preset" --preset sharding >"$work/table"
+  ninja -C "$work/preset" -t targets all | grep -F libtessera_checkpoint.a: >/dev/null || fail "the preset has no checkpoints"
+  without "${others[@]}" oneDNN -- cmake_project "$source" "$work/preset_alone" --preset sharding | grep "there is no tessera::checkpoint"
   without "${others[@]}" oneDNN -- cmake_project "$source/tests/consumer/parent" "$work/least" -DTESSERA_SOURCE="$source" -DTESSERA_COMPONENTS=sharding \
     -DMAIN="$source/tests/consumer/main.cpp" -DLINKS=tessera::sharding
 }

@@ -13,7 +13,9 @@ from pathlib import Path
 # include each other. docs/architecture.md has the same table, which check_page compares.
 LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute"], ["buffer", "nn"], ["sharding"], ["module"],
            ["models", "optim"], ["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]]
-CHECKPOINT = [["checkpoint"]]
+CHECKPOINT = [["checkpoint"]]  # on tessera::sharding
+MODEL_FILES = [["model_files"]]
+FOREIGN_KIT = [["testing/foreign"]]  # the suite of foreign loops, on tessera::sharding
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
 PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
@@ -28,14 +30,16 @@ NARROWER = {  # what places see of the floors below them, where that is not all
     "comm/launch": ["core", "device", "comm"],
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
+    "checkpoint": [place for place in SHARDING if place != "comm/launch"],  # no models, and no launcher
+    "testing/foreign": [place for place in SHARDING if place != "comm/launch"],
 }
 
 
 def allowed():
     """place -> places it may include, besides itself"""
     places = {}
-    for products in ([LIBRARY], [LIBRARY, CHECKPOINT], [LIBRARY, CHECKPOINT, KIT], [LIBRARY, CHECKPOINT, TRAINER],
-                     [LIBRARY, CHECKPOINT, TRAINER, PROGRAM]):
+    folders = [LIBRARY, CHECKPOINT, MODEL_FILES]
+    for products in (folders, [*folders, FOREIGN_KIT, KIT], [*folders, TRAINER, PROGRAM]):
         below = []
         for floor in [floor for product in products for floor in product]:
             for place in floor:
@@ -76,6 +80,8 @@ def place_of(path):
         return "comm/launch" if parts[:2] == ("comm", "launch") and len(parts) > 2 else parts[0]
     if parts[:3] in (("fsdp", "device", "compute"), ("fsdp", "device", "cuda"), ("fsdp", "device", "operations.hpp")):
         return "device/compute"
+    if parts[:2] == ("fsdp", "testing") and parts[2:] in (("foreign_loop.hpp",), ("planned_bytes.hpp",), ("report.hpp",)):
+        return "testing/foreign"
     if parts[0] == "fsdp":
         place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "sharded.hpp": "optim", "version.hpp": "core"}.get(parts[1])
     else:
@@ -131,7 +137,7 @@ def check(root):
                 if re.fullmatch(pattern, name) and path not in users[library]:
                     users[library].append(path)
             if (re.fullmatch(NOT_INSTALLED, name) and path.parts[0] == "include"
-                    and not (place == "testing" and re.fullmatch(GOOGLETEST, name))):
+                    and not (place in ("testing", "testing/foreign") and re.fullmatch(GOOGLETEST, name))):
                 wrong.append(f"{where}: an installed header includes <{name}>, which its users may not have")
             complaint = "" if name.endswith((".inc", ".in")) else spelled_wrongly(root, file, quote, name)
             if complaint:
@@ -157,7 +163,8 @@ def check(root):
 
 
 ROW = re.compile(r"^\| ([^|]*`[^|]*) \| (\d+) \|", re.MULTILINE)
-PAGE_NAMES = {"tessera/fsdp/fsdp.hpp": "umbrella", "tessera/trainer/train_main.hpp": "trainer", "src/program/main.cpp": "program"}
+PAGE_NAMES = {"tessera/fsdp/testing/foreign_loop.hpp": "testing/foreign", "tessera/fsdp/fsdp.hpp": "umbrella",
+              "tessera/trainer/train_main.hpp": "trainer", "src/program/main.cpp": "program"}
 
 
 def check_page(text):

@@ -82,9 +82,26 @@ class Includes(unittest.TestCase):
             for header in ("compute/a.hpp", "operations.hpp"):
                 self.found({**files, f"include/{place}/a.hpp": f"#include <tessera/fsdp/device/{header}>\n"}, "may not include device/compute")
 
+    def test_checkpoints_know_no_models(self):
+        self.assertEqual([], check({
+            "include/fsdp/models/a.hpp": "", "include/fsdp/optim/a.hpp": "",
+            "src/fsdp/checkpoint/a.hpp": "#include <tessera/fsdp/optim/a.hpp>\n",
+            "src/fsdp/model_files/a.cpp": '#include "../checkpoint/a.hpp"\n#include <tessera/fsdp/models/a.hpp>\n'}))
+        for place in ("fsdp/nn", "fsdp/models", "fsdp/execution", "fsdp/plan", "fsdp/training", "fsdp/model_files", "comm/launch"):
+            self.found({f"include/{place}/a.hpp": "", "src/fsdp/checkpoint/a.cpp": f"#include <tessera/{place}/a.hpp>\n"},
+                       f"checkpoint may not include {place.removeprefix('fsdp/')}")
+
+    def test_foreign_loops_know_no_models(self):
+        loop, report = "include/fsdp/testing/foreign_loop.hpp", {"include/fsdp/testing/report.hpp": "#include <gtest/gtest.h>\n"}
+        self.assertEqual([], check({**report, loop: "#include <tessera/fsdp/testing/report.hpp>\n",
+                                    "include/fsdp/testing/a.hpp": "#include <tessera/fsdp/testing/foreign_loop.hpp>\n"}))
+        for place in ("fsdp/models", "fsdp/checkpoint", "fsdp/testing", "comm/launch"):
+            self.found({f"include/{place}/a.hpp": "", loop: f"#include <tessera/{place}/a.hpp>\n"},
+                       f"testing/foreign may not include {place.removeprefix('fsdp/')}")
+
     def test_umbrellas_are_for_users_only(self):
         umbrella = {"include/fsdp/fsdp.hpp": ""}
-        for file in ("include/fsdp/models/a.hpp", "include/fsdp/checkpoint/a.hpp", "include/trainer/run/a.hpp"):
+        for file in ("include/fsdp/models/a.hpp", "include/fsdp/model_files/a.hpp", "include/trainer/run/a.hpp"):
             self.found({**umbrella, file: "#include <tessera/fsdp/fsdp.hpp>\n"}, "may not include umbrella")
         self.found({"include/trainer/train_main.hpp": "", "include/trainer/run/a.hpp": "#include <tessera/trainer/train_main.hpp>\n"},
                    "trainer/run may not include trainer")

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
 

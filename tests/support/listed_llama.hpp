@@ -4,7 +4,7 @@
 #pragma once
 
 #include <tessera/comm/self.hpp>
-#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 
 namespace fsdp::test {

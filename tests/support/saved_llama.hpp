@@ -17,13 +17,13 @@ namespace fsdp::test {
 using checkpoint::elements_of;
 using checkpoint::NamedShape;
 using checkpoint::OptimizerStates;
-using checkpoint::ReadListing;
+using checkpoint::ReadModelListing;
 using checkpoint::Save;
 using checkpoint::TrainerState;
 
 inline const LlamaConfig small_model = {
     .vocab_size = 11, .hidden_size = 6, .intermediate_size = 5, .layers = 2, .heads = 3, .kv_heads = 1, .head_dim = 2};
-inline const ReadListing read_small = checkpoint::read_listing<ListedLlama>;
+inline const ReadModelListing read_small = checkpoint::read_listing<ListedLlama>;
 inline const TrainerState some_state = {.step = 7,
                                         .tokens = 1234,
                                         .epoch = 2,

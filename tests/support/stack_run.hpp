@@ -21,6 +21,7 @@
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights come from the disk once: each rank reads the ranges of its own shards, and no more.
-#include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
 
 #include <fstream>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -20,9 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/checkpoint/side_files.hpp>
+#include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
@@ -68,7 +69,7 @@ class Save {
  public:
   /// `id`: a number that is the same on all ranks; runs that use `dir` at the same time need different ones.
   /// `side_files`: used on rank 0 only, which writes them.
-  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
+  Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const Listing& model,
        const OptimizerStates& states, SideFiles side_files = {});
   Save(Save&&) = delete;
   ~Save();
@@ -129,7 +130,7 @@ void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::in
 
 /// Throws InputError if the disk of `dir` (or of the closest existing folder above it) has no room for one checkpoint.
 /// Warns if it has no room for `kept` of them.
-void require_room(const std::filesystem::path& dir, const ModelListing& model, const OptimizerStates& states,
+void require_room(const std::filesystem::path& dir, const Listing& model, const OptimizerStates& states,
                   std::int64_t kept, const Warn& warn);
 
 /// Returns the newest sound checkpoint in a directory; nothing if there is none. Skips incomplete and damaged ones with
@@ -142,6 +143,10 @@ std::optional<std::filesystem::path> find_latest(const std::filesystem::path& di
 bool holds_any(const std::filesystem::path& dir);
 
 inline constexpr const char* run_identity = "identity";  ///< its name in TrainerState::run
+
+/// Returns a line for each .json and .safetensors file directly in a folder: path, bytes, digest. The digest of a large
+/// .safetensors file covers only a sample of its bytes. Throws InputError.
+std::string folder_identity(const std::filesystem::path& folder);
 
 /// A step's folder, sound or not.
 struct StepFolder {
@@ -164,12 +169,12 @@ class Checkpoint {
   /// The step's folder.
   const std::filesystem::path& path() const { return path_; }
   /// The tensors and the config of its model.
-  const ModelListing& model() const { return model_.listing; }
+  const Listing& model() const { return listing_; }
   /// Step, position in the data, seed and the run's options.
   const TrainerState& state() const { return state_; }
 
   /// Throws InputError, which names the first tensor (with both shapes) or config value that differs from `model`.
-  void check_same_model(const ModelListing& model) const;
+  void check_same_model(const Listing& model) const;
 
   /// Throws InputError if another optimizer wrote it, or a state is missing.
   void check_same_optimizer(const OptimizerStates& states) const;
@@ -181,16 +186,18 @@ class Checkpoint {
                   float* out) const;
 
  private:
-  Checkpoint(std::filesystem::path path, ModelFiles model, SafetensorsFile optimizer, std::string optimizer_name,
-             const TrainerState& state)
+  Checkpoint(std::filesystem::path path, Listing listing, WeightFiles weights, SafetensorsFile optimizer,
+             std::string optimizer_name, const TrainerState& state)
       : path_(std::move(path)),
-        model_(std::move(model)),
+        listing_(std::move(listing)),
+        weights_(std::move(weights)),
         optimizer_(std::move(optimizer)),
         optimizer_name_(std::move(optimizer_name)),
         state_(state) {}
 
   std::filesystem::path path_;
-  ModelFiles model_;
+  Listing listing_;
+  WeightFiles weights_;
   SafetensorsFile optimizer_;
   std::string optimizer_name_;
   TrainerState state_;

@@ -4,7 +4,7 @@
 ///
 /// The reader checks the whole header against the file's size before it reads a tensor.
 /// Not here: sets of files (tessera/fsdp/checkpoint/weight_files.hpp), which tensors a model needs
-/// (tessera/fsdp/checkpoint/model_files.hpp).
+/// (tessera/fsdp/model_files/model_files.hpp).
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,7 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
@@ -36,11 +37,11 @@ using HostValues = std::map<std::string, std::string>;
 using Rename = std::function<std::string(const std::string&)>;
 
 /// Returns the tensors of all groups, and statistics, by name.
-ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
+Listing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
 
 /// Opens a step's folder, or the newest sound one of a directory, of a model with this listing; `warn` is told of those
 /// that it leaves out. Throws InputError, which says what is wrong with the newest, if there is none.
-Checkpoint open_step(const std::filesystem::path& folder, const ModelListing& listing, const Warn& warn);
+Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn);
 
 /// Returns a number that is the same on all ranks and differs from one call to another. Collective.
 std::uint64_t agreed_id(const comm::Ranks& ranks);

@@ -10,10 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/model_files.hpp>
 #include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
@@ -26,35 +23,6 @@ namespace fsdp::train {
 /// The memory space of main weights and optimizer state.
 template <class Stack>
 using MainSpace = typename ShardedModule<Stack>::Group::MainSpace;
-
-/// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
-/// folders have none. Throws InputError for a weight that is not finite: it need not show before the last step, where
-/// data do not touch it.
-template <class Stack>
-void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& files) {
-  for (const auto& piece : module.pieces()) {
-    if (piece.parameter->adapter && !files.listing.lora) continue;
-    with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
-      files.read_finite(piece.parameter->name, begin, values.numel(), values.data());
-    });
-  }
-  module.sync_model_weights();
-}
-
-/// Opens a folder's model, with the adapters of another folder unless `adapter` is empty. Collective; throws on all
-/// ranks if one fails, or if ranks see different files.
-checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
-                                         const checkpoint::ReadListing& read, const checkpoint::Warn& warn,
-                                         const std::string& adapter);
-
-/// Opens a folder with open_agreed_model and loads its weights into a sharded model. Collective.
-template <class Module>
-void load_agreed_weights(typename Module::Comm& communicator, Module& module, const std::string& folder,
-                         const checkpoint::Warn& warn, const std::string& adapter = {}) {
-  const checkpoint::ModelFiles files = open_agreed_model(
-      communicator, folder, checkpoint::read_listing_with<typename Module::Model>(adapter), warn, adapter);
-  comm::on_all_ranks(communicator, "--model", [&] { load_weights(module, files); });
-}
 
 /// Returns the names of the optimizer's states for each parameter of all groups. `name`: of the optimizer; `states`:
 /// returns its state names for a parameter.

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/config_values.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
-#include <tessera/fsdp/models/config_values.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 
 namespace fsdp {
@@ -62,7 +62,7 @@ struct LlamaConfig {
   /// The sliding window of a layer; 0: none.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 
-  // JSON is read and written by tessera::checkpoint: src/fsdp/checkpoint/llama_json.cpp.
+  // JSON is read and written by tessera::model_files: src/fsdp/model_files/llama_json.cpp.
   /// Reads the text of Hugging Face's config.json; messages call it `source`. Throws InputError, which names the key,
   /// for what this model cannot compute (another model_type or activation, other biases, other kinds of rotary
   /// positions, quantised weights). Other keys are kept for `write`.

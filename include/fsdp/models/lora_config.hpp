@@ -57,7 +57,7 @@ struct LoraConfig {
   /// Throws InputError, with one sentence about the first invalid value.
   void validate() const;
 
-  // JSON is read and written by tessera::checkpoint: src/fsdp/checkpoint/lora_json.cpp.
+  // JSON is read and written by tessera::model_files: src/fsdp/model_files/lora_json.cpp.
   /// Reads the text of PEFT's adapter_config.json; messages call it `source`. Throws InputError for a key that changes
   /// the computation in a way that is not supported (other kinds of adapters, other ranks by pattern, biases, fully
   /// trained modules), and names it.

@@ -20,7 +20,7 @@
 #include <string>
 #include <type_traits>
 
-#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/fsdp/core/config_values.hpp>
 #include <tessera/fsdp/models/ignored_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/batch.hpp>

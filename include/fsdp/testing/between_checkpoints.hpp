@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/model_files.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 
 namespace fsdp::testing {
 

@@ -35,6 +35,7 @@
 
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/model.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/testing/model_loads.hpp>

@@ -44,7 +44,7 @@ plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose pu
 RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
 
 /// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
-/// `initialize` or load a checkpoint (tessera/fsdp/checkpoint/shards_io.hpp).
+/// `initialize` or load a checkpoint (tessera/fsdp/checkpoint/shards_io.hpp, tessera/fsdp/model_files/load.hpp).
 template <class ModelT, class OptimizerT = optim::RunTime>
 class Training {
  public:

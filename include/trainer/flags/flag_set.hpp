@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/config_values.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/range.hpp>
-#include <tessera/fsdp/models/config_values.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 
 namespace fsdp::train {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/fsdp/core/config_values.hpp>
 
 namespace fsdp::report {
 

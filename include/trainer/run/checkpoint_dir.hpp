@@ -49,7 +49,7 @@ std::string later_steps(const TrainOptions& options, const checkpoint::Checkpoin
 
 /// Throws InputError if the disk has no room for one checkpoint of the run. Warns if it cannot hold all checkpoints
 /// that the run will keep.
-void require_room(const TrainOptions& options, const checkpoint::ModelListing& model,
+void require_room(const TrainOptions& options, const checkpoint::Listing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn);
 
 /// Returns the folder that --resume names; for "auto" the newest sound checkpoint in --checkpoint-dir. Returns nothing

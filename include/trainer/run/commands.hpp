@@ -15,10 +15,10 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/checkpoint/model_files.hpp>
 #include <tessera/fsdp/checkpoint/peers.hpp>
-#include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>

@@ -7,8 +7,9 @@
 #include <filesystem>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/model_files.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
@@ -27,8 +28,8 @@ class RunWeights {
   std::int64_t steps() const { return calls_->steps(training_); }
   std::int64_t skipped() const { return calls_->skipped(training_); }
   /// @}
-  /// Call the functions of the same name in tessera/fsdp/optim/initialize.hpp and tessera/fsdp/checkpoint/shards_io.hpp
-  /// (load_weights, write_shards).
+  /// Call the functions of the same name in tessera/fsdp/optim/initialize.hpp, tessera/fsdp/model_files/load.hpp
+  /// (load_weights) and tessera/fsdp/checkpoint/shards_io.hpp (write_shards).
   /// @{
   void initialize(std::uint64_t seed, optim::Begin which) const { calls_->initialize(training_, seed, which); }
   void load(const checkpoint::ModelFiles& files) const { calls_->load(training_, files); }

@@ -9,19 +9,20 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/identity.hpp>
 
+#include "listed_weights.hpp"
 #include "manifest.hpp"
 #include "step_folders.hpp"
 #include "strict_json.hpp"
 #include "trainer_state.hpp"
-#include "verified_model.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
 /// The checked contents of a checkpoint.
 struct Opened {
-  ModelFiles model;
+  ListedWeights model;
   SafetensorsFile optimizer;
   std::string optimizer_name;
   TrainerState state;
@@ -58,7 +59,7 @@ std::optional<Manifest> manifest_of(const std::filesystem::path& path, const War
 Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
   const std::optional<Manifest> manifest = manifest_of(path, warn);
   const TrainerFile trainer = read_trainer_file(path / trainer_name, manifest);
-  Opened opened{.model = open_verified_model(path, read, warn, manifest),
+  Opened opened{.model = open_listed(path, read, warn, manifest),
                 .optimizer = SafetensorsFile(path / optimizer_name, sums_for(manifest, path / optimizer_name)),
                 .optimizer_name = trainer.optimizer,
                 .state = trainer.state};
@@ -138,18 +139,40 @@ std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
   return steps;
 }
 
+std::string folder_identity(const std::filesystem::path& folder) {
+  constexpr Looked weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank does this
+  std::map<std::string, std::string> lines;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string kind = entry.path().extension().string();
+    std::error_code gone;
+    if ((kind != ".json" && kind != ".safetensors") || !entry.is_regular_file(gone)) continue;
+    const std::string name = entry.path().filename().string();
+    lines[name] = message(entry.path().string(), " = ", entry.file_size(gone), " bytes, digest ",
+                          digest_text(digest_of_file(entry.path(), kind == ".json" ? Looked{} : weights)), "\n");
+  }
+  require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
+  std::string text;
+  for (const auto& [name, line] : lines) text += line;
+  return text;
+}
+
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
   Opened opened = open_newest(path, read, warn);
-  return {std::move(path), std::move(opened.model), std::move(opened.optimizer), std::move(opened.optimizer_name),
+  return {std::move(path),
+          std::move(opened.model.listing),
+          std::move(opened.model.weights),
+          std::move(opened.optimizer),
+          std::move(opened.optimizer_name),
           opened.state};
 }
 
-void Checkpoint::check_same_model(const ModelListing& model) const {
-  const std::vector<NamedShape>& stored = model_.listing.parameters;
+void Checkpoint::check_same_model(const Listing& model) const {
+  const std::vector<NamedShape>& stored = listing_.parameters;
   const std::vector<NamedShape>& wanted = model.parameters;
   const std::string prefix = path_.string() + ": a checkpoint of another model: ";
   for (const NamedShape& tensor : wanted) {
-    const TensorInfo* there = model_.weights.find(tensor.name);
+    const TensorInfo* there = weights_.find(tensor.name);
     const bool listed = std::ranges::any_of(stored, [&](const NamedShape& s) { return s.name == tensor.name; });
     require<InputError>(there != nullptr && listed, prefix, "it has no tensor \"", tensor.name,
                         "\", which this model has with shape ", shape_text(tensor.shape));
@@ -161,7 +184,7 @@ void Checkpoint::check_same_model(const ModelListing& model) const {
                         "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
                         " is not in this model");
   for (const ConfigValue& value : model.values) {
-    const auto& theirs = model_.listing.values;
+    const auto& theirs = listing_.values;
     const auto found = std::ranges::find(theirs, value.name, &ConfigValue::name);
     require<InputError>(found != theirs.end() && *found == value, prefix, value.name, " is ",
                         found == theirs.end() ? "unknown" : text_of(*found), " in it and ", text_of(value),
@@ -181,7 +204,7 @@ void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
 }
 
 void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
-  model_.weights.read_range(name, begin, count, out);
+  weights_.read_range(name, begin, count, out);
 }
 
 void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,

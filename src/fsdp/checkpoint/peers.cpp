@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
-
 namespace fsdp::train {
 
 checkpoint::Peers peers_of(const comm::Ranks& ranks) {

@@ -24,7 +24,7 @@ std::optional<std::int64_t> bytes_left(const std::filesystem::path& path) {
   return static_cast<std::int64_t>(std::min(bytes, 0x1p62));
 }
 
-void require_room(const std::filesystem::path& dir, const ModelListing& model, const OptimizerStates& states,
+void require_room(const std::filesystem::path& dir, const Listing& model, const OptimizerStates& states,
                   std::int64_t kept, const Warn& warn) {
   const std::optional<std::int64_t> left = bytes_left(dir);
   if (!left) return;

@@ -49,7 +49,7 @@ std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<cons
   return tensors;
 }
 
-Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const ModelListing& model,
+Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const Listing& model,
            const OptimizerStates& states, SideFiles side_files)
     : dir_(std::move(dir)),
       name_(step_name(step)),

@@ -9,7 +9,7 @@
 
 namespace fsdp::checkpoint {
 
-ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics) {
+Listing listing_of(GroupList groups, std::span<const Parameter> statistics) {
   std::vector<Parameter> all(statistics.begin(), statistics.end());
   for (const GroupTensors* const group : groups)
     all.insert(all.end(), group->parameters().begin(), group->parameters().end());
@@ -17,7 +17,7 @@ ModelListing listing_of(GroupList groups, std::span<const Parameter> statistics)
   return listing_of(all, "{}\n", {}, [](const std::string&) { return false; });
 }
 
-Checkpoint open_step(const std::filesystem::path& folder, const ModelListing& listing, const Warn& warn) {
+Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn) {
   std::string newest;
   const Warn remember = [&](const std::string& text) {
     if (newest.empty()) newest = text;

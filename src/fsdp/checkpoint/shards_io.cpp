@@ -4,19 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include <tessera/fsdp/checkpoint/peers.hpp>
-
 namespace fsdp::train {
-
-checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
-                                         const checkpoint::ReadListing& read, const checkpoint::Warn& warn,
-                                         const std::string& adapter) {
-  checkpoint::ModelFiles files =
-      comm::on_all_ranks(ranks, "--model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
-  agree_on_folder(ranks, folder);
-  if (!adapter.empty()) agree_on_folder(ranks, adapter);
-  return files;
-}
 
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
                                       FunctionRef<std::span<const std::string_view>(const Parameter&)> states) {

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/adapters.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 

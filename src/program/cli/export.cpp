@@ -4,8 +4,8 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
-#include <tessera/fsdp/checkpoint/export.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/model_files/export.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
 

@@ -25,15 +25,15 @@
 #include <tessera/trainer/text/chat.hpp>
 #include <tessera/trainer/text/tokenizer_config.hpp>
 
-#include "../../fsdp/checkpoint/adapter_weights.hpp"
 #include "../../fsdp/core/require_folder.hpp"
+#include "../../fsdp/model_files/adapter_weights.hpp"
 #include "folders.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
 namespace {
 
-const checkpoint::ReadListing read_listed = checkpoint::read_listing<Listed>;
+const checkpoint::ReadModelListing read_listed = checkpoint::read_listing<Listed>;
 
 /// Lists the regular files of a folder with their sizes.
 std::string files_in(const std::filesystem::path& folder) {

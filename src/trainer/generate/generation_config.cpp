@@ -6,8 +6,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/model_files/json_keys.hpp"
 
 namespace fsdp::train {
 namespace {

@@ -117,7 +117,7 @@ void require_writable(const std::string& checkpoint_dir) {
                       std::strerror(number));
 }
 
-void require_room(const TrainOptions& options, const checkpoint::ModelListing& model,
+void require_room(const TrainOptions& options, const checkpoint::Listing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn) {
   std::int64_t saved = options.checkpoint_every > 0 ? ceil_divide(options.steps, options.checkpoint_every) : 1;
   if (options.keep > 0) saved = std::min(saved, options.keep + 1);  // the oldest is removed after the newest is saved

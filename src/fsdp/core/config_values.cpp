@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/models/config_values.hpp>
+#include <tessera/fsdp/core/config_values.hpp>
 
 #include <sstream>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 
 #include <algorithm>
 
@@ -113,17 +113,6 @@ TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {
   std::filesystem::remove(folder.path() / "config.json");
   EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()), "config.json: no such file");
   EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path() / "absent"), "no such folder");
-}
-
-TEST(FolderIdentity, IsALineForEachFileOfAModelByName) {
-  const test::TemporaryFolder folder;
-  folder.write("model.safetensors", "weights");
-  folder.write("config.json", "{}");
-  folder.write("notes.txt", "anything");
-  const std::string text = folder_identity(folder.path());
-  EXPECT_LT(text.find("config.json = 2 bytes, digest "), text.find("model.safetensors = 7 bytes, digest "));
-  EXPECT_EQ(text.find("notes"), std::string::npos);
-  EXPECT_INPUT_ERROR(folder_identity(folder.path() / "nowhere"), "nowhere: cannot be listed: No such file");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/checkpoint/export.hpp>
+#include <tessera/fsdp/model_files/export.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,11 +20,11 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "manifest.hpp"
+#include "../checkpoint/manifest.hpp"
+#include "../checkpoint/posix.hpp"
+#include "../checkpoint/room.hpp"
+#include "../checkpoint/strict_json.hpp"
 #include "merged.hpp"
-#include "posix.hpp"
-#include "room.hpp"
-#include "strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -167,7 +167,7 @@ SideFiles side_files_of(const std::filesystem::path& model, const std::filesyste
 }
 
 /// Returns the model's folder: `path` itself, or the newest sound step in it.
-std::filesystem::path model_folder(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
+std::filesystem::path model_folder(const std::filesystem::path& path, const ReadModelListing& read, const Warn& warn) {
   std::error_code error;
   if (std::filesystem::exists(path / config_name, error) || !std::filesystem::is_directory(path, error)) return path;
   const auto newest = find_latest(path, read, warn);
@@ -223,7 +223,7 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
 
 }  // namespace
 
-Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
+Exported export_model(const ExportOptions& options, const ReadModelListing& read, const Warn& warn,
                       const ExportProgress& progress) {
   require<InputError>(options.shard_bytes >= 1, "export: files of ", options.shard_bytes, " bytes; at least 1");
   std::error_code error;

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <functional>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 
 namespace fsdp::checkpoint {
 
@@ -41,7 +41,7 @@ using ExportProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 /// PEFT's format instead of config.json and weights. Holds one piece of a tensor in memory at a time. The folder `to`
 /// appears when all of it is on disk; a failed export leaves nothing behind. Throws InputError, also for a weight
 /// that is not finite, before or after a merge, or too large for float16.
-Exported export_model(const ExportOptions& options, const ReadListing& read, const Warn& warn,
+Exported export_model(const ExportOptions& options, const ReadModelListing& read, const Warn& warn,
                       const ExportProgress& progress);
 
 }  // namespace fsdp::checkpoint

@@ -16,9 +16,9 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 
+#include "../checkpoint/strict_json.hpp"
 #include "../core/require_folder.hpp"
 #include "json_keys.hpp"
-#include "strict_json.hpp"
 
 namespace fsdp {
 namespace {

@@ -11,10 +11,10 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 
+#include "../checkpoint/strict_json.hpp"
 #include "../core/require_folder.hpp"
 #include "json_keys.hpp"
 #include "named_instead.hpp"
-#include "strict_json.hpp"
 
 namespace fsdp {
 namespace {

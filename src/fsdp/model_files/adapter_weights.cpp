@@ -6,8 +6,8 @@
 #include <string>
 #include <system_error>
 
-#include <tessera/fsdp/checkpoint/adapters.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/model_files/adapters.hpp>
 
 namespace fsdp::checkpoint {
 namespace {

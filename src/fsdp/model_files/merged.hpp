@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 
 namespace fsdp::checkpoint {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/checkpoint/adapters.hpp>
+#include <tessera/fsdp/model_files/adapters.hpp>
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include <tessera/fsdp/checkpoint/model_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 
 #include "adapter_weights.hpp"
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "listed_weights.hpp"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "copies.hpp"
+#include "strict_json.hpp"
+
+namespace fsdp::checkpoint {
+namespace {
+
+std::optional<std::string> why_ignored(const Listing& listing, const std::string& name) {
+  return listing.ignored ? listing.ignored(name) : std::nullopt;
+}
+
+}  // namespace
+
+std::shared_ptr<const FileSums> sums_for(const std::optional<Manifest>& manifest, const std::filesystem::path& file) {
+  return manifest ? std::make_shared<const FileSums>(sums_in(*manifest, file)) : nullptr;
+}
+
+void check_config(const std::filesystem::path& folder, const std::optional<Manifest>& manifest) {
+  const std::filesystem::path config = folder / config_name;
+  if (manifest) check_content(*manifest, config, read_small_file(config, most_config_bytes));
+}
+
+WeightFiles open_weights(const std::filesystem::path& folder, const Listing& listing,
+                         std::span<const NamedShape> expected, const Warn& warn,
+                         const std::optional<Manifest>& manifest) {
+  WeightFiles weights = manifest ? SafetensorsFile(folder / model_name, sums_for(manifest, folder / model_name))
+                                 : WeightFiles::open(folder, warn);
+  check_tensors(weights, expected, [&](const std::string& name) { return why_ignored(listing, name).has_value(); });
+  return weights;
+}
+
+void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
+  if (std::error_code error; warn && std::filesystem::exists(folder / "adapter_config.json", error))
+    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
+}
+
+void check_ignored(const WeightFiles& weights, const Listing& listing, const Warn& warn) {
+  for (const TensorInfo* const tensor : weights.tensors()) {
+    const auto why = why_ignored(listing, tensor->name);
+    if (!why) continue;
+    if (const auto original = listing.copied ? listing.copied(tensor->name) : std::nullopt)
+      require_copy(weights, tensor->name, *original);
+    if (warn && !why->empty()) warn(message(weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
+  }
+}
+
+ListedWeights open_listed(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
+                          const std::optional<Manifest>& manifest) {
+  check_config(folder, manifest);
+  Listing listing = read(folder);
+  WeightFiles weights = open_weights(folder, listing, listing.parameters, warn, manifest);
+  warn_of_adapters(folder, warn);
+  check_ignored(weights, listing, warn);
+  return {std::move(listing), std::move(weights)};
+}
+
+}  // namespace fsdp::checkpoint

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/model_files/load.hpp>
+
+#include <tessera/fsdp/checkpoint/peers.hpp>
+
+namespace fsdp::train {
+
+checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
+                                         const checkpoint::ReadModelListing& read, const checkpoint::Warn& warn,
+                                         const std::string& adapter) {
+  checkpoint::ModelFiles files =
+      comm::on_all_ranks(ranks, "--model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
+  agree_on_folder(ranks, folder);
+  if (!adapter.empty()) agree_on_folder(ranks, adapter);
+  return files;
+}
+
+}  // namespace fsdp::train

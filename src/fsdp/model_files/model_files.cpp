@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/model_files/model_files.hpp>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../checkpoint/listed_weights.hpp"
+#include "../core/require_folder.hpp"
+
+namespace fsdp::checkpoint {
+
+ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListing& read, const Warn& warn,
+                      const std::filesystem::path& adapter) {
+  require_folder(folder);
+  const std::optional<Manifest> manifest = read_manifest(folder);
+  check_config(folder, manifest);
+  ModelListing listing = read(folder);
+  const bool apart = !adapter.empty();
+  const std::vector<NamedShape> expected = apart ? only(listing.parameters, false) : listing.parameters;
+  WeightFiles weights = open_weights(folder, listing, expected, warn, manifest);
+  ModelFiles model{.listing = std::move(listing), .weights = std::move(weights)};
+  if (apart)
+    model.adapters = AdapterFiles::open(adapter, model.listing.parameters);
+  else
+    warn_of_adapters(folder, warn);
+  check_ignored(model.weights, model.listing, warn);
+  return model;
+}
+
+void ModelFiles::read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  if (adapters && weights.find(name) == nullptr)
+    adapters->read_range(name, begin, count, out);
+  else
+    weights.read_range(name, begin, count, out);
+}
+
+void ModelFiles::read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
+  if (adapters && weights.find(name) == nullptr)
+    adapters->read_finite(name, begin, count, out);
+  else
+    weights.read_finite(name, begin, count, out);
+}
+
+}  // namespace fsdp::checkpoint
