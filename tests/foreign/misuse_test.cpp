@@ -90,6 +90,59 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
                              [](int, auto&, auto& settings) { settings.choices.frozen = {"encoder.*"}; });
 }
 
+TEST(Misuse, OfSettingsIsRefusedOnEveryRank) {
+  const auto with = [](const std::string& text, auto change) {
+    expect_refused<InputError>(text, [&](int rank, auto&, auto& settings) { change(rank, settings); });
+  };
+  with("rank 0 has 'clip = 0.25', rank 1 has 'clip = 0.5'",
+       [](int rank, auto& settings) { settings.rules.clip = rank == 1 ? 0.5 : 0.25; });
+  with("rank 0 has 'beta1 = 0.9', rank 1 has 'beta1 = 0.8'",
+       [](int rank, auto& settings) { settings.optimizer.beta1 = rank == 1 ? 0.8 : 0.9; });
+  with("the clip is nan", [](int, auto& settings) { settings.rules.clip = NAN; });
+  with("the clip is -1", [](int, auto& settings) { settings.rules.clip = -1; });
+  with("beta1", [](int, auto& settings) { settings.optimizer.beta1 = NAN; });
+  with("rank 0 has 'statistic mean = [3], mean", [](int rank, auto& settings) {
+    settings.statistics = {{"mean", Shape{rank == 1 ? 40000000 : 3}}};
+  });
+  with("rank 0 has 'statistic mean = [3], mean", [](int rank, auto& settings) {
+    settings.statistics = {{"mean", {3}}, {"count", {3}}};
+    if (rank == 1) std::swap(settings.statistics[0], settings.statistics[1]);
+  });
+  with("ranks have other settings", [](int rank, auto& settings) {
+    if (rank == 1) settings.statistics = {{"mean", {3}}};
+  });
+  with("statistic 'mean' has extent -3", [](int, auto& settings) { settings.statistics = {{"mean", {-3}}}; });
+}
+
+TEST(Misuse, OfShapesAndUnitsIsRefusedOnEveryRank) {
+  const auto with = [](const std::string& text, auto change) {
+    expect_refused<InputError>(text, [&](int, auto& units, auto&) { change(units); });
+  };
+  with("has more than 2^56 elements", [](auto& units) {
+    units[enc1].parameters[0].shape = {std::int64_t{1} << 32, std::int64_t{1} << 32};
+  });
+  with("has more than 2^56 elements", [](auto& units) {
+    units[enc1].parameters[0].shape = {(std::int64_t{1} << 62) + 2, 4};
+  });
+  with("is twice in ", [](auto& units) { units[enc1].parameters.push_back(units[enc1].parameters[0]); });
+}
+
+TEST(Misuse, OfWeightsInsideOfAPassIsRefused) {
+  on_ranks(ranks, [&](Comm& communicator) {
+    const Network network = unet_network();
+    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
+    sharded.initialize(1);
+    auto pass = sharded.train();
+    const auto expect = [](auto call) { EXPECT_THROW(call(), LogicError); };
+    expect([&] { sharded.initialize(2); });
+    expect([&] { sharded.fill([](const Parameter&, std::int64_t, std::span<float>) {}); });
+    expect([&] { sharded.set(network.units[0].parameters[0].name, {}); });
+    pass.forfeit();
+    sharded.step(0, {.lr = 0});
+    sharded.initialize(2);
+  });
+}
+
 TEST(Misuse, OfTheBudgetOfOneRankIsRefusedOnEveryRank) {
   std::array<std::string, ranks> texts;
   on_ranks(ranks, [&](Comm& communicator) {

@@ -140,8 +140,8 @@ class Use {
   std::size_t count() const { return pass_->module_.references(task_.index).size(); }
   void require_index(std::size_t index) const {
     if (index >= count())
-      throw LogicError(message("use: tensor ", index, " is asked for, and ", pass_->name_of(task_.index), " has ",
-                               count(), ", counted from 0"));
+      throw LogicError(message("use: tensor ", static_cast<std::ptrdiff_t>(index), " is asked for, and ",
+                               pass_->name_of(task_.index), " has ", count(), ", counted from 0"));
   }
   void require_count(std::size_t fields) const {
     if (fields != count())

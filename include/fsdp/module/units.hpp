@@ -90,6 +90,10 @@ struct Reference {
   bool present() const { return group >= 0; }
 };
 
+/// Throws InputError for a negative extent, or for more elements than any memory holds. `what`: begins the sentence, as
+/// "units: parameter 'w' of encoder".
+void check_shape(std::string_view what, const Shape& shape);
+
 /// The result of group_parameters.
 struct UnitGroups {
   std::vector<GroupedParameters> groups;

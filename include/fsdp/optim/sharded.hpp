@@ -89,7 +89,7 @@ class Sharded {
   /// MemoryError, before anything is allocated, if a rank would hold more than its budget. `communicator` must outlive
   /// it.
   Sharded(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy = {}, Settings settings = {})
-      : planned_(within_budget(communicator, units, strategy, settings)),
+      : planned_(agreed_plan(communicator, units, strategy, settings)),
         module_(communicator, units, strategy, settings_of(units, settings, planned_.arena)),
         optimizer_(module_, settings.optimizer, settings.rules),
         statistics_(module_, settings.statistics),
@@ -112,14 +112,16 @@ class Sharded {
   }
 
   /// Give the weights their values: functions of seed, name and index; the caller's own, who is asked for the ranges of
-  /// this rank alone; or a whole tensor, of which each rank takes its part. Throws InputError for an unknown name or
-  /// another number of elements.
+  /// this rank alone; or a whole tensor, of which each rank takes its part. All ranks must give the same; nothing
+  /// compares them. Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
   /// @{
   void initialize(std::uint64_t seed) {
+    require_no_pass("initialize");
     optim::initialize(module_, seed);
     statistics_.initialize(seed);
   }
   void fill(const std::function<void(const Parameter&, std::int64_t begin, std::span<float>)>& values) {
+    require_no_pass("fill");
     for (const auto& piece : module_.pieces())
       with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
         values(*piece.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
@@ -127,6 +129,7 @@ class Sharded {
     module_.sync_model_weights();
   }
   void set(std::string_view name, std::span<const float> whole) {
+    require_no_pass("set");
     const Parameter& parameter = module_.parameter(name);
     require<InputError>(std::ssize(whole) == parameter.shape.numel(), "set: '", name, "' has ", parameter.shape.numel(),
                         " elements, and ", whole.size(), " are given");
@@ -158,9 +161,10 @@ class Sharded {
   /// @}
 
   /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
-  /// ranks. `loss`: this rank's sum. Collective. If a rank forfeited the pass, the step is skipped. Throws LogicError
-  /// unless a training pass has finished since the last step, InputError for a learning rate that is not finite, and
-  /// DivergedError if loss or gradient are not finite: no weight has then changed, and training may go on.
+  /// ranks. `loss`: this rank's sum. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass,
+  /// the step is skipped. Throws LogicError unless a training pass has finished since the last step, InputError for a
+  /// learning rate that is not finite, and DivergedError if loss or gradient are not finite: no weight has then
+  /// changed, and training may go on.
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     loss_on_host_.value() = loss;
     loss_on_host_.send(module_.stream(), loss_.data());
@@ -258,15 +262,27 @@ class Sharded {
     return {.bytes = module.peak_bytes(), .arena = module.arena().peak()};
   }
   /// An error of one rank is thrown on all: else they would wait for it.
-  static PlannedBytes within_budget(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy,
-                                    const Settings& settings) {
-    return comm::on_all_ranks(communicator, "plan", [&] {
-      const PlannedBytes planned = plan(communicator.size(), communicator.rank(), units, strategy, settings);
-      require<MemoryError>(settings.budget == 0 || planned.sum() <= settings.budget, "rank ", communicator.rank(),
-                           " would hold ", planned.sum(), " bytes, and its budget is ", settings.budget,
+  static PlannedBytes agreed_plan(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy,
+                                  const Settings& settings) {
+    const PlannedBytes planned = comm::on_all_ranks(communicator, "plan", [&] {
+      const PlannedBytes mine = plan(communicator.size(), communicator.rank(), units, strategy, settings);
+      require<MemoryError>(settings.budget == 0 || mine.sum() <= settings.budget, "rank ", communicator.rank(),
+                           " would hold ", mine.sum(), " bytes, and its budget is ", settings.budget,
                            "; raise the budget, or take more ranks or a strategy that shards more");
-      return planned;
+      return mine;
     });
+    detail::NamedNumbers numbers{{"clip", settings.rules.clip}, {"skips_overflow", settings.rules.skips_overflow}};
+    if constexpr (requires(detail::NumberLister & lister) { OptimizerT::visit(settings.optimizer, lister); }) {
+      detail::NumberLister lister{numbers};
+      OptimizerT::visit(settings.optimizer, lister);
+    }
+    detail::require_same_settings(communicator, numbers, settings.statistics);
+    return planned;
+  }
+  /// While a pass is under way, weights are in use.
+  void require_no_pass(const char* what) {
+    require(module_.progress().state != PassProgress::State::running, what,
+            ": a pass is under way, whose units have been handed out with the weights as they were; finish it first");
   }
 
   PlannedBytes planned_;

@@ -43,10 +43,11 @@ class ShardedOptimizer {
                 "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
                 "groups, or Replicated");
 
-  /// `module` must outlive it. Throws InputError if an optimizer that was chosen at run time needs whole tensors and
-  /// the strategy cuts them.
+  /// `module` must outlive it. Throws InputError for an invalid constant, or if an optimizer that was chosen at run
+  /// time needs whole tensors and the strategy cuts them.
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
       : module_(&module), optimizer_(optimizer), control_(module, rules) {
+    if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
     require_whole();
     place_states();
     if constexpr (Module::Group::offloaded) {

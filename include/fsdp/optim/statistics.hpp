@@ -10,10 +10,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
@@ -21,6 +23,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 
 namespace fsdp {
@@ -39,6 +42,25 @@ struct Statistic {
   Merge merge = Merge::mean;
 };
 
+namespace detail {
+
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+
+/// Lists an optimizer's constants.
+struct NumberLister {
+  NamedNumbers& numbers;
+  template <class Value>
+  void operator()(std::string_view name, const Value& value, std::string_view) const {
+    if constexpr (std::is_arithmetic_v<Value>) numbers.emplace_back(name, static_cast<double>(value));
+  }
+};
+
+/// Throws InputError on all ranks unless all have the same numbers and declare the same statistics.
+void require_same_settings(const comm::Ranks& ranks, const NamedNumbers& numbers,
+                           const std::vector<Statistic>& statistics);
+
+}  // namespace detail
+
 /// A rank's statistics in one block of memory.
 template <class Module>
 class Statistics {
@@ -51,6 +73,7 @@ class Statistics {
     std::int64_t elements = 0;
     for (const Statistic& statistic : list_) {
       require_free(statistic);
+      check_shape(message("statistic '", statistic.name, "'"), statistic.shape);
       starts_.push_back(elements);
       elements += round_up(statistic.shape.numel(), device::alignment / std::int64_t{sizeof(float)});
     }

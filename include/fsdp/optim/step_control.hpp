@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,10 +33,10 @@ class StepControl {
   using Device = typename Module::Device;
   using Decision = device::StepDecision;
 
-  /// `module` must outlive it.
+  /// `module` must outlive it. Throws InputError for a clip that is negative or not finite.
   StepControl(Module& module, const device::StepRules& rules)
       : module_(&module),
-        rules_(rules),
+        rules_(checked(rules)),
         numbers_(module.communicator(), module.ledger(), 3),
         block_(module.ledger(), device::MemoryKind::scratch,
                decision_offset + (module.step_classes() - 1) * stride + std::int64_t{sizeof(Decision)}) {}
@@ -125,6 +126,11 @@ class StepControl {
   static_assert(sizeof(Decision) <= stride);
   static_assert(sizeof(device::StepInputs) <= decision_offset);
 
+  static device::StepRules checked(const device::StepRules& rules) {
+    require<InputError>(std::isfinite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
+                        "; the largest norm of gradients must be finite and above 0, or 0 for no clipping");
+    return rules;
+  }
   static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
   device::StepInputs* inputs_on_device() const { return reinterpret_cast<device::StepInputs*>(block_.data()); }
 

@@ -16,7 +16,6 @@
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/joined.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>

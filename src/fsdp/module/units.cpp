@@ -181,10 +181,10 @@ void check(UnitLists units) {
     require<InputError>(!unit.name.empty(), "units: unit ", number, " has no name");
     for (const Parameter& parameter : unit.parameters) {
       require<InputError>(!parameter.name.empty(), "units: a parameter of ", unit.name, " has no name");
+      require<InputError>(std::ranges::count(unit.parameters, parameter.name, &Parameter::name) == 1,
+                          "units: parameter '", parameter.name, "' is twice in ", unit.name);
+      check_shape(message("units: parameter '", parameter.name, "' of ", unit.name), parameter.shape);
       const Shape& shape = parameter.shape;
-      for (std::int64_t axis = 0; axis < shape.rank; ++axis)
-        require<InputError>(shape[axis] >= 0, "units: parameter '", parameter.name, "' of ", unit.name, " has extent ",
-                            shape[axis], " on axis ", axis, "; extents are at least 0");
       const auto [place, inserted] = seen.try_emplace(parameter.name, shape, unit.gathered);
       require<InputError>(inserted || place->second.first == shape, "units: parameter '", parameter.name, "' of ",
                           unit.name,
@@ -209,6 +209,17 @@ void check(const Units& choices, UnitLists units) {
 
 }  // namespace
 
+void check_shape(std::string_view what, const Shape& shape) {
+  constexpr std::int64_t most = std::int64_t{1} << 56;  // so that sums of bytes of a few tensors do not overflow either
+  std::int64_t elements = 1;
+  for (std::int64_t axis = 0; axis < shape.rank; ++axis) {
+    require<InputError>(shape[axis] >= 0, what, " has extent ", shape[axis], " on axis ", axis,
+                        "; extents are at least 0");
+    require<InputError>(!__builtin_mul_overflow(elements, shape[axis], &elements) && elements <= most, what,
+                        " has more than 2^56 elements, which no memory holds");
+  }
+}
+
 std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
 
 UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
@@ -225,6 +236,7 @@ UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t 
                              .persistent = key.persistent,
                              .gathered = key.gathered});
   const auto& groups = result.groups;
+  require<InputError>(!groups.empty(), "units: none of them has a tensor, so there is nothing to train");
   require<InputError>(!std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.frozen; }),
                       "units: every parameter is frozen, so there is nothing to train");
 

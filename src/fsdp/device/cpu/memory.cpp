@@ -41,7 +41,7 @@ std::byte* Cpu::allocate(std::int64_t bytes) {
   const auto size = static_cast<std::size_t>(bytes);
   void* const data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require<MemoryError>(data != MAP_FAILED, "the system gave no ", bytes, " bytes of memory: ", std::strerror(errno),
-                       "; lower the batch, the sequence or the kept tiles (see --dry-run)");
+                       "; compute less at once, or shard over more ranks");
   if (bytes >= huge_page_threshold) madvise(data, size, MADV_HUGEPAGE);  // only a hint: failure is harmless
   return static_cast<std::byte*>(data);
 }
