@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,9 @@ Listing listing_of(GroupList groups, std::span<const Parameter> statistics = {})
 /// Opens a step's folder, or the newest sound one of a directory, of a model with this listing; `warn` is told of those
 /// that it leaves out. Throws InputError, which says what is wrong with the newest, if there is none.
 Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn);
+
+/// Throws LogicError, as a pass does, if weights are without values. `without`: their names.
+void require_values(std::span<const std::string> without);
 
 /// Returns a number that is the same on all ranks and differs from one call to another. Collective.
 std::uint64_t agreed_id(const comm::Ranks& ranks);
@@ -77,22 +81,28 @@ void with_statistics(SharedT& sharded, Access access, F f) {
 }  // namespace detail
 
 /// Writes weights, optimizer states, statistics, the number of steps and `values` to `dir`/step-N, which appears
-/// complete or not at all, and returns its path.
+/// complete or not at all, and returns its path. `values`: rank 0's are stored; UTF-8, about 60 KiB in all. Throws
+/// LogicError if a weight has no value yet. After an error training may go on.
 template <class SharedT>
 std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, const HostValues& values = {}) {
   auto& module = sharded.module();
   auto& optimizer = sharded.optimizer();
   const std::int64_t step = optimizer.steps();
   const std::vector<Parameter> statistics = detail::statistics_of(sharded);
-  OptimizerStates states = train::states_of(module, optimizer.optimizer());
-  for (const Parameter& statistic : statistics) states.of[statistic.name] = {};
-  Save files(dir, step, agreed_id(module.communicator()), listing_of(module.group_list(), statistics), states);
+  const std::uint64_t id = agreed_id(module.communicator());
+  std::optional<Save> files;
+  comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+    require_values(module.without_values());
+    OptimizerStates states = train::states_of(module, optimizer.optimizer());
+    for (const Parameter& statistic : statistics) states.of[statistic.name] = {};
+    files.emplace(dir, step, id, listing_of(module.group_list(), statistics), states);
+  });
   TrainerState state{.step = step, .run = values};
   if (module.step_classes() > 1)
     state.taken = optimizer.control().taken();
   else
     state.skipped_steps = optimizer.control().skipped();
-  save(files, train::peers_of(module.communicator()), state, [&](Save& to) {
+  save(*files, train::peers_of(module.communicator()), state, [&](Save& to) {
     train::require_finite(module, optimizer);
     train::write_shards(module, optimizer, to);
     if (module.communicator().rank() != 0) return;
@@ -100,7 +110,7 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
       to.write_weight(to.place_of(statistic.name), 0, {whole.data(), static_cast<std::size_t>(whole.numel())});
     });
   });
-  return files.path();
+  return files->path();
 }
 
 /// Restores what `save` wrote, from a step's folder or the newest sound one of a directory, and returns the values.

@@ -32,6 +32,11 @@ Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing
   }
 }
 
+void require_values(std::span<const std::string> without) {
+  require(without.empty(), "save: ", without.empty() ? "" : without.front(),
+          without.size() == 1 ? " has" : " and others have", " no values yet; initialize, load or set them first");
+}
+
 std::uint64_t agreed_id(const comm::Ranks& ranks) {
   std::uint64_t id = 0;
   if (ranks.rank() == 0) id = (std::uint64_t{std::random_device()()} << 32) | std::random_device()();
