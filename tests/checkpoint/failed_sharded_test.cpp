@@ -66,6 +66,20 @@ TEST(FailedSave, IsTheSameOnAllRanksAndTrainingGoesOn) {
   }
 }
 
+TEST(FailedSave, OfNamesThatCannotBeReadBackWritesNothing) {
+  const TemporaryFolder folder;
+  for (const std::string& name : {std::string("a\nb"), std::string(520, 'n'), std::string(510, 'n')})
+    on_ranks(2, [&](Comm& communicator) {
+      const auto call = [&](int) {
+        Network sharded(communicator, {{"unit0", {{name, {5}}}}}, fsdp2);
+        sharded.initialize(1);
+        checkpoint::save(sharded, folder.path() / "new");
+      };
+      expect_same<InputError>(communicator, call, "a tensor's name must have 1 to 512 bytes");
+    });
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
+}
+
 TEST(FailedSave, OfWeightsWithoutValuesIsALogicErrorOnAllRanks) {
   const TemporaryFolder folder;
   on_ranks(2, [&](Comm& communicator) {
