@@ -176,7 +176,7 @@ TEST(Checkpoint, AnotherOptimizerIsRefusedByName) {
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
   EXPECT_NO_THROW(checkpoint.check_same_optimizer(states_for(small_model)));
   EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "muon", {"momentum"})),
-                     "was trained with the optimizer adamw, this run's is muon; resume with --optimizer adamw");
+                     "was trained with the optimizer adamw, this run's is muon; resume with adamw");
   EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "adamw", {"exp_avg", "third"})),
                      "has no state \"third\"");
 }
