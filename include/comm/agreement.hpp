@@ -20,8 +20,8 @@ namespace fsdp::comm {
 
 /// An exception in a form that can be sent to other ranks. An empty text means no error.
 struct Complaint {
-  /// The exception's type: Error, InputError, MemoryError, DivergedError or StoppedError.
-  enum class Family : char { other = 'o', input = 'i', memory = 'm', diverged = 'd', stopped = 's' };
+  /// The exception's type: Error, InputError, LogicError, MemoryError, DivergedError or StoppedError.
+  enum class Family : char { other = 'o', input = 'i', logic = 'l', memory = 'm', diverged = 'd', stopped = 's' };
   Family family = Family::other;
   std::string text = {};  ///< stopped: after a character whose code is the signal
 };

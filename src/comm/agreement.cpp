@@ -39,6 +39,8 @@ Complaint complaint_in_flight() {
     throw;
   } catch (const InputError& error) {
     return {.family = Complaint::Family::input, .text = error.what()};
+  } catch (const LogicError& error) {
+    return {.family = Complaint::Family::logic, .text = error.what()};
   } catch (const MemoryError& error) {
     return {.family = Complaint::Family::memory, .text = error.what()};
   } catch (const DivergedError& error) {
@@ -62,6 +64,7 @@ void throw_first(const Monitor& monitor, std::span<const std::string> complaints
   const std::string text = (all ? "" : name_of(monitor, first - complaints.begin()) + ": ") + first->substr(1);
   switch (family) {
     case Complaint::Family::input: throw InputError(text);
+    case Complaint::Family::logic: throw LogicError(text);
     case Complaint::Family::memory: throw MemoryError(text);
     case Complaint::Family::diverged: throw DivergedError(text);
     case Complaint::Family::stopped:

@@ -176,7 +176,7 @@ TEST(Checkpoint, AnotherOptimizerIsRefusedByName) {
   const Checkpoint checkpoint = Checkpoint::open(folder.path(), read);
   EXPECT_NO_THROW(checkpoint.check_same_optimizer(states_for(small_model)));
   EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "muon", {"momentum"})),
-                     "was trained with the optimizer adamw, this run's is muon; resume with --optimizer adamw");
+                     "was trained with the optimizer adamw, this run's is muon; resume with adamw");
   EXPECT_INPUT_ERROR(checkpoint.check_same_optimizer(states_for(small_model, "adamw", {"exp_avg", "third"})),
                      "has no state \"third\"");
 }
@@ -247,9 +247,12 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   for (const int stage : {0, 1, 2}) {  // the stage at which another rank reports a failure
     Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
     int calls = 0;
-    const auto all = [&](bool ok) { return ok && calls++ != stage; };
+    const auto on_all = [&](FunctionRef<void()> f) {
+      f();
+      if (calls++ == stage) throw InputError("rank 1: its own reason");
+    };
     const auto write = [](Save& s) { write_share(s, 0, 1); };
-    EXPECT_INPUT_ERROR(save(checkpoint, {.rank = 0, .all = all}, some_state, write), "another rank could not write");
+    EXPECT_INPUT_ERROR(save(checkpoint, {.rank = 0, .on_all = on_all}, some_state, write), "rank 1: its own reason");
     EXPECT_EQ(find_latest(folder.path(), read), folder.path() / (stage < 2 ? "step-00000003" : "step-00000007"));
     for (const std::string& name : names_in(folder.path())) EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
   }

@@ -59,6 +59,19 @@ TEST(PlanFile, RefusesNamesThatCannotStandTwice) {
   EXPECT_INPUT_ERROR(plan_file({{"a", {INT64_MAX, 2}}}), "overflow");
 }
 
+TEST(PlanFile, RefusesWhatTheReaderRefuses) {
+  const std::string names = "safetensors: a tensor's name must have 1 to 512 bytes of UTF-8 and no control characters";
+  const auto named = [](std::string name) { return plan_file({{std::move(name), {1}}}); };
+  EXPECT_INPUT_ERROR(named(""), names);
+  EXPECT_INPUT_ERROR(named("a\nb"), names + "; found \"a\\nb\"");
+  EXPECT_INPUT_ERROR(named("a\x7f"), names);
+  EXPECT_INPUT_ERROR(named("\xff\xfe"), names + "; found \"\\xff\\xfe\"");
+  EXPECT_INPUT_ERROR(named(std::string(513, 'n')), names);
+  EXPECT_NO_THROW(named(std::string(512, 'n')));
+  EXPECT_NO_THROW(named("\u00e4/\U0001f600"));
+  EXPECT_INPUT_ERROR(plan_file({{"a", std::vector<std::int64_t>(9, 1)}}), "has 9 extents; at most 8 can be read");
+}
+
 TEST(SharedFile, RangesOfSeveralRanksMakeOneFile) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "m.safetensors";

@@ -120,7 +120,7 @@ TEST(ShardedCheckpoint, OfAnotherNetworkIsRefusedByName) {
       EXPECT_INPUT_ERROR(checkpoint::restore(sharded, folder.path()), words);
     });
   };
-  refused(net::units(4), "unit3.w");
+  refused(net::units(4), "it has no tensor \"unit3.b\"");
   refused(net::units(2), "unit2");
   std::vector<Unit> wider = net::units(3);
   wider[1].parameters[1].shape = {6};
@@ -240,9 +240,9 @@ TEST(ForeignWeights, AreLoadedByTheirNamesOrNewOnes) {
 
 TEST(ForeignWeights, ThatDoNotFitAreRefusedByName) {
   const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.w", {5, 5}}}), {}), "lacks 1 tensors of the model: unit0.b");
+  EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.w", {5, 5}}}), {}), "lacks 1 tensor of the model: unit0.b");
   EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}, {"more", {1}}}), {}),
-                     "has 1 tensors that the model lacks: more");
+                     "has 1 tensor that the model lacks: more");
   EXPECT_INPUT_ERROR(load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {25}}}), {}), "\"unit0.w\" has shape");
   const auto same = [](const std::string&) -> std::string { return "unit0.b"; };
   EXPECT_INPUT_ERROR(load(written(folder, {{"a", {5}}, {"b", {5}}}), same), "two tensors are \"unit0.b\"");

@@ -123,8 +123,8 @@ TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
       {"model-00001-of-00002.safetensors", "",
        " but no model.safetensors.index.json, which says what is in the shards"},
       {"model.fp16.safetensors", "x", " but no model.safetensors, which is read; download that, or give the file"},
-      {"adapter_model.safetensors", "x", ", adapters; name this folder by --adapter"},
-      {"adapter_model.bin", "x", ", adapters; name this folder by --adapter"},
+      {"adapter_model.safetensors", "x", ", adapters; give the folder of their model"},
+      {"adapter_model.bin", "x", ", adapters; give the folder of their model"},
       {"model.safetensors.index.fp16.json", "{}", form},
       {"pytorch_model.bin", "", form},
       {"pytorch_model.bin.index.json", "{}", form},
@@ -151,6 +151,7 @@ TEST(WeightFiles, InAFormThatIsNotReadAreNamed) {
     const std::string said = folder.path().string() + ": holds " + name + sentence;
     EXPECT_INPUT_ERROR(holds_weights(folder.path()), said);
     EXPECT_INPUT_ERROR(WeightFiles::open(folder.path()), said);
+    EXPECT_EQ(test::input_error_of([&] { holds_weights(folder.path()); }).find(" --"), std::string::npos);
   }
   const TemporaryFolder folder;
   std::filesystem::create_symlink("nowhere", folder.path() / "weights.bin");

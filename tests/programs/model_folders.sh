@@ -66,6 +66,7 @@ expect_error 'adapted/step-00000001: holds optimizer.safetensors but no model.sa
 echo "== weights in a form that is not read: no command takes the folder for one without weights"
 # unread SENTENCE: of the folder `unread`, by every command; --from-scratch alone takes it.
 unread() {
+  expect_error "^tessera: unread: $1.* takes --from-scratch" "$program" train "${flags[@]}" --batch-size 6 --steps 1 --model unread
   for command in "train --batch-size 6 --steps 1" "train --batch-size 6 --steps 1 --lora-rank 2 --comm threads:2" "train --dry-run" eval; do
     expect_error "^tessera: unread: $1" "$program" $command "${flags[@]}" --model unread
   done

@@ -26,6 +26,8 @@ std::vector<std::string> told(Call call) {
       text = std::string("input: ") + error.what();
     } catch (const DivergedError& error) {
       text = std::string("diverged: ") + error.what();
+    } catch (const LogicError& error) {
+      text = std::string("logic: ") + error.what();
     } catch (const comm::StoppedError& error) {
       text = std::to_string(error.signal()) + " " + error.what();
     } catch (const Error& error) {
@@ -52,6 +54,7 @@ TEST(OnAllRanks, AnErrorOfOneIsThatOfAllWithItsName) {
   EXPECT_EQ(failing([](int rank) { throw InputError("no file " + std::to_string(rank)); }),
             (std::vector<std::string>(3, "input: rank 1: no file 1")));
   EXPECT_EQ(failing([](int) { throw DivergedError("nan"); }), (std::vector<std::string>(3, "diverged: rank 1: nan")));
+  EXPECT_EQ(failing([](int) { throw LogicError("order"); }), (std::vector<std::string>(3, "logic: rank 1: order")));
   EXPECT_EQ(failing([](int) { throw comm::StoppedError(15, "SIGTERM: ended"); }),
             (std::vector<std::string>(3, "15 SIGTERM: ended")));
   EXPECT_EQ(failing([](int) { throw std::bad_alloc(); }).front().substr(0, 14), "error: rank 1:");

@@ -24,6 +24,7 @@
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/checkpoint/side_files.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
@@ -87,6 +88,8 @@ class Save {
   /// On every rank, after its writes: syncs the files to disk and closes them. Returns this rank's shares of the files'
   /// checksums, binary data for `commit`.
   std::string sync();
+  /// Returns the content of trainer.json. Throws InputError for values that it cannot hold.
+  std::string trainer_text(const TrainerState& state) const;
   /// On rank 0, after every rank's `sync`: writes trainer.json and manifest.json, then renames the folder. `shares`:
   /// what `sync` returned on each rank.
   void commit(const TrainerState& state, std::span<const std::string> shares);
@@ -110,14 +113,14 @@ class Save {
 /// The collectives that `save` needs. The defaults are for a single rank.
 struct Peers {
   int rank = 0;
-  /// Returns on every rank whether all ranks passed true.
-  std::function<bool(bool)> all = [](bool ok) { return ok; };
+  /// Calls f() on every rank. If it throws on any rank, all ranks throw the error of the first such rank.
+  std::function<void(FunctionRef<void()>)> on_all = [](FunctionRef<void()> f) { f(); };
   /// Returns every rank's text, in rank order; only rank 0 uses the result.
   std::function<std::vector<std::string>(std::string)> gather = [](std::string text) { return std::vector{text}; };
 };
 
 /// Writes a checkpoint; every rank calls it. `write_mine` calls write_weight and write_state for this rank's ranges. If
-/// any rank fails, every rank throws and nothing remains on disk.
+/// any rank fails, every rank throws that rank's error and nothing remains on disk.
 void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
           const std::function<void(Save&)>& write_mine);
 

@@ -12,8 +12,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -39,9 +41,16 @@ using Rename = std::function<std::string(const std::string&)>;
 /// Returns the tensors of all groups, and statistics, by name.
 Listing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
 
-/// Opens a step's folder, or the newest sound one of a directory, of a model with this listing; `warn` is told of those
-/// that it leaves out. Throws InputError, which says what is wrong with the newest, if there is none.
+/// Opens a step's folder, or the newest complete one of a directory, of a model with this listing; `warn` is told of
+/// those that it leaves out. Throws InputError if there is none, which says what is wrong with the newest, or if it is
+/// of another model, with the first difference.
 Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn);
+
+/// Throws InputError unless a checkpoint counts the steps of as many classes of groups as this module's orders make.
+void require_same_classes(const Checkpoint& from, int step_classes);
+
+/// Throws LogicError, as a pass does, if weights are without values. `without`: their names.
+void require_values(std::span<const std::string> without);
 
 /// Returns a number that is the same on all ranks and differs from one call to another. Collective.
 std::uint64_t agreed_id(const comm::Ranks& ranks);
@@ -62,6 +71,14 @@ std::vector<Parameter> statistics_of(SharedT& sharded) {
   return list;
 }
 
+/// Returns whether any weight has a value that could be lost.
+template <class Module>
+bool holds_values(const Module& module) {
+  std::size_t parameters = 0;
+  for (const GroupTensors* const group : module.group_list()) parameters += group->parameters().size();
+  return module.without_values().size() < parameters;
+}
+
 /// Calls f(parameter, values) with each statistic's values in host memory, and writes them back unless f only reads.
 template <class SharedT, class F>
 void with_statistics(SharedT& sharded, Access access, F f) {
@@ -77,22 +94,28 @@ void with_statistics(SharedT& sharded, Access access, F f) {
 }  // namespace detail
 
 /// Writes weights, optimizer states, statistics, the number of steps and `values` to `dir`/step-N, which appears
-/// complete or not at all, and returns its path.
+/// complete or not at all, and returns its path. `values`: rank 0's are stored; UTF-8, about 60 KiB in all. Throws
+/// LogicError if a weight has no value yet. After an error training may go on.
 template <class SharedT>
 std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, const HostValues& values = {}) {
   auto& module = sharded.module();
   auto& optimizer = sharded.optimizer();
   const std::int64_t step = optimizer.steps();
   const std::vector<Parameter> statistics = detail::statistics_of(sharded);
-  OptimizerStates states = train::states_of(module, optimizer.optimizer());
-  for (const Parameter& statistic : statistics) states.of[statistic.name] = {};
-  Save files(dir, step, agreed_id(module.communicator()), listing_of(module.group_list(), statistics), states);
+  const std::uint64_t id = agreed_id(module.communicator());
+  std::optional<Save> files;
+  comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+    require_values(module.without_values());
+    OptimizerStates states = train::states_of(module, optimizer.optimizer());
+    for (const Parameter& statistic : statistics) states.of[statistic.name] = {};
+    files.emplace(dir, step, id, listing_of(module.group_list(), statistics), states);
+  });
   TrainerState state{.step = step, .run = values};
   if (module.step_classes() > 1)
     state.taken = optimizer.control().taken();
   else
     state.skipped_steps = optimizer.control().skipped();
-  save(files, train::peers_of(module.communicator()), state, [&](Save& to) {
+  save(*files, train::peers_of(module.communicator()), state, [&](Save& to) {
     train::require_finite(module, optimizer);
     train::write_shards(module, optimizer, to);
     if (module.communicator().rank() != 0) return;
@@ -100,11 +123,13 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
       to.write_weight(to.place_of(statistic.name), 0, {whole.data(), static_cast<std::size_t>(whole.numel())});
     });
   });
-  return files.path();
+  return files->path();
 }
 
 /// Restores what `save` wrote, from a step's folder or the newest sound one of a directory, and returns the values.
-/// `warn` is told, on every rank, of newer ones that are not sound.
+/// `warn` is told, on every rank, of newer ones that are not complete. Throws InputError for a complete one of another
+/// model, and for damage. After an error everything is as it was before: where weights have values already, all is read
+/// and verified first, then read again; others stay without values, and no pass begins.
 template <class SharedT>
 HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const Warn& warn = {}) {
   auto& module = sharded.module();
@@ -112,27 +137,54 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
     return open_step(folder, listing_of(module.group_list(), detail::statistics_of(sharded)), warn);
   });
   train::agree_on_folder(module.communicator(), from.path());
+  auto& optimizer = sharded.optimizer();
+  const bool replaces = detail::holds_values(module);
   comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
-    train::restore(module, sharded.optimizer(), from);
-    detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
-      from.read_weight(statistic.name, 0, values.numel(), values.data());
-    });
+    from.check_same_optimizer(train::states_of(module, optimizer.optimizer()));
+    require_same_classes(from, module.step_classes());
+    for (const Parameter& statistic : detail::statistics_of(sharded))
+      train::read_apart(0, statistic.shape.numel(), [&](std::int64_t begin, std::span<float> values) {
+        from.read_weight(statistic.name, begin, std::ssize(values), values.data());
+      });
+    if (replaces) train::verify_shards(module, optimizer, from);
   });
+  try {
+    comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+      train::read_shards(module, optimizer, from);
+      detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
+        from.read_weight(statistic.name, 0, values.numel(), values.data());
+      });
+    });
+  } catch (const Error&) {
+    if (!replaces) train::clear_states(module, optimizer);
+    throw;
+  }
+  train::resume_from(module, optimizer, from);
   return from.state().run;
 }
 
 /// Loads weights alone from a safetensors file, or a folder with model.safetensors or its shards. `rename` maps a
 /// stored name to ours, or drops it; without it names are the same. Throws InputError for a value that is not finite.
+/// After an error everything is as it was before, as after one of `restore`.
 template <class SharedT>
 void load(SharedT& sharded, const std::filesystem::path& from, const Rename& rename = {}) {
   auto& module = sharded.module();
+  std::optional<WeightFiles> files;
+  std::map<std::string, std::string> stored;
   comm::on_all_ranks(module.communicator(), "weights", [&] {
-    const WeightFiles files =
-        std::filesystem::is_directory(from) ? WeightFiles::open(from) : WeightFiles(SafetensorsFile(from));
-    const std::map<std::string, std::string> stored = stored_names(files, module.group_list(), rename);
+    std::error_code absent;
+    files = std::filesystem::is_directory(from, absent) ? WeightFiles::open(from) : WeightFiles(SafetensorsFile(from));
+    stored = stored_names(*files, module.group_list(), rename);
+    if (!detail::holds_values(module)) return;
+    for (const auto& piece : module.pieces())
+      train::read_apart(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
+        files->read_finite(stored.at(piece.parameter->name), begin, std::ssize(values), values.data());
+      });
+  });
+  comm::on_all_ranks(module.communicator(), "weights", [&] {
     for (const auto& piece : module.pieces())
       with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
-        files.read_finite(stored.at(piece.parameter->name), begin, values.numel(), values.data());
+        files->read_finite(stored.at(piece.parameter->name), begin, values.numel(), values.data());
       });
   });
   module.sync_model_weights();

@@ -3,6 +3,7 @@
 /// Reads and writes shards of weights and optimizer state: each rank accesses only the ranges of files that it holds.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -38,12 +39,47 @@ checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const 
       [&](const Parameter& parameter) -> std::span<const std::string_view> { return optimizer.states(parameter); });
 }
 
-/// Restores this rank's shards of weights and optimizer state from a checkpoint, bit by bit, and the numbers of steps
-/// done and skipped. Throws InputError if another optimizer wrote it.
+/// Calls read(begin, values) for consecutive ranges of elements [begin, begin + count), each into memory that is
+/// discarded: what is wrong with a file is found before a tensor changes.
+template <class Read>
+void read_apart(std::int64_t begin, std::int64_t count, Read read) {
+  constexpr std::int64_t part = 1 << 20;
+  std::vector<float> values(static_cast<std::size_t>(std::min(part, count)));
+  for (std::int64_t done = 0; done < count; done += part)
+    read(begin + done, std::span(values).first(static_cast<std::size_t>(std::min(part, count - done))));
+}
+
+/// Reads this rank's shards from a checkpoint into memory that is discarded, to verify them.
 template <class Stack, class Optimizer>
-void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
-             const checkpoint::Checkpoint& from) {
-  from.check_same_optimizer(states_of(module, optimizer.optimizer()));
+void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
+                   const checkpoint::Checkpoint& from) {
+  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
+    const auto& piece = module.pieces()[i];
+    const std::string& name = piece.parameter->name;
+    read_apart(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
+      from.read_weight(name, begin, std::ssize(values), values.data());
+      for (const std::string_view state : optimizer.state_names(piece))
+        from.read_state(name, state, begin, std::ssize(values), values.data());
+    });
+  }
+}
+
+/// Sets this rank's optimizer states to zero, as before the first step.
+template <class Stack, class Optimizer>
+void clear_states(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
+  for (std::size_t i = 0; i < module.pieces().size(); ++i)
+    for (const Tensor<float>& state : optimizer.states(i)) {
+      device::OnHost<MainSpace<Stack>, float> host(module.stream(), state);
+      std::fill_n(host.values().data(), host.values().numel(), 0.0f);
+      host.write_back();
+    }
+}
+
+/// Reads this rank's shards of weights and optimizer state from a checkpoint, bit by bit. Call `resume_from` once all
+/// ranks have read theirs.
+template <class Stack, class Optimizer>
+void read_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
+                 const checkpoint::Checkpoint& from) {
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
     const std::string& name = piece.parameter->name;
@@ -58,11 +94,27 @@ void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimi
       host.write_back();
     }
   }
+}
+
+/// Restores the numbers of steps done and skipped, and rounds the weights that were read into the model's.
+template <class Stack, class Optimizer>
+void resume_from(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
+                 const checkpoint::Checkpoint& from) {
   if (from.state().taken.empty())
     optimizer.control().resume(from.state().step, from.state().skipped_steps);
   else
     optimizer.control().resume(from.state().step, from.state().taken);
   module.sync_model_weights();
+}
+
+/// Restores this rank's shards of weights and optimizer state, and the numbers of steps. Throws InputError if another
+/// optimizer wrote the checkpoint.
+template <class Stack, class Optimizer>
+void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
+             const checkpoint::Checkpoint& from) {
+  from.check_same_optimizer(states_of(module, optimizer.optimizer()));
+  read_shards(module, optimizer, from);
+  resume_from(module, optimizer, from);
 }
 
 /// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite.
@@ -74,7 +126,7 @@ void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<
     const auto check = [&](Tensor<const float> values, std::int64_t begin, std::string_view what) {
       const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
       require<DivergedError>(bad < 0, what, " ", piece.parameter->name, "[", begin + bad,
-                             "] is not finite; lower --lr, or look at the last steps' data");
+                             "] is not finite; lower the learning rate, or look at the last steps' data");
     };
     with_host_weights(module, piece, Access::read,
                       [&](Tensor<float> values, std::int64_t begin) { check(values, begin, "weight"); });

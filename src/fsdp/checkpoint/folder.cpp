@@ -73,18 +73,24 @@ Opened open_complete(const std::filesystem::path& path, const ReadListing& read,
   return opened;
 }
 
-/// Opens the newest complete and undamaged checkpoint, and calls `found` with it. Returns nothing if there is none.
+/// Opens the newest complete and undamaged checkpoint, and calls `found` with it. Returns nothing if there is none;
+/// `why`, if given, then says what is wrong with the newest.
 std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& dir, const ReadListing& read,
-                                                  const Warn& warn, const std::function<void(Opened&&)>& found) {
+                                                  const Warn& warn, const std::function<void(Opened&&)>& found,
+                                                  std::string* why = nullptr) {
+  const auto skip = [&](const std::filesystem::path& step, const InputError& error) {
+    if (why != nullptr && why->empty()) *why = error.what();
+    if (warn) warn(message("skipping ", step.string(), ": ", error.what()));
+  };
   for (const std::filesystem::path& candidate : finished(dir, warn)) {
     try {
       found(open_complete(candidate, read, warn));
       return candidate;
     } catch (const FileError& error) {
       if (!error.absent()) throw;
-      if (warn) warn(message("skipping ", candidate.string(), ": ", error.what()));
+      skip(candidate, error);
     } catch (const InputError& broken) {
-      if (warn) warn(message("skipping ", candidate.string(), ": ", broken.what()));
+      skip(candidate, broken);
     }
   }
   return std::nullopt;
@@ -100,8 +106,11 @@ Opened open_newest(std::filesystem::path& path, const ReadListing& read, const W
                            step_of(path.filename().string()) >= 0;
   if (step_folder) return open_complete(path, read, warn);
   std::optional<Opened> opened;
-  const auto newest = newest_sound(path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); });
-  require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint");
+  std::string why;
+  const auto newest = newest_sound(
+      path, read, warn, [&](Opened&& found) { opened.emplace(std::move(found)); }, &why);
+  require<InputError>(newest.has_value(), path.string(), ": holds no complete checkpoint", why.empty() ? "" : "; ",
+                      why);
   path = *newest;
   return *std::move(opened);
 }
@@ -168,34 +177,20 @@ Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read,
 }
 
 void Checkpoint::check_same_model(const Listing& model) const {
-  const std::vector<NamedShape>& stored = listing_.parameters;
-  const std::vector<NamedShape>& wanted = model.parameters;
-  const std::string prefix = path_.string() + ": a checkpoint of another model: ";
-  for (const NamedShape& tensor : wanted) {
-    const TensorInfo* there = weights_.find(tensor.name);
-    const bool listed = std::ranges::any_of(stored, [&](const NamedShape& s) { return s.name == tensor.name; });
-    require<InputError>(there != nullptr && listed, prefix, "it has no tensor \"", tensor.name,
-                        "\", which this model has with shape ", shape_text(tensor.shape));
-    require<InputError>(there->shape == tensor.shape, prefix, "tensor \"", tensor.name, "\" has shape ",
-                        shape_text(there->shape), " in it and ", shape_text(tensor.shape), " in this model");
-  }
-  for (const NamedShape& tensor : stored)
-    require<InputError>(std::ranges::any_of(wanted, [&](const NamedShape& w) { return w.name == tensor.name; }), prefix,
-                        "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
-                        " is not in this model");
+  require_same_tensors(path_, listing_.parameters, model.parameters);
   for (const ConfigValue& value : model.values) {
     const auto& theirs = listing_.values;
     const auto found = std::ranges::find(theirs, value.name, &ConfigValue::name);
-    require<InputError>(found != theirs.end() && *found == value, prefix, value.name, " is ",
-                        found == theirs.end() ? "unknown" : text_of(*found), " in it and ", text_of(value),
-                        " in this model");
+    require<InputError>(
+        found != theirs.end() && *found == value, path_.string(), ": a checkpoint of another model: ", value.name,
+        " is ", found == theirs.end() ? "unknown" : text_of(*found), " in it and ", text_of(value), " in this model");
   }
 }
 
 void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
   require<InputError>(optimizer_name_ == states.optimizer, path_.string(), ": was trained with the optimizer ",
-                      optimizer_name_, ", this run's is ", states.optimizer, "; resume with --optimizer ",
-                      optimizer_name_, ", or start from its weights with --model ", path_.string());
+                      optimizer_name_, ", this run's is ", states.optimizer, "; resume with ", optimizer_name_,
+                      ", or start from its weights alone");
   for (const auto& [name, of_parameter] : states.of)
     for (const std::string& state : of_parameter)
       require<InputError>(optimizer_.find(name + "." + state) != nullptr, path_.string(), ": has no state \"", state,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "listed_weights.hpp"
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -35,6 +36,22 @@ WeightFiles open_weights(const std::filesystem::path& folder, const Listing& lis
                                  : WeightFiles::open(folder, warn);
   check_tensors(weights, expected, [&](const std::string& name) { return why_ignored(listing, name).has_value(); });
   return weights;
+}
+
+void require_same_tensors(const std::filesystem::path& step, std::span<const NamedShape> stored,
+                          std::span<const NamedShape> wanted) {
+  const std::string prefix = step.string() + ": a checkpoint of another model: ";
+  for (const NamedShape& tensor : wanted) {
+    const auto there = std::ranges::find(stored, tensor.name, &NamedShape::name);
+    require<InputError>(there != stored.end(), prefix, "it has no tensor \"", tensor.name,
+                        "\", which this model has with shape ", shape_text(tensor.shape));
+    require<InputError>(there->shape == tensor.shape, prefix, "tensor \"", tensor.name, "\" has shape ",
+                        shape_text(there->shape), " in it and ", shape_text(tensor.shape), " in this model");
+  }
+  for (const NamedShape& tensor : stored)
+    require<InputError>(std::ranges::find(wanted, tensor.name, &NamedShape::name) != wanted.end(), prefix,
+                        "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
+                        " is not in this model");
 }
 
 void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {

@@ -30,6 +30,10 @@ WeightFiles open_weights(const std::filesystem::path& folder, const Listing& lis
                          std::span<const NamedShape> expected, const Warn& warn,
                          const std::optional<Manifest>& manifest);
 
+/// Throws InputError, which names the first tensor (with both shapes) that is not the same in a step and in this model.
+void require_same_tensors(const std::filesystem::path& step, std::span<const NamedShape> stored,
+                          std::span<const NamedShape> wanted);
+
 /// Warns if the folder holds adapters beside its weights.
 void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn);
 

@@ -52,10 +52,11 @@ void check_tensors(const WeightFiles& files, std::span<const NamedShape> expecte
   }
   for (const TensorInfo* const tensor : files.tensors())
     if (!names.contains(tensor->name) && !(ignored && ignored(tensor->name))) unknown.push_back(tensor->name);
-  require<InputError>(missing.empty(), path, ": lacks ", missing.size(), " tensors of the model: ", listed(missing),
+  const auto tensors = [](std::size_t count) { return message(count, count == 1 ? " tensor" : " tensors"); };
+  require<InputError>(missing.empty(), path, ": lacks ", tensors(missing.size()), " of the model: ", listed(missing),
                       unknown.empty() ? "" : "; and has unknown ones: ", listed(unknown));
-  require<InputError>(unknown.empty(), path, ": has ", unknown.size(),
-                      " tensors that the model lacks: ", listed(unknown));
+  require<InputError>(unknown.empty(), path, ": has ", tensors(unknown.size()),
+                      " that the model lacks: ", listed(unknown));
 }
 
 }  // namespace fsdp::checkpoint

@@ -12,12 +12,7 @@ namespace fsdp::train {
 
 checkpoint::Peers peers_of(const comm::Ranks& ranks) {
   return {.rank = ranks.rank(),
-          .all =
-              [ranks](bool ok) {
-                std::int64_t every = ok ? 1 : 0;
-                ranks.reduce(std::span<std::int64_t>(&every, 1), comm::Reduction::min, {"checkpoint"});
-                return every == 1;
-              },
+          .on_all = [ranks](FunctionRef<void()> f) { comm::detail::call_on_all_ranks(ranks, "checkpoint", f); },
           .gather =
               [ranks](std::string mine) {
                 const std::int64_t length = std::ssize(mine);

@@ -19,8 +19,10 @@
 
 #include "../core/lfs_pointer.hpp"
 #include "../core/magics.hpp"
+#include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
 #include "posix.hpp"
+#include "safetensors_limits.hpp"
 #include "strict_json.hpp"
 
 namespace fsdp::checkpoint {
@@ -29,10 +31,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "fsdp: safetensors are little-endian, read without swapping");
 
 using nlohmann::json;
-
-constexpr std::int64_t most_header_bytes = 25'000'000;  // what huggingface_hub reads; the format allows 100 MB
-constexpr std::size_t most_name_bytes = 512;
-constexpr std::size_t most_rank = 8;
 
 struct StoredType {
   std::string_view name;
@@ -58,15 +56,9 @@ std::int64_t whole_number(const json& value, const std::string& where, const cha
   return value.get<std::int64_t>();
 }
 
-void check_name(const std::string& name, const std::string& file) {
-  const bool control = std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
-  require<InputError>(!name.empty() && name.size() <= most_name_bytes && !control, file,
-                      ": a tensor's name must have 1 to ", most_name_bytes, " bytes and no control characters");
-}
-
 /// Parses one entry of the header. Its offset is still relative to the start of the data.
 TensorInfo parse_tensor(const std::string& name, const json& entry, const std::string& file) {
-  check_name(name, file);
+  require_tensor_name(name, file);
   const std::string where = file + ": tensor \"" + name + "\"";
   require<InputError>(entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry.contains("shape") &&
                           entry.contains("data_offsets"),

@@ -16,8 +16,10 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
 #include "posix.hpp"
+#include "safetensors_limits.hpp"
 
 namespace fsdp::checkpoint {
 
@@ -57,8 +59,10 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
   text.pop_back();
   for (std::size_t place = 0; place < order.size(); ++place) {
     const NamedShape& tensor = tensors[order[place]];
-    require<InputError>(!tensor.name.empty() && tensor.name != "__metadata__",
-                        "safetensors: no tensor can be called \"", tensor.name, "\"");
+    require_tensor_name(tensor.name, "safetensors");
+    require<InputError>(tensor.name != "__metadata__", "safetensors: no tensor can be called \"", tensor.name, "\"");
+    require<InputError>(tensor.shape.size() <= most_rank, "safetensors: tensor \"", tensor.name, "\" has ",
+                        tensor.shape.size(), " extents; at most ", most_rank, " can be read");
     require<InputError>(place == 0 || tensors[order[place - 1]].name != tensor.name,
                         "safetensors: two tensors are called \"", tensor.name, "\"");
     const std::int64_t begin = end;
@@ -70,7 +74,7 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
   }
   text += '}';
   text.resize(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(text.size()), 8)), ' ');
-  require<InputError>(text.size() <= 25'000'000, "safetensors: a header of ", text.size(),
+  require<InputError>(std::ssize(text) <= most_header_bytes, "safetensors: a header of ", text.size(),
                       " bytes is too long to be read");
 
   const std::uint64_t length = text.size();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
-#include <exception>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -115,11 +114,14 @@ std::string Save::sync() {
   return shares;
 }
 
+std::string Save::trainer_text(const TrainerState& state) const {
+  return to_json(TrainerFile{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_});
+}
+
 void Save::commit(const TrainerState& state, std::span<const std::string> texts) {
   require(created_ && !model_.has_value(), "checkpoint: commit needs create and sync before it");
   const std::vector<Share> shares = shares_in(texts);
-  const std::string trainer =
-      to_json(TrainerFile{.state = state, .sizes_hash = hash_of(parameters_), .optimizer = optimizer_name_});
+  const std::string trainer = trainer_text(state);
   const std::filesystem::path model = path() / model_name, optimizer = path() / optimizer_name;
   Manifest manifest{
       .files = {{config_name, sums_of(config_text_)},
@@ -159,22 +161,18 @@ void Save::abort() noexcept {
 
 void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
           const std::function<void(Save&)>& write_mine) {
-  std::exception_ptr mine;
-  const auto stage = [&](auto&& work) {
+  const auto stage = [&](const auto& work) {
     try {
-      work();
+      peers.on_all(work);
     } catch (...) {
-      mine = std::current_exception();
+      checkpoint.abort();
+      throw;
     }
-    if (peers.all(mine == nullptr)) return;
-    checkpoint.abort();
-    if (mine) std::rethrow_exception(mine);
-    peers.all(true);  // lets the failing rank report its reason first, which may end this rank, too
-    throw InputError(message(checkpoint.path().string(),
-                             ": another rank could not write its part of the checkpoint; nothing of it was kept"));
   };
   stage([&] {
-    if (peers.rank == 0) checkpoint.create();
+    if (peers.rank != 0) return;
+    checkpoint.trainer_text(state);  // refuses values before anything is written
+    checkpoint.create();
   });
   std::string shares;
   stage([&] {

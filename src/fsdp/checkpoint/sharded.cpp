@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/checkpoint/sharded.hpp>
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <span>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "listed_weights.hpp"
+#include "manifest.hpp"
+
 namespace fsdp::checkpoint {
+namespace {
+
+/// A step is sound, and of another model. No InputError, for which an older step would be taken.
+class OtherModel : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace
 
 Listing listing_of(GroupList groups, std::span<const Parameter> statistics) {
   std::vector<Parameter> all(statistics.begin(), statistics.end());
@@ -18,18 +31,35 @@ Listing listing_of(GroupList groups, std::span<const Parameter> statistics) {
 }
 
 Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn) {
-  std::string newest;
-  const Warn remember = [&](const std::string& text) {
-    if (newest.empty()) newest = text;
-    if (warn) warn(text);
+  const ReadListing same_model = [&](const std::filesystem::path& step) {
+    const std::filesystem::path file = step / model_name;
+    const SafetensorsFile weights(file, sums_for(read_manifest(step), file));
+    std::vector<NamedShape> stored;
+    for (const TensorInfo& tensor : weights.tensors()) stored.push_back({tensor.name, tensor.shape});
+    try {
+      require_same_tensors(step, stored, listing.parameters);
+    } catch (const InputError& difference) {
+      throw OtherModel(difference.what());
+    }
+    return listing;
   };
   try {
-    return Checkpoint::open(
-        folder, [&](const std::filesystem::path&) { return listing; }, remember);
-  } catch (const InputError& error) {
-    if (newest.empty()) throw;
-    throw InputError(message(error.what(), "; ", newest));
+    return Checkpoint::open(folder, same_model, warn);
+  } catch (const OtherModel& other) {
+    throw InputError(other.what());
   }
+}
+
+void require_same_classes(const Checkpoint& from, int step_classes) {
+  const auto classes = std::max<std::ptrdiff_t>(std::ssize(from.state().taken), 1);
+  require<InputError>(classes == step_classes, from.path().string(), ": counts the steps of ", classes,
+                      classes == 1 ? " class" : " classes", " of groups, and these orders make ", step_classes,
+                      "; restore it with the orders that it was saved with");
+}
+
+void require_values(std::span<const std::string> without) {
+  require(without.empty(), "save: ", without.empty() ? "" : without.front(),
+          without.size() == 1 ? " has" : " and others have", " no values yet; initialize, load or set them first");
 }
 
 std::uint64_t agreed_id(const comm::Ranks& ranks) {

@@ -9,6 +9,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 
+#include "../core/utf8.hpp"
 #include "strict_json.hpp"
 
 namespace fsdp::checkpoint {
@@ -35,6 +36,14 @@ void for_each_number(File& file, bool position, Visit visit) {
 /// Whether a trainer wrote it: one has windows of a sequence length.
 bool has_position(const TrainerState& state) { return state.seq_len > 0; }
 
+/// Throws InputError unless JSON can hold the run's own values: all of it is UTF-8.
+void require_texts(const std::map<std::string, std::string>& run) {
+  for (const auto& [name, value] : run)
+    require<InputError>(
+        is_utf8(name) && is_utf8(value), "checkpoint: the run's own value \"", shortened(name),
+        "\" is not UTF-8; encode it as text, such as hexadecimal digits, or keep it in a file of your own");
+}
+
 }  // namespace
 
 std::string hash_of(std::span<const NamedShape> parameters) {
@@ -47,6 +56,7 @@ std::string hash_of(std::span<const NamedShape> parameters) {
 }
 
 std::string to_json(const TrainerFile& file) {
+  require_texts(file.state.run);
   nlohmann::ordered_json object = {
       {"format_version", state_version}, {"sizes_hash", file.sizes_hash}, {"optimizer", file.optimizer}};
   const bool position = has_position(file.state);

@@ -144,7 +144,7 @@ std::string advice(const Found& found) {
     case Form::shard: return message("but no ", index_name, ", which says what is in the shards; download that, too");
     case Form::safetensors:
       return message("but no ", model_name, ", which is read; download that, or give the file its name");
-    case Form::adapters: return "adapters; name this folder by --adapter, and that of their model by --model";
+    case Form::adapters: return "adapters; give the folder of their model, and this one for its adapters";
     case Form::pointer: return "a Git LFS pointer; fetch the files by `git lfs pull`";
     case Form::part: return "a part of a download; download the folder again";
     case Form::other: break;
@@ -174,8 +174,7 @@ void require_no_unread_weights(const path& folder) {
   if (found.empty()) return;
   const Found& first = *std::ranges::min_element(found);
   const std::string comma = first.form == Form::shard || first.form == Form::safetensors ? " " : ", ";
-  throw InputError(message(folder.string(), ": holds ", first.name, comma, advice(first),
-                           ". Training from random weights instead takes --from-scratch"));
+  throw InputError(message(folder.string(), ": holds ", first.name, comma, advice(first)));
 }
 
 }  // namespace fsdp::checkpoint

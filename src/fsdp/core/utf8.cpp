@@ -19,4 +19,13 @@ Utf8Step utf8_step(std::string_view text) {
   return {.length = length, .valid = true};
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = utf8_step(text);
+    if (!step.valid) return false;
+    text.remove_prefix(step.length);
+  }
+  return true;
+}
+
 }  // namespace fsdp

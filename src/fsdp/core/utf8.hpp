@@ -36,4 +36,7 @@ struct Utf8Step {
 /// subpart", as in Python's errors="replace" and Rust's from_utf8_lossy.
 Utf8Step utf8_step(std::string_view text);
 
+/// Returns whether all of a text is valid UTF-8.
+bool is_utf8(std::string_view text);
+
 }  // namespace fsdp
