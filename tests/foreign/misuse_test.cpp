@@ -124,6 +124,8 @@ TEST(Misuse, OfShapesAndUnitsIsRefusedOnEveryRank) {
   with("has more than 2^56 elements", [](auto& units) {
     units[enc1].parameters[0].shape = {(std::int64_t{1} << 62) + 2, 4};
   });
+  with("no control characters; found", [](auto& units) { units[enc1].parameters[0].name = "a\nb"; });
+  with("must have 1 to 512 bytes", [](auto& units) { units[enc1].parameters[0].name = std::string(5000, 'x'); });
   with("is twice in ", [](auto& units) { units[enc1].parameters.push_back(units[enc1].parameters[0]); });
 }
 

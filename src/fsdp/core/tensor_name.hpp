@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which names of tensors a safetensors file can hold: readers and writers make the same check.
+/// Which names of tensors a safetensors file can hold: readers, writers and whoever declares a tensor make the same
+/// check.
 #pragma once
 
 #include <string_view>

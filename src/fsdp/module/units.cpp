@@ -11,6 +11,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 
+#include "../core/tensor_name.hpp"
+
 namespace fsdp {
 
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
@@ -180,7 +182,7 @@ void check(UnitLists units) {
     const Unit& unit = units[number];
     require<InputError>(!unit.name.empty(), "units: unit ", number, " has no name");
     for (const Parameter& parameter : unit.parameters) {
-      require<InputError>(!parameter.name.empty(), "units: a parameter of ", unit.name, " has no name");
+      require_tensor_name(parameter.name, "units: " + unit.name);
       require<InputError>(std::ranges::count(unit.parameters, parameter.name, &Parameter::name) == 1,
                           "units: parameter '", parameter.name, "' is twice in ", unit.name);
       check_shape(message("units: parameter '", parameter.name, "' of ", unit.name), parameter.shape);
