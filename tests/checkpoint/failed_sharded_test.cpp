@@ -19,7 +19,7 @@ namespace {
 using Network = Net<RunTimeSharded>;
 using Texts = std::vector<std::string>;
 
-const RunTimeSharded fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}};
+const RunTimeSharded by_fsdp2{.strategy = FullyShard<>{}}, by_zero3{.strategy = Zero3{}};
 
 void train(Network& sharded, int steps = 1) { net::steps(sharded, {.uses = {0, 1, 2}}, steps); }
 
@@ -41,7 +41,7 @@ void expect_same(Comm& communicator, const Call& call, const std::string& words)
 std::filesystem::path saved(const std::filesystem::path& folder, int units = 3, int steps = 1) {
   std::filesystem::path path;
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(units), fsdp2);
+    Network sharded(communicator, net::units(units), by_fsdp2);
     sharded.initialize(1);
     std::vector<int> uses;
     for (int unit = 0; unit < units; ++unit) uses.push_back(unit);
@@ -65,7 +65,7 @@ TEST(FailedSave, IsTheSameOnAllRanksAndTrainingGoesOn) {
     const TemporaryFolder folder;
     const std::filesystem::path file = folder.write("file", "content");
     on_ranks(ranks, [&](Comm& communicator) {
-      Network sharded(communicator, net::units(3), fsdp2);
+      Network sharded(communicator, net::units(3), by_fsdp2);
       const auto refused = [&](const std::filesystem::path& dir, const checkpoint::HostValues& values,
                                const std::string& words) {
         expect_same<InputError>(
@@ -95,7 +95,7 @@ TEST(FailedSave, OfNamesThatCannotBeReadBackWritesNothing) {
   for (const std::string& name : {std::string("a\nb"), std::string(520, 'n'), std::string(510, 'n')})
     on_ranks(2, [&](Comm& communicator) {
       const auto call = [&](int) {
-        Network sharded(communicator, {{"unit0", {{name, {5}}}}}, fsdp2);
+        Network sharded(communicator, {{"unit0", {{name, {5}}}}}, by_fsdp2);
         sharded.initialize(1);
         checkpoint::save(sharded, folder.path() / "new");
       };
@@ -107,7 +107,7 @@ TEST(FailedSave, OfNamesThatCannotBeReadBackWritesNothing) {
 TEST(FailedSave, OfWeightsWithoutValuesIsALogicErrorOnAllRanks) {
   const TemporaryFolder folder;
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), fsdp2);
+    Network sharded(communicator, net::units(3), by_fsdp2);
     const auto save = [&](int) { checkpoint::save(sharded, folder.path() / "new"); };
     expect_same<LogicError>(communicator, save, "unit0.w and others have no values yet; initialize, load or set them");
     EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));
@@ -127,7 +127,7 @@ TEST(FailedLoad, LeavesTheWeightsAsTheyWere) {
   file.write_range(1, 0, values);
   file.finish();
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(1), fsdp2);
+    Network sharded(communicator, net::units(1), by_fsdp2);
     const auto load = [&](int) { checkpoint::load(sharded, path); };
     const net::Loop run{.uses = {0}};
     expect_same<InputError>(communicator, load, "unit0.w[24] is nan");
@@ -149,7 +149,7 @@ TEST(FailedRestore, LeavesEverythingAsItWas) {
       expect_same<InputError>(
           communicator, [&](int) { checkpoint::restore(sharded, step); }, "optimizer.safetensors: bytes ");
     };
-    Network one(communicator, net::units(3), zero3), other(communicator, net::units(3), zero3);
+    Network one(communicator, net::units(3), by_zero3), other(communicator, net::units(3), by_zero3);
     damaged(one);  // has no values yet
     EXPECT_THROW(train(one), LogicError);
     for (Network* const sharded : {&one, &other}) sharded->initialize(2);
@@ -166,7 +166,7 @@ TEST(FailedRestore, OfOtherOrdersLeavesTheWeights) {
   const TemporaryFolder folder;
   saved(folder.path());
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), fsdp2,
+    Network sharded(communicator, net::units(3), by_fsdp2,
                     {.orders = {mirrored(std::vector{0, 1, 2}), mirrored(std::vector{2})}});
     sharded.initialize(2);
     const auto before = net::weights(sharded);
@@ -182,7 +182,7 @@ TEST(FailedRestore, NamesTheFirstDifferenceOfAnotherModelsStep) {
   saved(folder.path(), 3, 1);
   const std::filesystem::path other = saved(folder.path(), 2, 2);
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), fsdp2);
+    Network sharded(communicator, net::units(3), by_fsdp2);
     Texts warnings;
     const auto restore = [&](int) {
       checkpoint::restore(sharded, folder.path(), [&](const std::string& text) { warnings.push_back(text); });
@@ -193,7 +193,7 @@ TEST(FailedRestore, NamesTheFirstDifferenceOfAnotherModelsStep) {
   });
   std::filesystem::resize_file(other / "model.safetensors", 100);  // an incomplete one is skipped
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), fsdp2);
+    Network sharded(communicator, net::units(3), by_fsdp2);
     Texts warnings;
     checkpoint::restore(sharded, folder.path(), [&](const std::string& text) { warnings.push_back(text); });
     ASSERT_EQ(warnings.size(), 1u);
@@ -202,7 +202,7 @@ TEST(FailedRestore, NamesTheFirstDifferenceOfAnotherModelsStep) {
   });
   std::filesystem::remove_all(folder.path() / "step-00000001");
   on_ranks(2, [&](Comm& communicator) {
-    Network sharded(communicator, net::units(3), fsdp2);
+    Network sharded(communicator, net::units(3), by_fsdp2);
     const std::string said =
         folder.path().string() + ": holds no complete checkpoint; " + (other / "model.safetensors").string() + ": ";
     expect_same<InputError>(
