@@ -6,19 +6,27 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/resumed.hpp>
-#include <tessera/trainer/run/run_weights.hpp>
 
 namespace fsdp::train {
 
@@ -36,53 +44,112 @@ struct Loaded {
   std::optional<Progress> resumed = {};  ///< of the resumed run; empty for a new run
 };
 
+/// What a run trains, for code that knows neither its model nor its stack.
+struct RunModel {
+  checkpoint::ModelListing listing = {};         ///< what a folder of this model holds
+  checkpoint::OptimizerStates states = {};       ///< those that its optimizer keeps
+  checkpoint::ReadModelListing read = {};        ///< of the model of a checkpoint
+  checkpoint::ReadModelListing read_first = {};  ///< of --model's folder, with the adapters of --adapter
+};
+
+/// Returns what a Training trains.
+template <class Model, class Optimizer>
+RunModel run_model_of(Training<Model, Optimizer>& training, const TrainOptions& options) {
+  return {.listing = checkpoint::listing_of(training.module().model()),
+          .states = states_of(training.module(), training.optimizer().optimizer()),
+          .read = checkpoint::read_listing_with<Model>({}),
+          .read_first = checkpoint::read_listing_with<Model>(options.model.adapter)};
+}
+
 /// Loads and saves checkpoints. All but the const functions are collective and throw an error of one rank on all.
 class RunCheckpoints {
  public:
   /// `dir`: this run's claim to --checkpoint-dir. `names_folder`: whether --model is a folder. `run`: the options to
   /// store; `windows`: number of training windows. References must outlive it.
-  RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunWeights weights,
+  RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunModel model,
                  bool names_folder, RunRecord run, std::int64_t windows);
   ~RunCheckpoints();
 
   /// Throws InputError unless all ranks can write into --checkpoint-dir and its disk has room for a checkpoint.
   void require_folder();
 
-  /// Loads weights and optimizer state from --resume, or else the initial weights: those of --model's folder, or random
-  /// ones. Uses the deadline for disks.
-  Loaded load();
+  /// Loads a Training's weights and optimizer state from --resume, or else the initial weights: those of --model's
+  /// folder, or random ones. Uses the deadline for disks.
+  template <class T>
+  Loaded load(T& training) {
+    return within_deadline([&] { return options_.resume ? resume(training) : Loaded{.lines = start(training)}; });
+  }
 
-  /// Returns whether the last step is saved.
-  bool saved() const { return saved_step_ == weights_.steps(); }
+  /// Returns whether this step is saved.
+  bool saved(std::int64_t step) const { return saved_step_ == step; }
   /// The folder of the last checkpoint; empty before the first.
   const std::string& path() const { return path_; }
 
   /// Checks that weights and optimizer state are finite, then saves the run if there is a --checkpoint-dir. Throws
   /// DivergedError if they are not, also without --checkpoint-dir.
-  void save(const Progress& progress);
+  template <class T>
+  void save(T& training, const Progress& progress) {
+    comm::on_all_ranks(ranks_, "finite weights", [&] {
+      require_finite(training.module(), training.optimizer());
+      dir_.require_held();
+    });
+    if (!options_.checkpoint_dir) return;
+    write(state_after(progress, training.optimizer().steps(), training.optimizer().control().skipped()),
+          [&](checkpoint::Save& file) { write_shards(training.module(), training.optimizer(), file); });
+  }
 
  private:
+  /// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older
+  /// checkpoint.
+  template <class T>
+  Loaded resume(T& training) {
+    while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+      Resumed found = compare(*from);
+      if (restored(*from, [&] { restore(training.module(), training.optimizer(), *from); }))
+        return resumed(*from, std::move(found));
+    }
+    return fresh(start(training));
+  }
+  /// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns
+  /// messages for the user.
+  template <class T>
+  std::vector<std::string> start(T& training) {
+    const bool stored = first_weights_are_stored();
+    optim::initialize(training.module(), options_.seed, stored ? optim::Begin::adapters : optim::Begin::all);
+    if (!stored) return random_lines();
+    const checkpoint::ModelFiles files =
+        open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);
+    comm::on_all_ranks(ranks_, "--model", [&] { load_weights(training.module(), files); });
+    return {};
+  }
+
   bool leads() const { return ranks_.rank() == 0; }
   checkpoint::Warn warn() const;
   std::filesystem::path path_of(std::int64_t step) const;
   std::array<std::filesystem::path, 2> spared(const checkpoint::TrainerState& state) const;
-  checkpoint::TrainerState state_after(const Progress& progress) const;
+  checkpoint::TrainerState state_after(const Progress& progress, std::int64_t steps, std::int64_t skipped) const;
+  void write(const checkpoint::TrainerState& state, const std::function<void(checkpoint::Save&)>& write_mine);
+  Loaded within_deadline(FunctionRef<Loaded()> load);
   std::optional<checkpoint::Checkpoint> open_agreed();
-  Loaded resume();
-  std::vector<std::string> start();
+  Resumed compare(const checkpoint::Checkpoint& from);
+  bool restored(const checkpoint::Checkpoint& from, FunctionRef<void()> restore);
+  Loaded resumed(const checkpoint::Checkpoint& from, Resumed found);
+  Loaded fresh(std::vector<std::string> lines) const;
+  bool first_weights_are_stored();
+  std::vector<std::string> random_lines() const;
   void read_side_files();
-  std::string restore_agreed(const checkpoint::Checkpoint& from);
 
   comm::Ranks ranks_;
   const TrainOptions& options_;
   CheckpointDir dir_;
-  RunWeights weights_;
+  RunModel model_;
   bool names_folder_;
   RunRecord run_;
   std::int64_t windows_;
   std::map<std::string, std::string> damaged_;  ///< by folder: the error of a damaged checkpoint
   std::optional<std::filesystem::path> resumed_from_;
   checkpoint::SideFiles side_files_;  ///< on rank 0
+  std::string identity_;              ///< of the run that a resumed one continues
   std::string path_;
   std::int64_t saved_step_ = -1;
 };

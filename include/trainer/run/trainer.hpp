@@ -87,7 +87,7 @@ class Trainer {
         log_(communicator, options, nn::unit_of<typename Model::Batch>()),
         queued_(options, log_),
         checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
-                     RunWeights(training_), is_folder<typename Model::Config>(options.model), run_record(),
+                     run_model_of(training_, options), is_folder<typename Model::Config>(options.model), run_record(),
                      source.training()) {}
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
@@ -186,7 +186,7 @@ class Trainer {
 
   /// Returns what a person should know of the weights.
   std::vector<std::string> load() {
-    Loaded loaded = checkpoints_.load();
+    Loaded loaded = checkpoints_.load(training_);
     if (loaded.resumed) {
       feed_.restore(loaded.resumed->position);
       queued_.restore(loaded.resumed->tokens, loaded.resumed->loss_scale);
@@ -263,10 +263,11 @@ class Trainer {
       report_all();
     trace_.write();
     if (leads()) {
-      const std::string kept = checkpoints_.saved() ? checkpoints_.path()
-                                                    : std::string(options_.on_signal == OnSignal::save
-                                                                      ? "nothing is saved without --checkpoint-dir"
-                                                                      : "not saved (--on-signal stop)");
+      const std::string kept =
+          checkpoints_.saved(optimizer().steps())
+              ? checkpoints_.path()
+              : std::string(options_.on_signal == OnSignal::save ? "nothing is saved without --checkpoint-dir"
+                                                                 : "not saved (--on-signal stop)");
       log_.stopped(message(comm::name_of_stop(signal), signal == SIGPIPE ? " (nobody reads stdout any more)" : "",
                            ": ended after step ", optimizer().steps(), ": ", kept));
     }
@@ -280,12 +281,12 @@ class Trainer {
 
   void save() {
     report_all();
-    if (checkpoints_.saved()) return;
-    checkpoints_.save({.position = feed_.position(),
-                       .tokens = queued_.tokens(),
-                       .loss_scale = queued_.loss_scale(),
-                       .best = early_stop_.best()});
-    if (checkpoints_.saved()) log_.line("checkpoint " + checkpoints_.path());
+    if (checkpoints_.saved(optimizer().steps())) return;
+    checkpoints_.save(training_, {.position = feed_.position(),
+                                  .tokens = queued_.tokens(),
+                                  .loss_scale = queued_.loss_scale(),
+                                  .best = early_stop_.best()});
+    if (checkpoints_.saved(optimizer().steps())) log_.line("checkpoint " + checkpoints_.path());
   }
 
   int finish() {

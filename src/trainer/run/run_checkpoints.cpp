@@ -70,12 +70,12 @@ std::string identity_of(const RunRecord& run) {
 
 }  // namespace
 
-RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir,
-                               RunWeights weights, bool names_folder, RunRecord run, std::int64_t windows)
+RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunModel model,
+                               bool names_folder, RunRecord run, std::int64_t windows)
     : ranks_(ranks),
       options_(options),
       dir_(std::move(dir)),
-      weights_(weights),
+      model_(std::move(model)),
       names_folder_(names_folder),
       run_(std::move(run)),
       windows_(windows) {}
@@ -85,36 +85,30 @@ RunCheckpoints::~RunCheckpoints() = default;
 void RunCheckpoints::require_folder() {
   dir_.require_shared(ranks_, options_);
   comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
-    if (leads() && options_.checkpoint_dir) require_room(options_, weights_.listing(), weights_.states(), warn());
+    if (leads() && options_.checkpoint_dir) require_room(options_, model_.listing, model_.states, warn());
   });
 }
 
-Loaded RunCheckpoints::load() {
+Loaded RunCheckpoints::within_deadline(FunctionRef<Loaded()> load) {
   const bool resumes = options_.resume.has_value();
-  if (!resumes && !names_folder_ && options_.text.tokenizer.empty()) return {.lines = start()};
+  if (!resumes && !names_folder_ && options_.text.tokenizer.empty()) return load();
   Loaded loaded;
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
                      message("reading ", resumes ? *options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
-                       loaded = resumes ? resume() : Loaded{.lines = start()};
+                       loaded = load();
                        comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
                      });
   return loaded;
 }
 
-void RunCheckpoints::save(const Progress& progress) {
-  comm::on_all_ranks(ranks_, "finite weights", [&] {
-    weights_.require_finite();
-    dir_.require_held();
-  });
-  if (!options_.checkpoint_dir) return;
+void RunCheckpoints::write(const checkpoint::TrainerState& state,
+                           const std::function<void(checkpoint::Save&)>& write_mine) {
   std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   ranks_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
-  const checkpoint::TrainerState state = state_after(progress);
-  checkpoint::Save save(*options_.checkpoint_dir, state.step, id, weights_.listing(), weights_.states(), side_files_);
+  checkpoint::Save save(*options_.checkpoint_dir, state.step, id, model_.listing, model_.states, side_files_);
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
                      message("saving to --checkpoint-dir ", *options_.checkpoint_dir, " (--disk-deadline)"), [&] {
-                       checkpoint::save(save, peers_of(ranks_), state,
-                                        [&](checkpoint::Save& file) { weights_.write(file); });
+                       checkpoint::save(save, peers_of(ranks_), state, write_mine);
                        if (leads()) remove_older(options_, state.step, spared(state), warn());
                        ranks_.barrier({"checkpoint"});
                      });
@@ -137,8 +131,9 @@ std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::Tr
   return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
 }
 
-checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress) const {
-  return {.step = weights_.steps(),
+checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress, std::int64_t steps,
+                                                     std::int64_t skipped) const {
+  return {.step = steps,
           .tokens = progress.tokens,
           .epoch = progress.position.epoch,
           .index = progress.position.index,
@@ -146,7 +141,7 @@ checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress) c
           .windows = windows_,
           .seq_len = options_.seq_len,
           .schedule_steps = options_.steps,
-          .skipped_steps = weights_.skipped(),
+          .skipped_steps = skipped,
           .loss_scale = progress.loss_scale,
           .best = progress.best,
           .run = run_};
@@ -159,7 +154,7 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   const checkpoint::ReadListing read = [this](const std::filesystem::path& folder) {
     const auto damaged = damaged_.find(folder.string());
     if (damaged != damaged_.end()) throw InputError(damaged->second);
-    return weights_.listing_of(folder);
+    return model_.read(folder);
   };
   const auto open = [&](const std::filesystem::path& path) { return checkpoint::Checkpoint::open(path, read, warn()); };
   const std::string mine = comm::on_all_ranks(ranks_, "--resume", [&]() -> std::string {
@@ -174,58 +169,51 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   return from;
 }
 
-/// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older
-/// checkpoint.
-Loaded RunCheckpoints::resume() {
-  while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
-    from->check_same_model(weights_.listing());
-    const checkpoint::TrainerState& state = from->state();
-    record_first_weights(run_, ranks_, options_, names_folder_);
-    Resumed found = compare_with(from->path().string(), state, run_, options_, windows_);
-    const std::string identity = comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
-      return leads() ? resumed_identity(options_, *from, identity_of(run_)) : std::string();
-    });
-    const std::string damage = restore_agreed(*from);
-    if (!damage.empty()) {
-      damaged_[from->path().string()] = damage;
-      continue;
-    }
-    run_[checkpoint::run_identity] = identity;
-    keep_first_weights(run_, state.run);
-    if (leads())
-      if (std::string line = later_steps(options_, *from); !line.empty()) found.lines.push_back(std::move(line));
-    resumed_from_ = from->path();
-    return {
-        .lines = std::move(found.lines),
-        .resumed = Progress{
-            .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
-  }
-  Loaded fresh{.lines = {message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start")}};
-  for (const std::string& line : start()) fresh.lines.push_back(line);
-  return fresh;
+/// Compares a checkpoint's run with this one, whose identity it then has.
+Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
+  from.check_same_model(model_.listing);
+  record_first_weights(run_, ranks_, options_, names_folder_);
+  Resumed found = compare_with(from.path().string(), from.state(), run_, options_, windows_);
+  identity_ = comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+    return leads() ? resumed_identity(options_, from, identity_of(run_)) : std::string();
+  });
+  return found;
 }
 
-/// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
-/// for the user.
-std::vector<std::string> RunCheckpoints::start() {
+/// What a run that goes on with a checkpoint has of it.
+Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found) {
+  const checkpoint::TrainerState& state = from.state();
+  run_[checkpoint::run_identity] = identity_;
+  keep_first_weights(run_, state.run);
+  if (leads())
+    if (std::string line = later_steps(options_, from); !line.empty()) found.lines.push_back(std::move(line));
+  resumed_from_ = from.path();
+  return {.lines = std::move(found.lines),
+          .resumed = Progress{
+              .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
+}
+
+/// What --resume auto says that found nothing, before what `start` says.
+Loaded RunCheckpoints::fresh(std::vector<std::string> lines) const {
+  lines.insert(lines.begin(),
+               message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start"));
+  return {.lines = std::move(lines)};
+}
+
+/// Records what a new run begins with. Returns whether --model's folder has weights, which all ranks must see.
+bool RunCheckpoints::first_weights_are_stored() {
   record_first_weights(run_, ranks_, options_, names_folder_);
   run_.try_emplace("model", "random weights");
   run_[checkpoint::run_identity] = identity_of(run_);
+  if (!names_folder_) return false;
+  const bool stored = comm::on_all_ranks(
+      ranks_, "--model", [&] { return starts_from_folder(options_, names_folder_, model_.listing.lora.has_value()); });
+  comm::agree_on_opened(ranks_, message("--model ", options_.model.name, stored ? " has weights\n" : " has none\n"));
+  return stored;
+}
+
+std::vector<std::string> RunCheckpoints::random_lines() const {
   const std::string &folder = options_.model.name, &adapter = options_.model.adapter;
-  if (names_folder_) {
-    const bool stored = comm::on_all_ranks(ranks_, "--model", [&] {
-      return starts_from_folder(options_, names_folder_, weights_.listing().lora.has_value());
-    });
-    comm::agree_on_opened(ranks_, message("--model ", folder, stored ? " has weights\n" : " has none\n"));
-    if (stored) {
-      weights_.initialize(options_.seed, optim::Begin::adapters);
-      const auto read = [&](const std::filesystem::path& own) { return weights_.listing_of(own, adapter); };
-      const checkpoint::ModelFiles files = open_agreed_model(ranks_, folder, read, warn(), adapter);
-      comm::on_all_ranks(ranks_, "--model", [&] { weights_.load(files); });
-      return {};
-    }
-  }
-  weights_.initialize(options_.seed, optim::Begin::all);
   if (!names_folder_) return {};
   return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder,
                                           adapter.empty() ? "" : " and of ", adapter)
@@ -245,19 +233,22 @@ void RunCheckpoints::read_side_files() {
   if (names_folder_) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
 }
 
-/// Restores the checkpoint on every rank. Returns the error of the first rank that found damage; empty if none did.
-std::string RunCheckpoints::restore_agreed(const checkpoint::Checkpoint& from) {
+/// Restores a checkpoint on every rank. Returns false if a rank found damage: the checkpoint is then left out.
+bool RunCheckpoints::restored(const checkpoint::Checkpoint& from, FunctionRef<void()> restore) {
   const std::string mine = comm::on_all_ranks(ranks_, "--resume", [&]() -> std::string {
     try {
-      weights_.restore(from);
+      restore();
       return {};
     } catch (const DamageError& damage) {
       return damage.what();
     }
   });
-  for (const std::string& text : comm::gather_texts(ranks_, mine, "--resume"))
-    if (!text.empty()) return text;
-  return {};
+  for (const std::string& text : comm::gather_texts(ranks_, mine, "--resume")) {
+    if (text.empty()) continue;
+    damaged_[from.path().string()] = text;
+    return false;
+  }
+  return true;
 }
 
 }  // namespace fsdp::train
