@@ -35,6 +35,7 @@ void add_config(RunRecord& record, const ConfigValues& values);
 struct Resumed {
   data::Position position = {};         ///< where reading of the data continues
   std::vector<std::string> lines = {};  ///< for the user: which step was resumed, and each difference
+  std::string identity = {};            ///< of the run that goes on
 };
 
 /// Compares a checkpoint's state (`then`) with this run's record and options (`now`). Throws InputError for differences

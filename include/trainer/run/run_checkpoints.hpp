@@ -149,7 +149,6 @@ class RunCheckpoints {
   std::map<std::string, std::string> damaged_;  ///< by folder: the error of a damaged checkpoint
   std::optional<std::filesystem::path> resumed_from_;
   checkpoint::SideFiles side_files_;  ///< on rank 0
-  std::string identity_;              ///< of the run that a resumed one continues
   std::string path_;
   std::int64_t saved_step_ = -1;
 };

@@ -117,6 +117,7 @@ class Trainer {
   }
   auto& optimizer() { return training_.optimizer(); }
   bool leads() const { return communicator_.rank() == 0; }
+  bool saved() { return checkpoints_.saved(optimizer().steps()); }
   bool due(std::int64_t every) {
     return every > 0 && optimizer().steps() % every == 0 && optimizer().steps() < options_.steps;
   }
@@ -264,10 +265,9 @@ class Trainer {
     trace_.write();
     if (leads()) {
       const std::string kept =
-          checkpoints_.saved(optimizer().steps())
-              ? checkpoints_.path()
-              : std::string(options_.on_signal == OnSignal::save ? "nothing is saved without --checkpoint-dir"
-                                                                 : "not saved (--on-signal stop)");
+          saved() ? checkpoints_.path()
+                  : std::string(options_.on_signal == OnSignal::save ? "nothing is saved without --checkpoint-dir"
+                                                                     : "not saved (--on-signal stop)");
       log_.stopped(message(comm::name_of_stop(signal), signal == SIGPIPE ? " (nobody reads stdout any more)" : "",
                            ": ended after step ", optimizer().steps(), ": ", kept));
     }
@@ -281,12 +281,12 @@ class Trainer {
 
   void save() {
     report_all();
-    if (checkpoints_.saved(optimizer().steps())) return;
+    if (saved()) return;
     checkpoints_.save(training_, {.position = feed_.position(),
                                   .tokens = queued_.tokens(),
                                   .loss_scale = queued_.loss_scale(),
                                   .best = early_stop_.best()});
-    if (checkpoints_.saved(optimizer().steps())) log_.line("checkpoint " + checkpoints_.path());
+    if (saved()) log_.line("checkpoint " + checkpoints_.path());
   }
 
   int finish() {

@@ -169,12 +169,12 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   return from;
 }
 
-/// Compares a checkpoint's run with this one, whose identity it then has.
+/// Compares a checkpoint's run with this one.
 Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
   from.check_same_model(model_.listing);
   record_first_weights(run_, ranks_, options_, names_folder_);
   Resumed found = compare_with(from.path().string(), from.state(), run_, options_, windows_);
-  identity_ = comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+  found.identity = comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
     return leads() ? resumed_identity(options_, from, identity_of(run_)) : std::string();
   });
   return found;
@@ -183,7 +183,7 @@ Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
 /// What a run that goes on with a checkpoint has of it.
 Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found) {
   const checkpoint::TrainerState& state = from.state();
-  run_[checkpoint::run_identity] = identity_;
+  run_[checkpoint::run_identity] = found.identity;
   keep_first_weights(run_, state.run);
   if (leads())
     if (std::string line = later_steps(options_, from); !line.empty()) found.lines.push_back(std::move(line));
