@@ -19,6 +19,7 @@ s#<fsdp/optim/(training_step)\.hpp>#<tessera/fsdp/execution/\1.hpp>#
 s#<fsdp/optim/muon\.hpp>#<tessera/fsdp/training/muon.hpp>#
 s#<fsdp/optim/run_time\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#
 s#<fsdp/optim/instances\.hpp>#<tessera/fsdp/training/optimizer_instances.hpp>#
+s#<fsdp/device/operations/shapes\.hpp>#<tessera/fsdp/device/operation.hpp>#
 s#<fsdp/device/operations/(attention|bias|cached_attention|cross_entropy|embedding|matmul|muon|norm|rope|swiglu)\.hpp>#<tessera/fsdp/device/compute/\1.hpp>#
 s#<fsdp/#<tessera/fsdp/#
 s#<comm/(launch|signals)\.hpp>#<tessera/comm/launch/\1.hpp>#

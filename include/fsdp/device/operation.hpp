@@ -283,4 +283,11 @@ inline constexpr detail::Enqueue enqueue;
   how void detail::Enqueue::operator()(Stream&, const Matmul<float, float>&) const; \
   how void detail::Enqueue::operator()(Stream&, const Matmul<bf16, bf16>&) const;
 
+/// Throws LogicError, which names the operation, unless both tensors have the same shape.
+template <class X, class Y>
+void require_same_shape(std::string_view operation, const Tensor<X>& x, const Tensor<Y>& y) {
+  require(x.shape() == y.shape(), operation, ": tensors of ", x.numel(), " and ", y.numel(),
+          " elements; both must have one shape");
+}
+
 }  // namespace fsdp::device

@@ -27,6 +27,7 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -70,6 +71,14 @@ struct PlannedBytes {
   }
   friend bool operator==(const PlannedBytes&, const PlannedBytes&) = default;
 };
+
+namespace detail {
+
+/// Throws InputError on all ranks unless all have the same optimizer, rules and statistics.
+void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, const NamedValues& constants,
+                           const device::StepRules& rules, const std::vector<Statistic>& statistics);
+
+}  // namespace detail
 
 /// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
 template <class StackT, class OptimizerT = optim::AdamW>
@@ -271,12 +280,8 @@ class Sharded {
                            "; raise the budget, or take more ranks or a strategy that shards more");
       return mine;
     });
-    detail::NamedNumbers numbers{{"clip", settings.rules.clip}, {"skips_overflow", settings.rules.skips_overflow}};
-    if constexpr (requires(detail::NumberLister & lister) { OptimizerT::visit(settings.optimizer, lister); }) {
-      detail::NumberLister lister{numbers};
-      OptimizerT::visit(settings.optimizer, lister);
-    }
-    detail::require_same_settings(communicator, numbers, settings.statistics);
+    OptimizerT constants = settings.optimizer;
+    detail::require_same_settings(communicator, constants.name(), constants, settings.rules, settings.statistics);
     return planned;
   }
   /// While a pass is under way, weights are in use.

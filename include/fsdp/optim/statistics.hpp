@@ -10,12 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
@@ -41,25 +39,6 @@ struct Statistic {
   Initial initial = Initial::zeros;
   Merge merge = Merge::mean;
 };
-
-namespace detail {
-
-using NamedNumbers = std::vector<std::pair<std::string, double>>;
-
-/// Lists an optimizer's constants.
-struct NumberLister {
-  NamedNumbers& numbers;
-  template <class Value>
-  void operator()(std::string_view name, const Value& value, std::string_view) const {
-    if constexpr (std::is_arithmetic_v<Value>) numbers.emplace_back(name, static_cast<double>(value));
-  }
-};
-
-/// Throws InputError on all ranks unless all have the same numbers and declare the same statistics.
-void require_same_settings(const comm::Ranks& ranks, const NamedNumbers& numbers,
-                           const std::vector<Statistic>& statistics);
-
-}  // namespace detail
 
 /// A rank's statistics in one block of memory.
 template <class Module>

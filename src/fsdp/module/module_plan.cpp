@@ -15,12 +15,12 @@ namespace fsdp {
 namespace {
 
 using sharding::Action;
-using sharding::Pass;
 
 /// Returns the passes of a purpose.
-std::span<const Pass> passes_of(Purpose purpose) {
-  static constexpr std::array all{Pass::train, Pass::evaluate, Pass::generate, Pass::generate_again};
-  const std::span<const Pass> passes(all);
+std::span<const sharding::Pass> passes_of(Purpose purpose) {
+  static constexpr std::array all{sharding::Pass::train, sharding::Pass::evaluate, sharding::Pass::generate,
+                                  sharding::Pass::generate_again};
+  const std::span<const sharding::Pass> passes(all);
   if (purpose == Purpose::train) return passes.first(2);
   return purpose == Purpose::evaluate ? passes.subspan(1, 1) : passes.last(2);
 }
@@ -107,8 +107,8 @@ void ModulePlan::require_used() const {
 
 void ModulePlan::add(const sharding::GroupFacts& facts) { problem_.groups.push_back(facts); }
 
-bool ModulePlan::has(Pass pass) const {
-  const std::span<const Pass> all = passes_of(passes_.purpose);
+bool ModulePlan::has(sharding::Pass pass) const {
+  const std::span<const sharding::Pass> all = passes_of(passes_.purpose);
   return std::find(all.begin(), all.end(), pass) != all.end();
 }
 
@@ -132,9 +132,9 @@ PlannedPass ModulePlan::made(const Key& key) const {
 void ModulePlan::place(ScheduleOf schedule_of) {
   schedule_of_ = std::move(schedule_of);
   first_backward_ = sharding::first_backward(problem_);
-  for (const Pass pass : passes_of(passes_.purpose))
+  for (const sharding::Pass pass : passes_of(passes_.purpose))
     for (int order = 0; order < orders(); ++order) {
-      const int most = pass == Pass::train ? passes_.micro_batches : 1;
+      const int most = pass == sharding::Pass::train ? passes_.micro_batches : 1;
       for (int count = passes_.fewer ? 1 : most; count <= most; ++count) {
         PlannedPass placed = made({pass, order, count});
         slots_ = largest(std::move(slots_), sharding::slot_sizes(placed.schedule, placed.problem));
@@ -156,7 +156,7 @@ bool ModulePlan::trains(const sharding::Problem& problem, int group) const {
 
 void ModulePlan::find_classes() {
   std::vector<sharding::Problem> problems;
-  for (int order = 0; order < orders(); ++order) problems.push_back(problem_of({Pass::train, order, 1}));
+  for (int order = 0; order < orders(); ++order) problems.push_back(problem_of({sharding::Pass::train, order, 1}));
   for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
     std::vector<bool> trained_by;
     for (const sharding::Problem& problem : problems) trained_by.push_back(trains(problem, group));
@@ -169,15 +169,15 @@ void ModulePlan::find_classes() {
   if (classes_.empty()) classes_.emplace_back(problems.size(), true);
 }
 
-const PlannedPass& ModulePlan::planned(Pass pass, int order, int micro_batches) const {
+const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro_batches) const {
   static const PlannedPass none;
   if (!has(pass)) return none;
   require(order >= 0 && order < orders(), "pass: order ", order, " is asked for, and there are ", orders(),
           ", counted from 0");
-  require(micro_batches == passes_.micro_batches || pass != Pass::train ||
+  require(micro_batches == passes_.micro_batches || pass != sharding::Pass::train ||
               (passes_.fewer && micro_batches >= 1 && micro_batches < passes_.micro_batches),
           "train: ", micro_batches, " micro-batches given to a module planned for ", passes_.micro_batches);
-  const Key key{pass, order, pass == Pass::train ? micro_batches : 1};
+  const Key key{pass, order, pass == sharding::Pass::train ? micro_batches : 1};
   const auto found = passes_made_.find(key);
   return found != passes_made_.end() ? found->second : passes_made_.emplace(key, made(key)).first->second;
 }

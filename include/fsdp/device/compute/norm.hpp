@@ -10,7 +10,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/device/operations/shapes.hpp>
 
 namespace fsdp::device {
 

@@ -9,7 +9,6 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/device/operations/shapes.hpp>
 
 namespace fsdp::device {
 
