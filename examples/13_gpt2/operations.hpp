@@ -14,7 +14,6 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/operation.hpp>
-#include <tessera/fsdp/device/operation.hpp>
 
 namespace gpt2 {
 
