@@ -13,10 +13,12 @@ bench/foreign/mlp.cpp, so that `loss` of the last step is, too, if `--repeats` a
 """
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 INPUTS, TARGETS = 1001, 1002
 uncounted = 3  # steps at first, as many as in bench/foreign/mlp.cpp
@@ -68,7 +70,7 @@ def products_seconds(torch, options):
     return time.perf_counter() - begin
 
 
-def steps(rank, options, queue):
+def steps(rank, options):
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
@@ -112,28 +114,20 @@ def steps(rank, options, queue):
         begin = time.process_time()
         products.append(products_seconds(torch, options))
         products_cpu.append(time.process_time() - begin)
-    queue.put({"steps": times[uncounted:], "cpu": cpu[uncounted:], "products": products[1:], "products_cpu": products_cpu[1:],
-               "resident": resident, "before": before, "loss": losses[-1], "torch": torch.__version__})
     dist.destroy_process_group()
+    return {"steps": times[uncounted:], "cpu": cpu[uncounted:], "products": products[1:], "products_cpu": products_cpu[1:],
+            "resident": resident, "before": before, "loss": losses[-1], "torch": torch.__version__}
 
 
 def main():
-    import multiprocessing
-
     parser = argparse.ArgumentParser()
     for name, number in [("ranks", 2), ("threads", 1), ("layers", 8), ("width", 1024), ("rows", 512), ("repeats", 7), ("port", 29556)]:
         parser.add_argument("--" + name, type=int, default=number)
     parser.add_argument("--optimizer", choices=["fused", "foreach", "loop"], default="fused")
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    ranks = [context.Process(target=steps, args=(rank, options, queue)) for rank in range(options.ranks)]
-    for process in ranks:
-        process.start()
-    results = [queue.get() for _ in ranks]
-    for process in ranks:
-        process.join()
+    with ProcessPoolExecutor(options.ranks, multiprocessing.get_context("spawn")) as pool:
+        results = list(pool.map(steps, range(options.ranks), [options] * options.ranks))
 
     def slowest_ms(what):
         return round(1e3 * statistics.median(max(times) for times in zip(*(result[what] for result in results))), 1)

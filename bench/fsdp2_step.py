@@ -9,13 +9,15 @@ and the sum of all ranks' largest resident memory. Needs torch and transformers.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 
-def step_times(rank, options, queue):
+def step_times(rank, options):
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
@@ -48,13 +50,11 @@ def step_times(rank, options, queue):
         optimizer.zero_grad()
         loss.item()  # the host waits, as a loop that prints does
         times.append(time.perf_counter() - begin)
-    queue.put((times[1:], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, torch.__version__))
     dist.destroy_process_group()
+    return times[1:], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, torch.__version__
 
 
 def main():
-    import multiprocessing
-
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--ranks", type=int, default=2)
@@ -64,14 +64,8 @@ def main():
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--port", type=int, default=29555)
     options = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    ranks = [context.Process(target=step_times, args=(rank, options, queue)) for rank in range(options.ranks)]
-    for process in ranks:
-        process.start()
-    results = [queue.get() for _ in ranks]
-    for process in ranks:
-        process.join()
+    with ProcessPoolExecutor(options.ranks, multiprocessing.get_context("spawn")) as pool:
+        results = list(pool.map(step_times, range(options.ranks), [options] * options.ranks))
     slowest = [max(times) for times in zip(*(times for times, _, _ in results))]
     print(json.dumps({"rival": "fsdp2 over gloo, torch " + results[0][2], "ranks": options.ranks, "seq": options.seq_len,
                       "precision": options.precision, "step_ms": round(1e3 * statistics.median(slowest), 1),
