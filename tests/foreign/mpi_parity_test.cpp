@@ -19,7 +19,10 @@ namespace {
 using Mpi = comm::Mpi<>;
 
 /// Numbers of micro-batches, by step.
-const std::vector<std::vector<int>> micro_batches{{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}, {3, 1, 2, 3}};
+std::vector<std::vector<int>> micro_batches() {
+  if (!sweeps_whole()) return {{3, 1, 2, 3}};
+  return {{1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}, {3, 1, 2, 3}};
+}
 
 Outcome train_over(Mpi& communicator, const Network& network, const Request& request) {
   return std::visit(
@@ -49,7 +52,7 @@ void expect_parity(Mpi& communicator, const Network& network, const std::vector<
 
 TEST(MpiForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
   for (const Network& network : networks())
-    for (const std::vector<int>& counts : micro_batches)
+    for (const std::vector<int>& counts : micro_batches())
       expect_parity(comm::mpi_world(), network, cases_of_one_axis(), counts);
 }
 
@@ -58,7 +61,7 @@ TEST(MpiForeignLoop, HasTheBitsOnTwoAxes) {
   std::vector<Case> cases = cases_of_two_axes();
   std::erase_if(cases, [](const Case& how) { return !std::holds_alternative<RunTimeGrouped>(how.strategy); });
   for (const Network& network : networks())
-    for (const std::vector<int>& counts : micro_batches) expect_parity(comm::mpi_world(), network, cases, counts);
+    for (const std::vector<int>& counts : micro_batches()) expect_parity(comm::mpi_world(), network, cases, counts);
 }
 
 TEST(MpiForeignLoop, HasTheBitsOfThreadsInBf16) {

@@ -250,6 +250,7 @@ TEST(QueuedForeignLoop, AQueueOfItsOwnIsOrderedWhereGradientsAreClearedAndPasses
     for (const Case& one : cases)
       for (int at = -1; at < 2 * std::ssize(network.order.list); ++at)
         for (const bool forfeits : {false, true}) {
+          if (at < 0 && forfeits) continue;  // it gives nothing up
           SCOPED_TRACE(message(network.name, ", ", text_of(one.strategy), ", ", forfeits ? "forfeited" : "thrown",
                                " behind computation ", at));
           EXPECT_EQ(train<Threads>(network, one.strategy,
