@@ -149,8 +149,8 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
     if (replaces) train::verify_shards(module, optimizer, from);
   });
   try {
-    comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
-      train::read_shards(module, optimizer, from);
+    comm::on_all_ranks(module.communicator(), "checkpoint", [&] { train::read_shards(module, optimizer, from); });
+    comm::on_all_ranks(module.communicator(), "checkpoint", [&] {  // they have values, also where weights have none
       detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
         from.read_weight(statistic.name, 0, values.numel(), values.data());
       });
