@@ -12,7 +12,7 @@ namespace fsdp::train {
 
 checkpoint::Peers peers_of(const comm::Ranks& ranks) {
   return {.rank = ranks.rank(),
-          .on_all = [ranks](FunctionRef<void()> f) { comm::detail::call_on_all_ranks(ranks, "checkpoint", f); },
+          .on_all = [ranks](FunctionRef<void()> f) { comm::on_all_ranks(ranks, "checkpoint", f); },
           .gather =
               [ranks](std::string mine) {
                 const std::int64_t length = std::ssize(mine);
