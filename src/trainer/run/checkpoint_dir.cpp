@@ -10,9 +10,9 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
