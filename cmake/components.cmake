@@ -52,6 +52,7 @@ set(components "${required}")
 set(TESSERA_OPTIONAL_PARTS "")  # those that this build does without if their libraries are missing
 if(TESSERA_COMPONENTS STREQUAL "auto")
   set(TESSERA_OPTIONAL_PARTS "${known}")
+  list(REMOVE_ITEM TESSERA_OPTIONAL_PARTS sharding)  # on which all stand
 elseif(NOT whole)
   foreach(component IN LISTS TESSERA_OPTIONAL_COMPONENTS)
     if(NOT component MATCHES "^(library|checkpoint|model_files|trainer|testing)$")

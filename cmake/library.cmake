@@ -6,8 +6,8 @@ cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH TESSERA_SOURCES)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/include")
 file(CREATE_LINK "${TESSERA_SOURCES}/include" "${PROJECT_BINARY_DIR}/include/tessera" SYMBOLIC)
 
-# tessera_headers(<out> <folder or header>... [EXCEPT <folder or header>...]): the headers below folders of include/, by the paths
-# that the link gives them.
+# tessera_headers(<out> <folder or header>... [EXCEPT <folder or header>...]): the headers below folders of include/, by
+# the paths that the link gives them.
 function(tessera_headers out)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXCEPT")
   set(all "")
@@ -29,8 +29,9 @@ endfunction()
 
 # tessera_library(<target> <name> [SOURCES ...] [HOST ...] [HEADERS ...] [PUBLIC ...] [PRIVATE ...])
 #
-# A static library tessera::<name> with the headers of its users; without sources, headers alone. HOST: sources that decide, plan, read, report and enqueue;
-# they compute nothing, so that -O1 is enough and compiles faster. PUBLIC, PRIVATE: what it links.
+# A static library tessera::<name> with the headers of its users; without sources, headers alone. HOST: sources that
+# decide, plan, read, report and enqueue; they compute nothing, so that -O1 is enough and compiles faster. PUBLIC,
+# PRIVATE: what it links.
 function(tessera_library target name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;HOST;HEADERS;PUBLIC;PRIVATE")
   set(parts ${target})

@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -159,6 +160,27 @@ TEST(FailedRestore, LeavesEverythingAsItWas) {
     train(one);
     for (int i = 0; i < 2; ++i) train(other);
     EXPECT_EQ(net::weights(one), net::weights(other));
+  });
+}
+
+TEST(FailedRestore, OfOneRanksShardLeavesTheStatisticsOfAll) {
+  const TemporaryFolder folder;
+  on_ranks(2, [&](Comm& communicator) {
+    const std::vector<Unit> units = {{"large", {{"large.w", {65536}}}}};  // each rank reads chunks of its own
+    const Network::Settings settings{.statistics = {{.name = "seen", .shape = {3}, .initial = Initial::ones}}};
+    std::filesystem::path step;
+    {
+      Network sharded(communicator, units, by_fsdp2, settings);
+      sharded.initialize(1);
+      for (int i = 0; i < 3; ++i) sharded.statistic("seen")[i] = 2.0f;
+      step = checkpoint::save(sharded, folder.path());
+    }
+    if (communicator.rank() == 0) damage(step / "optimizer.safetensors");  // of rank 1's shard
+    comm::barrier(communicator);
+    Network sharded(communicator, units, by_fsdp2, settings);  // its weights have no values, its statistic has
+    expect_same<InputError>(
+        communicator, [&](int) { checkpoint::restore(sharded, step); }, "optimizer.safetensors: bytes ");
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(sharded.statistic("seen")[i], 1.0f) << "rank " << communicator.rank();
   });
 }
 

@@ -308,7 +308,10 @@ TEST(RequireRoom, NamesWhatIsNeededAndWhatIsLeft) {
   EXPECT_INPUT_ERROR(asked(1'000'000'000, 1), "a checkpoint takes 12000000000");  // 12 PB
   asked(1, 1'000'000'000);
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("--keep"), std::string::npos);
+  const std::string said = (folder.path() / "below" / "that").string() + ": 1000000000 checkpoints of ";
+  EXPECT_TRUE(warnings[0].starts_with(said)) << warnings[0];
+  EXPECT_NE(warnings[0].find(" bytes each will not fit into the "), std::string::npos) << warnings[0];
+  EXPECT_TRUE(warnings[0].ends_with(" bytes that its disk has left")) << warnings[0];
 }
 
 TEST(Save, AFullDiskLeavesNothingBehind) {

@@ -126,6 +126,7 @@ TEST(Misuse, OfShapesAndUnitsIsRefusedOnEveryRank) {
   });
   with("no control characters; found", [](auto& units) { units[enc1].parameters[0].name = "a\nb"; });
   with("must have 1 to 512 bytes", [](auto& units) { units[enc1].parameters[0].name = std::string(5000, 'x'); });
+  with("no tensor can be called", [](auto& units) { units[enc1].parameters[0].name = "__metadata__"; });
   with("is twice in ", [](auto& units) { units[enc1].parameters.push_back(units[enc1].parameters[0]); });
 }
 

@@ -256,8 +256,9 @@ TEST(LlamaConfig, AFolderOfAdaptersOrCheckpointsIsToldWhatToNameInstead) {
   EXPECT_INPUT_ERROR(LlamaConfig::read(steps.path()),
                      " has no config.json; it is a directory of checkpoints: name one, such as " +
                          (steps.path() / "step-00000020").string());
-  EXPECT_INPUT_ERROR(LlamaConfig::read(adapters.path()),
-                     " has no config.json; it holds adapters: name them by --adapter");
+  EXPECT_INPUT_ERROR(
+      LlamaConfig::read(adapters.path()),
+      " has no config.json; it holds adapters: give the folder of their model, and this one for its adapters");
   const test::TemporaryFolder cache;
   cache.write("blobs/0", "");
   cache.write("snapshots/abc/config.json", "{}");

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "support/temporary_folder.hpp"
 
@@ -50,6 +52,26 @@ TEST(RequireWritable, SaysWhyAFolderCannotBeWritten) {
                                                   ": cannot be written: " + locked.string() + ": Permission denied");
   folder.write("file", "");
   EXPECT_INPUT_ERROR(require_writable((folder.path() / "file" / "below").string()), "Not a directory");
+}
+
+TEST(RequireRoom, NamesTheFlags) {
+  const test::TemporaryFolder folder;
+  TrainOptions options;
+  options.checkpoint_dir = folder.path().string();
+  options.steps = 1'000'000'000;
+  options.checkpoint_every = 1;
+  std::vector<std::string> warnings;
+  const auto asked = [&](std::int64_t rows) {
+    require_room(options, {.parameters = {{"w", {rows, 1'000'000}}}}, {},
+                 [&](const std::string& text) { warnings.push_back(text); });
+  };
+  const std::string begin = "--checkpoint-dir " + folder.path().string() + ": ";
+  EXPECT_INPUT_ERROR(asked(1'000'000'000), begin + "a checkpoint takes ");
+  EXPECT_TRUE(warnings.empty());
+  asked(1);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(warnings[0].starts_with(begin + "1000000000 checkpoints of ")) << warnings[0];
+  EXPECT_TRUE(warnings[0].ends_with(" left; --keep N keeps the newest N")) << warnings[0];
 }
 
 }  // namespace

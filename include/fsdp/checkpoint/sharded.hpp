@@ -143,14 +143,14 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
     from.check_same_optimizer(train::states_of(module, optimizer.optimizer()));
     require_same_classes(from, module.step_classes());
     for (const Parameter& statistic : detail::statistics_of(sharded))
-      train::read_apart(0, statistic.shape.numel(), [&](std::int64_t begin, std::span<float> values) {
+      train::read_and_discard(0, statistic.shape.numel(), [&](std::int64_t begin, std::span<float> values) {
         from.read_weight(statistic.name, begin, std::ssize(values), values.data());
       });
     if (replaces) train::verify_shards(module, optimizer, from);
   });
   try {
-    comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
-      train::read_shards(module, optimizer, from);
+    comm::on_all_ranks(module.communicator(), "checkpoint", [&] { train::read_shards(module, optimizer, from); });
+    comm::on_all_ranks(module.communicator(), "checkpoint", [&] {  // they have values, also where weights have none
       detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
         from.read_weight(statistic.name, 0, values.numel(), values.data());
       });
@@ -177,7 +177,7 @@ void load(SharedT& sharded, const std::filesystem::path& from, const Rename& ren
     stored = stored_names(*files, module.group_list(), rename);
     if (!detail::holds_values(module)) return;
     for (const auto& piece : module.pieces())
-      train::read_apart(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
+      train::read_and_discard(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
         files->read_finite(stored.at(piece.parameter->name), begin, std::ssize(values), values.data());
       });
   });

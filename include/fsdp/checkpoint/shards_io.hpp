@@ -42,7 +42,7 @@ checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const 
 /// Calls read(begin, values) for consecutive ranges of elements [begin, begin + count), each into memory that is
 /// discarded: what is wrong with a file is found before a tensor changes.
 template <class Read>
-void read_apart(std::int64_t begin, std::int64_t count, Read read) {
+void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
   constexpr std::int64_t part = 1 << 20;
   std::vector<float> values(static_cast<std::size_t>(std::min(part, count)));
   for (std::int64_t done = 0; done < count; done += part)
@@ -56,7 +56,7 @@ void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptim
   for (std::size_t i = 0; i < module.pieces().size(); ++i) {
     const auto& piece = module.pieces()[i];
     const std::string& name = piece.parameter->name;
-    read_apart(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
+    read_and_discard(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
       from.read_weight(name, begin, std::ssize(values), values.data());
       for (const std::string_view state : optimizer.state_names(piece))
         from.read_state(name, state, begin, std::ssize(values), values.data());

@@ -42,7 +42,7 @@ void load_agreed_weights(typename Module::Comm& communicator, Module& module, co
                          const checkpoint::Warn& warn, const std::string& adapter = {}) {
   const checkpoint::ModelFiles files = open_agreed_model(
       communicator, folder, checkpoint::read_listing_with<typename Module::Model>(adapter), warn, adapter);
-  comm::on_all_ranks(communicator, "--model", [&] { load_weights(module, files); });
+  comm::on_all_ranks(communicator, "model", [&] { load_weights(module, files); });
 }
 
 }  // namespace fsdp::train

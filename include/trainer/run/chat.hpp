@@ -15,11 +15,11 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/chat_session.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>

@@ -15,7 +15,6 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
@@ -28,6 +27,7 @@
 #include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>

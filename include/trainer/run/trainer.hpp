@@ -22,7 +22,6 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/signals.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/models/model.hpp>
@@ -32,6 +31,7 @@
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>

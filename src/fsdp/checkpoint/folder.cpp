@@ -22,7 +22,8 @@ namespace {
 
 /// The checked contents of a checkpoint.
 struct Opened {
-  ListedWeights model;
+  Listing listing;
+  WeightFiles weights;
   SafetensorsFile optimizer;
   std::string optimizer_name;
   TrainerState state;
@@ -59,11 +60,15 @@ std::optional<Manifest> manifest_of(const std::filesystem::path& path, const War
 Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
   const std::optional<Manifest> manifest = manifest_of(path, warn);
   const TrainerFile trainer = read_trainer_file(path / trainer_name, manifest);
-  Opened opened{.model = open_listed(path, read, warn, manifest),
+  check_config(path, manifest);
+  Listing listing = read(path);
+  WeightFiles weights = open_weights(path, listing, listing.parameters, warn, manifest);
+  Opened opened{.listing = std::move(listing),
+                .weights = std::move(weights),
                 .optimizer = SafetensorsFile(path / optimizer_name, sums_for(manifest, path / optimizer_name)),
                 .optimizer_name = trainer.optimizer,
                 .state = trainer.state};
-  const std::vector<NamedShape>& parameters = opened.model.listing.parameters;
+  const std::vector<NamedShape>& parameters = opened.listing.parameters;
   require<InputError>(hash_of(parameters) == trainer.sizes_hash, path.string(),
                       ": config.json is not the one that trainer.json was written with");
   check_states(opened.optimizer, parameters);
@@ -169,8 +174,8 @@ std::string folder_identity(const std::filesystem::path& folder) {
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
   Opened opened = open_newest(path, read, warn);
   return {std::move(path),
-          std::move(opened.model.listing),
-          std::move(opened.model.weights),
+          std::move(opened.listing),
+          std::move(opened.weights),
           std::move(opened.optimizer),
           std::move(opened.optimizer_name),
           opened.state};

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
@@ -16,6 +14,17 @@ namespace {
 
 std::optional<std::string> why_ignored(const Listing& listing, const std::string& name) {
   return listing.ignored ? listing.ignored(name) : std::nullopt;
+}
+
+/// Warns of the tensors that the listing ignores. Throws InputError for one that must be a copy of another and is not.
+void check_ignored(const WeightFiles& weights, const Listing& listing, const Warn& warn) {
+  for (const TensorInfo* const tensor : weights.tensors()) {
+    const auto why = why_ignored(listing, tensor->name);
+    if (!why) continue;
+    if (const auto original = listing.copied ? listing.copied(tensor->name) : std::nullopt)
+      require_copy(weights, tensor->name, *original);
+    if (warn && !why->empty()) warn(message(weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
+  }
 }
 
 }  // namespace
@@ -35,6 +44,7 @@ WeightFiles open_weights(const std::filesystem::path& folder, const Listing& lis
   WeightFiles weights = manifest ? SafetensorsFile(folder / model_name, sums_for(manifest, folder / model_name))
                                  : WeightFiles::open(folder, warn);
   check_tensors(weights, expected, [&](const std::string& name) { return why_ignored(listing, name).has_value(); });
+  check_ignored(weights, listing, warn);
   return weights;
 }
 
@@ -52,31 +62,6 @@ void require_same_tensors(const std::filesystem::path& step, std::span<const Nam
     require<InputError>(std::ranges::find(wanted, tensor.name, &NamedShape::name) != wanted.end(), prefix,
                         "its tensor \"", tensor.name, "\" of shape ", shape_text(tensor.shape),
                         " is not in this model");
-}
-
-void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
-  if (std::error_code error; warn && std::filesystem::exists(folder / "adapter_config.json", error))
-    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
-}
-
-void check_ignored(const WeightFiles& weights, const Listing& listing, const Warn& warn) {
-  for (const TensorInfo* const tensor : weights.tensors()) {
-    const auto why = why_ignored(listing, tensor->name);
-    if (!why) continue;
-    if (const auto original = listing.copied ? listing.copied(tensor->name) : std::nullopt)
-      require_copy(weights, tensor->name, *original);
-    if (warn && !why->empty()) warn(message(weights.path().string(), ": ", tensor->name, " is ignored, ", *why));
-  }
-}
-
-ListedWeights open_listed(const std::filesystem::path& folder, const ReadListing& read, const Warn& warn,
-                          const std::optional<Manifest>& manifest) {
-  check_config(folder, manifest);
-  Listing listing = read(folder);
-  WeightFiles weights = open_weights(folder, listing, listing.parameters, warn, manifest);
-  warn_of_adapters(folder, warn);
-  check_ignored(weights, listing, warn);
-  return {std::move(listing), std::move(weights)};
 }
 
 }  // namespace fsdp::checkpoint

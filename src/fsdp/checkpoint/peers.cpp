@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/checkpoint/peers.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 
 namespace fsdp::train {
 
 checkpoint::Peers peers_of(const comm::Ranks& ranks) {
   return {.rank = ranks.rank(),
-          .on_all = [ranks](FunctionRef<void()> f) { comm::detail::call_on_all_ranks(ranks, "checkpoint", f); },
+          .on_all = [ranks](FunctionRef<void()> f) { comm::on_all_ranks(ranks, "checkpoint", f); },
           .gather =
               [ranks](std::string mine) {
                 const std::int64_t length = std::ssize(mine);
@@ -28,25 +31,6 @@ checkpoint::Peers peers_of(const comm::Ranks& ranks) {
                 }
                 return texts;
               }};
-}
-
-void detail::call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
-                                     FunctionRef<void()> work) {
-  struct Restored {
-    comm::Options& options;
-    std::chrono::milliseconds before = options.deadline;
-    ~Restored() { options.deadline = before; }
-  };
-  const Restored restored{ranks.monitor().options};
-  restored.options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    work();
-  } catch (const comm::CollectiveError& error) {
-    if (std::chrono::steady_clock::now() - begin < restored.options.deadline) throw;
-    throw comm::CollectiveError(
-        message(what, " took longer than ", seconds, " s: is its disk slow, or gone? ", error.what()));
-  }
 }
 
 void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder) {

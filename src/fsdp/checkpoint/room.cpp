@@ -30,13 +30,11 @@ void require_room(const std::filesystem::path& dir, const Listing& model, const 
   if (!left) return;
   const std::int64_t needed =
       checked_add(plan_file(model.parameters).file_bytes, plan_file(tensors_of(states, model.parameters)).file_bytes);
-  require<InputError>(needed <= *left, "--checkpoint-dir ", dir.string(), ": a checkpoint takes ", needed,
-                      " bytes and its disk has ", *left,
+  require<InputError>(needed <= *left, dir.string(), ": a checkpoint takes ", needed, " bytes and its disk has ", *left,
                       " left: No space left on device. Make room, or choose another folder");
   if (warn && static_cast<double>(needed) * static_cast<double>(kept) > static_cast<double>(*left))
-    warn(message("--checkpoint-dir ", dir.string(), ": ", kept, " checkpoints of ", needed,
-                 " bytes each will not fit into the ", *left,
-                 " bytes that its disk has left; --keep N keeps the newest N"));
+    warn(message(dir.string(), ": ", kept, " checkpoints of ", needed, " bytes each will not fit into the ", *left,
+                 " bytes that its disk has left"));
 }
 
 }  // namespace fsdp::checkpoint

@@ -60,7 +60,6 @@ FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, 
   for (std::size_t place = 0; place < order.size(); ++place) {
     const NamedShape& tensor = tensors[order[place]];
     require_tensor_name(tensor.name, "safetensors");
-    require<InputError>(tensor.name != "__metadata__", "safetensors: no tensor can be called \"", tensor.name, "\"");
     require<InputError>(tensor.shape.size() <= most_rank, "safetensors: tensor \"", tensor.name, "\" has ",
                         tensor.shape.size(), " extents; at most ", most_rank, " can be read");
     require<InputError>(place == 0 || tensors[order[place - 1]].name != tensor.name,

@@ -14,7 +14,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// A step is sound, and of another model. No InputError, for which an older step would be taken.
+/// A step whose weights are of another model. No InputError, for which an older step would be taken.
 class OtherModel : public Error {
  public:
   using Error::Error;

@@ -17,6 +17,8 @@ void require_tensor_name(std::string_view name, std::string_view where) {
   require<InputError>(!name.empty() && name.size() <= most_bytes && !control && is_utf8(name), where,
                       ": a tensor's name must have 1 to ", most_bytes,
                       " bytes of UTF-8 and no control characters; found \"", shortened(name), "\"");
+  require<InputError>(name != "__metadata__", where, ": no tensor can be called \"", name,
+                      "\", which is the key of a safetensors file's metadata; take another name");
 }
 
 }  // namespace fsdp

@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-/// Throws InputError "`where`: ..." unless a tensor's name has 1 to 512 bytes of UTF-8 and no control characters.
+/// Throws InputError "`where`: ..." unless a tensor's name has 1 to 512 bytes of UTF-8 and no control characters, and
+/// is not the key of the file's metadata.
 void require_tensor_name(std::string_view name, std::string_view where);
 
 }  // namespace fsdp

@@ -231,8 +231,8 @@ Exported export_model(const ExportOptions& options, const ReadModelListing& read
                       options.files_from.string(), ": no such folder");
   Exported result{.from = model_folder(options.from, read, warn)};
   const ModelFiles model = open_model(result.from, read, warn, options.adapter);
-  require<InputError>(!options.merge || model.listing.lora, "--merge: ", result.from.string(),
-                      " has no adapters; leave it out, or give their folder by --adapter");
+  require<InputError>(!options.merge || model.listing.lora, "export: merging: ", result.from.string(),
+                      " has no adapters; leave it out, or give their folder");
   const SideFiles side_files = side_files_of(result.from, options.files_from);
   const Content content = content_of(model, result.from, options);
   result.bytes = content.bytes(options.dtype);

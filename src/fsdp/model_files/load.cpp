@@ -9,7 +9,7 @@ checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::st
                                          const checkpoint::ReadModelListing& read, const checkpoint::Warn& warn,
                                          const std::string& adapter) {
   checkpoint::ModelFiles files =
-      comm::on_all_ranks(ranks, "--model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
+      comm::on_all_ranks(ranks, "model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
   agree_on_folder(ranks, folder);
   if (!adapter.empty()) agree_on_folder(ranks, adapter);
   return files;

@@ -155,8 +155,8 @@ std::string LoraConfig::write(const std::vector<std::string>& modules, const std
 
 LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
                          const std::filesystem::path& adapter) {
-  require<InputError>(!present.on(), "--adapter ", adapter.string(), ": the model of ", folder.string(),
-                      " has adapters of its own; export it with --merge first");
+  require<InputError>(!present.on(), adapter.string(), ": the model of ", folder.string(),
+                      " has adapters of its own; export it with them merged first");
   LoraConfig adapters = LoraConfig::read(adapter);
   adapters.base = folder.string();
   return adapters;

@@ -2,6 +2,7 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,15 @@
 #include "../core/require_folder.hpp"
 
 namespace fsdp::checkpoint {
+namespace {
+
+/// Warns if the folder holds adapters beside its weights.
+void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
+  if (std::error_code error; warn && std::filesystem::exists(folder / adapter_config_name, error))
+    warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
+}
+
+}  // namespace
 
 ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListing& read, const Warn& warn,
                       const std::filesystem::path& adapter) {
@@ -26,7 +36,6 @@ ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListin
     model.adapters = AdapterFiles::open(adapter, model.listing.parameters);
   else
     warn_of_adapters(folder, warn);
-  check_ignored(model.weights, model.listing, warn);
   return model;
 }
 

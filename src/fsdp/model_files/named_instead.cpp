@@ -23,7 +23,7 @@ std::filesystem::path snapshot_in(const std::filesystem::path& folder) {
 std::string named_instead(const std::filesystem::path& folder) {
   std::error_code error;
   if (std::filesystem::exists(folder / "adapter_config.json", error))
-    return "it holds adapters: name them by --adapter, and the folder of their model by --model";
+    return "it holds adapters: give the folder of their model, and this one for its adapters";
   if (const std::filesystem::path snapshot = snapshot_in(folder); !snapshot.empty())
     return "it is a repository in a cache of downloads: name its snapshot " + snapshot.string();
   std::string newest;

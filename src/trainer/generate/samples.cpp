@@ -7,9 +7,9 @@
 #include <utility>
 
 #include <tessera/comm/agreement.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 

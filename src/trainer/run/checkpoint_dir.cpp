@@ -10,9 +10,9 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
@@ -121,7 +121,10 @@ void require_room(const TrainOptions& options, const checkpoint::Listing& model,
                   const checkpoint::OptimizerStates& states, const checkpoint::Warn& warn) {
   std::int64_t saved = options.checkpoint_every > 0 ? ceil_divide(options.steps, options.checkpoint_every) : 1;
   if (options.keep > 0) saved = std::min(saved, options.keep + 1);  // the oldest is removed after the newest is saved
-  checkpoint::require_room(*options.checkpoint_dir, model, states, saved, warn);
+  const auto with_flags = [&](const std::string& text) {
+    if (warn) warn(message("--checkpoint-dir ", text, "; --keep N keeps the newest N"));
+  };
+  for_flag([&] { checkpoint::require_room(*options.checkpoint_dir, model, states, saved, with_flags); });
 }
 
 std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,
