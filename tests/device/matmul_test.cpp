@@ -41,12 +41,15 @@ TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
         Matrix<C> c(s.m, s.n, 3 * gap);
         if (accumulate) c = Matrix<C>::random(3, s.m, s.n, 3 * gap);
         Values expected = accumulate ? c.values() : Values(static_cast<std::size_t>(s.m * s.n));
+        const Values left = a.values(), right = b.values();
         for (std::int64_t i = 0; i < s.m; ++i)
-          for (std::int64_t j = 0; j < s.n; ++j)
+          for (std::int64_t j = 0; j < s.n; ++j) {
+            double sum = expected[static_cast<std::size_t>(i * s.n + j)];
             for (std::int64_t l = 0; l < s.k; ++l)
-              expected[static_cast<std::size_t>(i * s.n + j)] +=
-                  static_cast<double>(static_cast<float>(ta ? a.view().row(l)[i] : a.view().row(i)[l])) *
-                  static_cast<double>(static_cast<float>(tb ? b.view().row(j)[l] : b.view().row(l)[j]));
+              sum += left[static_cast<std::size_t>(ta ? l * s.m + i : i * s.k + l)] *
+                     right[static_cast<std::size_t>(tb ? j * s.k + l : l * s.n + j)];
+            expected[static_cast<std::size_t>(i * s.n + j)] = sum;
+          }
         enqueue(rank.stream, Matmul<A, C>{.a = {a.view(), ta},
                                           .b = {b.view(), tb},
                                           .c = c.view(),

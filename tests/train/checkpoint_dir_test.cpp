@@ -62,7 +62,7 @@ TEST(RequireRoom, NamesTheFlags) {
   options.checkpoint_every = 1;
   std::vector<std::string> warnings;
   const auto asked = [&](std::int64_t rows) {
-    require_room(options, {.parameters = {{"w", {rows, 1'000'000}}}}, {},
+    require_room(options, {.parameters = {{"w", {rows, 1'000'000}}}}, {.of = {{"w", {}}}},
                  [&](const std::string& text) { warnings.push_back(text); });
   };
   const std::string begin = "--checkpoint-dir " + folder.path().string() + ": ";
