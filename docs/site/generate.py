@@ -35,6 +35,10 @@ MORE = {
     "inspect": ("[Models](../models.md#export-and-inspect), [checkpoints](../checkpoints.md)", "tessera inspect FOLDER\n"),
     "tokenize": ("[Tokenizers](../tokenizers.md)", "tessera tokenize FILES --tokenizer FOLDER --out tokens\n"),
     "plot": ("[Metrics](../metrics.md#curves)", "tessera plot a.jsonl b.jsonl --out curves.svg\n"),
+    "diff": ("[The same bits](../same_bits.md#where-two-runs-part)", "tessera diff a.jsonl b.jsonl\n"),
+    "replay": ("[The same bits](../same_bits.md#where-two-runs-part), [checkpoints](../checkpoints.md)",
+               "tessera replay run --step 42 --comm threads:2 --against run.jsonl\n"
+               "tessera replay run --step 42 --unit 'block 2' --piece 3 --tensors tensors\n"),
     "bench": ("[Performance](../performance.md), [what each bench measures](../../bench/README.md)",
               "tessera bench step --seq-len 1024\nmpirun -np 2 tessera bench comm --comm mpi\n"),
     "stacks": ("[Joints](../extending.md): what fits what, and how a stack of one's own is compiled", "tessera stacks\n"),

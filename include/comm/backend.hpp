@@ -135,10 +135,11 @@ class Backend {
   }
   template <class Wire>
   Request reduce_scatter(std::span<const Segment<float>> segments, Write write,
-                         Contributions contributions = Contributions::kept) {
+                         Contributions contributions = Contributions::kept, SumOrder order = SumOrder::any) {
     Transfer& transfer = core_->prepare();
     describe(transfer, Op::reduce_scatter, segments, dtype_of<Wire>(), write);
     transfer.contributions = contributions;
+    transfer.order = order;
     return start();
   }
   template <class Wire>

@@ -24,7 +24,7 @@ struct Fingerprint {
   std::int32_t unit = -1;
   Op op = Op::barrier;
   DType dtype = DType::u8;
-  std::uint8_t variant = 0;  ///< Reduction, Write or root
+  std::uint8_t variant = 0;  ///< Reduction, Write and SumOrder, or root
   std::array<char, 48> what{};
 
   friend bool operator==(const Fingerprint&, const Fingerprint&) = default;

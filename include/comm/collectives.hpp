@@ -59,6 +59,11 @@ Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, 
   return sizes;
 }
 
+/// How a reduce_scatter adds, in one byte.
+constexpr std::uint8_t variant_of(Write write, SumOrder order) {
+  return static_cast<std::uint8_t>(static_cast<int>(write) | static_cast<int>(order) << 1);
+}
+
 /// What `enter` needs to know of a collective that is about to start.
 struct Entered {
   Op op = Op::barrier;
@@ -108,11 +113,13 @@ template <Communicator C, class Segments>
   return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
 }
 
-/// Sums this rank's piece of all ranks' `full` into `local`, by = or += as `write` says. Contributions are rounded to
-/// Wire and summed in float in rank order (Nccl with float: in NCCL's order).
+/// Sums this rank's piece of all ranks' `full` into `local`, or adds each contribution in turn to what `local` holds,
+/// as `write` says. Contributions are rounded to Wire and added in float in rank order; with SumOrder::any, Nccl adds
+/// floats in NCCL's order.
 template <class Wire, Communicator C, class Segments>
 [[nodiscard]] Pending<C> reduce_scatter(C& c, const Segments& segments, Write write, Label label = {},
-                                        Contributions contributions = Contributions::kept) {
+                                        Contributions contributions = Contributions::kept,
+                                        SumOrder order = SumOrder::any) {
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
   const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::reduce_scatter, write);
@@ -122,10 +129,12 @@ template <class Wire, Communicator C, class Segments>
                                           .label = label,
                                           .segments = std::ssize(list),
                                           .hash = sizes.hash,
-                                          .variant = static_cast<std::uint8_t>(write)});
+                                          .variant = detail::variant_of(write, order)});
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
   const auto start = [&] {
-    if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
+    if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions, order); })
+      return c.template reduce_scatter<Wire>(list, write, contributions, order);
+    else if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions); })
       return c.template reduce_scatter<Wire>(list, write, contributions);
     else
       return c.template reduce_scatter<Wire>(list, write);

@@ -37,6 +37,11 @@ struct Segment {
 /// piece of `full`, which it uses as scratch for the sum; the other ranks' pieces are unchanged.
 enum class Contributions : std::uint8_t { kept, spent };
 
+/// The order in which a reduce_scatter adds. `ranks`: every contribution in rank order, whatever the backend, so that
+/// the bits do not depend on it. `any`: the backend's own order where it has one, which Nccl has for float
+/// contributions.
+enum class SumOrder : std::uint8_t { any, ranks };
+
 /// How `reduce` combines small values, in rank order.
 enum class Reduction : std::uint8_t { sum, max, min };
 
@@ -72,6 +77,16 @@ concept ScattersSpent = !requires(C c, std::span<const Segment<float>> segments,
   { c.template reduce_scatter<float>(segments, write, spent) } -> std::same_as<typename C::Request>;
 };
 
+/// The same for one that takes SumOrder.
+template <class C>
+concept ScattersOrdered =
+    !requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent, SumOrder order) {
+  c.template reduce_scatter<float>(segments, write, spent, order);
+}
+|| requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent, SumOrder order) {
+  { c.template reduce_scatter<float>(segments, write, spent, order) } -> std::same_as<typename C::Request>;
+};
+
 template <class C>
 concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
   { c.template all_reduce<float>(segments) } -> std::same_as<typename C::Request>;
@@ -82,19 +97,20 @@ concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
 /// A communication backend. One object belongs to one rank. All calls are collective: all ranks make the same calls in
 /// the same order.
 ///  - all_gather: gathers every `local` into its place in every rank's `full`.
-///  - reduce_scatter<Wire>: local = (or +=) the sum over ranks of this rank's piece of their `full`. Contributions are
-///  rounded to Wire and summed in float in rank order, so that all backends give the same bits; only Nccl sums float
-///  contributions in an order of its own. A backend that saves memory or calls when contributions are spent takes
-///  Contributions as a third argument.
+///  - reduce_scatter<Wire>: sums this rank's piece of all ranks' `full` into `local`, which it overwrites or adds to.
+///  Contributions are rounded to Wire and added in float in rank order, ((c0 + c1) + c2) + ... or
+///  ((local + c0) + c1) + ..., so that all backends give the same bits. A backend that saves memory or calls when
+///  contributions are spent takes Contributions as a third argument. One that has an order of its own (only Nccl, for
+///  float contributions) takes SumOrder as a fourth, and so does one that hands its calls on to such a backend.
 ///  - all_reduce<Wire>: reduce_scatter into each rank's piece of its own `full`, then all_gather. `local` must be in
 ///  place inside `full`.
 ///  - reduce: reduces a few values (losses, counts, norms) in rank order. Blocks.
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
 template <class C>
 concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && detail::Gathers<C, float> &&
-    detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersSpent<C> && detail::Reduces<C> &&
-    requires(C c, const C constant, std::span<double> values, std::span<std::int64_t> counts,
-             std::span<std::byte> bytes, Reduction reduction) {
+    detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersSpent<C> && detail::ScattersOrdered<C> &&
+    detail::Reduces<C> && requires(C c, const C constant, std::span<double> values, std::span<std::int64_t> counts,
+                                   std::span<std::byte> bytes, Reduction reduction) {
   typename C::Device;
   { constant.rank() } -> std::convertible_to<int>;
   { constant.size() } -> std::convertible_to<int>;
@@ -195,6 +211,10 @@ consteval bool check_communicator() {
       detail::ScattersSpent<C>,
       "fsdp: a communicator's reduce_scatter takes Contributions as its third argument and returns no Request; return "
       "the Request that waits for the sum");
+  static_assert(
+      detail::ScattersOrdered<C>,
+      "fsdp: a communicator's reduce_scatter takes SumOrder as its fourth argument and returns no Request; return the "
+      "Request that waits for the sum");
   static_assert(
       detail::Reduces<C>,
       "fsdp: a communicator lacks template <class Wire> Request all_reduce(std::span<const Segment<float>>), which is "

@@ -6,7 +6,7 @@
 /// normally uses `nccl::library()` of the target tessera::nccl, which a build without NCCL omits.
 ///
 /// NCCL makes the sums of float contributions, in an order of its own but with the same bits in every run.
-/// Contributions rounded to bf16 or f16 are summed here, in rank order.
+/// Contributions rounded to bf16 or f16 are summed here, in rank order, and with SumOrder::ranks floats are too.
 #pragma once
 
 #include <cstdint>

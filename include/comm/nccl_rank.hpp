@@ -22,7 +22,7 @@ class NcclBatch;
 class NcclRank {
  public:
   static constexpr std::string_view queue_name = "nccl";
-  /// Device scratch: `staging_bytes` for rounded contributions and accumulating sums, `value_bytes` for small values.
+  /// Device scratch: `staging_bytes` for exchanged contributions and accumulating sums, `value_bytes` for small values.
   static constexpr std::int64_t staging_bytes = 32 << 20;
   static constexpr std::int64_t value_bytes = 64 << 10;
 

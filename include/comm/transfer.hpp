@@ -43,6 +43,7 @@ struct Transfer {
   DType wire = DType::u8;   ///< contributions to a sum are rounded to it
   Write write = Write::overwrite;
   Contributions contributions = Contributions::kept;
+  SumOrder order = SumOrder::any;  ///< of a reduce_scatter
   int root = 0;
   bool values = false;  ///< small values: in host memory, whatever the device
   std::vector<ByteSegment> segments;
@@ -90,8 +91,9 @@ struct Contribution {
   DType stored = DType::f32;
 };
 
-/// Computes to = (or +=) contributions[0] + contributions[1] + ..., each rounded to `wire` and summed in float in that
-/// order. `to` may alias one of the contributions. `threads`: as in copy_bytes; the bits do not depend on it.
+/// Computes to = (c0 + c1) + c2 + ..., or ((to + c0) + c1) + ..., where each contribution is rounded to `wire` and
+/// added in float. A `to` that is overwritten may alias one of the contributions; one that accumulates may not.
+/// `threads`: as in copy_bytes; the bits do not depend on it.
 void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to,
                   int threads = 0);
 

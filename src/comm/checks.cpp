@@ -23,7 +23,7 @@ std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
   if (words(a) != words(b)) return "";
   if (a.segments != b.segments) return "; the numbers of segments differ";
   if (a.sizes != b.sizes) return "; the counts of elements by rank differ";
-  if (a.variant != b.variant) return "; what is done with the values (Write, Reduction or root) differs";
+  if (a.variant != b.variant) return "; what is done with the values (Write, SumOrder, Reduction or root) differs";
   return "";
 }
 

@@ -93,27 +93,30 @@ void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace plac
   });
 }
 
-/// Adds sums of contributions that are rounded before they are sent.
+/// Adds sums of contributions that are exchanged and added here, in rank order. Narrower ones are rounded into staging
+/// memory before they are sent; floats are sent from `full`, where this rank's own are read too.
 void add_exchanged_sum(NcclBatch& batch, const Transfer& transfer, const ByteSegment& segment, NcclPlace place) {
   const DType wire = transfer.wire;
+  const bool rounds = wire != DType::f32;
   const auto slot = [&](std::int64_t count) { return NcclBatch::slot_bytes(count * size_of(wire)); };
   constexpr std::int64_t whole_slots = 64;  // elements whose bytes fill slots to the end, whatever the wire
-  const std::int64_t most = batch.staging_bytes() / (2 * place.size * size_of(wire)) / whole_slots * whole_slots;
+  const std::int64_t slots = rounds ? 2 * place.size : place.size;
+  const std::int64_t most = batch.staging_bytes() / (slots * size_of(wire)) / whole_slots * whole_slots;
   for_each_chunk(segment, most, [&](const Chunk& chunk) {
     std::int64_t bytes = place.size * slot(chunk.most);
-    for (int peer = 0; peer < place.size; ++peer) bytes += slot(chunk.count(peer));
+    for (int peer = 0; rounds && peer < place.size; ++peer) bytes += slot(chunk.count(peer));
     batch.make_room(2 * place.size, bytes);
     const std::int64_t own = chunk.count(place.rank);
     std::vector<Contribution> contributions(static_cast<std::size_t>(place.size));
     for (int peer = 0; peer < place.size; ++peer) {
       const std::int64_t count = chunk.count(peer);
       if (count > 0) {
-        std::byte* const rounded = batch.stage(count * size_of(wire));
-        batch.queue().round(floats(chunk.full(peer)), wire, count, rounded);
+        std::byte* const sent = rounds ? batch.stage(count * size_of(wire)) : chunk.full(peer);
+        if (rounds) batch.queue().round(floats(chunk.full(peer)), wire, count, sent);
         if (peer == place.rank)
-          contributions[static_cast<std::size_t>(peer)] = {.data = rounded, .stored = wire};
+          contributions[static_cast<std::size_t>(peer)] = {.data = sent, .stored = wire};
         else
-          batch.add({.kind = Kind::send, .from = rounded, .count = count, .dtype = wire, .peer = peer});
+          batch.add({.kind = Kind::send, .from = sent, .count = count, .dtype = wire, .peer = peer});
       }
       if (own > 0 && peer != place.rank) {
         std::byte* const received = batch.stage(own * size_of(wire));
@@ -156,7 +159,7 @@ void add_all_gather(NcclBatch& batch, const Transfer& transfer, NcclPlace place)
 
 void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace place) {
   for (const ByteSegment& segment : transfer.segments) {
-    if (transfer.wire != DType::f32)
+    if (transfer.wire != DType::f32 || transfer.order == SumOrder::ranks)
       add_exchanged_sum(batch, transfer, segment, place);
     else if (transfer.write == Write::overwrite)
       add_direct_sum(batch, segment, place, segment.local);

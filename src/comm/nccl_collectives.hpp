@@ -16,8 +16,9 @@ struct NcclPlace {
 };
 
 void add_all_gather(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
-/// NCCL makes float sums, in an order of its own. Narrower contributions are exchanged and summed here in rank order,
-/// so that each is rounded once and the bits equal every other backend's.
+/// NCCL makes float sums, in an order of its own, unless SumOrder::ranks is asked for. Then, and where contributions
+/// are narrower, they are exchanged and summed here in rank order: each is rounded once, and the bits equal every other
+/// backend's.
 void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
 void add_all_reduce(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
 

@@ -21,7 +21,7 @@ struct SumBlock {
   DType wire = DType::f32;
   Write write = Write::overwrite;
   bool streamed = false;  ///< writes the result past the caches
-  bool direct = false;    ///< sums in `to` itself: `to` is overwritten and aliases no contribution
+  bool direct = false;    ///< sums in `to` itself, which aliases no contribution; always if it accumulates
   float* to = nullptr;
 };
 

@@ -63,6 +63,7 @@ void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
   transfer.wire = wire;
   transfer.write = write;
   transfer.contributions = Contributions::kept;
+  transfer.order = SumOrder::any;
   transfer.root = 0;
   transfer.values = false;
   transfer.segments.clear();
@@ -86,20 +87,21 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, int th
 
 void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to,
                   int threads) {
-  const bool unchanged = contributions.size() == 1 && wire == DType::f32 && write == Write::overwrite &&
-                         contributions[0].data == reinterpret_cast<const std::byte*>(to);
-  if (unchanged) return;
+  const bool overwrites = write == Write::overwrite;
   const bool in_place = std::any_of(contributions.begin(), contributions.end(), [&](const Contribution& contribution) {
     return contribution.data == reinterpret_cast<const std::byte*>(to);
   });
-  const bool streamed = count >= least_streamed && !in_place;
+  const bool unchanged = contributions.size() == 1 && wire == DType::f32 && overwrites && in_place;
+  if (count == 0 || unchanged) return;
+  require(overwrites || !in_place, "sum_in_order: would add contributions to one of them");
+  const bool streamed = count >= least_streamed && overwrites && !in_place;
   const SumLoops& loops = device::cpu::kernels<SumLoops>();
   const SumBlock sum{.contributions = contributions.data(),
                      .ranks = std::ssize(contributions),
                      .wire = wire,
                      .write = write,
                      .streamed = streamed,
-                     .direct = write == Write::overwrite && !streamed && !in_place,
+                     .direct = !streamed && !in_place,
                      .to = to};
   split_over_threads(count, sizeof(float), threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin; at < end; at += sum_block) loops.sum(sum, at, std::min(sum_block, end - at));

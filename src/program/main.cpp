@@ -19,8 +19,10 @@
 #include "bench/alone.hpp"
 #include "bench/check.hpp"
 #include "cli/commands.hpp"
+#include "cli/diff.hpp"
 #include "cli/folders.hpp"
 #include "cli/plot.hpp"
+#include "cli/replay.hpp"
 #include "cli/stack_lines.hpp"
 #include "cli/support.hpp"
 #include "cli/tokenize.hpp"
@@ -143,6 +145,12 @@ struct Run {
   int operator()(const cli::Inspect& command) const { return cli::run_inspect(command); }
   int operator()(const cli::Tokenize& command) const { return cli::run_tokenize(command); }
   int operator()(const cli::Plot& command) const { return cli::run_plot(command); }
+  int operator()(const cli::Diff& command) const { return cli::run_diff(command); }
+  int operator()(const cli::Replay& command) const {
+    cli::RecordedRun run = cli::recorded_run(command, comm::launched_by_mpi());
+    settle_launch(run.train.stack.comm, run.train.options.launch, command.comm.has_value());
+    return find_stack(run.train.stack).replay(run);
+  }
   int operator()(const cli::Stacks&) const {
     std::string text = "Compiled into this program; --tiling is free:\n";
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";

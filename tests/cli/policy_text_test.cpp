@@ -33,6 +33,10 @@ TEST(PolicyText, OfAStrategyIsItsFlag) {
     EXPECT_EQ(read_back<HybridShard<FullyShard<>>>(flag), flag);
   EXPECT_EQ((read_back<HybridShard<FullyShard<>, OptimizerAcross::sharded>>("hybrid:4:full")), "hybrid:4:full");
   EXPECT_EQ(read_back<Replicated>("replicated"), "replicated");
+  for (const char* flag : {"fsdp2:pieces=8", "fsdp2:deferred:prefetch=2:pieces=8"})
+    EXPECT_EQ(read_back<Reproducible<FullyShard<>>>(flag), flag);
+  EXPECT_EQ(read_back<Reproducible<FullyShard<ReshardAfterForward::to_group>>>("fsdp2:2:pieces=8"), "fsdp2:2:pieces=8");
+  EXPECT_EQ(read_back<Reproducible<Zero1>>("zero1:pieces=8"), "zero1:pieces=8");
 }
 
 TEST(PolicyText, OfAPolicyAroundAnotherNamesBoth) {

@@ -31,7 +31,8 @@ static_assert(!tensors_whole<RunTimeSharded>);  // its layout is a value
 TEST(ShardingOf, OneTypeOfEachSetOfPlacementsTakesEachKind) {
   for (const char* name :
        {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:2:zero1",
-        "hybrid:2:no-reshard", "hybrid:2:full", "hybrid:2:full:zero3", "replicated"})
+        "hybrid:2:no-reshard", "hybrid:2:full", "hybrid:2:full:zero3", "replicated", "fsdp2:pieces=8",
+        "fsdp2:no-reshard:pieces=8", "fsdp2:2:pieces=8", "zero1:pieces=8", "zero2:pieces=8", "zero3:pieces=8"})
     for (const LayoutChoice layout : {LayoutChoice::own, LayoutChoice::owned}) {
       const ShardingChoice choice = choice_of(name, layout);
       EXPECT_EQ(takes<RunTimeSharded>(choice) + takes<RunTimeGrouped>(choice) + takes<RunTimeHybridFull>(choice) +
@@ -49,6 +50,42 @@ TEST(ShardingOf, TypesTakeTheirOwnKindAlone) {
   EXPECT_FALSE(takes<HybridShard<Zero3>>(choice_of("hybrid:2")));
   EXPECT_TRUE(takes<HybridShard<Zero3>>(choice_of("hybrid:2:zero3")));
   EXPECT_TRUE((takes<WithLayout<FullyShard<>, buffer::Owned>>(choice_of("fsdp2", LayoutChoice::owned))));
+}
+
+TEST(ShardingOf, PiecesChooseATypeOfTheirOwn) {
+  const ShardingChoice zero3 = choice_of("zero3:persist=7:prefetch=2:pieces=8");
+  EXPECT_TRUE(takes<Reproducible<Zero3>>(zero3));
+  EXPECT_FALSE(takes<Zero3>(zero3));
+  EXPECT_FALSE(takes<Reproducible<Zero3>>(choice_of("zero3")));
+  EXPECT_FALSE(takes<Reproducible<Zero2>>(zero3));
+  EXPECT_TRUE(
+      (takes<WithLayout<Reproducible<Zero3>, buffer::Owned>>(choice_of("zero3:pieces=8", LayoutChoice::owned))));
+  EXPECT_TRUE(
+      (takes<Reproducible<WithLayout<Zero3, buffer::Owned>>>(choice_of("zero3:pieces=8", LayoutChoice::owned))));
+
+  const auto own = sharding_of<Reproducible<Zero3>>(zero3);
+  EXPECT_EQ(own.pieces, 8);
+  EXPECT_EQ(own.persistence_threshold, 7);
+  EXPECT_EQ(policy_text(own), "zero3:prefetch=2:persist=7:pieces=8");
+
+  const auto chosen = sharding_of<RunTimeSharded>(choice_of("fsdp2:deferred:pieces=6", LayoutChoice::owned));
+  EXPECT_EQ(sharding::facts_of(chosen).pieces, 6);
+  EXPECT_TRUE(chosen.rules().reduce_every_micro_batch);
+  EXPECT_EQ(policy_text(chosen), "fsdp2:deferred:pieces=6:layout=owned");
+  const auto grouped = sharding_of<RunTimeGrouped>(choice_of("fsdp2:4:pieces=6"));
+  EXPECT_EQ(sharding::facts_of(grouped).pieces, 6);
+  EXPECT_EQ(grouped.ranks_per_group(), 4);
+  EXPECT_EQ(sharding::facts_of(sharding_of<RunTimeSharded>(choice_of("fsdp2"))).pieces, 0);
+  const auto with_layout =
+      sharding_of<WithLayout<Reproducible<Zero3>, buffer::Owned>>(choice_of("zero3:pieces=8", LayoutChoice::owned));
+  EXPECT_EQ(sharding::facts_of(with_layout).pieces, 8);
+}
+
+TEST(ShardingKinds, NameAStrategyAndTheSameWithPiecesOnce) {
+  EXPECT_EQ(sharding_kinds<RunTimeSharded>(),
+            "fsdp2[:pieces=V] | fsdp2:no-reshard[:pieces=V] | zero1[:pieces=V] | zero2[:pieces=V] | zero3[:pieces=V]");
+  EXPECT_EQ(sharding_kinds<RunTimeGrouped>(), "fsdp2:K[:pieces=V] | hybrid:K[:INNER]");
+  EXPECT_EQ((sharding_kinds<OneOf<Zero1, Reproducible<Zero2>>>()), "zero1 | zero2:pieces=V");
 }
 
 TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {

@@ -9,10 +9,29 @@ namespace fsdp::cli {
 namespace {
 
 TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
-  for (const char* name :
-       {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:4:full", "replicated",
-        "hybrid:2:zero3", "hybrid:2:full:zero1", "hybrid:2:fsdp2:no-reshard:deferred", "hybrid:3:zero3:persist=7"})
+  for (const char* name : {"fsdp2",
+                           "fsdp2:no-reshard",
+                           "fsdp2:2",
+                           "zero1",
+                           "zero2",
+                           "zero3",
+                           "hybrid:2",
+                           "hybrid:4:full",
+                           "replicated",
+                           "hybrid:2:zero3",
+                           "hybrid:2:full:zero1",
+                           "hybrid:2:fsdp2:no-reshard:deferred",
+                           "hybrid:3:zero3:persist=7",
+                           "fsdp2:pieces=8",
+                           "fsdp2:no-reshard:pieces=8",
+                           "fsdp2:2:pieces=12",
+                           "fsdp2:deferred:prefetch=2:pieces=1",
+                           "zero1:pieces=3",
+                           "zero2:pieces=3",
+                           "zero3:prefetch=2:persist=7:live=9:pieces=3"})
     EXPECT_EQ(name_of(parse_sharding(name)), name);
+  EXPECT_EQ(parse_sharding("fsdp2:pieces=8"), (ShardingChoice{.pieces = 8}));
+  EXPECT_EQ(parse_sharding("fsdp2:pieces=8:2:deferred"), parse_sharding("fsdp2:2:deferred:pieces=8"));
   EXPECT_EQ(parse_sharding("hybrid:4:full"),
             (ShardingChoice{.kind = ShardingChoice::Kind::hybrid, .number = 4, .full = true}));
   EXPECT_FALSE(parse_sharding("fsdp2:no-reshard").reshard);
@@ -32,6 +51,24 @@ TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
     EXPECT_THROW(parse_sharding(bad), InputError) << bad;
 }
 
+TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {
+  for (const char* bad : {"0", "", "-1", "x", "8x", "1.5"})
+    EXPECT_INPUT_ERROR(parse_sharding(std::string("zero2:pieces=") + bad),
+                       std::string("--sharding zero2:pieces=") + bad +
+                           ": a step has at least 1 piece; write pieces=N with a whole number from 1 on");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:pieces=2000000"), "the number must be at most 1048576");
+  for (const char* hybrid : {"hybrid:2:pieces=8", "hybrid:2:full:zero3:pieces=8", "hybrid:pieces=8"})
+    EXPECT_INPUT_ERROR(parse_sharding(hybrid),
+                       std::string("--sharding ") + hybrid +
+                           ": each group of ranks adds up its gradients first, so that "
+                           "results would depend on the number of ranks; take fsdp2:pieces=8, zero2:pieces=8 or "
+                           "zero3:pieces=8");
+  EXPECT_INPUT_ERROR(parse_sharding("replicated:pieces=4"),
+                     "each rank adds up its gradients first, so that results would "
+                     "depend on the number of ranks; take fsdp2:pieces=4");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:piece=4"), "did you mean 'fsdp2:pieces=N'?");
+}
+
 TEST(ParseLayout, ReadsNamesAndRefusesOthers) {
   for (const char* name : {"default", "per-parameter", "flat", "rows", "owned"})
     EXPECT_EQ(name_of(parse_layout(name)), name);
@@ -49,6 +86,9 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
   EXPECT_EQ(kind("fsdp2", "per-parameter"), "fsdp2");
   EXPECT_EQ(kind("zero3:persist=3", "flat"), "zero3");
   EXPECT_EQ(kind("zero2", "per-parameter"), "zero2:layout=per-parameter");
+  EXPECT_EQ(kind("fsdp2:pieces=8", "default"), "fsdp2:pieces=V");
+  EXPECT_EQ(kind("fsdp2:2:deferred:pieces=8", "default"), "fsdp2:K:pieces=V");
+  EXPECT_EQ(kind("zero3:persist=3:pieces=8", "owned"), "zero3:pieces=V:layout=owned");
   EXPECT_EQ(kind("hybrid:2:zero3", "flat"), "hybrid:K:zero3");
   EXPECT_EQ(kind("hybrid:4:full:zero3", "rows"), "hybrid:K:full:zero3:layout=rows");
 }

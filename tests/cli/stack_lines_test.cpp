@@ -58,6 +58,19 @@ TEST(SpelledSharding, NamesNumbersThatAreNotTheUsual) {
   EXPECT_EQ(policy_text(same), "hybrid:2:full:zero3:persist=7:live=9:layout=owned");
 }
 
+TEST(SpelledSharding, OfPiecesIsTheStrategyInsideAndTheirNumber) {
+  EXPECT_EQ(spelled_sharding(sharding_of("fsdp2:pieces=8"), OffloadChoice::none),
+            (Spelled{"fsdp::Reproducible<fsdp::FullyShard<>>", "{{}, 8}"}));
+  const fsdp::Reproducible<fsdp::FullyShard<>> plain{{}, 8};
+  EXPECT_EQ(policy_text(plain), "fsdp2:pieces=8");
+  EXPECT_EQ(spelled_sharding(sharding_of("zero3:prefetch=2:pieces=8", "owned"), OffloadChoice::optimizer),
+            (Spelled{"fsdp::Offload<fsdp::WithLayout<fsdp::Reproducible<fsdp::Zero3>, fsdp::buffer::Owned>>",
+                     "{{{{.prefetch_depth = 2}, 8}}}"}));
+  const fsdp::Offload<fsdp::WithLayout<fsdp::Reproducible<fsdp::Zero3>, fsdp::buffer::Owned>> inside{
+      {{{.prefetch_depth = 2}, 8}}};
+  EXPECT_EQ(policy_text(inside), "zero3:prefetch=2:pieces=8:layout=owned:offload=optimizer");
+}
+
 TEST(StackLines, AreAProgramWithEveryPolicyThatWasAskedFor) {
   EXPECT_EQ(
       stack_lines({.sharding = sharding_of("zero3:prefetch=2"),

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/communicator.hpp>
 
+#include <span>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/self.hpp>
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/threads.hpp>
@@ -14,6 +18,18 @@ namespace {
 static_assert(check_communicator<Self<>>() && check_communicator<Threads<>>() && check_communicator<Simulated<>>());
 static_assert(!Communicator<int> && !Communicator<Monitor>);
 static_assert(AsyncRequest<Self<>::Request> && !AsyncRequest<int>);
+
+/// Takes all arguments of a reduce_scatter, and gives no request for them.
+struct OrdersWithoutRequest : Self<> {
+  template <class Wire>
+  Request reduce_scatter(std::span<const Segment<float>> segments, Write write, Contributions contributions = {});
+  template <class Wire>
+  void reduce_scatter(std::span<const Segment<float>> segments, Write write, Contributions, SumOrder order);
+};
+static_assert(detail::Scatters<OrdersWithoutRequest> && detail::ScattersSpent<OrdersWithoutRequest> &&
+              !detail::ScattersOrdered<OrdersWithoutRequest> && detail::ScattersOrdered<Self<>> &&
+              detail::ScattersOrdered<Simulated<>>);
+
 static_assert(supports_wire<Threads<>, bf16> && supports_wire<Self<>, float> && !supports_wire<Threads<>, double>);
 static_assert(!std::is_copy_constructible_v<Pending<Self<>>> && std::movable<Pending<Self<>>>);
 
@@ -23,6 +39,42 @@ TYPED_TEST_SUITE(Backends, testing::AllBehaviours, testing::BehaviourName);
 
 TYPED_TEST(Backends, SelfAlone) {
   Self<>::run({}, [](auto& c) { TypeParam::check(c); });
+}
+
+/// Notes what it is asked for.
+struct NotesOrders : Self<> {
+  using Self<>::Self;
+  template <class Wire>
+  Request reduce_scatter(std::span<const Segment<float>> segments, Write write, Contributions contributions,
+                         SumOrder order) {
+    orders.push_back(order);
+    return Self<>::reduce_scatter<Wire>(segments, write, contributions, order);
+  }
+  template <class Wire>
+  Request reduce_scatter(std::span<const Segment<float>> segments, Write write) {
+    ADD_FAILURE() << "was not told the order";
+    return Self<>::reduce_scatter<Wire>(segments, write);
+  }
+  NotesOrders split(int) { return NotesOrders(); }
+  std::vector<SumOrder> orders;
+};
+
+TEST(SumOrders, AreHandedOnToTheBackend) {
+  static_assert(check_communicator<NotesOrders>());
+  NotesOrders c;
+  const std::vector<std::int64_t> counts(1, 2);
+  std::vector<float> full(2), local(2);
+  const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
+  reduce_scatter<float>(c, segments, Write::overwrite).wait();
+  reduce_scatter<float>(c, segments, Write::accumulate, {}, Contributions::spent, SumOrder::ranks).wait();
+  EXPECT_EQ(c.orders, (std::vector{SumOrder::any, SumOrder::ranks}));
+}
+
+TEST(SumOrders, AreForgottenByTheNextTransfer) {
+  Transfer transfer;
+  transfer.order = SumOrder::ranks;
+  describe(transfer, Op::reduce_scatter, DType::f32, DType::f32);
+  EXPECT_EQ(transfer.order, SumOrder::any);
 }
 
 /// Runs under sanitizers as well, where the suite's larger ones take minutes.

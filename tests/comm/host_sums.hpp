@@ -14,9 +14,9 @@
 
 namespace fsdp::test {
 
-/// What one rank has after a gather, sums in both wire types, and a reduction of doubles.
+/// What one rank has after a gather, sums in both wire types that overwrite or are added, and a reduction of doubles.
 struct HostSums {
-  std::vector<float> gathered, summed, rounded, all_reduced;
+  std::vector<float> gathered, summed, rounded, added, added_rounded, all_reduced;
   double number = 0;
 
   friend bool operator==(const HostSums&, const HostSums&) = default;
@@ -51,14 +51,16 @@ HostSums host_sums(C& c, bool shared = false) {
   refill();
   comm::all_reduce<float>(c, in_place).wait();
   result.all_reduced = whole();
-  for (std::vector<float>* sum : {&result.summed, &result.rounded}) {
+  for (std::vector<float>* sum : {&result.summed, &result.rounded, &result.added, &result.added_rounded}) {
     refill();
-    sum->resize(static_cast<std::size_t>(own));
+    sum->assign(static_cast<std::size_t>(own), 0.7F);
     const std::vector<comm::Segment<float>> apart{{.local = sum->data(), .full = full, .counts = counts}};
-    if (sum == &result.summed)
-      comm::reduce_scatter<float>(c, apart, Write::overwrite).wait();
+    const bool adds = sum == &result.added || sum == &result.added_rounded;
+    const Write write = adds ? Write::accumulate : Write::overwrite;
+    if (sum == &result.summed || sum == &result.added)
+      comm::reduce_scatter<float>(c, apart, write).wait();
     else
-      comm::reduce_scatter<bf16>(c, apart, Write::overwrite).wait();
+      comm::reduce_scatter<bf16>(c, apart, write).wait();
   }
   result.number = comm::sum_over_ranks(c, 0.1 * (c.rank() + 1));
   comm::barrier(c);  // no peer reads the window any more

@@ -39,9 +39,10 @@ struct Halves : QueuedDevice {
     for (const std::byte* part : parts) accesses.push_back({part, count * 2, false});
     queue.submit("sum_in_order", accesses, [=, from = std::vector(parts.begin(), parts.end())](auto&) {
       for (std::int64_t i = 0; i < count; ++i) {
-        float total = reinterpret_cast<const f16*>(from[0])[i];
+        const float first = reinterpret_cast<const f16*>(from[0])[i];
+        float total = write == Write::overwrite ? first : sum[i] + first;
         for (std::size_t part = 1; part < from.size(); ++part) total += reinterpret_cast<const f16*>(from[part])[i];
-        sum[i] = write == Write::overwrite ? total : sum[i] + total;
+        sum[i] = total;
       }
     });
   }
@@ -81,6 +82,16 @@ class NcclDoubled : public Ordered {
     EXPECT_EQ(Double::communicators, 0);
     EXPECT_TRUE(Double::memory.empty());
     EXPECT_TRUE(Double::registered.empty());
+  }
+  /// Returns how many calls all ranks made since the start; all of them must be sends and receives.
+  static std::size_t exchanges() {
+    std::size_t found = 0;
+    for (const NcclGroupRecord& group : Double::groups)
+      for (const nccl::Call& call : group.calls) {
+        EXPECT_TRUE(point_to_point(call)) << "rank " << group.rank << ", " << words(call);
+        ++found;
+      }
+    return found;
   }
   /// Calls of rank 0, by kind, since the start.
   static std::vector<Kind> kinds() {
@@ -207,6 +218,53 @@ TEST_F(NcclCollectives, AddSumsOfAnySizeInOneGroupWhereContributionsAreSpent) {
   sums({capacity + 100, capacity + 100}, Contributions::kept);  // in two parts, each in staging memory
   EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce, Kind::reduce, Kind::reduce}));
   EXPECT_EQ(Double::groups.size(), 4u);
+}
+
+TEST_F(NcclCollectives, ExchangeFloatsAndAddThemInRankOrderWhereAsked) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    Double::groups.clear();
+    run_nccl(ranks, {}, [](Ranks& c) {
+      SumsInRankOrderWhereAsked::check(c);
+      AddsRankByRankToWhatIsThere::check(c);
+      for (const Write write : {Write::overwrite, Write::accumulate})
+        SumsSpentContributions::check_counts(c, uneven_counts(c.size(), 100), write, SumOrder::ranks);
+    });
+    EXPECT_EQ(exchanges() > 0, ranks > 1) << ranks;
+  }
+}
+
+/// Floats are neither copied to where they are sent from nor to where they are added.
+TEST_F(NcclCollectives, SendFloatsFromWhereTheyAre) {
+  const float* whole = nullptr;
+  run_nccl(2, {}, [&](Ranks& c) {
+    const Counts counts(2, 10);
+    Floats full(20, 1.0f);
+    if (c.rank() == 0) whole = full.data();
+    const std::vector<Segment<float>> in_place{{full.data() + 10 * c.rank(), full.data(), counts}};
+    reduce_scatter<float>(c, in_place, Write::overwrite, {}, Contributions::kept, SumOrder::ranks).wait();
+    for (std::size_t i = 0; i < full.size(); ++i)
+      EXPECT_EQ(full[i], static_cast<int>(i / 10) == c.rank() ? 2.0f : 1.0f);
+  });
+  EXPECT_EQ(exchanges(), 4u);
+  for (const NcclGroupRecord& group : Double::groups)
+    for (const nccl::Call& call : group.calls)
+      if (group.rank == 0 && call.kind == Kind::send) {
+        EXPECT_EQ(call.from, reinterpret_cast<const std::byte*>(whole + 10));
+      }
+}
+
+TEST_F(NcclCollectives, AddSumsInRankOrderInPartsThatStagingMemoryHolds) {
+  constexpr std::int64_t most = NcclRank::staging_bytes / (2 * static_cast<std::int64_t>(sizeof(float)));
+  run_nccl(2, {}, [](Ranks& c) {
+    const Counts counts{2 * most + 100, 50};
+    Floats full(total_of(counts), c.rank() == 0 ? 1e8f : -1e8f);
+    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 1.0f);  // lost beside 1e8
+    const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
+    reduce_scatter<float>(c, segments, Write::accumulate, {}, Contributions::kept, SumOrder::ranks).wait();
+    EXPECT_EQ(std::count(local.begin(), local.end(), 0.0f), static_cast<std::ptrdiff_t>(local.size()));
+  });
+  EXPECT_EQ(exchanges(), 2u * 4);  // rank 1's contribution in three parts, rank 0's in one: sent and received
+  EXPECT_EQ(Double::groups.size(), 2u * 3);
 }
 
 TEST_F(NcclCollectives, MoveValuesOfAnySize) {

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/transfer.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/testing/values.hpp>
+
+#include "src/comm/sum_loops.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -14,6 +22,62 @@ std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value);
 
 Contribution contribution_of(const std::vector<float>& values) {
   return {.data = reinterpret_cast<const std::byte*>(values.data())};
+}
+
+/// Chooses instruction sets, and restores the one before.
+class InstructionSets {
+ public:
+  InstructionSets() = default;
+  InstructionSets(const InstructionSets&) = delete;
+  InstructionSets& operator=(const InstructionSets&) = delete;
+  ~InstructionSets() { device::choose_instruction_set(before_); }
+
+  /// Returns whether the processor has it.
+  static bool choose(const std::string& name) {
+    try {
+      device::choose_instruction_set(name);
+      return true;
+    } catch (const InputError&) {
+      return false;
+    }
+  }
+  /// The usual one, and all that have loops of their own.
+  std::vector<std::string> names() const { return {before_, "baseline", "avx2", "avx512_bf16"}; }
+
+ private:
+  std::string before_{device::instruction_set()};
+};
+
+/// Contributions of some ranks. Of those to a bf16 wire, every other one was rounded before it was sent.
+struct Drawn {
+  Drawn(int number, std::int64_t count, DType wire) {
+    for (int rank = 0; rank < number; ++rank) {
+      const testing::Floats drawn = testing::contributions(rank, static_cast<std::size_t>(count));
+      exact.emplace_back(drawn.begin(), drawn.end());
+      rounded.emplace_back(drawn.begin(), drawn.end());
+    }
+    for (int rank = 0; rank < number; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      if (wire == DType::bf16 && rank % 2 == 1)
+        list.push_back({.data = reinterpret_cast<const std::byte*>(rounded[at].data()), .stored = DType::bf16});
+      else
+        list.push_back(contribution_of(exact[at]));
+    }
+  }
+  std::vector<std::vector<float>> exact;
+  std::vector<std::vector<bf16>> rounded;
+  std::vector<Contribution> list;
+};
+
+/// The sums of their contributions, or what they add to `before`, one element at a time.
+std::vector<float> plain_sums(const Drawn& ranks, DType wire, Write write, const std::vector<float>& before) {
+  std::vector<float> sums = before;
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    for (std::size_t rank = 0; rank < ranks.exact.size(); ++rank) {
+      const float own = wire == DType::bf16 ? static_cast<float>(ranks.rounded[rank][i]) : ranks.exact[rank][i];
+      sums[i] = rank == 0 && write == Write::overwrite ? own : sums[i] + own;
+    }
+  return sums;
 }
 
 TEST(SumInOrder, RoundsAsBf16DoesForEveryKindOfFloat) {
@@ -51,6 +115,46 @@ TEST(SumInOrder, WritesLargeResultsAtAnyAlignment) {
   sum_in_order(both, DType::f32, count, Write::accumulate, sum.data() + 1);
   EXPECT_EQ(sum[1], 6.0f);
   EXPECT_EQ(sum[count], 6.0f);
+}
+
+TEST(SumInOrder, AddsOneContributionAfterTheOtherUnderEveryInstructionSet) {
+  constexpr std::int64_t large = (1 << 20) + 5;  // written past the caches where it overwrites, and by two threads
+  const InstructionSets sets;
+  for (const std::int64_t count :
+       {std::int64_t{1}, std::int64_t{7}, sum_block - 1, sum_block, sum_block + 1, 3 * sum_block + 9, large})
+    for (const int number : {1, 2, 3, 4, 17}) {
+      if (count == large && number > 3) continue;
+      for (const DType wire : {DType::f32, DType::bf16})
+        for (const Write write : {Write::overwrite, Write::accumulate}) {
+          const Drawn ranks(number, count, wire);
+          const testing::Floats there = testing::contributions(99, static_cast<std::size_t>(count));
+          const std::vector<float> expected = plain_sums(ranks, wire, write, {there.begin(), there.end()});
+          for (const std::string& set : sets.names())
+            for (const int threads : {1, 2}) {
+              if (!InstructionSets::choose(set)) continue;
+              std::vector<float> sum(static_cast<std::size_t>(count) + 2, -1.0f);
+              std::copy(there.begin(), there.end(), sum.begin() + 1);  // no vector begins where a register would
+              sum_in_order(ranks.list, wire, count, write, sum.data() + 1, threads);
+              EXPECT_EQ(std::pair(sum.front(), sum.back()), std::pair(-1.0f, -1.0f));
+              ASSERT_EQ(std::memcmp(sum.data() + 1, expected.data(), expected.size() * sizeof(float)), 0)
+                  << number << " contributions of " << count << " elements, wire " << name_of(wire)
+                  << (write == Write::accumulate ? ", added" : "") << ", " << set << ", " << threads << " threads";
+            }
+        }
+    }
+}
+
+TEST(SumInOrder, OverwritesOneOfItsContributionsAndAddsToNone) {
+  constexpr std::int64_t count = 2 * sum_block + 3;
+  for (const std::size_t own : {0u, 1u, 2u}) {
+    Drawn ranks(3, count, DType::f32);
+    const std::vector<float> expected =
+        plain_sums(ranks, DType::f32, Write::overwrite, std::vector<float>(static_cast<std::size_t>(count)));
+    sum_in_order(ranks.list, DType::f32, count, Write::overwrite, ranks.exact[own].data());
+    EXPECT_EQ(ranks.exact[own], expected);
+    EXPECT_THROW(sum_in_order(ranks.list, DType::f32, count, Write::accumulate, ranks.exact[own].data()), LogicError);
+    sum_in_order(ranks.list, DType::f32, 0, Write::accumulate, ranks.exact[own].data());
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // expect 2: fsdp: a communicator lacks template <class Wire> Request reduce_scatter(std::span<const Segment<float>>,
 // expect 2: fsdp: a communicator lacks template <class Wire> Request all_reduce(std::span<const Segment<float>>), which
 // expect 2: fsdp: a communicator's reduce_scatter takes Contributions as its third argument and returns no Request
+// expect 2: fsdp: a communicator's reduce_scatter takes SumOrder as its fourth argument and returns no Request
 // expect 2: fsdp: a communicator lacks C split(int color); ranks of equal color form a new communicator
 // expect 3: fsdp: a communicator has a scratch_bytes that is no std::int64_t scratch_bytes() const
 // expect 3: fsdp: a communicator has a scratch_bytes_for that is no static std::int64_t scratch_bytes_for(int ranks)
@@ -45,6 +46,12 @@ struct SpendsWithoutRequest : Own<SpendsWithoutRequest> {
   template <class Wire>
   void reduce_scatter(Segments<float> segments, Write write, Contributions contributions);
 };
+struct OrdersWithoutRequest : Own<OrdersWithoutRequest> {
+  template <class Wire>
+  Request reduce_scatter(Segments<float> segments, Write write);
+  template <class Wire>
+  void reduce_scatter(Segments<float> segments, Write write, Contributions contributions, SumOrder order);
+};
 struct SplitsIntoItsBase : Self<> {};
 
 struct HoldsInt : Own<HoldsInt> {
@@ -72,6 +79,7 @@ static_assert(check_communicator<GathersFloatAlone>());
 static_assert(check_communicator<ScattersWithoutRequest>());
 static_assert(check_communicator<ReducesWithoutRequest>());
 static_assert(check_communicator<SpendsWithoutRequest>());
+static_assert(check_communicator<OrdersWithoutRequest>());
 static_assert(check_communicator<SplitsIntoItsBase>());
 #elif CASE == 3
 static_assert(check_communicator<HoldsInt>());

@@ -60,6 +60,27 @@ TEST_F(CudaHost_nccl, GathersSumsAndMovesValues) {
     });
 }
 
+/// The kernel's own sums: lost one by one, they would show if they were added up first.
+TEST_F(CudaHost_nccl, AddsEachContributionToWhatIsThere) {
+  for (int ranks : {1, 2, 3, 5})
+    run_ranks(ranks, {}, [&](Ranks& c) {
+      const Counts counts(static_cast<std::size_t>(ranks), 13);
+      const Floats full(13 * ranks), local(13);
+      const std::vector<comm::Segment<float>> pieces{{local.data(), full.data(), counts}};
+      for (int i = 0; i < 13 * ranks; ++i) full.data()[i] = 0x1p-24f;
+      for (int i = 0; i < 13; ++i) local.data()[i] = 1;
+      comm::reduce_scatter<float>(c, pieces, Write::accumulate, {}, comm::Contributions::kept, comm::SumOrder::ranks)
+          .wait();
+      comm::reduce_scatter<bf16>(c, pieces, Write::accumulate).wait();
+      comm::reduce_scatter<f16>(c, pieces, Write::accumulate).wait();
+      for (int i = 0; i < 13; ++i) ASSERT_EQ(local.data()[i], 1.0f);
+      for (int i = 0; i < 13 * ranks; ++i) full.data()[i] = c.rank() % 2 == 0 ? 1e8f : -1e8f;
+      comm::reduce_scatter<float>(c, pieces, Write::accumulate, {}, comm::Contributions::spent, comm::SumOrder::ranks)
+          .wait();
+      for (int i = 0; i < 13; ++i) ASSERT_EQ(local.data()[i], ranks % 2 == 1 ? 1e8f : 0.0f);
+    });
+}
+
 TEST_F(CudaHost_nccl, CollectivesGoFirst) {
   run_ranks(2, {}, [&](Ranks& c) {
     const Cuda::Queue compute("compute");

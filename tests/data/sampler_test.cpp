@@ -7,6 +7,9 @@
 #include <numeric>
 #include <set>
 
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::data {
@@ -81,23 +84,45 @@ TEST(Sampler, ABatchMayBeLargerThanTheData) {
   EXPECT_EQ(sampler.position(), (Position{.epoch = 2, .index = 2}));
 }
 
-TEST(Sampler, SharesOfAllRanksAreTheBatchWhateverTheirNumber) {
-  Sampler sampler(9, 17, 12);
-  for (int step = 0; step < 5; ++step) {
-    for (const std::int64_t ranks : {1, 2, 3, 4, 6, 12})
-      for (std::int64_t micro_batches = 1; micro_batches * ranks <= 12; ++micro_batches) {
-        if (12 % (ranks * micro_batches) != 0) continue;
-        List together;
-        for (std::int64_t m = 0; m < micro_batches; ++m)
-          for (std::int64_t r = 0; r < ranks; ++r) {
-            const List mine =
-                sampler.slice({.rank = r, .ranks = ranks, .micro_batch = m, .micro_batches = micro_batches});
-            together.insert(together.end(), mine.begin(), mine.end());
-          }
-        EXPECT_EQ(together, sampler.batch());
+/// The pieces that ranks take, round after round, and the number of them that a rank has by its first micro-batches.
+List pieces_taken(int pieces, int ranks) {
+  List taken;
+  for (int m = 0; m < sharding::micro_batches_of(pieces, ranks); ++m)
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int piece = sharding::piece_of(m, rank, ranks);
+      EXPECT_EQ(piece < pieces, m < sharding::pieces_of_rank(pieces, rank, ranks)) << piece << " on " << ranks;
+      if (piece < pieces) taken.push_back(piece);
+    }
+  return taken;
+}
+
+TEST(Pieces, EachIsOfOneRankInOrderAlsoWhereRanksDoNotDivideThemOrAreMore) {
+  for (const int pieces : {1, 2, 7, 8, 12})
+    for (int ranks = 1; ranks <= 15; ++ranks) EXPECT_EQ(pieces_taken(pieces, ranks), all_below(pieces)) << ranks;
+}
+
+TEST(Sampler, PiecesAreTheBatchOneBehindAnotherWhereverTheyBegin) {
+  for (const std::int64_t pieces : {1, 2, 3, 4, 6, 12}) {
+    Sampler sampler(9, 17, 12);
+    for (std::int64_t step = 0; step < 5; ++step) {
+      List together;
+      for (std::int64_t piece = 0; piece < pieces; ++piece) {
+        const Share share{.piece = piece, .pieces = pieces};
+        EXPECT_EQ(sampler.place(share), step * 12 + std::ssize(together)) << "dropout follows from it";
+        const List part = sampler.slice(share);
+        together.insert(together.end(), part.begin(), part.end());
       }
-    sampler.advance();
+      EXPECT_EQ(together, sampler.batch());
+      sampler.advance();
+    }
   }
+}
+
+TEST(Sampler, APieceThatIsNoneIsAnError) {
+  const Sampler sampler(9, 17, 12);
+  EXPECT_THROW(sampler.slice({.piece = 4, .pieces = 4}), Error);
+  EXPECT_THROW(sampler.slice({.piece = -1, .pieces = 4}), Error);
+  EXPECT_THROW(sampler.slice({.piece = 0, .pieces = 5}), Error);
 }
 
 TEST(Sampler, GoesOnWhereItWasRestored) {
@@ -124,7 +149,16 @@ TEST(CheckBatch, NamesTheNearestSizesThatWork) {
   EXPECT_INPUT_ERROR(check_batch(3, 2, 2), "nearest sizes that can: 4");
   EXPECT_INPUT_ERROR(check_batch(0, 1, 1), "at least 1");
   EXPECT_INPUT_ERROR(check_batch(4, 1, 0), "at least 1");
-  EXPECT_INPUT_ERROR(Sampler(9, 17, 4).slice({.ranks = 3}), "3 ranks");
+}
+
+TEST(CheckPieces, NamesTheNearestSizesThatWork) {
+  EXPECT_NO_THROW(check_pieces(16, 8));
+  EXPECT_INPUT_ERROR(check_pieces(10, 8),
+                     "a batch of 10 sequences cannot be cut into 8 pieces (--sharding ...:pieces=8); the nearest sizes "
+                     "that can: 8 and 16");
+  EXPECT_INPUT_ERROR(check_pieces(4, 8), "the nearest sizes that can: 8");
+  EXPECT_INPUT_ERROR(check_pieces(0, 8), "at least 1");
+  EXPECT_INPUT_ERROR(check_pieces(8, 0), "at least 1");
 }
 
 }  // namespace

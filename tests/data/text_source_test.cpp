@@ -101,16 +101,13 @@ TEST(TextSource, OfSeveralCorporaDrawsByTheirWeights) {
   EXPECT_EQ(std::count_if(drawn.begin(), drawn.end(), [&](std::int64_t sample) { return letter_of(sample) == 'a'; }),
             180);
 
-  Sampler resumed = sampler_of(source, 7, 8);  // by ranks and micro-batches, from a position that was saved
+  Sampler resumed = sampler_of(source, 7, 8);  // by pieces, from a position that was saved
   Sampler before = sampler_of(source, 7, 8);
   for (int step = 0; step < 20; ++step) before.advance();
   resumed.restore(before.position());
   std::vector<std::int64_t> shares;
-  for (std::int64_t micro_batch = 0; micro_batch < 2; ++micro_batch)
-    for (std::int64_t rank = 0; rank < 2; ++rank)
-      for (const std::int64_t sample :
-           resumed.slice({.rank = rank, .ranks = 2, .micro_batch = micro_batch, .micro_batches = 2}))
-        shares.push_back(sample);
+  for (std::int64_t piece = 0; piece < 4; ++piece)
+    for (const std::int64_t sample : resumed.slice({.piece = piece, .pieces = 4})) shares.push_back(sample);
   EXPECT_EQ(shares, std::vector(drawn.begin() + 160, drawn.begin() + 168));
   EXPECT_NE(source.identity(),
             TextSource(std::vector{WeightedFiles{files[0].paths, 2}, files[1]}, 4, 0.1, 256, std::nullopt).identity());

@@ -105,6 +105,15 @@ void run_embedding_backward(CudaRank& rank) {
               .tokens = ids.view(), .dy = device_dy.input(), .dtable = sums.view(), .write = Write::overwrite});
 }
 
+/// Of two chunks.
+void run_exact_norm(CudaRank& rank) {
+  const auto x = Matrix<float>::random(1, 1, sum_chunk + 1);
+  const OnDevice<float> device(rank, x);
+  const NumbersOnDevice<std::int64_t> largest(rank, {0}), sum(rank, {0, 0});
+  enqueue(rank.stream, LargestMagnitude{.x = device.vector_input(), .largest = largest.view()});
+  enqueue(rank.stream, FixedPointSquares{.x = device.vector_input(), .largest = largest.view(), .sum = sum.view()});
+}
+
 struct Case {
   const char* name;
   std::function<void(CudaRank&)> run;
@@ -115,7 +124,8 @@ TEST(CudaBarriers, EachOfEveryKernelIsMissedWhereItIsLeftOut) {
   std::vector<Case> cases = {{"cached attention", run_cached_attention, 2},
                              {"norm", run_norm, 2},
                              {"cross-entropy", run_cross_entropy, 2},
-                             {"embedding", run_embedding_backward}};
+                             {"embedding", run_embedding_backward},
+                             {"exact norm", run_exact_norm, 1}};
   for (const std::int64_t head_dim : {64, 80, 128})
     cases.push_back({"attention", [=](CudaRank& rank) { run_attention(rank, head_dim); }});
   const auto run = [](const Case& one) {

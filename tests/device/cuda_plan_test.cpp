@@ -123,8 +123,13 @@ TEST(CudaPlan, IsWhatCudaTakes) {
     const auto x = make<float>(d, arena, s, {50001});
     const auto sums = make<double>(d, arena, s, {1, 2});
     const auto step = make<StepDecision>(d, arena, s, {1});
+    const auto inputs = make<StepInputs>(d, arena, s, {1});
+    const auto largest = make<std::int64_t>(d, arena, s, {1}), exact = make<std::int64_t>(d, arena, s, {1, 2});
     enqueue(s, SumOfSquares{.x = x, .sum = sums});
-    enqueue(s, DecideStep{.inputs = make<StepInputs>(d, arena, s, {1}), .sums = sums, .step = step});
+    enqueue(s, DecideStep{.inputs = inputs, .sums = sums, .step = step});
+    enqueue(s, LargestMagnitude{.x = x, .largest = largest});
+    enqueue(s, FixedPointSquares{.x = x, .largest = largest, .sum = exact});
+    enqueue(s, DecideStep{.inputs = inputs, .sums = sums, .largest = largest, .exact = exact, .step = step});
     enqueue(s, AdamWStep<float>{.step = step, .main = x, .first_moment = x, .second_moment = x, .gradient = x});
   });
 }

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "cuda_reference.hpp"
+#include "exact_norm_reference.hpp"
 #include "steps_reference.hpp"
 
 namespace fsdp::device {
@@ -395,6 +396,103 @@ TEST(CudaOptimizer, SumOfSquaresIsAddedInDouble) {
       }
 }
 
+TEST(CudaOptimizer, AddsFurtherLossesMicroBatchByMicroBatch) {
+  FSDP_NEEDS_DEVICE();
+  CudaRank rank;
+  const NumbersOnDevice<StepInputs> inputs(rank, {{.lr = 0.01}});
+  const NumbersOnDevice<double> sums(rank, {1e16, 4, 0, -1e16, 1, 5, 0, 1});
+  const NumbersOnDevice<StepDecision> decision(rank, {StepDecision()});
+  enqueue(rank.stream, DecideStep{.inputs = inputs.view(),
+                                  .sums = Tensor<const double>(sums.view().data(), {2, 4}),
+                                  .step = decision.view()});
+  EXPECT_EQ(decision.back().front().loss, 1);
+  EXPECT_EQ(decision.back().front().norm, 3);
+}
+
+/// The largest magnitude, the sum of squares and the norm of a tensor, as that of the first of two ranks.
+void expect_exact(bool plain, const std::vector<float>& x, std::int64_t offset) {
+  CudaRank rank(plain);
+  Matrix<float> host(1, std::ssize(x));
+  for (std::int64_t i = 0; i < std::ssize(x); ++i) host.at(0, i) = x[static_cast<std::size_t>(i)];
+  const ExactNorm expected = exact_reference(x);
+  const OnDevice<float> device(rank, host, offset);
+  const NumbersOnDevice<std::int64_t> largest(rank, {0, 0});
+  enqueue(rank.stream, LargestMagnitude{.x = device.vector_input(), .largest = largest.view().slice(0, 1)});
+  EXPECT_EQ(largest.back(), (std::vector<std::int64_t>{expected.largest, 0}));
+
+  const NumbersOnDevice<std::int64_t> exact(rank, {0, 0, 0xffffffff, 1});
+  for (const int times : {1, 2}) {
+    enqueue(rank.stream,
+            FixedPointSquares{.x = device.vector_input(), .largest = largest.view(), .sum = exact.view().slice(0, 2)});
+    const std::int64_t low = times * expected.sum[0];
+    EXPECT_EQ(exact.back(),
+              (std::vector<std::int64_t>{low & 0xffffffff, times * expected.sum[1] + (low >> 32), 0xffffffff, 1}));
+  }
+
+  const std::vector<StepInputs> host_inputs = {{.lr = 0.01, .loss_scale = 3}};
+  const std::vector<double> host_sums(6);
+  const NumbersOnDevice<StepInputs> inputs(rank, host_inputs);
+  const NumbersOnDevice<double> sums(rank, host_sums);
+  const NumbersOnDevice<StepDecision> decision(rank, {StepDecision()});
+  enqueue(rank.stream, DecideStep{.inputs = inputs.view(),
+                                  .sums = Tensor<const double>(sums.view().data(), {2, 3}),
+                                  .largest = largest.view(),
+                                  .exact = Tensor<const std::int64_t>(exact.view().data(), {2, 2}),
+                                  .step = decision.view()});
+  const std::vector<std::int64_t> host_largest = largest.back(), host_exact = exact.back();
+  StepDecision of_host;
+  Rank host_rank(1);
+  enqueue(host_rank.stream, DecideStep{.inputs = {host_inputs.data(), {1}},
+                                       .sums = {host_sums.data(), {2, 3}},
+                                       .largest = {host_largest.data(), {2}},
+                                       .exact = {host_exact.data(), {2, 2}},
+                                       .step = {&of_host, {1}}});
+  const double found = decision.back().front().norm;
+  EXPECT_EQ(std::memcmp(&found, &of_host.norm, sizeof found), 0) << found << " and " << of_host.norm;
+}
+
+TEST(CudaOptimizer, ExactNormIsTheReferences) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true})
+    for (const std::int64_t count : {1, 3, 257, 16385, 40001})
+      for (const std::int64_t offset : {0, 1})
+        for (const auto& [words, x] : exact_cases(count)) {
+          SCOPED_TRACE(words);
+          if (count < 10000 || words.starts_with("mixed") || words.starts_with("ties")) expect_exact(plain, x, offset);
+        }
+}
+
+TEST(CudaOptimizer, ExactNormShowsWhatIsNotFinite) {
+  FSDP_NEEDS_DEVICE();
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const bool plain : {false, true})
+    for (const float bad : {infinity, -infinity, std::nanf("")}) {
+      CudaRank rank(plain);
+      auto x = Matrix<float>::random(1, 1, 40001);
+      x.at(0, 30000) = bad;
+      const OnDevice<float> device(rank, x);
+      const NumbersOnDevice<std::int64_t> largest(rank, {0}), exact(rank, {7, 8});
+      const NumbersOnDevice<StepInputs> inputs(rank, {{.lr = 0.01}});
+      const NumbersOnDevice<double> sums(rank, {1, 1});
+      const NumbersOnDevice<StepDecision> decision(rank, {StepDecision()});
+      enqueue(rank.stream, LargestMagnitude{.x = device.vector_input(), .largest = largest.view()});
+      enqueue(rank.stream,
+              FixedPointSquares{.x = device.vector_input(), .largest = largest.view(), .sum = exact.view()});
+      enqueue(rank.stream, DecideStep{.inputs = inputs.view(),
+                                      .sums = Tensor<const double>(sums.view().data(), {1, 2}),
+                                      .largest = largest.view(),
+                                      .exact = Tensor<const std::int64_t>(exact.view().data(), {1, 2}),
+                                      .step = decision.view()});
+      EXPECT_EQ(exact.back(), (std::vector<std::int64_t>{7, 8}));
+      const StepDecision step = decision.back().front();
+      EXPECT_EQ(step.stopped, 1);
+      if (std::isnan(bad))
+        EXPECT_TRUE(std::isnan(step.norm));
+      else
+        EXPECT_EQ(step.norm, std::numeric_limits<double>::infinity());
+    }
+}
+
 TEST(CudaCommunication, SumsInOrderRoundEveryContributionOnce) {
   FSDP_NEEDS_DEVICE();
   for (const bool in_place : {false, true})
@@ -413,9 +511,9 @@ TEST(CudaCommunication, SumsInOrderRoundEveryContributionOnce) {
           const OnDevice<float>& to = in_place ? db : dsum;
           Values expected;
           for (std::int64_t i = 0; i < count; ++i) {
-            const float total = rounded(a.at(0, i)) + rounded(b.at(0, i)) + rounded(c.at(0, i));
-            const float before = in_place ? b.at(0, i) : sum.at(0, i);
-            expected.push_back(write == Write::accumulate ? total + before : total);
+            const float before = in_place ? b.at(0, i) : sum.at(0, i), first = rounded(a.at(0, i));
+            const float total = write == Write::accumulate ? before + first : first;
+            expected.push_back(total + rounded(b.at(0, i)) + rounded(c.at(0, i)));
           }
           const auto bytes = [](const OnDevice<float>& x) {
             return reinterpret_cast<const std::byte*>(x.input().data());

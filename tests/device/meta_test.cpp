@@ -142,8 +142,14 @@ TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
       const Tensor<bf16> model = with_model ? maker.template make<bf16>({50001}) : Tensor<bf16>();
       const Tensor<StepDecision> step = maker.template make<StepDecision>({1});
       const Tensor<double> sums = maker.template make<double>({1, 2});
+      const Tensor<std::int64_t> largest = maker.template make<std::int64_t>({1});
+      const Tensor<std::int64_t> exact = maker.template make<std::int64_t>({1, 2});
+      const Tensor<StepInputs> inputs = maker.template make<StepInputs>({1});
       enqueue(stream, SumOfSquares{.x = x, .sum = sums});
-      enqueue(stream, DecideStep{.inputs = maker.template make<StepInputs>({1}), .sums = sums, .step = step});
+      enqueue(stream, DecideStep{.inputs = inputs, .sums = sums, .step = step});
+      enqueue(stream, LargestMagnitude{.x = x, .largest = largest});
+      enqueue(stream, FixedPointSquares{.x = x, .largest = largest, .sum = exact});
+      enqueue(stream, DecideStep{.inputs = inputs, .sums = sums, .largest = largest, .exact = exact, .step = step});
       enqueue(stream,
               AdamWStep<bf16>{
                   .step = step, .main = x, .first_moment = x, .second_moment = x, .gradient = x, .model = model});

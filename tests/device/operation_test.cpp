@@ -24,6 +24,8 @@ using namespace testing;
 using elsewhere::AddMean;
 
 static_assert(check_operation<AddMean>() && check_operation<Matmul<bf16, float>>() && check_operation<DecideStep>());
+static_assert(check_operation<LargestMagnitude>() && check_operation<FixedPointSquares>());
+static_assert(Has<Cpu, FixedPointSquares> && Has<Meta, LargestMagnitude> && Has<testing::QueuedCpu, FixedPointSquares>);
 static_assert(Has<Cpu, AddMean> && Has<Meta, AddMean> && Has<testing::QueuedCpu, AddMean> && !Has<Cuda, AddMean>);
 static_assert(!Operation<int> && !Has<Cpu, int>);
 
@@ -133,8 +135,10 @@ TEST(Operation, HasATextWhateverItsTensorsHold) {
           .a = Tensor<bf16>(nullptr, {2, 3}), .b = transposed(Tensor<bf16>(nullptr, {5, 3})), .c = {nullptr, {2, 5}}}),
       "matmul(bf16 [2, 3], bf16 [5, 3] -> f32 [2, 5])");
   EXPECT_EQ(text(DecideStep{.inputs = {nullptr, {1}}, .sums = {nullptr, {3, 2}}, .step = {nullptr, {1}}}),
-            message("decide_step(", sizeof(StepInputs), "-byte records [1], f64 [3, 2] -> ", sizeof(StepDecision),
-                    "-byte records [1])"));
+            message("decide_step(", sizeof(StepInputs), "-byte records [1], f64 [3, 2], i64 [0], i64 [0] -> ",
+                    sizeof(StepDecision), "-byte records [1])"));
+  EXPECT_EQ(text(FixedPointSquares{.x = sums, .largest = {nullptr, {3}}, .sum = {nullptr, {2}}}),
+            "fixed_point_squares(f32 [4], i64 [3] -> i64 [2])");
 }
 
 TEST(Scratch, RefusesMoreThanWasAskedFor) {

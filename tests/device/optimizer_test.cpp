@@ -92,13 +92,13 @@ TEST(AdamW, ASkippedStepWritesModelWeightsAlone) {
   }
 }
 
-/// What Cpu decides from [ranks, 2] sums.
+/// What Cpu decides from [ranks, columns] sums.
 StepDecision decided(const StepRules& run, const StepInputs& inputs, const std::vector<double>& sums,
-                     StepDecision step = {}) {
+                     StepDecision step = {}, std::int64_t columns = 2) {
   Rank rank(1);
   enqueue(rank.stream, DecideStep{.rules = run,
                                   .inputs = {&inputs, {1}},
-                                  .sums = {sums.data(), {std::ssize(sums) / 2, 2}},
+                                  .sums = {sums.data(), {std::ssize(sums) / columns, columns}},
                                   .step = {&step, {1}}});
   return step;
 }
@@ -135,6 +135,46 @@ TEST(DecideStep, WhatIsNotFiniteSkipsAStepOrEndsAll) {
     }
   }
   EXPECT_EQ(decided({}, {.lr = 1}, {1, nan}).stopped, 1);
+}
+
+TEST(DecideStep, AddsLossesMicroBatchByMicroBatch) {
+  // In rank order 1e16 and -1e16 would cancel before 1 is added.
+  EXPECT_EQ(decided({}, {.lr = 1}, {1e16, 4, 0, -1e16, 1, 5, 0, 1}, {}, 4).loss, 1);
+  EXPECT_EQ(decided({}, {.lr = 1}, {1e16, 4, 0, -1e16, 1, 5, 0, 1}, {}, 4).norm, 3);
+
+  constexpr int pieces = 12;
+  const auto loss_of = [](int piece) { return std::pow(10.0, 9 * reference::number_at(1, piece)); };
+  double expected = 0;
+  for (int piece = 0; piece < pieces; ++piece) expected += loss_of(piece);
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 12}) {
+    const int rounds = (pieces + ranks - 1) / ranks;
+    std::vector<double> sums;
+    for (int rank = 0; rank < ranks; ++rank) {
+      sums.insert(sums.end(), {loss_of(rank), 1, 0});
+      for (int round = 1; round < rounds; ++round) {
+        const int piece = round * ranks + rank;
+        sums.push_back(piece < pieces ? loss_of(piece) : 0);
+      }
+    }
+    EXPECT_EQ(decided({}, {.lr = 1}, sums, {}, 2 + rounds).loss, expected) << ranks;
+  }
+}
+
+TEST(DecideStep, NamesTheFirstRankThatGaveUpItsPassAmongFurtherLosses) {
+  for (const std::int64_t columns : {3, 4, 6}) {
+    std::vector<double> sums(static_cast<std::size_t>(4 * columns), 1.0);
+    for (const std::int64_t rank : {0, 3}) sums[static_cast<std::size_t>(columns * rank + 2)] = 0;
+    const StepDecision step = decided({}, {.lr = 1}, sums, {.taken = 5}, columns);
+    EXPECT_EQ(step.forfeited, 1);
+    EXPECT_EQ(step.skipped, 1);
+    EXPECT_EQ(step.stopped, 0);
+    EXPECT_EQ(step.taken, 5);
+    for (const std::int64_t rank : {1, 2}) sums[static_cast<std::size_t>(columns * rank + 2)] = 0;
+    const StepDecision next = decided({}, {.lr = 1}, sums, step, columns);
+    EXPECT_EQ(next.forfeited, -1);
+    EXPECT_EQ(next.taken, 6);
+    EXPECT_EQ(next.loss, static_cast<double>(4 * (columns - 2)));
+  }
 }
 
 TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {

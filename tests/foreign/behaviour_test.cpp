@@ -270,7 +270,8 @@ TEST(Step, WithALossThatIsNotFiniteChangesNoWeightAndTrainingGoesOn) {
   expect_same(found, expected);
 }
 
-/// Makes all computations of a pass; the gradient of each tensor is its weight, as often as it is made.
+/// Makes all computations of a pass; the gradient of each tensor is its weight, as often as it is made: its first bits,
+/// so that sums are exact in any order.
 void walk(Pass<Fsdp2::Stack>& pass, const std::vector<Unit>& units) {
   while (const auto next = pass.next()) {
     const auto use = pass.enter();
@@ -281,7 +282,8 @@ void walk(Pass<Fsdp2::Stack>& pass, const std::vector<Unit>& units) {
       if (!gradient.wanted()) continue;
       const bool adds = gradient.next() == Write::accumulate;
       for (std::int64_t at = 0; at < weight.numel(); ++at)
-        gradient.tensor.data()[at] = (adds ? gradient.tensor.data()[at] : 0) + weight.data()[at];
+        gradient.tensor.data()[at] =
+            (adds ? gradient.tensor.data()[at] : 0) + std::round(weight.data()[at] * 4096) / 4096;
     }
   }
   pass.finish();

@@ -3,7 +3,7 @@
 // a batch in the order in which ranks and micro-batches would. It includes nothing of Tessera, and has what docs say
 // about the order of sums:
 //  - each rank adds its micro-batches in place, unless it reduces them one by one;
-//  - a reduction adds the ranks of a group in rank order, and is added to those of earlier micro-batches;
+//  - a reduction adds the ranks of a group one after the other, to what earlier micro-batches gave;
 //  - then the sums of the groups are added in order;
 //  - the loss is the sum over ranks, in their order, of each rank's sum.
 #pragma once
@@ -104,23 +104,17 @@ class Loop {
 
   struct Tensor {
     Values weight, gradient, sum, first, second;
-    Values partial;              ///< of the ranks of a group so far, in one micro-batch
     std::vector<Values> groups;  ///< the sums of the groups, over micro-batches
     bool written = false;
 
     void take(int micro_batch, int rank, int group_size) {
       if (!written) gradient.setZero();
-      if (rank % group_size == 0)
-        partial = gradient;
-      else
-        partial += gradient;
-      if ((rank + 1) % group_size != 0) return;
       const auto group = static_cast<std::size_t>(rank / group_size);
       groups.resize(std::max(groups.size(), group + 1));
-      if (micro_batch == 0)
-        groups[group] = partial;
+      if (micro_batch == 0 && rank % group_size == 0)
+        groups[group] = gradient;
       else
-        groups[group] += partial;
+        groups[group] += gradient;
     }
     void reduce() {
       sum = groups.front();

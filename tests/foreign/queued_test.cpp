@@ -291,7 +291,7 @@ TEST(GraphOfAForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
       for (const int ranks : numbers_of_ranks())
         expect_parity<Nccl>(
             network,
-            {.request = {.ranks = ranks, .micro_batches = {2, 2, 2, 2}}, .own_queue = own_queue, .graph = true});
+            {.request = {.ranks = ranks, .micro_batches = {1, 1, 1, 1}}, .own_queue = own_queue, .graph = true});
 }
 
 }  // namespace

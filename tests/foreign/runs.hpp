@@ -82,6 +82,29 @@ std::map<std::string, std::vector<float>> whole_weights(AnySharded& sharded) {
   return whole;
 }
 
+/// Trains so many steps, of which each is cut into the strategy's pieces. Collective.
+template <class AnySharded>
+Outcome steps_in_pieces(AnySharded& sharded, const Network& network, int steps) {
+  const auto& module = sharded.module();
+  Outcome outcome;
+  for (int step = 0; step < steps; ++step) {
+    auto pass = sharded.train();
+    AnyPass any = any_pass(pass);
+    std::vector<double> losses;
+    for (int m = 0; m < module.settings().passes.micro_batches; ++m)
+      if (const auto piece = module.step_piece(m))
+        losses.push_back(network.compute(any, step, *piece, module.step_pieces()));
+      else
+        pass.skip();
+    pass.finish();
+    const auto decision = sharded.step(losses, {.lr = lr_of(step)});
+    outcome.losses.push_back(decision.loss);
+    outcome.norms.push_back(decision.norm);
+  }
+  outcome.weights = whole_weights(sharded);
+  return outcome;
+}
+
 /// Trains one step for each number of micro-batches. Collective.
 template <class AnySharded>
 Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<int>& micro_batches) {
@@ -110,7 +133,9 @@ Outcome train_on(Comm& communicator, const Network& network, const Request& requ
   settings.fixed_slots = request.fixed_slots;
   Sharded<Stack<Strategy, Comm, Precision>> sharded(communicator, network.units, strategy, settings);
   sharded.initialize(seed);
-  Outcome outcome = steps_of(sharded, network, request.micro_batches);
+  Outcome outcome = sharded.module().step_pieces() > 0
+                        ? steps_in_pieces(sharded, network, static_cast<int>(std::ssize(request.micro_batches)))
+                        : steps_of(sharded, network, request.micro_batches);
   testing::expect_planned_bytes(network.name, static_cast<std::size_t>(communicator.rank()), sharded.held().bytes,
                                 sharded.planned().bytes);
   return outcome;

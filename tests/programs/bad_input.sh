@@ -89,6 +89,20 @@ fi
 echo "== strategies and units that do not fit"
 refused 'mesh: 3 ranks cannot form groups of 2' "${train[@]}" --data text.txt --comm threads:3 --batch-size 3 --sharding hybrid:2
 refused 'a bound of 10 live elements holds no unit' "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding zero3:live=10
+pieces=(--data text.txt --comm threads:3 --sharding)
+expect_error 'a batch of 10 sequences cannot be cut into 8 pieces .*pieces=8\); the nearest sizes that can: 8 and 16' \
+  "${train[@]}" "${pieces[@]}" fsdp2:pieces=8 --batch-size 10
+expect_error 'cannot be cut into 8 pieces .*; the nearest sizes that can: 8$' "${train[@]}" "${pieces[@]}" zero2:pieces=8 --batch-size 4
+expect_error 'grad-accum 2: 8 pieces on 3 ranks are 3 micro-batches, which the pieces set .*; leave --grad-accum out' \
+  "${train[@]}" "${pieces[@]}" zero3:pieces=8 --batch-size 8 --grad-accum 2
+expect_error 'leave out either --replicate or the pieces' "${train[@]}" "${pieces[@]}" fsdp2:pieces=8 --batch-size 8 --replicate '*norm*'
+expect_error 'sharding hybrid:2:pieces=8: each group of ranks adds up its gradients first.*take fsdp2:pieces=8, zero2:pieces=8' \
+  "${train[@]}" "${pieces[@]}" hybrid:2:pieces=8
+expect_error 'sharding replicated:pieces=8: each rank adds up its gradients first.*; take fsdp2:pieces=8' \
+  "${train[@]}" "${pieces[@]}" replicated:pieces=8
+for bad in 0 x ''; do
+  expect_error "sharding fsdp2:pieces=$bad: a step has at least 1 piece; write pieces=N" "${train[@]}" "${pieces[@]}" fsdp2:pieces=$bad
+done
 refused 'matches no parameter' "${train[@]}" --data text.txt --freeze nothing
 refused 'every parameter is frozen' "${train[@]}" --data text.txt --freeze '*'
 refused 'not a power of two' "${train[@]}" --data text.txt --loss-scale dynamic:3

@@ -29,6 +29,25 @@ for stack in "fsdp2 fp32 off threads:2" "fsdp2 bf16 tiles:3 threads:2" "zero3 fp
   done
 done
 
+echo "== pieces: as many sequences on any number of ranks, and rounds of which the last may not be full"
+for stack in "fsdp2:pieces=6 off 4" "zero3:pieces=6 tokens:7 3" "zero2:pieces=6 off 1"; do
+  read -r sharding tiling ranks <<<"$stack"
+  flags=(--model tiny --seq-len 33 --batch-size 12 --steps 2 --threads 1 --sharding "$sharding" --tiling "$tiling" --comm "threads:$ranks")
+  tessera train --dry-run "${flags[@]}"
+  contains "$out" " 2 x 33 tokens a micro-batch"
+  contains "$out" "^6 pieces on $ranks ranks?: $(((6 + ranks - 1) / ranks)) rounds"
+  planned=$(table "$out")
+  rm -f metrics.jsonl
+  tessera train --data text.txt --metrics metrics.jsonl "${flags[@]}"
+  contains "$out" "^batch     6 pieces on $ranks ranks?: "
+  contains metrics.jsonl '"pieces":6'
+  [ "$(summary metrics.jsonl peak_bytes)" -eq "$planned" ] ||
+    fail "planned $planned bytes, took $(summary metrics.jsonl peak_bytes)"
+done
+contains "$out" '^batch     6 pieces on 1 rank: 6 rounds$'
+tessera train --print-schedule "${flags[@]}"
+[ "$(grep -c 'loss  *head' "$out")" -eq 6 ] || fail "$(cat "$out")"
+
 echo "== budget:auto takes what the memory leaves, and the run stays within it"
 auto=(--model tiny --layers 3 --seq-len 400 --batch-size 2 --steps 1 --threads 1 --comm threads:2)
 tessera train --dry-run "${auto[@]}"

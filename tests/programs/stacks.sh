@@ -9,7 +9,8 @@ flags=(train --data text.txt --model tiny --seq-len 16 --batch-size 4 --threads 
 
 tessera stacks
 cp "$out" listed
-all='fsdp2 \| fsdp2:no-reshard \| zero1 \| zero2 \| zero3'
+all='fsdp2P \| fsdp2:no-reshardP \| zero1P \| zero2P \| zero3P'
+all=${all//P/'\[:pieces=V\]'}  # with pieces and without
 contains listed "^  --sharding $all --comm threads --precision bf16$"
 contains listed "^  --sharding $all --offload optimizer --comm threads --precision bf16$"
 contains listed "^  --sharding $all --comm threads --precision bf16:wire=bf16$"
@@ -23,7 +24,7 @@ grep -- '--comm threads' listed | while read -r line; do
   kinds=$(sed 's/--sharding //; s/ --.*//; s/ | / /g' <<<"$line")
   read -r -a stack <<<"${line#* --}"
   stack=("--${stack[0]}" "${stack[@]:1}")
-  for kind in $kinds; do
+  for kind in ${kinds//'[:pieces=V]'/} $(tr ' ' '\n' <<<"$kinds" | sed -n 's/\[:pieces=V\]/:pieces=4/p'); do
     kind=${kind/K/2}
     tessera "${flags[@]}" --sharding "${kind/\[:INNER\]/:zero3}" "${stack[@]/threads/threads:2}" --dry-run
   done

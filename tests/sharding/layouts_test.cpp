@@ -101,7 +101,7 @@ TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
 
 TEST(Layouts, WholeTensorsOnQueuedDevicesAndOverNccl) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
-  RunOptions options = uneven_options(3, 2);
+  RunOptions options = uneven_options(3);
   options.steps = 3;
   const RunResults expected = run("fsdp2", options);
   for (const std::string_view device : {"/queued", "/nccl"}) {

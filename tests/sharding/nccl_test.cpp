@@ -22,14 +22,19 @@ const Case cases[] = {{"fsdp2", {1, 3, 8}},      {"fsdp2:no-reshard", {2, 5}},
                       {"fsdp2:2", {4, 6}},       {"hybrid:2", {4, 8}},
                       {"hybrid:2:full", {4, 6}}};
 
+/// Strategies under which the contributions of ranks are added in their order, whatever NCCL would do.
+const Case cases_in_pieces[] = {{"fsdp2:pieces=6", {1, 3, 4}}, {"zero2:pieces=6", {2, 8}}, {"zero3:pieces=6", {5}}};
+
 class OverNccl : public ::testing::TestWithParam<Case> {};
 
 TEST_P(OverNccl, GivesTheBitsOfThreads) {
   for (const int ranks : GetParam().ranks) {
     SCOPED_TRACE(ranks);
-    RunOptions options = uneven_options(ranks, 2);
+    // NCCL adds up the ranks, and the sum is added to that of the micro-batch before: threads add rank after rank.
+    const int pieces = static_cast<int>(cli::parse_sharding(GetParam().stack).pieces);
+    RunOptions options = uneven_options(ranks, pieces > 0 ? sharding::micro_batches_of(pieces, ranks) : 1);
     options.steps = 2;
-    const RunResults expected = run(GetParam().stack, options);
+    const RunResults expected = run(std::string(GetParam().stack) + (pieces > 0 ? "/run-time" : ""), options);
     const RunResults found = run(std::string(GetParam().stack) + "/nccl", options);
     EXPECT_EQ(found.races, Names{});
     EXPECT_EQ(found.losses, expected.losses);
@@ -39,6 +44,8 @@ TEST_P(OverNccl, GivesTheBitsOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, OverNccl, ::testing::ValuesIn(cases),
+                         [](const auto& info) { return test_name(info.param.stack); });
+INSTANTIATE_TEST_SUITE_P(InPieces, OverNccl, ::testing::ValuesIn(cases_in_pieces),
                          [](const auto& info) { return test_name(info.param.stack); });
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
+#include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
@@ -30,6 +31,7 @@
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include "src/program/cli/sharding_of.hpp"
 
+#include <support/bit_flips.hpp>
 #include <support/stack_runner.hpp>
 #include <support/steps_ahead.hpp>
 
@@ -210,14 +212,22 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
                         .rank = rank,
                         .sequences = options.most_sequences,
                         .fewer = options.fewer_sequences,
-                        .shape = {.sequence_length = options.sequence_length, .micro_batches = options.micro_batches}};
+                        .shape = {.sequence_length = options.sequence_length,
+                                  .micro_batches = options.micro_batches,
+                                  .digests = options.digests,
+                                  .verifies = options.verifies}};
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
   request.shape.activation_bytes = plan.activation_bytes;
   request.shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
   ShardedModel<Model> module(communicator, model, sharding, options.tiling, request.shape);
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});
   testing::MemoryWatch<Model> watch(module);
-  Executor<Model> executor(module, watch.observer());
+  BitFlips flips(module, optimizer, options.flip, watch.observer());
+  Executor<Model> executor(module, flips.observer());
+  std::optional<Verification<Model>> verification;
+  if (options.verifies) verification.emplace(module, executor);
+  std::optional<RestingDigests<Model, TestOptimizer<Model>>> resting;
+  if (options.verifies) resting.emplace(module, optimizer);
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())
     begin(module, options);
@@ -274,6 +284,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     if constexpr (ChecksAccesses<typename Model::Stack::Device>)
       if (optimizer.steps() == 1) Model::Stack::Device::Queue::forget_points();
     const float scale = 1.0f / static_cast<float>(ahead.targets());
+    const std::int64_t step = optimizer.steps() + 1;
+    flips.begin_step(step);
     if (options.graphs)
       graphs.queue(micro_batches, scale, {.lr = options.lr}, true);
     else
@@ -288,7 +300,24 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
       results.gradients = collect(
           module, [&](std::size_t piece) { return module.pieces()[piece].gradient; },
           [](const Parameter&, bool trainable) { return trainable; });
+    BatchMemory pieces;
+    if (resting) resting->compare(step - 1);
+    if (verification)
+      verification->verify(step, scale, [&](int piece) {
+        return pieces.add(options.batch({.step = static_cast<int>(step - 1),
+                                         .rank = piece % communicator.size(),
+                                         .ranks = communicator.size(),
+                                         .micro_batch = piece / communicator.size(),
+                                         .micro_batches = options.micro_batches,
+                                         .fixed_pieces = module.step_pieces()}));
+      });
+    if (options.digests) executor.digests()->add_gradients();
     if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
+    if (resting) resting->keep();
+    if (options.digests) {
+      executor.digests()->add_weights();
+      results.digests.push_back(executor.digests()->collect());
+    }
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
   }

@@ -13,14 +13,17 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/tiling/policies.hpp>
 #include "src/program/cli/stack_choice.hpp"
@@ -39,6 +42,26 @@ struct Place {
   int ranks = 1;
   int micro_batch = 0;
   int micro_batches = 1;
+  int fixed_pieces = 0;  ///< that the strategy cuts a step into (Reproducible); 0: one for each place
+
+  int piece() const { return sharding::piece_of(micro_batch, rank, ranks); }
+  int pieces() const { return fixed_pieces > 0 ? fixed_pieces : ranks * micro_batches; }
+};
+
+/// A bit that is flipped on one rank (bit_flips.hpp).
+struct Flip {
+  enum class What : std::uint8_t {
+    gathered,  ///< a weight that the first block computes with, in its first micro-batch
+    gradient,  ///< a gradient of the first micro-batch, before it is reduced
+    main,      ///< what rests between steps: main weights,
+    model,     ///< model weights,
+    state,     ///< a state of the optimizer
+  };
+  What what = What::gathered;
+  int rank = 0;
+  std::int64_t step = 1;  ///< in it, or before it; the first is 1
+  std::int64_t element = 0;
+  int bit = 0;
 };
 
 using Batch = std::function<std::vector<Window>(const Place&)>;
@@ -74,7 +97,10 @@ struct RunOptions {
   std::vector<std::int64_t> leave_out = {};  ///< events of rank 0's schedule there that nobody waits for
   bool reads_late = false;                   ///< results of a step, once the next one was queued
   bool graphs = false;                       ///< steps are captured and launched; batches must have one shape
-  bool steps_on_own_gradients = false;       ///< only the stack "watched": gradients are not summed over ranks
+  bool digests = false;                      ///< of every step
+  bool verifies = false;                     ///< every step
+  std::optional<Flip> flip = {};
+  bool steps_on_own_gradients = false;  ///< only the stack "watched": gradients are not summed over ranks
 };
 
 /// Whole tensors by name.
@@ -103,6 +129,7 @@ struct RunResults {
   std::vector<comm::Record> inner_records;           ///< and on its inner one
   std::vector<comm::Record> generating_records;      ///< collectives of all of logits_of
   std::vector<Memory> memory;                        ///< by rank
+  std::vector<std::vector<StepDigest>> digests;      ///< by step
   std::vector<std::string> races;                    ///< accesses in no order, in words, on an asynchronous device
   std::int64_t captured = 0, launched = 0;           ///< graphs, and steps that were one
   std::vector<std::vector<std::int64_t>>
@@ -136,8 +163,8 @@ inline std::string test_name(std::string_view strategy) {
 /// Deals windows to the places of a step in turn; a place without any gets one whose targets are all ignored.
 inline Batch deal(std::vector<Window> windows) {
   return [windows = std::move(windows)](const Place& place) {
-    const auto places = static_cast<std::size_t>(place.ranks * place.micro_batches);
-    const auto mine = static_cast<std::size_t>(place.micro_batch * place.ranks + place.rank);
+    const auto places = static_cast<std::size_t>(place.pieces());
+    const auto mine = static_cast<std::size_t>(place.piece());
     std::vector<Window> dealt;
     for (std::size_t i = mine; i < windows.size(); i += places) dealt.push_back(windows[i]);
     if (!dealt.empty()) return dealt;

@@ -100,9 +100,11 @@ class StepsAhead {
                           .rank = communicator.rank(),
                           .ranks = communicator.size(),
                           .micro_batch = m,
-                          .micro_batches = options_.micro_batches};
+                          .micro_batches = options_.micro_batches,
+                          .fixed_pieces = module_.step_pieces()};
+        if (!module_.step_piece(m)) break;
         drawn.micro_batches.push_back(drawn.memory.add(options_.batch(place)));
-        const std::int64_t before = (step * place.ranks + place.rank) * place.micro_batches + m;
+        const std::int64_t before = step * place.pieces() + place.piece();
         drawn.micro_batches.back().set_noise(1, before * options_.most_sequences);
       }
       return {.valid_targets = drawn.memory.valid_targets()};

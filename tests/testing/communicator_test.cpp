@@ -26,6 +26,8 @@ void expect_fault_found(std::string_view where, std::string_view found) {
 TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
   EXPECT_EQ(failures_of([] { check_behaviour<Right, GathersUnevenAndEmptyPieces>(); }), std::vector<std::string>{});
   EXPECT_EQ(failures_of([] { check_behaviour<Right, SumsInRankOrderToTheBit>(); }), std::vector<std::string>{});
+  EXPECT_EQ(failures_of([] { check_behaviour<Right, SumsInRankOrderWhereAsked>(); }), std::vector<std::string>{});
+  EXPECT_EQ(failures_of([] { check_behaviour<Right, AddsRankByRankToWhatIsThere>(); }), std::vector<std::string>{});
   EXPECT_EQ(failures_of([] { AThrowingRankFreesTheOthers::check<Right>(); }), std::vector<std::string>{});
 }
 
@@ -41,6 +43,10 @@ TEST(CommunicatorKit, FindsSumsInAnotherOrder) {
   expect_found<SumsFromTheLastRank, AllReduceGivesTheBitsOfReduceScatter>("rank 0 of 4",
                                                                           "with uneven pieces, wire f32");
   expect_found<SumsFromTheLastRank, CombinesFewValuesInRankOrder>("rank 0 of 4", "the sum of 0.1 * (1 + rank) is ");
+  expect_found<KeepsItsOwnOrder, SumsInRankOrderWhereAsked>("rank 2 of 4", "in turns in `local`, wire f32");
+  expect_found<AddsTheirSum, AddsRankByRankToWhatIsThere>("rank 2 of 4",
+                                                          "element 0 is 2.00000048 instead of 2; 61 of 61");
+  expect_found<AddsTheirSum, SumsInRankOrderToTheBit>("rank 3 of 4", "wire f32, added to the 0.1 that was there");
 }
 
 TEST(CommunicatorKit, FindsSumsThatAreNotWhereTheyBelong) {

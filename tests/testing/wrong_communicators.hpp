@@ -147,6 +147,43 @@ struct SumsFromTheLastRank : OverThreads<SumsFromTheLastRank> {
   }
 };
 
+/// Adds contributions up before it adds them to what is there.
+struct AddsTheirSum : OverThreads<AddsTheirSum> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
+    if (write == Write::overwrite) return threads_.reduce_scatter<Wire>(segments, write);
+    for (const comm::Segment<float>& segment : segments) {
+      std::vector<float> sum(static_cast<std::size_t>(own_count(segment.counts)));
+      const comm::Segment<float> apart{sum.data(), segment.full, segment.counts};
+      threads_.reduce_scatter<Wire>(std::span(&apart, 1), Write::overwrite).wait();
+      for (std::size_t i = 0; i < sum.size(); ++i) segment.local[i] += sum[i];
+    }
+    return {};
+  }
+};
+
+/// Begins each rank's sums with the contribution of the rank after it, as a ring does, whatever order is asked for.
+struct KeepsItsOwnOrder : OverThreads<KeepsItsOwnOrder> {
+  using OverThreads::OverThreads;
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write, comm::Contributions = {},
+                         comm::SumOrder = {}) {
+    for (const comm::Segment<float>& segment : segments) {
+      const std::vector<float> all = contributions_of_all(segment);
+      for (std::int64_t i = 0; i < own_count(segment.counts); ++i) {
+        float sum = write == Write::accumulate ? segment.local[i] : 0.0f;
+        for (int step = 1; step <= size(); ++step) {
+          const std::int64_t row = (rank() + step) % size() * total(segment.counts);
+          sum += static_cast<float>(Wire(all[static_cast<std::size_t>(row + own_begin(segment.counts) + i)]));
+        }
+        segment.local[i] = sum;
+      }
+    }
+    return {};
+  }
+};
+
 /// A rank that has nothing to give gets nothing.
 struct DropsEmptyPieces : OverThreads<DropsEmptyPieces> {
   using OverThreads::OverThreads;

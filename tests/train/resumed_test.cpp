@@ -94,6 +94,127 @@ TEST(Resumed, ACheckpointWithoutARecordIsTaken) {
   EXPECT_EQ(resumed.lines[1], "resumed: it does not say with which flags it was trained");
 }
 
+/// The record of a run in pieces.
+RunRecord in_pieces(const TrainOptions& of, const RunRecord& other = {}) {
+  RunRecord record = record_now(of);
+  record.merge(RunRecord{{"pieces", "8"},
+                         {"stack", "fsdp2:pieces=8 threads:2 fp32 off"},
+                         {"ranks", "2"},
+                         {"threads", "1"},
+                         {"instruction-set", "avx2"},
+                         {"library", "oneDNN 2.6.3, avx2"},
+                         {"build", "0.3.0, g++ 12.2.0, Release -O3"},
+                         {"device", "cpu"},
+                         {"precision", "fp32"},
+                         {"tiling", "tokens:512"},
+                         {"tiling-plans", "4 tiles"}});
+  for (const auto& [name, value] : other) record[name] = value;
+  return record;
+}
+
+Resumed resumed_in_pieces(const RunRecord& then, const TrainOptions& now, const RunRecord& record) {
+  checkpoint::TrainerState state = saved();
+  state.run = then;
+  return compare_with("c", state, record, now, 20);
+}
+
+/// The lines after the first of a run in pieces that goes on with these differences.
+std::vector<std::string> lines_in_pieces(const RunRecord& other, const TrainOptions& now = options) {
+  std::vector<std::string> said = resumed_in_pieces(in_pieces(options), now, in_pieces(now, other)).lines;
+  said.erase(said.begin());
+  return said;
+}
+
+TEST(ResumedInPieces, GoesOnToTheBitWhateverRanksStrategyAndBackendAre) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(lines_in_pieces({}), Lines{"resumed: goes on to the bit"});
+  TrainOptions now = options;
+  now.grad_accum = 3;
+  now.units.recompute = true;
+  now.units.blocks_per_unit = 2;
+  EXPECT_EQ(lines_in_pieces(
+                {{"ranks", "3"}, {"stack", "zero3:prefetch=2:pieces=8 mpi fp32 off"}, {"tiling", "tiles:4"}}, now),
+            (Lines{"resumed: the number of ranks was 2, is 3", "resumed: goes on to the bit"}));
+}
+
+TEST(ResumedInPieces, SaysWhatMakesItAnotherRun) {
+  using Lines = std::vector<std::string>;
+  TrainOptions now = options;
+  now.lr = 0.5;
+  now.clip = 0;
+  now.steps = 12;
+  EXPECT_EQ(
+      lines_in_pieces({{"ranks", "3"}}, now),
+      (Lines{"resumed: the number of ranks was 2, is 3",
+             "resumed: goes on, not to the bit: --clip was 1, is 0; --lr was 0.001, is 0.5; --steps was 10, is 12"}));
+  EXPECT_EQ(lines_in_pieces({{"beta1", "0.8"}}), Lines{"resumed: goes on to the bit"})
+      << "the other says nothing of it";
+  now = options;
+  now.seed = 1;
+  now.resume_anyway = true;
+  EXPECT_EQ(lines_in_pieces({}, now).back(), "resumed: goes on, not to the bit: the order of the data begins anew");
+}
+
+TEST(ResumedInPieces, MoreStepsMakeNoOtherRunWhereTheRateIsConstant) {
+  TrainOptions before = options, now = options;
+  before.lr_schedule = now.lr_schedule = LrShape::constant;
+  now.steps = 12;
+  EXPECT_EQ(resumed_in_pieces(in_pieces(before), now, in_pieces(now)).lines.back(), "resumed: goes on to the bit");
+  EXPECT_EQ(resumed_in_pieces(in_pieces(options), now, in_pieces(now)).lines.back(),
+            "resumed: goes on, not to the bit: --lr-schedule was cosine, is constant; --steps was 10, is 12");
+}
+
+TEST(ResumedInPieces, WhatChangesTheLastBitsIsRefused) {
+  const std::string without = ", or leave the pieces out (:pieces=8 of --sharding) to go on without the same bits";
+  EXPECT_INPUT_ERROR(
+      lines_in_pieces({{"threads", "2"}}),
+      "--resume c: each rank had 1 thread, and has 2, which changes the last bits; resume with --threads "
+      "1" +
+          without);
+  EXPECT_INPUT_ERROR(
+      lines_in_pieces({{"precision", "bf16"}}),
+      "--precision was fp32, and is bf16, which changes the last bits; resume with --precision fp32" + without);
+  EXPECT_INPUT_ERROR(lines_in_pieces({{"instruction-set", "avx512"}, {"library", "oneDNN 2.6.3, avx512_core"}}),
+                     "the instruction set was avx2, and is avx512, which changes the last bits; resume on processors ");
+  EXPECT_INPUT_ERROR(
+      lines_in_pieces({{"library", "oneDNN 3.1.0, avx2"}}),
+      "the matmul library was oneDNN 2.6.3, avx2, and is oneDNN 3.1.0, avx2, which changes the last bits; ");
+  EXPECT_INPUT_ERROR(
+      lines_in_pieces({{"build", "0.3.0, clang 14"}}),
+      "the build was 0.3.0, g++ 12.2.0, Release -O3, and is 0.3.0, clang 14, which changes the last bits; "
+      "resume with a program of that build" +
+          without);
+  EXPECT_INPUT_ERROR(lines_in_pieces({{"tiling-plans", "2 tiles"}, {"tiling", "budget:7"}}),
+                     "the tile plan was 4 tiles, and is 2 tiles, which changes the last bits; resume with --tiling "
+                     "tokens:512" +
+                         without);
+  EXPECT_INPUT_ERROR(
+      lines_in_pieces({{"tiling-plans", ""}}),
+      "the tile plan was 4 tiles, and is none, which changes the last bits; resume with the flags that it "
+      "had" +
+          without);
+  EXPECT_INPUT_ERROR(lines_in_pieces({{"device", "cuda"}}), "the device was cpu, and is cuda");
+  TrainOptions now = options;
+  now.batch_size = 8;
+  EXPECT_INPUT_ERROR(lines_in_pieces({}, now), "--batch-size was 4, is 8; resume with what it was, or --resume-anyway");
+}
+
+TEST(ResumedInPieces, OtherPiecesOrNoneGoOnAndNotToTheBit) {
+  using Lines = std::vector<std::string>;
+  const auto lines_of = [](const RunRecord& then, const RunRecord& now) {
+    std::vector<std::string> said = resumed_in_pieces(then, options, now).lines;
+    said.erase(said.begin());
+    return said;
+  };
+  const RunRecord eight = in_pieces(options);
+  EXPECT_EQ(lines_of(eight, in_pieces(options, {{"pieces", "6"}, {"threads", "2"}, {"precision", "bf16"}})),
+            (Lines{"resumed: not to the bit: the number of pieces was 8, is 6", "resumed: --threads was 1, is 2"}));
+  EXPECT_EQ(lines_of(eight, record_now(options)),
+            Lines{"resumed: not to the bit: the number of pieces was 8, is none"});
+  EXPECT_EQ(lines_of(record_now(options), eight),
+            Lines{"resumed: not to the bit: the number of pieces was none, is 8"});
+}
+
 TEST(Resumed, AStepBeyondTheRunIsRefused) {
   TrainOptions now = options;
   now.steps = 4;

@@ -2,7 +2,9 @@
 // The trainer on a model without tokens, with a source of its own: it learns, saves, and goes on to the bit.
 #include <tessera/trainer/run/trainer.hpp>
 
+#include <filesystem>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -64,6 +66,92 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   for (std::size_t step = 21; step <= 40; ++step)
     EXPECT_EQ(resumed[step - 20].at("loss"), whole[step].at("loss")) << step;
   EXPECT_EQ(resumed.back().at("validation_loss"), whole.back().at("validation_loss"));
+}
+
+using SeriesInPieces = forecaster::Forecaster<Stack<Reproducible<FullyShard<>>, Comm, Fp32, tiling::RunTime>>;
+constexpr int series_pieces = 4;
+
+/// The lines of the metrics of a run in four pieces, and what it said.
+struct InPieces {
+  std::vector<nlohmann::json> lines = {};
+  std::string said = {};
+};
+InPieces train_in_pieces(int ranks, TrainOptions options, const std::filesystem::path& metrics) {
+  options.metrics = metrics.string();
+  ::testing::internal::CaptureStdout();
+  Comm::run(ranks, {}, [&](Comm& communicator) {
+    const SeriesInPieces model(forecaster::Config{.hidden = 16, .intermediate = 24});
+    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 5};
+    return Trainer<SeriesInPieces, forecaster::Seasons, optim::AdamW>(communicator, options, model, source,
+                                                                      {{}, series_pieces}, {}, {.weight_decay = 0.1})
+        .run();
+  });
+  InPieces run{.said = ::testing::internal::GetCapturedStdout()};
+  std::istringstream text(test::content_of(metrics));
+  for (std::string line; std::getline(text, line);) run.lines.push_back(nlohmann::json::parse(line));
+  return run;
+}
+
+/// Two runs' losses and norms of steps [from, to], and the held-out loss, are the same to the bit.
+void expect_same(const InPieces& found, const InPieces& expected, std::size_t from, std::size_t to) {
+  ASSERT_EQ(found.lines.at(1).at("step"), from);
+  for (std::size_t step = from; step <= to; ++step)
+    for (const char* key : {"loss", "grad_norm"})
+      EXPECT_EQ(found.lines.at(step - from + 1).at(key), expected.lines.at(step).at(key)) << key << " of step " << step;
+  EXPECT_EQ(found.lines.back().at("validation_loss"), expected.lines.back().at("validation_loss"));
+}
+
+TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
+  const test::TemporaryFolder folder;
+  TrainOptions options{.steps = 8, .seq_len = 12, .batch_size = 8, .lr = 2e-2};
+  options.launch.threads = 1;
+  options.checkpoint_dir = (folder.path() / "checkpoints").string();
+  options.checkpoint_every = 4;
+  const InPieces whole = train_in_pieces(2, options, folder.path() / "whole.jsonl");
+  EXPECT_EQ(whole.lines.front().at("pieces"), series_pieces);
+  EXPECT_NE(whole.said.find("\nbatch     4 pieces on 2 ranks: 2 rounds\n"), std::string::npos) << whole.said;
+
+  options.resume = *options.checkpoint_dir + "/step-00000004";
+  options.checkpoint_dir.reset();
+  options.checkpoint_every = 0;
+  TrainOptions anew = options;
+  anew.resume.reset();
+  for (const int ranks : {1, 3, 5}) {
+    const auto metrics = [&](const char* name) { return folder.path() / (name + std::to_string(ranks)); };
+    expect_same(train_in_pieces(ranks, anew, metrics("anew")), whole, 1, 8);
+
+    TrainOptions other = options;
+    other.launch.threads = 0;  // those of the checkpoint
+    const InPieces resumed = train_in_pieces(ranks, other, metrics("resumed"));
+    expect_same(resumed, whole, 5, 8);
+    EXPECT_EQ(resumed.lines.front().at("threads"), 1);
+    EXPECT_NE(resumed.said.find("resumed: the number of ranks was 2, is " + std::to_string(ranks) +
+                                "\nresumed: goes on to the bit\n"),
+              std::string::npos)
+        << resumed.said;
+  }
+}
+
+TEST(Trainer, InPiecesRefusesOtherThreadsThanThoseOfTheCheckpoint) {
+  const test::TemporaryFolder folder;
+  TrainOptions options{.steps = 2, .seq_len = 12, .batch_size = 8};
+  options.launch.threads = 1;
+  options.checkpoint_dir = (folder.path() / "checkpoints").string();
+  (void)train_in_pieces(2, options, folder.path() / "metrics.jsonl");
+  options.resume = "auto";
+  options.steps = 4;
+  options.launch.threads = 2;
+  ::testing::internal::CaptureStdout();
+  Comm::run(2, {}, [&](Comm& communicator) {
+    const SeriesInPieces model(forecaster::Config{.hidden = 16, .intermediate = 24});
+    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 5};
+    Trainer<SeriesInPieces, forecaster::Seasons, optim::AdamW> trainer(communicator, options, model, source,
+                                                                       {{}, series_pieces}, {}, {.weight_decay = 0.1});
+    EXPECT_INPUT_ERROR(trainer.run(),
+                       "each rank had 1 thread, and has 2, which changes the last bits; resume with "
+                       "--threads 1, or leave the pieces out (:pieces=4 of --sharding)");
+  });
+  (void)::testing::internal::GetCapturedStdout();
 }
 
 TEST(Trainer, RefusesSamplesOfAModelThatWritesNoText) {

@@ -189,16 +189,17 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
 }
 
 /// Reduce-scatters the partial sum `from` into `to`, which `write` overwrites or adds to. `from` is consumed. Wire is
-/// the element type that is sent.
+/// the element type that is sent; `order` is that of the sum over ranks.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
 requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
          Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,
                                                              const DistributedBuffer<T, Device, G...>& to, Write write,
-                                                             comm::Label label) {
+                                                             comm::Label label,
+                                                             comm::SumOrder order = comm::SumOrder::any) {
   constexpr bool outer = detail::over_outer<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
   const auto list = detail::segments_of<outer>(from.layout(), from.at(), to.data(), from.consume());
   return comm::reduce_scatter<Wire>(communicator, std::span<const comm::Segment<T>>(list), write, label,
-                                    comm::Contributions::spent);
+                                    comm::Contributions::spent, order);
 }
 
 /// All-reduces in place: `from` and `to` must alias the same memory. `from` is consumed.

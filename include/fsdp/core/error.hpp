@@ -30,6 +30,12 @@ class DivergedError : public Error {
   using Error::Error;
 };
 
+/// A rank computed or remembers something else than it should, so its machine cannot be trusted.
+class CorruptionError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A broken contract between parts of a program: always a bug in the caller.
 class LogicError : public Error {
  public:

@@ -19,6 +19,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/adamw.hpp>
+#include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/device/operations/sgd.hpp>
@@ -99,7 +100,15 @@ void run(Cpu::Stream&, const Scale<X, Y>&);
 
 std::int64_t scratch(const Cpu::Planner&, const SumOfSquares&);
 void run(Cpu::Stream&, const SumOfSquares&, Scratch);
+std::int64_t scratch(const Cpu::Planner&, const LargestMagnitude&);
+void run(Cpu::Stream&, const LargestMagnitude&, Scratch);
+std::int64_t scratch(const Cpu::Planner&, const FixedPointSquares&);
+void run(Cpu::Stream&, const FixedPointSquares&, Scratch);
 void run(Cpu::Stream&, const DecideStep&);
+template <ComputedBy<Cpu> T>
+std::int64_t scratch(const Cpu::Planner&, const AddDigest<T>&);
+template <ComputedBy<Cpu> T>
+void run(Cpu::Stream&, const AddDigest<T>&, Scratch);
 template <ComputedBy<Cpu> Model>
 void run(Cpu::Stream&, const AdamWStep<Model>&);
 template <ComputedBy<Cpu> Model>

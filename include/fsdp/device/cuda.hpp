@@ -23,6 +23,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/device/operations/adamw.hpp>
+#include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/device/operations/sgd.hpp>
@@ -199,7 +200,15 @@ void run(Cuda::Stream&, const Scale<X, Y>&);
 
 std::int64_t scratch(const Cuda::Planner&, const SumOfSquares&);
 void run(Cuda::Stream&, const SumOfSquares&, Scratch);
+std::int64_t scratch(const Cuda::Planner&, const LargestMagnitude&);
+void run(Cuda::Stream&, const LargestMagnitude&, Scratch);
+std::int64_t scratch(const Cuda::Planner&, const FixedPointSquares&);
+void run(Cuda::Stream&, const FixedPointSquares&, Scratch);
 void run(Cuda::Stream&, const DecideStep&);
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const AddDigest<T>&);
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream&, const AddDigest<T>&, Scratch);
 template <ComputedBy<Cuda> Model>
 std::int64_t scratch(const Cuda::Planner&, const AdamWStep<Model>&);
 template <ComputedBy<Cuda> Model>

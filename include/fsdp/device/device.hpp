@@ -12,8 +12,8 @@
 /// place (if not, see tessera/fsdp/device/on_host.hpp);
 /// - `Stream`, the queue that computes, with `arena()`, `threads()`, `counters`;
 /// - if asynchronous, what communicators enqueue: `round` rounds floats to a wire type; `sum_in_order` computes
-/// sum = (or +=) parts[0] + parts[1] + ... in float, in that order, where parts have one stored type and are rounded to
-/// the wire type (`sum` may alias one of the parts);
+/// sum = parts[0] + parts[1] + ..., or ((sum + parts[0]) + parts[1]) + ..., in float, in that order, where parts have
+/// one stored type and are rounded to the wire type (`sum` may alias one of the parts if it is overwritten);
 /// - optionally graph capture: `Graph` and `capture` (see Captures).
 /// The device's operations are overloads of run(stream, operation) beside its stream. If dry runs are to know its
 /// scratch, its stream has a base `Planner` (tessera/fsdp/device/meta.hpp). To add a device, add a header here with

@@ -277,6 +277,8 @@ inline constexpr detail::Enqueue enqueue;
   how void detail::Enqueue::operator()(Stream&, const Copy<bf16, float>&) const;  \
   how void detail::Enqueue::operator()(Stream&, const Copy<bf16, bf16>&) const;   \
   how void detail::Enqueue::operator()(Stream&, const SumOfSquares&) const;       \
+  how void detail::Enqueue::operator()(Stream&, const LargestMagnitude&) const;   \
+  how void detail::Enqueue::operator()(Stream&, const FixedPointSquares&) const;  \
   how void detail::Enqueue::operator()(Stream&, const DecideStep&) const;
 /// The same for matmuls, which tessera::tessera contains.
 #define FSDP_ENQUEUE_MATMULS(how, Stream)                                           \

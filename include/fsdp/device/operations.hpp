@@ -22,6 +22,7 @@
 #include <tessera/fsdp/device/compute/swiglu.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/device/operations/adamw.hpp>
+#include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/device/operations/sgd.hpp>

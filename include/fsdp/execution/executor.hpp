@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,6 +28,8 @@
 #include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/execution/sequence_cache.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/step_digests.hpp>
+#include <tessera/fsdp/execution/stream_probe.hpp>
 #include <tessera/fsdp/execution/uploaded_batch.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
@@ -68,9 +72,13 @@ class Executor {
         marks_(blocks_.size()),
         offloads_inputs_(module.model().units().offload_inputs),
         offloaded_inputs_(module.offload_arena(), module.stream(), saved_.size()),
-        loss_block_(module.ledger(), device::MemoryKind::scratch, sizeof(double)),
-        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
+        loss_block_(module.ledger(), device::MemoryKind::scratch,
+                    losses_of(module.shape()) * std::int64_t{sizeof(double)}),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {module.shape().micro_batches}),
+        loss_on_host_(module.shape().micro_batches) {
     context_.sequence_length = module.shape().sequence_length;
+    if (module.shape().digests) digests_.emplace(module);
+    if (module.shape().verifies) first_.emplace(module), repeated_.emplace(module);
     context_.poll = [](void* pass) { static_cast<Pass<Stack>*>(pass)->progress(); };
   }
   Executor(const Executor&) = delete;
@@ -94,13 +102,46 @@ class Executor {
   }
   /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
   void queue(const UploadedBatches& micro_batches, float scale) {
-    require(static_cast<int>(micro_batches.size()) == module_.shape().micro_batches, "train: ", micro_batches.size(),
-            " micro-batches given to a module planned for ", module_.shape().micro_batches);
+    require(static_cast<int>(micro_batches.size()) == own_micro_batches(), "train: ", micro_batches.size(),
+            " micro-batches given to a module planned for ", own_micro_batches());
     scale_ = scale;
+    if (digests_) digests_->begin();
+    if (first_) first_->begin();
     run(sharding::Pass::train, micro_batches);
   }
-  /// This rank's sum of losses of the last pass [1], on the device.
+  /// Number of micro-batches that this rank computes in a step: all that the module is planned for, but where a step is
+  /// cut into pieces and there is none left for it in the last one.
+  int own_micro_batches() const {
+    int count = module_.shape().micro_batches;
+    while (!Device::counts_only && count > 0 && !module_.step_piece(count - 1)) --count;
+    return count;
+  }
+  /// This rank's sums of losses of the last pass, on the device: one for each micro-batch that the module is planned
+  /// for.
   Tensor<const double> loss() const { return loss_; }
+
+  /// The digests of the step, if the module is planned for them (RunShape::digests); else null.
+  StepDigests<Model>* digests() { return digests_ ? &*digests_ : nullptr; }
+
+  /// Has a probe look at the streams of all training passes from now on. It takes no planned memory; a pass that is
+  /// captured as a graph shows it nothing later.
+  void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
+
+  /// Computes a micro-batch again, or none, and leaves the step's gradients and losses as they are: for comparing its
+  /// digests with those that the first micro-batch of a step had on some rank. The module must be planned for it
+  /// (RunShape::verifies). Collective.
+  void repeat(const UploadedBatches& micro_batch, float scale) {
+    require(repeated_.has_value() && micro_batch.size() <= 1, "repeat: one micro-batch at most, of a module that is ",
+            "planned to verify");
+    scale_ = scale;
+    repeated_->begin();
+    run(sharding::Pass::train, micro_batch, false, Reductions::left_out);
+  }
+  /// Digests of the first micro-batch of the step, and of the one that was repeated last.
+  /// @{
+  PieceDigests<Model>& first_digests() { return *first_; }
+  PieceDigests<Model>& repeated_digests() { return *repeated_; }
+  /// @}
 
   /// Sum of the valid targets' losses on this rank.
   double evaluate(const Batch& batch) {
@@ -169,17 +210,25 @@ class Executor {
   }
 
   /// `logits`: the head makes them instead of a loss.
-  void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false) {
-    Pass<Stack> tasks(module_, pass, 0, 0, observer_);
+  void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false,
+           Reductions reductions = Reductions::made) {
+    repeats_ = reductions == Reductions::left_out;
+    const Observer watch{.before = before_task, .after = after_task, .state = this};
+    Pass<Stack> tasks(module_, pass, 0, repeats_ ? 1 : 0, first_ ? watch : observer_, reductions);
     const typename Arena::Scope taken(context_.arena);
     context_.poll_state = &tasks;
     pass_ = pass;
     makes_logits_ = logits;
     micro_batches_ = &micro_batches;
-    device::enqueue(context_.stream, device::Fill<double>{.y = loss_, .value = 0.0f});
+    const Tensor<double> losses = repeats_ ? spare_loss() : loss_;
+    device::enqueue(context_.stream, device::Fill<double>{.y = losses, .value = 0.0f});
     share_context();
-    shared_ = entry_.share(context_);
-    while (tasks.next()) {
+    if (micro_batches.size() > 0) shared_ = entry_.share(context_);
+    while (const auto next = tasks.next()) {
+      if (next->micro_batch >= static_cast<int>(micro_batches.size())) {
+        tasks.skip();
+        continue;
+      }
       Use<Stack> use = tasks.enter();
       compute_named(use);
       use.done();
@@ -201,7 +250,12 @@ class Executor {
   double read_loss() {
     loss_on_host_.fetch(context_.stream, loss_.data());
     module_.synchronize();
-    return loss_on_host_.value();
+    const auto losses = loss_on_host_.values();
+    return std::accumulate(losses.data(), losses.data() + losses.numel(), 0.0);
+  }
+  Tensor<double> loss_of(const Use<Stack>& use) const {
+    if (repeats_) return spare_loss();
+    return loss_.slice(use.task().micro_batch, use.task().micro_batch + 1);  // [1]
   }
 
   /// In profilers of the device, under the schedule's names.
@@ -216,10 +270,41 @@ class Executor {
 
   void compute(const Use<Stack>& use) {
     using sharding::Action;
-    if (use.task().action == Action::forward) return forward(use, use.task().index, use.task().micro_batch);
-    if (use.task().action == Action::loss) return loss(use, use.task().index);
-    backward(use, use.task().index);
+    if (use.task().action == Action::forward)
+      forward(use, use.task().index, use.task().micro_batch);
+    else if (use.task().action == Action::loss)
+      loss(use, use.task().index);
+    else
+      backward(use, use.task().index);
   }
+  /// Shows what a computation passed on to the digests.
+  void digest(const Use<Stack>& use, Tensor<const Compute> values) {
+    if (pass_ != sharding::Pass::train) return;
+    if (digests_ && !repeats_) digests_->add_stream(use.task(), values);
+    if (probe_.see != nullptr && !repeats_) probe_.see(probe_.state, use.task(), values);
+    if (PieceDigests<Model>* const piece = piece_digests(use.task())) piece->add_stream(use.task(), values);
+  }
+  /// Those that a task of a training pass adds to; null if none.
+  PieceDigests<Model>* piece_digests(const sharding::Task& task) {
+    if (!first_ || task.micro_batch > 0) return nullptr;
+    return repeats_ ? &*repeated_ : &*first_;
+  }
+  /// Digests a gradient before it is reduced.
+  /// @{
+  static void before_task(void* self, const sharding::Task& task) {
+    Executor& own = *static_cast<Executor*>(self);
+    if (own.observer_.before != nullptr) own.observer_.before(own.observer_.state, task);
+    if (task.action != sharding::Action::reduce) return;
+    if (PieceDigests<Model>* const piece = own.piece_digests(task)) piece->add_gradient(task.index);
+  }
+  static void after_task(void* self, const sharding::Task& task) {
+    Executor& own = *static_cast<Executor*>(self);
+    if (own.observer_.after != nullptr) own.observer_.after(own.observer_.state, task);
+  }
+  /// @}
+  static std::int64_t losses_of(const RunShape& shape) { return shape.micro_batches + (shape.verifies ? 1 : 0); }
+  /// Of a micro-batch that is repeated [1].
+  Tensor<double> spare_loss() const { return {loss_.data() + loss_.numel(), {1}}; }
 
   /// A unit's weights and gradients in a use.
   /// @{
@@ -245,7 +330,8 @@ class Executor {
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
-      return entry_.forward(context_, weights(use, entry_), batch_->device.input, x_);
+      entry_.forward(context_, weights(use, entry_), batch_->device.input, x_);
+      return digest(use, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
@@ -259,6 +345,7 @@ class Executor {
       block.forward(context_, shared_, weights(use, block), saved, x_, y_);
     });
     std::swap(x_, y_);
+    digest(use, x_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
   }
 
@@ -283,7 +370,8 @@ class Executor {
       gradient_mark_ = context_.arena.mark(End::high);
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
       const auto unit_weights = weights(use, head_);
-      head_.loss(context_, unit_weights, gradients(use, head_), x_, batch_->device.targets, scale_, dx_, loss_);
+      head_.loss(context_, unit_weights, gradients(use, head_), x_, batch_->device.targets, scale_, dx_, loss_of(use));
+      digest(use, dx_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
@@ -292,7 +380,7 @@ class Executor {
         write_logits(use);
         return finish_micro_batch();
       }
-    head_.loss_only(context_, weights(use, head_), x_, batch_->device.targets, loss_);
+    head_.loss_only(context_, weights(use, head_), x_, batch_->device.targets, loss_of(use));
     finish_micro_batch();
   }
 
@@ -326,6 +414,7 @@ class Executor {
     else
       nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)],
                      [&](const auto& block, auto& saved) { backward_of_block(use, unit, block, saved); });
+    if (unit > module_.first_backward()) digest(use, dx_);
     if (unit == module_.first_backward()) finish_micro_batch();
   }
 
@@ -380,8 +469,12 @@ class Executor {
   const typename UploadedBatches::MicroBatch* batch_ = nullptr;
   float scale_ = 0;
   device::Block<Device> loss_block_;
-  Tensor<double> loss_;  // [1]
+  Tensor<double> loss_;  // [micro_batches]
   device::HostCopy<Device, double> loss_on_host_;
+  std::optional<StepDigests<Model>> digests_;
+  StreamProbe<Compute> probe_;
+  std::optional<PieceDigests<Model>> first_, repeated_;
+  bool repeats_ = false;  ///< of the pass: a micro-batch is computed again
   Tensor<Compute> x_, y_, dx_, logits_;
   std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
 };

@@ -21,6 +21,8 @@ struct RunShape {
   /// For generation: rows of each block's cache, which is sequences times tokens per sequence (nn::CachingBlock). 0: no
   /// cache.
   std::int64_t cached_rows = 0;
+  bool digests = false;   ///< training steps are digested (StepDigests)
+  bool verifies = false;  ///< micro-batches may be computed again and compared (Executor::repeat)
 };
 
 }  // namespace fsdp

@@ -65,7 +65,10 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack> {
 
  private:
   static ModuleSettings settings_of(const Units& choices, const RunShape& shape, Purpose purpose) {
-    return {.passes = {.choices = choices, .micro_batches = shape.micro_batches, .purpose = purpose},
+    return {.passes = {.choices = choices,
+                       .micro_batches = shape.micro_batches,
+                       .repeats = shape.verifies,
+                       .purpose = purpose},
             .threads = shape.threads,
             .arena_bytes = shape.activation_bytes,
             .step_work = shape.step_work};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -59,20 +60,22 @@ class TrainingStep {
   /// Enqueues a step. The batches' memory must stay valid until the device has read it. `alike`: this step's
   /// micro-batches have no documents, and the same sizes and ignored targets as those of all other alike steps. It must
   /// be the same on all ranks, which capture and launch together. A graph replays the captured step's dropout: steps of
-  /// a model with dropout are not alike.
-  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+  /// a model with dropout are not alike. `before_update`: called between the pass and the optimizer; such a step is
+  /// no graph.
+  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
+             const std::function<void()>& before_update = {}) {
     const auto uploaded = executor_.upload(micro_batches);
     optimizer_.control().begin(inputs);
     if constexpr (device::Captures<Device>) {
-      if (graphs_ && alike) {
+      if (graphs_ && alike && !before_update) {
         require_alike(micro_batches);
         launch(uploaded, scale);
       } else {
-        enqueue(uploaded, scale);
+        enqueue(uploaded, scale, before_update);
       }
       last_ = alike ? std::optional(scale) : std::nullopt;
     } else {
-      enqueue(uploaded, scale);
+      enqueue(uploaded, scale, before_update);
     }
     optimizer_.control().end();
   }
@@ -87,9 +90,13 @@ class TrainingStep {
   using UploadedBatches = typename Executor<Model>::UploadedBatches;
   using Pattern = decltype(std::declval<const Batch&>().pattern());
 
-  void enqueue(const UploadedBatches& micro_batches, float scale) {
+  void enqueue(const UploadedBatches& micro_batches, float scale, const std::function<void()>& before_update = {}) {
     executor_.queue(micro_batches, scale);
+    if (before_update) before_update();
+    StepDigests<Model>* const digests = executor_.digests();
+    if (digests != nullptr) digests->add_gradients();
     optimizer_.update(executor_.loss());
+    if (digests != nullptr) digests->add_weights();
   }
 
   /// Runs the first alike step without capture, since libraries load and choose kernels in it, which cannot be

@@ -14,8 +14,8 @@
 
 namespace fsdp {
 
-/// An all-gather of `count` doubles per rank in device memory. `communicator` must outlive it.
-template <comm::Communicator C>
+/// An all-gather of `count` numbers per rank, double or std::int64_t, in device memory. `communicator` must outlive it.
+template <comm::Communicator C, class T = double>
 class GatheredNumbers {
  public:
   using Device = typename C::Device;
@@ -24,20 +24,20 @@ class GatheredNumbers {
       : communicator_(&communicator),
         counts_(static_cast<std::size_t>(communicator.size()), count),
         block_(ledger, device::MemoryKind::scratch,
-               communicator.size() * count * static_cast<std::int64_t>(sizeof(double))) {}
+               communicator.size() * count * static_cast<std::int64_t>(sizeof(T))) {}
 
   /// Returns this rank's numbers, to be written before `gather`.
-  Tensor<double> own() const {
+  Tensor<T> own() const {
     const std::int64_t count = counts_.front();
-    return {reinterpret_cast<double*>(block_.data()) + communicator_->rank() * count, {count}};
+    return {reinterpret_cast<T*>(block_.data()) + communicator_->rank() * count, {count}};
   }
   /// Gathers every rank's numbers, as work enqueued on its `queue` so far writes them. Returns [ranks, count], for work
   /// that is enqueued on `queue` after this call.
-  Tensor<const double> gather(typename Device::Queue& queue, comm::Label label) {
-    const Tensor<double> all(reinterpret_cast<double*>(block_.data()), {communicator_->size(), counts_.front()});
+  Tensor<const T> gather(typename Device::Queue& queue, comm::Label label) {
+    const Tensor<T> all(reinterpret_cast<T*>(block_.data()), {communicator_->size(), counts_.front()});
     if (communicator_->size() > 1) {
       comm::after(*communicator_, queue.record());
-      const std::array segments{comm::Segment<double>{.local = own().data(), .full = all.data(), .counts = counts_}};
+      const std::array segments{comm::Segment<T>{.local = own().data(), .full = all.data(), .counts = counts_}};
       comm::all_gather(*communicator_, segments, label).wait(queue);
     }
     return all;

@@ -26,8 +26,8 @@ class GroupTasks {
   using Accumulate = typename Module::Accumulate;
   using Event = typename Module::Device::Event;
 
-  /// `module` must outlive it.
-  explicit GroupTasks(Module& module) : module_(module) {}
+  /// `module` must outlive it. `reduces`: whether gradients are reduced, or dropped instead.
+  explicit GroupTasks(Module& module, bool reduces = true) : module_(module), reduces_(reduces) {}
 
   /// Starts a training step: the next reduction of each gradient overwrites the gradients at rest.
   void begin_step() {
@@ -48,8 +48,8 @@ class GroupTasks {
     module_.close_slots();
   }
 
-  /// A task that computes nothing (sharding::computes).
-  void execute(const sharding::Task& task) {
+  /// A task that computes nothing (sharding::computes). `computed`: whether this rank computes the task's micro-batch.
+  void execute(const sharding::Task& task, bool computed = true) {
     using sharding::Action;
     switch (task.action) {
       case Action::gather: return gather(task);
@@ -58,7 +58,7 @@ class GroupTasks {
       case Action::keep: return group(task.index).keep(module_.stream());
       case Action::release: return release(task);
       case Action::open_gradient: return open_gradient(task);
-      case Action::reduce: return reduce(task.index);
+      case Action::reduce: return reduce(task.index, computed);
       case Action::reduce_across: return group(task.index).reduce_across(module_.stream());
       case Action::close_gradient: return close_gradient(task);
       case Action::forward:
@@ -137,8 +137,9 @@ class GroupTasks {
     group(task.index).begin_gradient(slot.open());
   }
 
-  void reduce(int index) {
-    group(index).reduce(module_.stream());
+  void reduce(int index, bool computed) {
+    if (!reduces_) return group(index).drop_gradient();
+    group(index).reduce(module_.stream(), computed);
     reducing_.push_back(index);
   }
 
@@ -152,6 +153,7 @@ class GroupTasks {
   }
 
   Module& module_;
+  bool reduces_;
   Event start_;                 ///< of the pass
   std::vector<int> gathering_;  ///< groups whose weights are on their way
   std::vector<int> reducing_;   ///< groups whose gradients are being reduced, until their slot is closed

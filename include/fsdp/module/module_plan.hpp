@@ -31,10 +31,11 @@ class ModulePlan {
  public:
   using ScheduleOf = std::function<sharding::Schedule(const sharding::Problem&)>;
 
-  /// `axes` are those of groups that are not resident; `overlaps`: whether collectives overlap computation. Throws
+  /// `axes` are those of groups that are not resident; `ranks`: of the world; `overlaps`: whether collectives overlap
+  /// computation. Throws
   /// InputError for units, choices and orders that do not fit together.
-  ModulePlan(std::span<const Unit> units, const PassPlan& passes, std::int64_t persistence_threshold,
-             const sharding::Axes& axes, bool overlaps);
+  ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
+             const sharding::Axes& axes, int ranks, bool overlaps);
   ~ModulePlan();
 
   /// The groups of the units' parameters; the module moves the parameters out of them.
@@ -72,6 +73,7 @@ class ModulePlan {
  private:
   using Key = std::tuple<sharding::Pass, int, int>;  ///< of a schedule: the pass, the order, its micro-batches
 
+  void check_pieces(const sharding::Facts& facts, int ranks) const;
   void check_orders(std::span<const Unit> units) const;
   void require_used() const;
   void find_classes();

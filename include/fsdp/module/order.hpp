@@ -44,6 +44,7 @@ struct PassPlan {
   std::vector<Order> orders = {};
   int micro_batches = 1;
   bool fewer = false;        ///< passes may have fewer micro-batches; each number is planned
+  bool repeats = false;      ///< a micro-batch may be computed again without its reductions (Reductions::left_out)
   bool fixed_slots = false;  ///< see sharding::Problem
   Purpose purpose = Purpose::train;
 };

@@ -75,19 +75,26 @@ class ParameterGroup : public GroupTensors {
   static constexpr bool optimizer_sharded_across = std::is_same_v<Across, Shard>;
 
   /// `layout` is over the ranks of the axes; `kept` over those of axes.keep, if there is one.
+  /// `order`: in which its gradients are added.
   ParameterGroup(std::vector<Parameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
-                 buffer::Layout layout, buffer::Layout kept)
+                 buffer::Layout layout, buffer::Layout kept, comm::SumOrder order = comm::SumOrder::any)
       : GroupTensors(std::move(parameters), facts, std::move(layout), std::move(kept)),
         index_(index),
+        order_(order),
         axes_(axes),
         at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
-    facts_.slot_elements = in_place() ? 0 : layout_->full_size;
+    facts_.slot_elements = adds_in_place() ? 0 : layout_->full_size;
+    facts_.weights_at_rest = in_place();
   }
 
   /// The axes of its ranks.
   const Axes& axes() const { return axes_; }
-  /// Whether gathered weights and partial gradients are the buffers at rest: in a replicated group, or on one rank.
+  /// Whether gathered weights are the buffer at rest: in a replicated group, or on one rank; and whether partial
+  /// gradients are, which on one rank they are not where a step is cut into pieces (Reproducible).
+  /// @{
   bool in_place() const { return axes_.shard == nullptr; }
+  bool adds_in_place() const { return axes_.reduce == nullptr; }
+  /// @}
   /// Whether this rank owns what it holds: the first of replicas does.
   bool owns() const { return optimizer_sharded_across || at_.replica == 0; }
 
@@ -200,10 +207,10 @@ class ParameterGroup : public GroupTensors {
   /// Returns the gathered tensor `i`. Throws LogicError if the group is not gathered.
   Tensor<const Compute> weight(std::int64_t i) const { return gathered_.tensor(i); }
 
-  /// Sets the buffer that backward writes gradients to; `slot` is not used if in_place().
+  /// Sets the buffer that backward writes gradients to; `slot` is not used if adds_in_place().
   void begin_gradient(Accumulate* slot) {
-    partial_ = {*layout_, at_, in_place() ? summed_.data() : slot};
-    if (!in_place()) std::fill_n(written_.get(), parameters_.size(), false);
+    partial_ = {*layout_, at_, adds_in_place() ? summed_.data() : slot};
+    if (!adds_in_place()) std::fill_n(written_.get(), parameters_.size(), false);
   }
   /// Returns the gradient of tensor `i`. In a frozen group it has a shape and no memory.
   GradientView<Accumulate> gradient(std::int64_t i) const {
@@ -216,8 +223,8 @@ class ParameterGroup : public GroupTensors {
     return {Tensor<Accumulate>(nullptr, layout_->shapes[index]), &written_[index]};
   }
 
-  /// Starts a step: the next reduction (or, if in_place(), the first write) overwrites the gradients. Those of a group
-  /// that is never gathered are added to at rest, and begin as zero.
+  /// Starts a step: the next reduction (or, if adds_in_place(), the first write) overwrites the gradients. Those of a
+  /// group that is never gathered are added to at rest, and begin as zero.
   void begin_step(Stream& stream) {
     reduced_ = false;
     std::fill_n(written_.get(), parameters_.size(), false);
@@ -225,27 +232,30 @@ class ParameterGroup : public GroupTensors {
       device::enqueue(stream, device::Fill<Accumulate>{.y = {summed_.data(), {summed_.size()}}, .value = 0.0f});
   }
 
-  /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that is
-  /// in_place() is reduced over the outer axis instead, unless reduce_across does that.
-  void reduce(Stream& stream) {
+  /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that
+  /// adds_in_place() is reduced over the outer axis instead, unless reduce_across does that. `computed`: whether this
+  /// rank computed the micro-batch; where it did not, adding its gradient, -0, changes no bit of any sum.
+  void reduce(Stream& stream, bool computed = true) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!written_[i]) {
-        device::enqueue(stream,
-                        device::Fill<Accumulate>{.y = partial_.tensor(static_cast<std::int64_t>(i)), .value = 0.0f});
+        device::enqueue(stream, device::Fill<Accumulate>{.y = partial_.tensor(static_cast<std::int64_t>(i)),
+                                                         .value = computed ? 0.0f : -0.0f});
         written_[i] = true;
       }
-    if (in_place()) {
+    if (adds_in_place()) {
       if (facts_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
       return;
     }
-    comm::after(*axes_.shard, stream.record());
-    reducing_ = buffer::redistribute<Wire>(*axes_.shard, std::move(partial_), summed_,
+    comm::after(*axes_.reduce, stream.record());
+    reducing_ = buffer::redistribute<Wire>(*axes_.reduce, std::move(partial_), summed_,
                                            std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
-                                           {"gradients", index_});
+                                           {"gradients", index_}, order_);
   }
+  /// Gives up the partial gradient instead of reducing it.
+  void drop_gradient() { partial_.consume(); }
   /// Starts the reduction over the outer axis, after that over the inner one.
   void reduce_across(Stream& stream) {
-    start_across(in_place() ? stream.record() : reducing_.done(), "gradients across");
+    start_across(adds_in_place() ? stream.record() : reducing_.done(), "gradients across");
   }
   /// Returns the event of the end of the last reduction that was started.
   Event reduced() { return reducing_.done(); }
@@ -318,6 +328,7 @@ class ParameterGroup : public GroupTensors {
   }
 
   int index_;
+  comm::SumOrder order_;
   Axes axes_;
   Coordinates at_;
   bool reduced_ = false;

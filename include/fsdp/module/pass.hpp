@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -36,6 +37,10 @@ struct Observer {
   void (*after)(void* state, const sharding::Task& task) = nullptr;
   void* state = nullptr;
 };
+
+/// What a training pass does with its gradients: it reduces them for the step that follows, or drops them, to compute a
+/// micro-batch again and leave everything else as it is.
+enum class Reductions : std::uint8_t { made, left_out };
 
 template <class Stack>
 class Pass;
@@ -168,12 +173,15 @@ class Pass {
   using Module = ShardedModule<Stack>;
   using Device = typename Stack::Device;
 
-  /// Begins a pass; a training pass makes all micro-batches of a step (0: as many as planned). Throws LogicError if the
-  /// module has no such pass, or if the one before was left unfinished. `module` must outlive it.
-  Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {})
+  /// Begins a pass; a training pass makes all micro-batches of a step (0: as many as planned). One whose reductions are
+  /// left out makes one, of any piece of the step, for which the module must be planned (PassPlan::repeats). Throws
+  /// LogicError if the module has no such pass, or if the one before was left unfinished. `module` must outlive it.
+  Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
+       Reductions reductions = Reductions::made)
       : module_(module),
-        tasks_(module),
+        tasks_(module, reductions == Reductions::made),
         kind_(kind),
+        makes_step_(kind == sharding::Pass::train && reductions == Reductions::made),
         planned_(module.planned(kind, order, micro_batches)),
         observer_(observer),
         thrown_(std::uncaught_exceptions()) {
@@ -181,7 +189,7 @@ class Pass {
             "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
     begin_anew();
     try {
-      if (kind == sharding::Pass::train) {
+      if (makes_step_) {
         module_.train_by(order);
         tasks_.begin_step();
       }
@@ -262,20 +270,34 @@ class Pass {
       throw LogicError(message("pass: finished before ", text(*left), " of micro-batch ", left->micro_batch));
     end();
   }
+  /// For a rank that has no data for the next micro-batch: takes part in what is left of it without computing, and adds
+  /// nothing to the gradients. Where steps are cut into pieces (ShardedModule::step_piece), a rank without one must
+  /// call it. Throws LogicError inside of a Use, in the middle of a micro-batch, and where the rank has a piece.
+  void skip() {
+    require_under_way();
+    require(!inside_, "pass: skip inside of a use");
+    const std::optional<sharding::Task> first = next();
+    require(first.has_value(), "pass: nothing is left to compute");
+    const int micro_batch = first->micro_batch;
+    require(computed_ != micro_batch, "pass: micro-batch ", micro_batch,
+            " is skipped, and some of it was computed already; forfeit the pass");
+    require(!makes_step_ || module_.step_pieces() == 0 || !module_.step_piece(micro_batch), "pass: micro-batch ",
+            micro_batch, " is skipped, and this rank has a piece of the step to compute in it");
+    skipped_ = micro_batch;
+    for (auto left = first; left.has_value() && left->micro_batch == micro_batch; left = next()) {
+      for (; !sharding::computes(schedule()[at_].action); ++at_) execute(schedule()[at_]);
+      execute_or_pass_over(schedule()[at_++]);
+    }
+    run_until_computation_or_wait();
+  }
   /// For a rank that cannot compute on: takes part in all that is left without computing. All ranks skip the step that
   /// follows, and training goes on.
   void forfeit() {
     require_under_way();
     inside_ = false;
     follow_own_queue();
-    if (kind_ == sharding::Pass::train) module_.progress().forfeited = true;
-    for (; at_ < schedule().size(); ++at_) {
-      const sharding::Task& task = schedule()[at_];
-      if (!sharding::computes(task.action))
-        execute(task);
-      else if (reads(task))
-        tasks_.wait_for_weights(task.index);
-    }
+    if (makes_step_) module_.progress().forfeited = true;
+    for (; at_ < schedule().size(); ++at_) execute_or_pass_over(schedule()[at_]);
     end();
   }
   /// For an exception that all ranks caught at the same computation: drops the pass, and the next one begins anew.
@@ -309,20 +331,27 @@ class Pass {
                                " tasks after its begin; finish it, or forfeit or abandon it"));
     }
     if (progress.state == State::interrupted) tasks_.abandon_pass();
-    const bool has_gradients = progress.has_gradients && kind_ != sharding::Pass::train;
+    const bool has_gradients = progress.has_gradients && !makes_step_;
     progress = {
         .state = State::running, .has_gradients = has_gradients, .forfeited = has_gradients && progress.forfeited};
   }
 
   void execute(const sharding::Task& task) {
     if (observer_.before != nullptr) observer_.before(observer_.state, task);
+    const bool computed = task.micro_batch != skipped_;
     if constexpr (requires { typename Device::Range; }) {
       const typename Device::Range range(text(task).c_str());
-      tasks_.execute(task);
+      tasks_.execute(task, computed);
     } else {
-      tasks_.execute(task);
+      tasks_.execute(task, computed);
     }
     if (observer_.after != nullptr) observer_.after(observer_.state, task);
+  }
+  void execute_or_pass_over(const sharding::Task& task) {
+    if (!sharding::computes(task.action))
+      execute(task);
+    else if (reads(task))
+      tasks_.wait_for_weights(task.index);
   }
   void run_until_computation_or_wait(int most = std::numeric_limits<int>::max()) {
     for (; most > 0 && at_ < schedule().size(); ++at_, --most) {
@@ -340,8 +369,13 @@ class Pass {
     if (found->action != action || found->index != unit)
       throw LogicError(message("pass: the next computation is ", text(*found), " of micro-batch ", found->micro_batch,
                                ", not ", text({.action = action, .index = unit})));
+    if (makes_step_ && !Device::counts_only && !module_.step_piece(found->micro_batch))
+      throw LogicError(message("pass: of the step's ", module_.step_pieces(),
+                               " pieces this rank has none in micro-batch ", found->micro_batch,
+                               " (ShardedModule::step_piece); call skip"));
     for (; !sharding::computes(schedule()[at_].action); ++at_) execute(schedule()[at_]);
     inside_ = true;
+    computed_ = found->micro_batch;
     arrived_ = !reads(*found);
     if (own_queue_ != nullptr) wait_for_weights();
     own_queue_follows();
@@ -376,17 +410,20 @@ class Pass {
     over_ = true;
     PassProgress& progress = module_.progress();
     progress.state = PassProgress::State::idle;
-    if (kind_ == sharding::Pass::train) progress.has_gradients = true;
+    if (makes_step_) progress.has_gradients = true;
   }
 
   Module& module_;
   GroupTasks<Stack> tasks_;
   sharding::Pass kind_;
+  bool makes_step_;  ///< a step follows, of this pass's gradients
   const PlannedPass& planned_;
   Observer observer_;
   typename Device::Queue* own_queue_ = nullptr;  ///< where the caller computes; null: on the module's stream
   int thrown_;                                   ///< exceptions in flight when it began
   std::size_t at_ = 0;                           ///< number of the next task
+  int computed_ = -1;                            ///< micro-batch of the last computation
+  int skipped_ = -1;                             ///< micro-batch that was skipped last
   bool inside_ = false;                          ///< whether a Use is alive
   bool arrived_ = false;                         ///< whether the weights of this Use have been waited for
   bool over_ = false;

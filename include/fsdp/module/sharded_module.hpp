@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@
 #include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
@@ -110,6 +112,15 @@ class ShardedModule {
   const sharding::Schedule& schedule(sharding::Pass pass) const { return planned(pass).schedule; }
   /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
+  /// Pieces that a step's batch is cut into, whatever the ranks are (Reproducible); 0: one for each micro-batch of each
+  /// rank. `step_piece`: that of this rank's micro-batch; nothing where it has none, in the last one.
+  /// @{
+  int step_pieces() const { return problem().pieces; }
+  std::optional<int> step_piece(int micro_batch) const {
+    const int number = sharding::piece_of(micro_batch, communicator().rank(), communicator().size());
+    return step_pieces() == 0 || number < step_pieces() ? std::optional(number) : std::nullopt;
+  }
+  /// @}
   /// Which groups each unit uses.
   const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
   /// The lowest unit that has a backward; units before it save nothing.
@@ -241,8 +252,8 @@ class ShardedModule {
       : mesh_(std::move(mesh)),
         settings_(std::move(settings)),
         stream_(arena_, settings_.threads),
-        plan_(units, settings_.passes, sharding::facts_of(sharding).persistence_threshold,
-              mesh_.axes(sharding::facts_of(sharding)), Device::overlaps) {
+        plan_(units, settings_.passes, sharding::facts_of(sharding), mesh_.axes(sharding::facts_of(sharding)),
+              mesh_.world().size(), Device::overlaps) {
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
     plan_.place([sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
     if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
@@ -269,7 +280,7 @@ class ShardedModule {
       const sharding::GroupFacts own = facts_of(group, facts, sharded);
       layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
       groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
-                           std::move(kept[i]));
+                           std::move(kept[i]), facts.pieces > 0 ? comm::SumOrder::ranks : comm::SumOrder::any);
       plan_.add(groups_.back().facts());
     }
   }

@@ -21,6 +21,7 @@ struct GroupAxes {
   Comm* shard = nullptr;   ///< ranks over which tensors are sharded
   Comm* across = nullptr;  ///< ranks that hold the same shards
   Comm* keep = nullptr;    ///< ranks that together keep the weights after forward (FullyShard over k ranks)
+  Comm* reduce = nullptr;  ///< ranks over which partial gradients are reduced; nullptr: they are added up at rest
 
   /// Ranks of an axis.
   static int size(const Comm* axis) { return axis == nullptr ? 1 : axis->size(); }
@@ -88,13 +89,17 @@ class StackMesh {
     const auto axis = [](Comm& communicator) { return communicator.size() > 1 ? &communicator : nullptr; };
     Comm* const all = axis(world());
     if (group.resident) return {.shard = nullptr, .across = all};
-    if (!group.gathered) return {.shard = all};
+    if (!group.gathered) return {.shard = all, .reduce = all};
+    // One rank too rounds and adds each piece's gradient as several do.
+    Comm* const reduce = facts.pieces > 0 ? &world() : all;
     if constexpr (Stack::mesh_axes == 2) {
-      if (facts.across != sharding::Across::nothing)
-        return {.shard = axis(mesh_.shard_axis()), .across = axis(mesh_.replicate_axis())};
-      return {.shard = all, .keep = problem.keeps_parts() ? &mesh_.shard_axis() : nullptr};
+      if (facts.across != sharding::Across::nothing) {
+        Comm* const shard = axis(mesh_.shard_axis());
+        return {.shard = shard, .across = axis(mesh_.replicate_axis()), .reduce = shard};
+      }
+      return {.shard = all, .keep = problem.keeps_parts() ? &mesh_.shard_axis() : nullptr, .reduce = reduce};
     }
-    return {.shard = all};
+    return {.shard = all, .reduce = reduce};
   }
 
  private:

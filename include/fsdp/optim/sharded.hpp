@@ -40,14 +40,17 @@
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
 
 namespace fsdp {
 
 /// Settings of a Sharded.
 template <class Optimizer = optim::AdamW>
 struct ShardedSettings {
-  std::vector<Order> orders = {};          ///< chosen by index; empty: the chain of all units that are gathered
-  int micro_batches = 1;                   ///< most in a step; `train` may be given fewer
+  std::vector<Order> orders = {};  ///< chosen by index; empty: the chain of all units that are gathered
+  /// Most in a step; `train` may be given fewer. Where the strategy cuts a step into pieces (Reproducible), they and
+  /// the ranks say how many, and this is 1 or the same.
+  int micro_batches = 1;
   Optimizer optimizer = {};                ///< with its constants
   device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped
   Units choices = {};                      ///< patterns of frozen and replicated names; merging of small units
@@ -99,11 +102,13 @@ class Sharded {
   /// it.
   Sharded(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy = {}, Settings settings = {})
       : planned_(agreed_plan(communicator, units, strategy, settings)),
-        module_(communicator, units, strategy, settings_of(units, settings, planned_.arena)),
+        module_(communicator, units, strategy,
+                settings_of(units, strategy, communicator.size(), settings, planned_.arena)),
         optimizer_(module_, settings.optimizer, settings.rules),
         statistics_(module_, settings.statistics),
-        loss_block_(module_.block_of(device::MemoryKind::scratch, sizeof(double))),
-        loss_(reinterpret_cast<double*>(loss_block_.data()), {1}) {
+        loss_block_(loss_block_of(module_)),
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {losses_of(module_)}),
+        losses_on_host_(losses_of(module_)) {
     statistics_.initialize(0);  // for weights that are not initialized, but filled, set or loaded
   }
 
@@ -112,11 +117,11 @@ class Sharded {
                            const Settings& settings = {}) {
     using MetaStack = typename Stack::template WithComm<comm::Simulated<device::MetaFor<Device>>>;
     typename MetaStack::Comm simulated(comm::simulated_world<Comm>(ranks, rank));
-    ShardedModule<MetaStack> module(simulated, units, strategy, settings_of(units, settings, 0));
+    ShardedModule<MetaStack> module(simulated, units, strategy, settings_of(units, strategy, ranks, settings, 0));
     optim::ShardedOptimizer<MetaStack, OptimizerT> optimizer(module, settings.optimizer, settings.rules);
     const Statistics<ShardedModule<MetaStack>> statistics(module, settings.statistics);
-    const auto loss = module.block_of(device::MemoryKind::scratch, sizeof(double));
-    optimizer.step({reinterpret_cast<double*>(loss.data()), {1}}, {});
+    const auto loss = loss_block_of(module);
+    optimizer.step({reinterpret_cast<double*>(loss.data()), {losses_of(module)}}, {});
     return held_by(module);
   }
 
@@ -170,13 +175,23 @@ class Sharded {
   /// @}
 
   /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
-  /// ranks. `loss`: this rank's sum. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass,
-  /// the step is skipped. Throws LogicError unless a training pass has finished since the last step, InputError for a
-  /// learning rate that is not finite, and DivergedError if loss or gradient are not finite: no weight has then
-  /// changed, and training may go on.
+  /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
+  /// computed, in their order. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass, the
+  /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
+  /// of losses; InputError for a learning rate that is not finite, and DivergedError if loss or gradient are not
+  /// finite: no weight has then changed, and training may go on.
+  /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
-    loss_on_host_.value() = loss;
-    loss_on_host_.send(module_.stream(), loss_.data());
+    return step(std::span<const double>(&loss, 1), inputs);
+  }
+  device::StepDecision step(std::span<const double> losses, const device::StepInputs& inputs) {
+    const auto expected = own_losses();
+    require(std::ssize(losses) == expected, "step: ", losses.size(), " losses are given, and ", expected,
+            module_.step_pieces() > 0 ? " are needed: one for each piece that this rank computed" : " is needed");
+    const Tensor<double> values = losses_on_host_.values();
+    std::fill_n(values.data(), values.numel(), 0.0);
+    std::copy(losses.begin(), losses.end(), values.data());
+    losses_on_host_.send(module_.stream(), loss_.data());
     queue_step(inputs);
     const device::StepDecision decision = result();
     if (decision.stopped == 0) return decision;
@@ -184,7 +199,8 @@ class Sharded {
     throw DivergedError(message("step ", optimizer_.steps(), ": the loss is ", decision.loss,
                                 " and the gradient norm is ", decision.norm, "; no weight was changed"));
   }
-  /// The same without waiting for the device, with the loss in `loss()`; after a loss or gradient that is not finite
+  /// @}
+  /// The same without waiting for the device, with the losses in `loss()`; after a loss or gradient that is not finite
   /// all later steps are skipped (StepDecision::stopped).
   void queue_step(const device::StepInputs& inputs) {
     require_gradients();
@@ -219,7 +235,8 @@ class Sharded {
   /// @}
   /// The decision of the last step, or of the one before it. Waits for the device.
   const device::StepDecision& result(int behind = 0) { return optimizer_.control().decision(behind); }
-  /// This rank's sum of losses [1], where the device reads it.
+  /// This rank's sum of losses [1], where the device reads it; where a step is cut into pieces, one for each
+  /// micro-batch, 0 where the rank has no piece.
   Tensor<double> loss() { return loss_; }
 
   /// A statistic's values, where the device reads them: whole on this rank, and merged with the other ranks' by each
@@ -241,6 +258,18 @@ class Sharded {
   /// @}
 
  private:
+  template <class Held>
+  static std::int64_t losses_of(const Held& module) {
+    return module.step_pieces() > 0 ? module.settings().passes.micro_batches : 1;
+  }
+  template <class Held>
+  static auto loss_block_of(Held& module) {
+    return module.block_of(device::MemoryKind::scratch, losses_of(module) * std::int64_t{sizeof(double)});
+  }
+  std::int64_t own_losses() const {
+    const Comm& ranks = module_.communicator();
+    return module_.step_pieces() == 0 ? 1 : sharding::pieces_of_rank(module_.step_pieces(), ranks.rank(), ranks.size());
+  }
   void require_gradients() {
     const PassProgress& progress = module_.progress();
     require(progress.state == PassProgress::State::idle,
@@ -255,11 +284,17 @@ class Sharded {
       if (units[static_cast<std::size_t>(unit)].gathered) uses.push_back(unit);
     return {mirrored(uses)};
   }
-  static ModuleSettings settings_of(const std::vector<Unit>& units, const Settings& settings, std::int64_t arena) {
+  static ModuleSettings settings_of(const std::vector<Unit>& units, const Strategy& strategy, int ranks,
+                                    const Settings& settings, std::int64_t arena) {
+    const int pieces = sharding::facts_of(strategy).pieces;
+    const bool derived = pieces > 0 && settings.micro_batches == 1;
+    require<InputError>(pieces == 0 || settings.statistics.empty(),
+                        "sharded: statistics follow from the pieces that each rank computes, so that they would depend "
+                        "on the ranks; leave either them or the strategy's pieces out");
     return {.passes = {.choices = settings.choices,
                        .orders = orders_of(units, settings),
-                       .micro_batches = settings.micro_batches,
-                       .fewer = true,
+                       .micro_batches = derived ? sharding::micro_batches_of(pieces, ranks) : settings.micro_batches,
+                       .fewer = pieces == 0,
                        .fixed_slots = settings.fixed_slots},
             .threads = settings.threads,
             .arena_bytes = arena,
@@ -295,8 +330,8 @@ class Sharded {
   Optimizer optimizer_;
   Statistics<Module> statistics_;
   device::Block<Device> loss_block_;
-  Tensor<double> loss_;  // [1]
-  device::HostCopy<Device, double> loss_on_host_;
+  Tensor<double> loss_;  // [1], or [micro_batches] where a step is cut into pieces
+  device::HostCopy<Device, double> losses_on_host_;
 };
 
 }  // namespace fsdp

@@ -67,8 +67,8 @@ class ShardedOptimizer {
   /// Number of steps enqueued so far, skipped ones included.
   std::int64_t steps() const { return control_.steps(); }
 
-  /// Enqueues one optimizer step on the module's gradients. `loss` [1] is this rank's loss on the device
-  /// (Executor::loss).
+  /// Enqueues one optimizer step on the module's gradients. `loss`: this rank's losses on the device, one for each
+  /// micro-batch or one for all (Executor::loss).
   void step(Tensor<const double> loss, const device::StepInputs& inputs) {
     control_.begin(inputs);
     update(loss);

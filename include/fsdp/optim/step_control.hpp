@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,8 +24,10 @@
 namespace fsdp::optim {
 
 /// Computes the global L2 norm of the gradients and decides each step: the scale that clipping and loss scaling give,
-/// and whether the step is skipped. This takes one collective of three numbers per rank. Squares are summed in double,
-/// in rank order, each element once, so that every rank makes the same decision.
+/// and whether the step is skipped. This takes one collective of a few numbers per rank. Squares are summed in double,
+/// in rank order, each element once, so that every rank makes the same decision. Where a step is cut into pieces
+/// (Reproducible), they are summed exactly, so that the number of ranks does not matter; the scale of these sums takes
+/// a collective of its own.
 template <class StackT>
 class StepControl {
  public:
@@ -37,9 +40,14 @@ class StepControl {
   StepControl(Module& module, const device::StepRules& rules)
       : module_(&module),
         rules_(checked(rules)),
-        numbers_(module.communicator(), module.ledger(), 3),
+        numbers_(module.communicator(), module.ledger(),
+                 first_further_loss - 1 + module.settings().passes.micro_batches),
         block_(module.ledger(), device::MemoryKind::scratch,
-               decision_offset + (module.step_classes() - 1) * stride + std::int64_t{sizeof(Decision)}) {}
+               decision_offset + (module.step_classes() - 1) * stride + std::int64_t{sizeof(Decision)}) {
+    if (module.step_pieces() == 0) return;
+    largest_.emplace(module.communicator(), module.ledger(), 1);
+    exact_.emplace(module.communicator(), module.ledger(), 2);
+  }
 
   /// Number of steps queued since the start of the run.
   std::int64_t steps() const { return steps_; }
@@ -79,24 +87,32 @@ class StepControl {
     host_inputs.value() = inputs;
     host_inputs.send(module_->stream(), inputs_on_device());
   }
-  /// Enqueues the decision from the module's gradients; the same work for the device in every step. `loss` [1] is this
-  /// rank's sum, on the device.
-  void decide(Tensor<const double> loss) {
+  /// Enqueues the decision from the module's gradients; the same work for the device in every step. `losses` are this
+  /// rank's sums, on the device: one for each micro-batch, or one for all.
+  void decide(Tensor<const double> losses) {
     auto& stream = module_->stream();
-    const Tensor<double> own = numbers_.own();  // [3]
-    device::move<Device>(stream, loss.data(), own.data(), 1);
+    const Tensor<double> own = numbers_.own();  // [3 + further micro-batches]
+    require(losses.numel() >= 1 && losses.numel() <= own.numel() - first_further_loss + 1,
+            "step control: ", losses.numel(), " losses of ", own.numel() - first_further_loss + 1, " micro-batches");
+    device::move<Device>(stream, losses.data(), own.data(), 1);
+    if (const std::int64_t further = losses.numel() - 1; further > 0)
+      device::move<Device>(stream, losses.data() + 1, own.data() + first_further_loss, further);
     const Tensor<double> squares = own.slice(1, 2), forfeited = own.slice(2, 3);
     device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0.0f});
     device::enqueue(stream, device::Fill<double>{.y = forfeited, .value = module_->progress().forfeited ? 1.0f : 0.0f});
-    for (const auto& piece : module_->pieces())
-      if (piece.owned && module_->is_stepped(piece))
+    device::DecideStep decision{.rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = {}, .step = {}};
+    if (exact_)
+      sum_exactly(decision);
+    else
+      for_each_stepped([&](const auto& piece) {
         device::enqueue(stream, device::SumOfSquares{.x = piece.gradient, .sum = squares});
-    const auto all = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 3]
+      });
+    decision.sums = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 3 + further micro-batches]
     for (int i = 0; i < module_->step_classes(); ++i)
-      if (module_->steps_class(i))
-        device::enqueue(stream,
-                        device::DecideStep{
-                            .rules = rules_, .inputs = {inputs_on_device(), {1}}, .sums = all, .step = on_device(i)});
+      if (module_->steps_class(i)) {
+        decision.step = on_device(i);
+        device::enqueue(stream, decision);
+      }
   }
   /// Ends the step: enqueues the copy of the decision to the host.
   void end() {
@@ -121,10 +137,37 @@ class StepControl {
   }
 
  private:
+  static constexpr std::int64_t first_further_loss = 3;  ///< column of DecideStep::sums
   static constexpr std::int64_t decision_offset = device::alignment;
   static constexpr std::int64_t stride = device::alignment;  ///< from one class's decision to the next
   static_assert(sizeof(Decision) <= stride);
   static_assert(sizeof(device::StepInputs) <= decision_offset);
+
+  template <class F>
+  void for_each_stepped(const F& f) {
+    for (const auto& piece : module_->pieces())
+      if (piece.owned && module_->is_stepped(piece)) f(piece);
+  }
+  /// Sums the squares in integers, relative to the largest gradient of any rank.
+  void sum_exactly(device::DecideStep& decision) {
+    auto& stream = module_->stream();
+    const auto begin = [&](const Tensor<std::int64_t>& sum) {  // the bits of a zero are those of an integer's
+      device::enqueue(stream,
+                      device::Fill<double>{.y = {reinterpret_cast<double*>(sum.data()), sum.shape()}, .value = 0.0f});
+      return sum;
+    };
+    const Tensor<std::int64_t> largest = begin(largest_->own());
+    for_each_stepped([&](const auto& piece) {
+      device::enqueue(stream, device::LargestMagnitude{.x = piece.gradient, .largest = largest});
+    });
+    const auto all = largest_->gather(stream, {"largest gradient"});  // [ranks, 1]
+    decision.largest = {all.data(), {all.numel()}};
+    const Tensor<std::int64_t> sum = begin(exact_->own());
+    for_each_stepped([&](const auto& piece) {
+      device::enqueue(stream, device::FixedPointSquares{.x = piece.gradient, .largest = decision.largest, .sum = sum});
+    });
+    decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2]
+  }
 
   static device::StepRules checked(const device::StepRules& rules) {
     require<InputError>(std::isfinite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
@@ -137,6 +180,7 @@ class StepControl {
   Module* module_;
   device::StepRules rules_;
   GatheredNumbers<typename Module::Comm> numbers_;
+  std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< where there are pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [classes]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<device::HostCopy<Device, Decision>, 2> last_;

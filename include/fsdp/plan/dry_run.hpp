@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -17,6 +18,7 @@
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
 
@@ -141,6 +143,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   result.rank = request.rank;
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename MetaModel::Stack, Optimizer> optimizer(module, with);
+    std::optional<RestingDigests<MetaModel, decltype(optimizer)>> resting;
     module.stream().counters.matmuls = request.matmuls;
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
       train(one);
@@ -150,6 +153,14 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
       module.stream().counters.matmuls = nullptr;
     });
     optimizer.step(executor.loss(), {});
+    if (request.shape.verifies) {
+      executor.repeat(executor.upload({&batch, 1}), 1.0f);
+      resting.emplace(module, optimizer).keep();
+    }
+    if (auto* const digests = executor.digests()) {
+      digests->add_gradients();
+      digests->add_weights();
+    }
     for_each_load(least, evaluate);
     if (request.logit_rows > 0) {
       if constexpr (generates) {

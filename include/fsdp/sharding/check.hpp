@@ -19,6 +19,8 @@ namespace fsdp::sharding {
 /// - a `gather_in_group` comes after a `keep`, which comes after a use;
 /// - what is added to a gradient is reduced exactly once, then reduced across exactly once if the group has an outer
 ///   axis;
+/// - where a step is cut into pieces (Problem::pieces), a gradient is reduced in each micro-batch that it is written
+/// in;
 /// - a gradient is open while it is written and reduced, and closed between its reduction and the next write;
 /// - nothing is sent between a `close_gradient`, which may wait, and the next computation: what a pass sends, and when,
 ///   must not depend on timing, or collectives that the caller makes in between would meet others on other ranks;

@@ -29,6 +29,10 @@ struct GroupFacts {
   bool trainable = true;            ///< frozen weights have no gradient
   std::int64_t elements = 0;        ///< elements of its tensors, without padding
   std::int64_t slot_elements = 0;   ///< of its slots; 0: it is used in its buffers at rest (one rank, or resident)
+  bool weights_at_rest = false;     ///< its weights alone are used in their buffer at rest (one rank that has pieces)
+
+  /// Elements of its slots for gathered weights; 0: it needs none.
+  constexpr std::int64_t weight_slot_elements() const { return weights_at_rest ? 0 : slot_elements; }
 };
 
 /// Sizes of the mesh's axes for groups that are not resident.
@@ -71,6 +75,7 @@ struct Problem {
   std::vector<GroupFacts> groups;  ///< which units name by their index
   Axes axes = {};                  ///< of the mesh
   int micro_batches = 1;           ///< of a step
+  int pieces = 0;                  ///< see Facts; if above 0, gradients must be reduced in every micro-batch
   Pass pass = Pass::train;         ///< what the list is for
   bool overlap = false;            ///< collectives overlap computation, so that a second gradient slot pays off
   bool keep_last_block = true;     ///< keep the last block's weights gathered through the head

@@ -21,6 +21,7 @@ struct Facts {
   Across across = Across::nothing;         ///< over the mesh's outer axis
   bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
   std::int64_t persistence_threshold = 0;  ///< tensors of at most so many elements form a separate group per unit
+  int pieces = 0;  ///< of a step's batch, the same on any number of ranks (pieces.hpp); 0: a micro-batch of each rank
 };
 
 /// How long gathered weights are held.

@@ -56,9 +56,12 @@ struct OneOf {
 
 /// Shards over all ranks.
 using RunTimeSharded =
-    OneOf<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3>;
+    OneOf<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3,
+          Reproducible<FullyShard<ReshardAfterForward::yes>>, Reproducible<FullyShard<ReshardAfterForward::no>>,
+          Reproducible<Zero1>, Reproducible<Zero2>, Reproducible<Zero3>>;
 /// Strategies on a mesh of two axes, with optimizer state replicated over the outer axis.
-using RunTimeGrouped = OneOf<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>>;
+using RunTimeGrouped = OneOf<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
+                             Reproducible<FullyShard<ReshardAfterForward::to_group>>>;
 /// The same with optimizer state sharded over both axes.
 using RunTimeHybridFull = HybridShard<RunTimeSharded, OptimizerAcross::sharded>;
 

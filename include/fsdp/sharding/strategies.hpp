@@ -161,6 +161,10 @@ struct HybridShard {
   static_assert(std::is_same_v<typename Inner::AtRest, buffer::Shard>,
                 "fsdp: HybridShard replicates what its inner strategy shards; Replicated shards nothing: use it alone, "
                 "or put FullyShard, Zero1, Zero2 or Zero3 inside");
+  static_assert(
+      !requires(Inner inner) { inner.pieces; },
+      "fsdp: HybridShard adds up the gradients of each group of ranks first, and Reproducible those of a "
+      "step's pieces one after the other; use Reproducible alone");
   static constexpr std::string_view name = detail::HybridName<Inner, optimizer == OptimizerAcross::sharded>::text;
   static constexpr int mesh_axes = 2;
   using AtRest = buffer::Shard;
@@ -215,6 +219,44 @@ struct WithLayout : Strategy {
   std::string text() const {
     return policy_text(static_cast<const Strategy&>(*this)) + ":layout=" + policy_text(policy);
   }
+};
+
+namespace detail {
+inline constexpr std::string_view pieces_name = ":pieces=V";
+template <class Strategy>
+inline constexpr bool is_hybrid = false;
+template <class Inner, OptimizerAcross optimizer>
+inline constexpr bool is_hybrid<HybridShard<Inner, optimizer>> = true;
+}  // namespace detail
+
+/// A strategy under which a step has the same bits on any number of ranks: its batch is cut into `pieces` pieces,
+/// whatever the ranks are (pieces.hpp), gradients are reduced after every piece in the order of the pieces, and norms
+/// and losses are summed so that ranks do not matter. Zero1 is then Zero2. On one rank too, gradients take a slot, and
+/// are rounded to what is sent.
+template <class Strategy>
+struct Reproducible : Strategy {
+  static_assert(
+      std::is_same_v<typename Strategy::AtRest, buffer::Shard>,
+      "fsdp: Reproducible adds the gradients of a step's pieces one after the other, and Replicated has every "
+      "rank add up its own first; take FullyShard, Zero2 or Zero3 inside");
+  static_assert(!detail::is_hybrid<Strategy>,
+                "fsdp: Reproducible adds the gradients of a step's pieces one after the other, and HybridShard adds up "
+                "those of each group of ranks first; take FullyShard, Zero2 or Zero3 inside");
+  static constexpr std::string_view name = Joined<Strategy::name, detail::pieces_name>::text;
+  int pieces = 1;  ///< of a step's batch; at least 1
+
+  constexpr sharding::Facts facts() const {
+    sharding::Facts facts = sharding::facts_of(static_cast<const Strategy&>(*this));
+    facts.pieces = pieces;
+    return facts;
+  }
+  constexpr sharding::Rules rules() const requires sharding::GivesRules<Strategy> {
+    sharding::Rules rules = Strategy::rules();
+    rules.facts = facts();
+    rules.reduce_every_micro_batch = true;
+    return rules;
+  }
+  std::string text() const { return policy_text(static_cast<const Strategy&>(*this)) + message(":pieces=", pieces); }
 };
 
 /// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and either rules

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -25,6 +26,18 @@ namespace fsdp::testing {
 /// The narrowest wire type that communicator C can reduce with.
 template <class C>
 using NarrowWire = std::conditional_t<comm::supports_wire<C, bf16>, bf16, float>;
+
+/// Returns what reduce_scatter must leave in a `local` whose elements are `there`: elements [begin, begin + count) of
+/// the sum of contributions(), or ((there + rank 0) + rank 1) + ....
+template <class Wire>
+std::vector<float> sums_into(float there, Write write, int size, std::int64_t begin, std::int64_t count) {
+  if (write == Write::overwrite) return sums_of_contributions<Wire>(size, begin, count);
+  std::vector<float> sums(static_cast<std::size_t>(count), there);
+  for (int rank = 0; rank < size; ++rank)
+    for (std::int64_t i = 0; i < count; ++i)
+      sums[static_cast<std::size_t>(i)] += static_cast<float>(Wire(contribution(rank, begin + i)));
+  return sums;
+}
 
 struct GathersUnevenAndEmptyPieces {
   static constexpr const char* name = "GathersUnevenAndEmptyPieces";
@@ -121,16 +134,16 @@ struct SumsInRankOrderToTheBit {
     const Floats full = contributions(c.rank(), total_of(counts));
     Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 0.1f);
     const std::vector<comm::Segment<float>> segments{{local.data(), const_cast<float*>(full.data()), counts}};
+    // NCCL adds floats up before it adds them to what is there, unless it is told the order.
+    const comm::SumOrder order = write == Write::accumulate ? comm::SumOrder::ranks : comm::SumOrder::any;
 
-    comm::reduce_scatter<Wire>(c, segments, write).wait();
+    comm::reduce_scatter<Wire>(c, segments, write, {}, comm::Contributions::kept, order).wait();
 
-    auto expected = sums_of_contributions<Wire>(c.size(), begin_of(counts, c.rank()), count_of(counts, c.rank()));
-    if (write == Write::accumulate)
-      for (float& sum : expected) sum = 0.1f + sum;
     expect_values(asked, rank_in_words(c),
                   message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
                           write == Write::accumulate ? ", added to the 0.1 that was there" : ", which overwrites"),
-                  local, expected);
+                  local,
+                  sums_into<Wire>(0.1f, write, c.size(), begin_of(counts, c.rank()), count_of(counts, c.rank())));
   }
   template <class C>
   static void check(C& c) {
@@ -138,6 +151,80 @@ struct SumsInRankOrderToTheBit {
       check_wire<float>(c, write);
       if constexpr (comm::supports_wire<C, bf16>) check_wire<bf16>(c, write);
     }
+  }
+};
+
+struct SumsInRankOrderWhereAsked {
+  static constexpr const char* name = "SumsInRankOrderWhereAsked";
+  static constexpr const char* asked =
+      "reduce_scatter with SumOrder::ranks adds contributions in the order of ranks, whatever order the communicator "
+      "may have of its own";
+  /// Takes turns by element: where 1 is added before -1e8 meets 1e8 it is lost, so that each order of three ranks gives
+  /// zeros and ones at places of its own.
+  static float value(int rank, std::int64_t index) {
+    constexpr std::array turns{1e8f, 1.0f, -1e8f};
+    return turns[static_cast<std::size_t>((rank + index) % 3)];
+  }
+  template <class Wire, class C>
+  static void check_counts(C& c, const Counts& counts, Write write) {
+    const std::int64_t begin = begin_of(counts, c.rank()), count = count_of(counts, c.rank());
+    Floats full(total_of(counts));
+    for (std::size_t i = 0; i < full.size(); ++i) full[i] = value(c.rank(), static_cast<std::int64_t>(i));
+    Floats local(static_cast<std::size_t>(count), 3.0f);
+    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
+
+    comm::reduce_scatter<Wire>(c, segments, write, {}, comm::Contributions::kept, comm::SumOrder::ranks).wait();
+
+    std::vector<float> expected(static_cast<std::size_t>(count), write == Write::accumulate ? 3.0f : 0.0f);
+    for (int rank = 0; rank < c.size(); ++rank)
+      for (std::int64_t i = 0; i < count; ++i)
+        expected[static_cast<std::size_t>(i)] += static_cast<float>(Wire(value(rank, begin + i)));
+    expect_values(asked, rank_in_words(c),
+                  message("the sum of 1e8, 1 and -1e8 in turns in `local`, wire ", name_of(dtype_of<Wire>()),
+                          write == Write::accumulate ? ", added to the 3 that was there" : ", which overwrites"),
+                  local, expected);
+  }
+  template <class C>
+  static void check(C& c) {
+    for (const Write write : {Write::overwrite, Write::accumulate})
+      for (const Counts& counts : {uneven_counts(c.size(), 40), Counts(static_cast<std::size_t>(c.size()), 33)}) {
+        check_counts<float>(c, counts, write);
+        if constexpr (comm::supports_wire<C, bf16>) check_counts<bf16>(c, counts, write);
+      }
+  }
+};
+
+struct AddsRankByRankToWhatIsThere {
+  static constexpr const char* name = "AddsRankByRankToWhatIsThere";
+  static constexpr const char* asked =
+      "reduce_scatter that accumulates adds the contribution of each rank by itself to what `local` holds, "
+      "((local + rank 0) + rank 1) + ..., and not their sum";
+  /// A power of two, so that it is a bf16 too. A contribution is half of its last bit: lost by itself, not with
+  /// another.
+  static float there(std::int64_t index) { return static_cast<float>(1 << index % 5); }
+  template <class Wire, class C>
+  static void check_wire(C& c) {
+    const Counts counts = uneven_counts(c.size(), 30);
+    const std::int64_t begin = begin_of(counts, c.rank());
+    Floats full(total_of(counts));
+    for (std::size_t i = 0; i < full.size(); ++i) full[i] = 0x1p-24f * there(static_cast<std::int64_t>(i));
+    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())));
+    for (std::size_t i = 0; i < local.size(); ++i) local[i] = there(begin + static_cast<std::int64_t>(i));
+    const Floats before = local;
+    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
+
+    comm::reduce_scatter<Wire>(c, segments, Write::accumulate, {}, comm::Contributions::kept, comm::SumOrder::ranks)
+        .wait();
+
+    expect_values(asked, rank_in_words(c),
+                  message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
+                          ", where each rank adds 2^-24 of what was there, which changes nothing"),
+                  local, before);
+  }
+  template <class C>
+  static void check(C& c) {
+    check_wire<float>(c);
+    if constexpr (comm::supports_wire<C, bf16>) check_wire<bf16>(c);
   }
 };
 
@@ -170,29 +257,33 @@ struct SumsSpentContributions {
   static constexpr const char* asked =
       "reduce_scatter of spent contributions makes the same sums, and may use this rank's place of `full` but no other";
   template <class C>
-  static void check_counts(C& c, const Counts& counts, Write write) {
+  static void check_counts(C& c, const Counts& counts, Write write, comm::SumOrder order) {
     const std::int64_t begin = begin_of(counts, c.rank()), count = count_of(counts, c.rank());
     Floats full = contributions(c.rank(), total_of(counts));
+    auto expected = sums_into<float>(0.5f, write, c.size(), begin, count);
+    if (order == comm::SumOrder::any) {  // sums that are exact, in any order
+      std::fill(full.begin(), full.end(), static_cast<float>(c.rank() + 1));
+      const float sum = static_cast<float>(c.size() * (c.size() + 1) / 2);
+      std::fill(expected.begin(), expected.end(), write == Write::accumulate ? 0.5f + sum : sum);
+    }
     Floats kept = full;
-    Floats local(static_cast<std::size_t>(count), 0.1f);
+    Floats local(static_cast<std::size_t>(count), 0.5f);
     const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
 
-    comm::reduce_scatter<float>(c, segments, write, {}, comm::Contributions::spent).wait();
+    comm::reduce_scatter<float>(c, segments, write, {}, comm::Contributions::spent, order).wait();
 
-    auto expected = sums_of_contributions<float>(c.size(), begin, count);
-    if (write == Write::accumulate)
-      for (float& sum : expected) sum = 0.1f + sum;
-    const std::string what = write == Write::accumulate ? "added to 0.1" : "which overwrites";
+    const std::string what = write == Write::accumulate ? "added to 0.5" : "which overwrites";
     expect_values(asked, rank_in_words(c), message("the sum in `local`, ", what), local, expected);
     std::copy_n(full.begin() + begin, count, kept.begin() + begin);
     expect_values(asked, rank_in_words(c), message("`full` outside of this rank's place, ", what), full, kept);
   }
   template <class C>
   static void check(C& c) {
-    for (const Write write : {Write::overwrite, Write::accumulate}) {
-      check_counts(c, uneven_counts(c.size(), 1000), write);
-      check_counts(c, Counts(static_cast<std::size_t>(c.size()), 900), write);
-    }
+    for (const Write write : {Write::overwrite, Write::accumulate})
+      for (const comm::SumOrder order : {comm::SumOrder::any, comm::SumOrder::ranks}) {
+        check_counts(c, uneven_counts(c.size(), 1000), write, order);
+        check_counts(c, Counts(static_cast<std::size_t>(c.size()), 900), write, order);
+      }
   }
 };
 

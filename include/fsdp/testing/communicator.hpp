@@ -108,6 +108,8 @@ FSDP_BEHAVIOUR(GathersUnevenAndEmptyPieces)
 FSDP_BEHAVIOUR(GathersInPlaceWithoutCopyingItself)
 FSDP_BEHAVIOUR(MovesManySegmentsAsOneCollective)
 FSDP_BEHAVIOUR(SumsInRankOrderToTheBit)
+FSDP_BEHAVIOUR(SumsInRankOrderWhereAsked)
+FSDP_BEHAVIOUR(AddsRankByRankToWhatIsThere)
 FSDP_BEHAVIOUR(SumsIntoItsOwnContribution)
 FSDP_BEHAVIOUR(SumsSpentContributions)
 FSDP_BEHAVIOUR(AllReduceGivesTheBitsOfReduceScatter)
@@ -126,8 +128,9 @@ FSDP_BEHAVIOUR(RefusesBrokenArguments)
 #undef FSDP_BEHAVIOUR
 
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorSuite, GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself,
-                            MovesManySegmentsAsOneCollective, SumsInRankOrderToTheBit, SumsIntoItsOwnContribution,
-                            SumsSpentContributions, AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
+                            MovesManySegmentsAsOneCollective, SumsInRankOrderToTheBit, SumsInRankOrderWhereAsked,
+                            AddsRankByRankToWhatIsThere, SumsIntoItsOwnContribution, SumsSpentContributions,
+                            AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
                             WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
                             AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder,
                             BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor,

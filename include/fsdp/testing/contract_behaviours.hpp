@@ -281,6 +281,13 @@ struct ChecksFindRanksThatDisagree {
     expect("a reduce_scatter that adds instead of one that overwrites",
            [&] { comm::reduce_scatter<float>(c, usual, odd ? Write::accumulate : Write::overwrite).wait(); },
            {"Write"});
+    expect("a reduce_scatter in the order of ranks instead of one in any order",
+           [&] {
+             comm::reduce_scatter<float>(c, usual, Write::overwrite, {}, comm::Contributions::kept,
+                                         odd ? comm::SumOrder::ranks : comm::SumOrder::any)
+                 .wait();
+           },
+           {"SumOrder"});
     if (odd) ++c.monitor().sequence;
     expect("a barrier after one collective more", [&] { comm::barrier(c); },
            {"every rank must make the same collectives in the same order"});
@@ -327,12 +334,12 @@ struct RefusesBrokenArguments {
 /// All behaviours, for your own test that runs each of them: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
 using AllBehaviours =
     ::testing::Types<GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself, MovesManySegmentsAsOneCollective,
-                     SumsInRankOrderToTheBit, SumsIntoItsOwnContribution, SumsSpentContributions,
-                     AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
-                     WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
-                     AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot,
-                     GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor, CutsLongMessages,
-                     ChecksFindRanksThatDisagree, RefusesBrokenArguments>;
+                     SumsInRankOrderToTheBit, SumsInRankOrderWhereAsked, AddsRankByRankToWhatIsThere,
+                     SumsIntoItsOwnContribution, SumsSpentContributions, AllReduceGivesTheBitsOfReduceScatter,
+                     SumsMoreThanItsScratchHolds, WaitsForResultsAndForPeersThatStillRead,
+                     KeepsSeveralCollectivesInFlight, AnUnwaitedRequestIsWaitedForWhenDestroyed,
+                     CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder,
+                     RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments>;
 
 /// Names typed tests after their behaviour.
 struct BehaviourName {

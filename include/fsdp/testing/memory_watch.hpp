@@ -160,7 +160,7 @@ class MemoryWatch {
   void expect_inside(const Range& view, const std::vector<Range>& slots, int index, const Range& rest, bool weight) {
     ++checked_;
     const std::string where = words(index, weight ? "a weight" : "a gradient");
-    if (group(index).in_place()) {
+    if (weight ? group(index).in_place() : group(index).adds_in_place()) {
       if (!rest.holds(view))
         fail("a group that nothing is gathered of is used where it is at rest", where, "it lies elsewhere");
       return;

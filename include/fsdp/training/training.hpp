@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -31,10 +32,12 @@ struct StepSize {
   std::int64_t sequences = 1;  ///< in one micro-batch
   bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
   std::int64_t sequence_length = 0;  ///< positions of a sequence
-  int micro_batches = 1;             ///< in a step
+  int micro_batches = 1;             ///< in a step; see sharding::micro_batches_of where it is cut into pieces
   int threads = 0;                   ///< of each rank; 0: cores / ranks, at least 1
   std::int64_t logit_rows = 0;       ///< see plan::Request
   std::int64_t cached_rows = 0;      ///< see RunShape
+  bool digests = false;              ///< see RunShape
+  bool verifies = false;             ///< see RunShape
 };
 
 /// Returns the dry run's request for a step of this size on rank `rank` of `ranks`.
@@ -101,17 +104,19 @@ class Training {
   void initialize(std::uint64_t seed) { optim::initialize(module_, seed); }
 
   /// Enqueues a step; see TrainingStep::queue. Throws Error if a micro-batch does not have the planned size.
-  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike) {
+  void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
+             const std::function<void()>& before_update = {}) {
     for (const Batch& batch : micro_batches)
       require(batch.sequences == request_.sequences || (request_.fewer && batch.sequences < request_.sequences),
               "training: a micro-batch has ", batch.sequences, " sequences, and steps were planned for ",
               request_.sequences, request_.fewer ? " at most" : "; plan them with StepSize{.fewer = true}");
-    step_.queue(micro_batches, scale, inputs, alike);
+    step_.queue(micro_batches, scale, inputs, alike, before_update);
   }
 
-  /// Runs one step on all ranks' micro-batches and waits for it. Returns the mean loss over all ranks' targets, from
-  /// before the update; the same on every rank. Collective. Throws DivergedError if the loss or the gradient is not
-  /// finite; the weights are then unchanged.
+  /// Runs one step on all ranks' micro-batches and waits for it. Where a step is cut into pieces (Reproducible), a rank
+  /// gives those that it has a piece for (Executor::own_micro_batches). Returns the mean loss over all ranks' targets,
+  /// from before the update; the same on every rank. Collective. Throws DivergedError if the loss or the gradient is
+  /// not finite; the weights are then unchanged.
   double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
     counts_.start([&] {
       BatchCounts sum;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank's micro-batches of a step, in host memory that every step reuses.
+/// One rank's micro-batches of a step, in host memory that every step reuses: each is a piece of the step.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 
@@ -29,17 +30,19 @@ class Batches {
     for (int m = 0; m < micro_batches; ++m) storages_.push_back(source.storage(sequences, allocate));
   }
 
-  /// Fills all micro-batches with this rank's share of the sampler's current step. Throws InputError if the source
-  /// cannot read its data.
-  void draw(const data::Sampler& sampler, std::int64_t rank, std::int64_t ranks) {
-    const std::int64_t count = std::ssize(batches_);
-    for (std::size_t m = 0; m < batches_.size(); ++m) {
-      const data::Share share{
-          .rank = rank, .ranks = ranks, .micro_batch = static_cast<std::int64_t>(m), .micro_batches = count};
-      fill(m, sampler.slice(share));
-      if constexpr (nn::detail::has_set_noise<Batch>())
-        batches_[m].set_noise(std::max<std::uint64_t>(mixed(sampler.seed()), 1), sampler.place(share));  // 0: no noise
-    }
+  /// Fills this rank's micro-batches of the sampler's current step. `pieces`: of a step, on any number of ranks, so
+  /// that the rank may have none for the last micro-batch; 0: one for each micro-batch of each rank. Throws InputError
+  /// if the source cannot read its data.
+  void draw(const data::Sampler& sampler, int rank, int ranks, int pieces = 0) {
+    const int all = pieces > 0 ? pieces : ranks * static_cast<int>(std::ssize(batches_));
+    drawn_ = static_cast<std::size_t>(sharding::pieces_of_rank(all, rank, ranks));
+    for (std::size_t m = 0; m < drawn_; ++m)
+      draw(sampler, m, {.piece = sharding::piece_of(static_cast<int>(m), rank, ranks), .pieces = all});
+  }
+  /// Fills the first micro-batch with one piece of the sampler's current step and returns it. Throws as `draw` does.
+  const Batch& draw_piece(const data::Sampler& sampler, int piece, int pieces) {
+    draw(sampler, 0, {.piece = piece, .pieces = pieces});
+    return batches_.front();
   }
   /// Fills the first micro-batch with the given samples and returns it. If there are fewer samples than sequences, the
   /// remaining sequences have no targets.
@@ -48,14 +51,23 @@ class Batches {
     return batches_.front();
   }
 
-  std::span<const Batch> micro_batches() const { return batches_; }
+  /// Those that were drawn, and the sum of their counts.
+  /// @{
+  std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }
   BatchCounts counts() const {
     BatchCounts sum;
-    for (const Batch& batch : batches_) sum += batch.counts();
+    for (const Batch& batch : micro_batches()) sum += batch.counts();
     return sum;
   }
+  /// @}
 
  private:
+  void draw(const data::Sampler& sampler, std::size_t micro_batch, const data::Share& share) {
+    fill(micro_batch, sampler.slice(share));
+    if constexpr (nn::detail::has_set_noise<Batch>())
+      batches_[micro_batch].set_noise(std::max<std::uint64_t>(mixed(sampler.seed()), 1),  // 0: no noise
+                                      sampler.place(share));
+  }
   void fill(std::size_t micro_batch, std::span<const std::int64_t> samples) {
     batches_[micro_batch] = source_->fill(storages_[micro_batch], samples);
   }
@@ -63,6 +75,7 @@ class Batches {
   const Source* source_;
   std::vector<typename Source::Storage> storages_;  // [micro_batches]
   std::vector<Batch> batches_;                      // [micro_batches]
+  std::size_t drawn_ = 0;                           ///< number of micro-batches of the last `draw`
 };
 
 }  // namespace fsdp::train

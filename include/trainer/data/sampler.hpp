@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chooses the windows of each step and each rank's share of them. A step's data do not depend on the number of ranks.
+/// Chooses the windows of each step and of each piece of it. A step's data do not depend on the number of ranks; which
+/// pieces a rank takes: tessera/fsdp/sharding/pieces.hpp.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +35,15 @@ struct Position {
   friend bool operator==(const Position&, const Position&) = default;
 };
 
-/// One rank's part of one micro-batch.
+/// A part of a step: piece v of V is sequences [v B / V, (v + 1) B / V) of the step's B.
 struct Share {
-  std::int64_t rank = 0, ranks = 1;
-  std::int64_t micro_batch = 0, micro_batches = 1;
+  std::int64_t piece = 0, pieces = 1;
 };
 
 /// Throws InputError, naming the nearest valid sizes, unless `batch` is a multiple of ranks x micro-batches.
 void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches);
+/// The same unless it is a multiple of the pieces that a strategy cuts each step into (Reproducible).
+void check_pieces(std::int64_t batch, std::int64_t pieces);
 
 /// Returns the n-th sample of a run. For a source that defines its own order, such as a mixture with weights.
 using Order = std::function<std::int64_t(std::int64_t n)>;
@@ -59,7 +61,7 @@ class Sampler {
   void advance();                   ///< to the next step
 
   std::vector<std::int64_t> batch() const;                    ///< windows of the present step, in order
-  std::vector<std::int64_t> slice(const Share& share) const;  ///< a share: batch() cut by micro-batch, then by rank
+  std::vector<std::int64_t> slice(const Share& share) const;  ///< its part of batch(), a multiple of the pieces
   std::int64_t place(const Share& share) const;               ///< index of its first window among all that a run draws
   /// The seed of the constructor.
   std::uint64_t seed() const { return seed_; }

@@ -58,7 +58,7 @@ struct TrainOptions {
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
-  std::int64_t grad_accum = 1;                          ///< micro-batches
+  std::int64_t grad_accum = 1;                          ///< micro-batches; 1 where the strategy has pieces
   std::optional<std::int64_t> document_separator = {};  ///< token that ends a document; none: a window is a document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
@@ -81,6 +81,8 @@ struct TrainOptions {
   bool resume_anyway = false;              ///< even if data or batches differ from the checkpoint's
   OnSignal on_signal = OnSignal::save;
   std::optional<std::string> metrics = {};
+  std::optional<std::string> digests = {};  ///< file for digests of all that each step computes
+  std::int64_t verify_every = 0;            ///< steps between verifications by another rank (Verification); 0: never
   std::optional<std::string> tensorboard = {};  ///< a directory
   std::optional<std::string> trace = {};
   bool cuda_graphs = false;    ///< capture a step as a CUDA graph and replay it
@@ -160,9 +162,11 @@ bool is_given(const Options& options, std::string_view flag) {
   return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
 }
 
-/// Throws InputError with one sentence about the first invalid value; also checks that the batch can be divided over so
-/// many ranks.
-void validate(const TrainOptions& options, std::int64_t ranks);
+/// Throws InputError with one sentence about the first invalid value; also calls check_batch.
+void validate(const TrainOptions& options, std::int64_t ranks, int pieces = 0);
+/// Throws InputError unless a step's batch can be cut over so many ranks. `pieces`: of a step, where the strategy says
+/// how many (sharding::Facts::pieces), so that they and the ranks give the number of micro-batches; else 0.
+void check_batch(const TrainOptions& options, std::int64_t ranks, int pieces);
 /// Throw InputError with one sentence about the first invalid value.
 /// @{
 void validate(const EvalOptions& options);

@@ -25,6 +25,7 @@ struct StartRecord {
   ConfigValues constants = {};  ///< of the optimizer
   std::uint64_t seed = 0;
   std::int64_t world = 1;
+  std::int64_t pieces = 0;           ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
   std::int64_t threads = 1;          ///< per rank; the last bits of results depend on it
   std::int64_t crowded_cores = 0;    ///< cores that ranks with more threads than them share, else 0; console only
   std::string instruction_set = {};  ///< such as "avx2"; the last bits depend on it, too; empty if it does not matter

@@ -17,6 +17,12 @@ namespace fsdp::report {
 std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
                        std::int64_t held_out_windows, std::int64_t peak_bytes);
 
+/// Says in how many rounds so many pieces of a step are computed, and what it costs if the last one is not full.
+std::string rounds_text(std::int64_t pieces, std::int64_t ranks);
+
+/// Says what verifying every `every` steps costs, where so many pieces of a step are computed on so many ranks.
+std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks);
+
 /// Describes the run that ended: losses, tokens, time and the last checkpoint.
 std::string summary_text(const SummaryRecord& record);
 

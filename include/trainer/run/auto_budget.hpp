@@ -86,8 +86,9 @@ typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::
   if (!asks_for_memory(tiling)) return tiling;
   std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
   comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
-  return settled(tiling, model_of<Model>(options), sharding, plan_request(options, communicator.size(), optimizer),
-                 optimizer, memory, communicator.rank() == 0);
+  return settled(tiling, model_of<Model>(options), sharding,
+                 plan_request(options, communicator.size(), sharding, optimizer), optimizer, memory,
+                 communicator.rank() == 0);
 }
 
 }  // namespace fsdp::train

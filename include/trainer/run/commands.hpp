@@ -95,9 +95,9 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
-  validate(options, ranks);
+  validate(options, ranks, sharding::facts_of(sharding).pieces);
   check_memory(options, tiling);
-  const plan::Request request = plan_request(options, ranks, optimizer);
+  const plan::Request request = plan_request(options, ranks, sharding, optimizer);
   if (options.print_schedule) {
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
@@ -109,6 +109,8 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
     const std::int64_t memory = asks_for_memory(tiling) ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
     const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
+    if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
+      print(report::rounds_text(pieces, ranks) + "\n");
     print(plan::tiling_text(model, cut, request));
     print(plan_text(step, Stack::name(sharding), request));
   }
@@ -132,25 +134,26 @@ std::int64_t vocabulary_of(const Model& model) {
 
 /// `tessera train` on one stack. Returns the exit status.
 template <class Model, class Optimizer>
-int train(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
+int train(const TrainOptions& given, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
           const Optimizer& optimizer) {
   static_assert(std::same_as<typename Model::Batch, TokenBatch>,
                 "fsdp: train_main trains on text, and this model's Batch is no TokenBatch; use train::Trainer<Model, "
                 "Source> with a source of its batches, or train::Training in a loop of your own");
   using Comm = typename Model::Stack::Comm;
   validate_constants(optimizer);
-  validate(options.launch);
-  if (options.dry_run || options.print_schedule) {
-    describe<Model>(options, sharding, tiling, optimizer);
+  validate(given.launch);
+  if (given.dry_run || given.print_schedule) {
+    describe<Model>(given, sharding, tiling, optimizer);
     return 0;
   }
-  return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) +
-                                               given_text(options.model) + optimizer_lines(optimizer));
+  return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
+    comm::agree_on_arguments(communicator, arguments_text<Model>(given, sharding, tiling) + given_text(given.model) +
+                                               optimizer_lines(optimizer));
     agree_on_instruction_set(communicator);
-    validate(options, communicator.size());
-    check_memory(options, tiling);
-    CheckpointDir dir(communicator, options);
+    validate(given, communicator.size(), sharding::facts_of(sharding).pieces);
+    check_memory(given, tiling);
+    CheckpointDir dir(communicator, given);
+    const TrainOptions options = with_resumed_threads<Model>(communicator, given, sharding);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;
@@ -228,7 +231,9 @@ int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, cons
                                                           [&] { return message("data = ", source.identity(), "\n"); }));
     if (const std::string losses = source.losses(); communicator.rank() == 0 && !losses.empty())
       print_sentence("data: " + losses);
-    const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / communicator.size());
+    const int pieces = sharding::facts_of(sharding).pieces;
+    const std::int64_t sequences =
+        std::max<std::int64_t>(1, options.batch_size / (pieces > 0 ? pieces : communicator.size()));
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
                                   .sequence_length = options.seq_len,

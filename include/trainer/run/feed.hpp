@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -29,19 +30,22 @@ class Feed {
   using Batch = typename Source::Batch;
 
   struct Step {
-    std::span<const Batch> micro_batches;  ///< of this rank; valid until two more steps were taken
+    std::span<const Batch> micro_batches;  ///< of this rank, perhaps none; valid until two more steps were taken
     BatchCounts counts;                    ///< over all ranks
   };
 
-  /// `exchange` must not be used by others. Communicator, exchange, source and signals must outlive the feed.
+  /// `micro_batches`: most of a rank. `pieces`: as for Batches::draw. `exchange` must not be used by others.
+  /// Communicator, exchange, source and signals must outlive the feed.
   Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler, std::int64_t sequences,
-       int micro_batches, const comm::CatchSignals& signals)
+       int micro_batches, int pieces, const comm::CatchSignals& signals)
       : communicator_(&communicator),
         sampler_(std::move(sampler)),
+        pieces_(pieces),
         exchange_(&exchange),
         signals_(&signals),
         batches_{make(source, sequences, micro_batches), make(source, sequences, micro_batches),
-                 make(source, sequences, micro_batches)} {}
+                 make(source, sequences, micro_batches)},
+        make_spare_([&source, sequences] { return make(source, sequences, 1); }) {}
 
   /// The position in the data of the next step that `take` returns.
   data::Position position() const { return sampler_.position(); }
@@ -52,10 +56,19 @@ class Feed {
   Step take(bool more) {
     if (!drawn_) draw();
     const Step step{.micro_batches = batches_[current_].micro_batches(), .counts = finished()};
+    taken_ = sampler_.position();
     sampler_.advance();
     drawn_ = false;
     if (more) draw();
     return step;
+  }
+  /// Returns a piece of the step that was taken last, by its number of all ranks' pieces; valid until the next call.
+  /// Only where steps are cut into pieces. Throws InputError if the source cannot read its data.
+  const Batch& piece(int number) {
+    if (!spare_) spare_.emplace(make_spare_());
+    data::Sampler sampler = sampler_;
+    sampler.restore(taken_);
+    return spare_->draw_piece(sampler, number, pieces_);
   }
   /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws as
   /// `take` does.
@@ -81,7 +94,7 @@ class Feed {
     current_ = (current_ + 1) % batches_.size();
     exchange_->start(
         [&] {
-          batches_[current_].draw(sampler_, communicator_->rank(), communicator_->size());
+          batches_[current_].draw(sampler_, communicator_->rank(), communicator_->size(), pieces_);
           return batches_[current_].counts();
         },
         signals_->asked());
@@ -89,10 +102,14 @@ class Feed {
 
   C* communicator_;
   data::Sampler sampler_;
+  int pieces_;
   CountExchange<C>* exchange_;
   const comm::CatchSignals* signals_;
   std::optional<BatchCounts> counts_;       ///< of the batches drawn last; empty until exchanged
   std::array<Batches<Source>, 3> batches_;  ///< the device may still read two steps while the third is drawn
+  std::function<Batches<Source>()> make_spare_;
+  std::optional<Batches<Source>> spare_;  ///< for `piece`
+  data::Position taken_;                  ///< of the step that was taken last
   std::size_t current_ = 0;
   bool drawn_ = false;
 };

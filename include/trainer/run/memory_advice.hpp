@@ -18,9 +18,10 @@ namespace fsdp::train {
 
 /// Returns "; the whole run takes ... of each rank, and would take ... with --recompute, ...", by dry runs of the same
 /// stack. Names only alternatives that take less. `tiling`: the run's tiling; nullptr if it is fixed at compile time.
-/// `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and number of ranks; returns its peak.
+/// `pieces`: as for check_batch. `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and
+/// number of ranks; returns its peak.
 std::string memory_advice(
-    const TrainOptions& options, const tiling::RunTime* tiling, int ranks,
+    const TrainOptions& options, const tiling::RunTime* tiling, int ranks, int pieces,
     FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTime* tiling, int ranks)> bytes);
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const typename Model::Stack::Sharding& sharding,
@@ -30,12 +31,13 @@ std::string memory_advice(const TrainOptions& options, const typename Model::Sta
     typename Model::Stack::Tiling cut = tiling;
     if constexpr (chosen)
       if (other_tiling != nullptr) cut = *other_tiling;
-    return plan::dry_run(model_of<Model>(other), sharding, cut, plan_request(other, other_ranks, optimizer), optimizer)
+    return plan::dry_run(model_of<Model>(other), sharding, cut, plan_request(other, other_ranks, sharding, optimizer),
+                         optimizer)
         .peak_bytes();
   };
   const tiling::RunTime* own = nullptr;
   if constexpr (chosen) own = &tiling;
-  return memory_advice(options, own, ranks, bytes);
+  return memory_advice(options, own, ranks, sharding::facts_of(sharding).pieces, bytes);
 }
 
 }  // namespace fsdp::train

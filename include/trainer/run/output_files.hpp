@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks the files that a run writes besides its checkpoints: --metrics and --trace.
+/// Checks the files that a run writes besides its checkpoints: --metrics, --digests and --trace.
 #pragma once
 
 #include <tessera/trainer/flags/options.hpp>

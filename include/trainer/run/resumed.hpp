@@ -4,6 +4,10 @@
 ///
 /// Differences that change which data later steps see are refused: batch size, seed, sequence length, data. Every other
 /// difference that changes results is reported in one line.
+///
+/// A run whose steps are cut into as many pieces as those of the checkpoint (Reproducible) goes on to the bit, on any
+/// number of ranks, and says so. What would change the last bits of every step is refused: threads, instruction set,
+/// library, build, precision, tile plans.
 #pragma once
 
 #include <cstdint>

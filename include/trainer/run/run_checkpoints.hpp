@@ -22,6 +22,8 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/training/program.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/options.hpp>
@@ -59,6 +61,23 @@ RunModel run_model_of(Training<Model, Optimizer>& training, const TrainOptions& 
           .states = states_of(training.module(), training.optimizer().optimizer()),
           .read = checkpoint::read_listing_with<Model>({}),
           .read_first = checkpoint::read_listing_with<Model>(options.model.adapter)};
+}
+
+/// Returns the threads of each rank of the run that --resume goes on with, if its record has them and pieces; else 0.
+/// Collective; a checkpoint that cannot be read has no record. `read`: of the run's model.
+std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
+                             const checkpoint::ReadListing& read);
+
+/// Returns the options with these threads, which the calling thread's OpenMP team gets too, if --threads leaves them
+/// open and the strategy has pieces: the last bits of results depend on them. Collective.
+template <class Model>
+TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options,
+                                  const typename Model::Stack::Sharding& sharding) {
+  if (sharding::facts_of(sharding).pieces == 0 || !options.resume || options.launch.threads > 0) return options;
+  const checkpoint::ReadModelListing read = checkpoint::read_listing_with<Model>({});
+  options.launch.threads = resumed_threads(ranks, options, read);
+  if (options.launch.threads > 0) use_threads(static_cast<int>(options.launch.threads));
+  return options;
 }
 
 /// Loads and saves checkpoints. All but the const functions are collective and throw an error of one rank on all.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The log of a run: console, metrics file, TensorBoard.
+/// The log of a run: console, metrics file, file of digests, TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,10 @@
 #include <string_view>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/console.hpp>
+#include <tessera/trainer/report/digest_file.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/report/tensorboard.hpp>
 
@@ -26,13 +28,15 @@ class RunLog {
 
   /// Returns whether this rank writes: true on rank 0.
   bool speaks() const { return ranks_.rank() == 0; }
-  /// Opens the metrics file and TensorBoard's. Collective; throws InputError on all ranks if a file cannot be opened.
+  /// Opens the files. Collective; throws InputError on all ranks if one cannot be opened.
   void open();
 
   /// Logs the start of the run. `text` and `lines` are printed on the console only.
   void begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines);
   /// Logs a step.
   void step(const report::StepRecord& record);
+  /// Writes the digests of a step to their file.
+  void digests(std::int64_t step, std::span<const StepDigest> digests);
   /// Logs a held-out loss. `unit`: such as "nats per token"; empty if the model's batch does not name one.
   void held_out(const report::ValidationRecord& record, std::string_view unit);
   /// Logs a text that the model wrote.
@@ -58,6 +62,7 @@ class RunLog {
   const TrainOptions& options_;
   std::string_view unit_;
   report::Metrics metrics_;
+  report::DigestWriter digests_;
   report::TensorBoard tensorboard_;
   std::optional<report::Console> console_;
 };

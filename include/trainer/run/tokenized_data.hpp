@@ -26,6 +26,7 @@ struct TextInputs {
   data::TokenFormat format = data::TokenFormat::automatic;
   std::string model_folder = {};  ///< empty: --model is not a folder
   std::string cache = {};         ///< used if TextOptions::cache is empty; empty, too: a temporary folder
+  std::string made = {};          ///< another cache, whose finished tokens are used; nothing is written there
   std::int64_t vocabulary = 0;    ///< of the model
 };
 
@@ -47,7 +48,8 @@ class TokenizedData {
  private:
   void encode_conversations(const TextOptions& options, const TextInputs& inputs,
                             const std::optional<std::filesystem::path>& tokenizer);
-  std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs);
+  /// The path of tokens of this name.
+  std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs, const std::string& name);
 
   data::DataNames names_;
   std::shared_ptr<const TemporaryFolder> temporary_;

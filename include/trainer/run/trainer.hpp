@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,7 +25,10 @@
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
+#include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
@@ -44,6 +48,8 @@
 #include <tessera/trainer/run/resumed.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/run_record.hpp>
+#include <tessera/trainer/run/same_bits.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 #include <tessera/trainer/run/validation.hpp>
 
@@ -68,27 +74,34 @@ class Trainer {
         model_(model),
         source_(source),
         trace_(options.trace ? report::trace_path(*options.trace, communicator.rank()) : std::filesystem::path()),
-        stack_text_(message(policy_text(sharding), " ", policy_text(communicator), " ",
-                            policy_text<typename Model::Stack::Precision>(), " ", policy_text(tiling))),
+        stack_text_(stack_text(communicator, policy_texts<typename Model::Stack>(sharding, tiling))),
         data_(agreed_data(communicator, options, model_, source)),
-        size_(required_step_size(options, communicator.size(), writes_text<Model>)),
+        pieces_(sharding::facts_of(sharding).pieces),
+        reduced_sooner_(reduced_sooner(sharding)),
+        size_(agreed_size(communicator, options, sharding)),
         peak_(report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
-            communicator, comm::rank_threads(options.launch.threads, communicator.size()))),
+            communicator, comm::rank_threads(size_.threads, communicator.size()))),
         training_(communicator, model_, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
         feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
-              size_.sequences, size_.micro_batches, signals_),
+              size_.sequences, size_.micro_batches, pieces_, signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         samples_(samples()),
         early_stop_(options.patience),
         log_(communicator, options, nn::unit_of<typename Model::Batch>()),
         queued_(options, log_),
         checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
-                     run_model_of(training_, options), is_folder<typename Model::Config>(options.model), run_record(),
-                     source.training()) {}
+                     run_model_of(training_, options), is_folder<typename Model::Config>(options.model),
+                     run_record(options, model_, sharding, tiling, training_.optimizer().optimizer(),
+                                training_.request(), stack_text_, data_),
+                     source.training()) {
+    if (options.verify_every == 0) return;
+    verification_.emplace(training_.module(), training_.executor());
+    resting_.emplace(training_.module(), training_.optimizer());
+  }
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
   /// ranks where a loss, weight or optimizer state is not finite.
@@ -134,17 +147,16 @@ class Trainer {
     else
       return 0;
   }
-  /// One line of the data, the same on all ranks. Throws InputError on all where they opened other data or another
-  /// model.
-  static std::string agreed_data(Comm& communicator, const TrainOptions& options, const Model& model,
-                                 const Source& source) {
-    const std::string data = read_on_all_ranks(communicator, options.launch.disk_deadline_seconds, "data", [&] {
-      if constexpr (data::detail::has_identity<Source>()) return source.identity();
-      return source.text();
-    });
-    comm::agree_on_opened(communicator, message("data = ", data, "\nwindows = ", source.training(), " and ",
-                                                source.validation(), " held out\n", model.config().write()));
-    return data;
+  /// The size of a step. With pieces, all ranks compute alike, with as many threads as those of the run that is
+  /// resumed: throws InputError on all where they do not.
+  static StepSize agreed_size(Comm& communicator, const TrainOptions& options,
+                              const typename Model::Stack::Sharding& sharding) {
+    const int pieces = sharding::facts_of(sharding).pieces;
+    StepSize size = required_step_size(options, communicator.size(), pieces, writes_text<Model>);
+    if (pieces == 0) return size;
+    size.threads = static_cast<int>(with_resumed_threads<Model>(communicator, options, sharding).launch.threads);
+    agree_on_last_bits(communicator, last_bits<Device>(comm::rank_threads(size.threads, communicator.size())));
+    return size;
   }
 
   Samples samples() {
@@ -156,7 +168,12 @@ class Trainer {
 
   void begin() {
     checkpoints_.require_folder();
-    const std::vector<std::string> loaded = load();
+    std::vector<std::string> loaded = load();
+    if (!reduced_sooner_.empty()) loaded.insert(loaded.begin(), reduced_sooner_);
+    if (verification_)
+      loaded.insert(loaded.begin(),
+                    "verify    " + report::verification_text(options_.verify_every, pieces_, communicator_.size()));
+    keep_resting();
     log_.open();
     if (!leads()) return;
     const report::StartRecord record{.stack = stack_text_,
@@ -166,6 +183,7 @@ class Trainer {
                                      .constants = values_of(optimizer().optimizer()),
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
+                                     .pieces = pieces_,
                                      .threads = training_.request().shape.threads,
                                      .crowded_cores = crowded_cores(),
                                      .instruction_set = device::arithmetic(),
@@ -196,27 +214,29 @@ class Trainer {
     return std::move(loaded.lines);
   }
 
-  /// What a later run compares itself with.
-  RunRecord run_record() {
-    RunRecord record = record_of(options_);
-    record["stack"] = stack_text_;
-    record["ranks"] = std::to_string(communicator_.size());
-    record["threads"] = std::to_string(training_.request().shape.threads);
-    record["data"] = data_;
-    record["instruction-set"] = device::arithmetic();
-    add_optimizer(record, optimizer().optimizer().name(), values_of(optimizer().optimizer()));
-    add_config(record, values_of(model_.config()));
-    return record;
-  }
-
   void queue_step() {
     const std::int64_t index = optimizer().steps();
     const auto begin = Clock::now();
     const auto batch = feed_.take(index + 1 < options_.steps);
     const QueuedStep& step = queued_.add(index, batch.counts, begin);
-    training_.queue(batch.micro_batches, static_cast<float>(step.loss_scale / step.targets()),
-                    {.lr = step.lr, .loss_scale = step.loss_scale},
-                    batch.counts.valid_targets == options_.batch_size * options_.seq_len);
+    const auto scale = static_cast<float>(step.loss_scale / step.targets());
+    const std::function<void()> verify = [&] { verify_step(index + 1, scale); };
+    training_.queue(batch.micro_batches, scale, {.lr = step.lr, .loss_scale = step.loss_scale},
+                    batch.counts.valid_targets == options_.batch_size * options_.seq_len,
+                    verifies(index + 1) ? verify : std::function<void()>());
+    if (auto* const digests = training_.executor().digests()) log_.digests(index + 1, digests->collect());
+    keep_resting();
+  }
+
+  bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
+  /// Before a step's update. Throws CorruptionError on all ranks, so that nothing is saved.
+  void verify_step(std::int64_t step, float scale) {
+    resting_->compare(step - 1);
+    verification_->verify(step, scale, [&](int piece) { return feed_.piece(piece); });
+  }
+  /// After the step before one that is verified.
+  void keep_resting() {
+    if (verifies(optimizer().steps() + 1)) resting_->keep();
   }
 
   /// The oldest of the queued steps; waits for the device.
@@ -337,10 +357,14 @@ class Trainer {
   const Source& source_;
   report::Trace trace_;
   std::string stack_text_;
-  std::string data_;  ///< what tells other data
+  std::string data_;            ///< what tells other data
+  int pieces_;                  ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
+  std::string reduced_sooner_;  ///< see reduced_sooner
   StepSize size_;
   report::MatmulPeak peak_;  ///< measured before training_ allocates: its memory is not part of the plan
   Training<Model, Optimizer> training_;
+  std::optional<Verification<Model>> verification_;  ///< with --verify-every
+  std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   Samples samples_;

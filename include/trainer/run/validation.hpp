@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mean loss over given samples, which are distributed over the ranks.
+/// Mean loss over given samples, which are distributed over the ranks: batch n is batch n / P of rank n % P.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/stopped.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
@@ -23,19 +26,34 @@ struct MeanLoss {
   int stop = 0;             ///< the signal that ended the evaluation early; 0: none
 };
 
-/// Evaluates the samples and returns their mean loss. Collective. All ranks evaluate the same number of batches, since
-/// each contains collectives; a rank that has run out of samples computes on ignored targets. Before each batch,
-/// `asked` returns the signals that this rank received; if any rank has a stop signal, all ranks return early, with
-/// `stop` set and no loss. After each batch, `seen` is called with the samples seen so far and their total.
+namespace detail {
+
+/// Returns the sum of the first `batches` batches' losses, in their order, which does not depend on the ranks. `losses`
+/// [ranks, rounds]: of each rank's batches.
+inline double sum_of_batches(std::span<const double> losses, std::int64_t ranks, std::int64_t batches) {
+  const std::int64_t rounds = std::ssize(losses) / ranks;
+  double sum = 0;
+  for (std::int64_t n = 0; n < batches; ++n) sum += losses[static_cast<std::size_t>(n % ranks * rounds + n / ranks)];
+  return sum;
+}
+
+}  // namespace detail
+
+/// Evaluates the samples and returns their mean loss, which depends on `sequences` and not on the ranks. Collective.
+/// All ranks evaluate the same number of batches, since each contains collectives; a rank that has run out of samples
+/// computes on ignored targets. Before each batch, `asked` returns the signals that this rank received; if any rank has
+/// a stop signal, all ranks return early, with `stop` set and no loss. After each batch, `seen` is called with the
+/// samples seen so far and their total.
 template <class Model, data::Source Source>
 MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
                    CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,
                    std::int64_t sequences, std::span<const std::int64_t> samples, FunctionRef<comm::Asked()> asked,
                    FunctionRef<void(std::int64_t seen, std::int64_t all)> seen) {
-  double sum = 0;
+  std::vector<double> losses;  // of this rank's batches
   std::int64_t tokens = 0;
   const auto count = static_cast<std::int64_t>(samples.size());
-  for (std::int64_t begin = 0; begin < count; begin += sequences * communicator.size()) {
+  const int ranks = communicator.size();
+  for (std::int64_t begin = 0; begin < count; begin += sequences * ranks) {
     const std::int64_t from = std::min(count, begin + sequences * communicator.rank());
     const std::int64_t to = std::min(count, from + sequences);
     const typename Source::Batch* batch = nullptr;
@@ -47,11 +65,15 @@ MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& commu
         asked());
     tokens += exchange.finish().valid_targets;
     if (const int stop = exchange.asked().stop; stop != 0) return {.stop = stop};
-    sum += executor.evaluate(*batch);
-    seen(std::min(count, begin + sequences * communicator.size()), count);
+    losses.push_back(executor.evaluate(*batch));
+    seen(std::min(count, begin + sequences * ranks), count);
   }
-  const double total = comm::sum_over_ranks(communicator, sum, {"validation loss"});
-  return {.loss = tokens > 0 ? total / static_cast<double>(tokens) : 0.0, .tokens = tokens};
+  if (tokens == 0) return {};
+  std::vector<double> all(losses.size() * static_cast<std::size_t>(ranks));  // [ranks, rounds]
+  comm::gather_bytes(communicator, std::as_bytes(std::span(losses)), std::as_writable_bytes(std::span(all)),
+                     {"validation loss"});
+  const double sum = detail::sum_of_batches(all, ranks, ceil_divide(count, sequences));
+  return {.loss = sum / static_cast<double>(tokens), .tokens = tokens};
 }
 
 }  // namespace fsdp::train

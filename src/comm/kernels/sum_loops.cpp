@@ -62,6 +62,12 @@ FSDP_INLINE void set_sum(Read read, const typename Read::Stored* __restrict a, R
                          const typename ReadNext::Stored* __restrict b, std::int64_t count, float* __restrict sum) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] = read(a[i]) + read_next(b[i]);
 }
+/// Adds a, then b: not their sum.
+template <class Read, class ReadNext>
+FSDP_INLINE void add_both(Read read, const typename Read::Stored* __restrict a, ReadNext read_next,
+                          const typename ReadNext::Stored* __restrict b, std::int64_t count, float* __restrict sum) {
+  for (std::int64_t i = 0; i < count; ++i) sum[i] = (sum[i] + read(a[i])) + read_next(b[i]);
+}
 
 FSDP_INLINE void stream(const float* from, std::int64_t count, float* to) {
   std::int64_t i = 0;
@@ -77,13 +83,18 @@ void sum(const SumBlock& block, std::int64_t at, std::int64_t count) {
   float* const to = block.to + at;
   float* const sum = block.direct ? to : own;
   const Contribution* const from = block.contributions;
+  const bool adds = block.write == Write::accumulate;
   with_reader(
       from[0], block.wire, [&](auto read) __attribute__((always_inline)) {
         const auto* const first = stored<decltype(read)>(from[0], at);
-        if (block.ranks == 1) return set(read, first, count, sum);
+        if (block.ranks == 1) return adds ? add(read, first, count, sum) : set(read, first, count, sum);
         with_reader(
             from[1], block.wire, [&](auto read_next) __attribute__((always_inline)) {
-              set_sum(read, first, read_next, stored<decltype(read_next)>(from[1], at), count, sum);
+              const auto* const second = stored<decltype(read_next)>(from[1], at);
+              if (adds)
+                add_both(read, first, read_next, second, count, sum);
+              else
+                set_sum(read, first, read_next, second, count, sum);
             });
       });
   for (std::int64_t rank = 2; rank < block.ranks; ++rank)
@@ -92,9 +103,7 @@ void sum(const SumBlock& block, std::int64_t at, std::int64_t count) {
           add(read, stored<decltype(read)>(from[rank], at), count, sum);
         });
   if (block.direct) return;
-  if (block.write == Write::accumulate)
-    add(Plain{}, sum, count, to);
-  else if (block.streamed)
+  if (block.streamed)
     stream(sum, count, to);
   else
     set(Plain{}, sum, count, to);

@@ -142,8 +142,9 @@ int exit_status_of(const std::exception& error) {
   const bool can_be_mended =
       dynamic_cast<const InputError*>(&error) != nullptr || dynamic_cast<const MemoryError*>(&error) != nullptr;
   if (can_be_mended) return ExitStatus::bad_input;
-  const bool rank_or_numbers =
-      dynamic_cast<const CollectiveError*>(&error) != nullptr || dynamic_cast<const DivergedError*>(&error) != nullptr;
+  const bool rank_or_numbers = dynamic_cast<const CollectiveError*>(&error) != nullptr ||
+                               dynamic_cast<const DivergedError*>(&error) != nullptr ||
+                               dynamic_cast<const CorruptionError*>(&error) != nullptr;
   return rank_or_numbers ? ExitStatus::lost : ExitStatus::failed;
 }
 

@@ -10,11 +10,24 @@ namespace fsdp::device {
 std::int64_t scratch(const Cuda::Planner&, const SumOfSquares& op) {
   return op.chunks() * std::int64_t{sizeof(double)};
 }
+template <ComputedBy<Cuda> T>
+std::int64_t scratch(const Cuda::Planner&, const AddDigest<T>& op) {
+  return op.chunks() * std::int64_t{sizeof(std::int64_t)};
+}
+std::int64_t scratch(const Cuda::Planner&, const LargestMagnitude& op) {
+  return op.chunks() * std::int64_t{sizeof(std::int64_t)};
+}
+std::int64_t scratch(const Cuda::Planner&, const FixedPointSquares& op) {
+  return op.chunks() * std::int64_t{sizeof(FixedPointSum)};
+}
 template <ComputedBy<Cuda> Model>
 std::int64_t scratch(const Cuda::Planner&, const AdamWStep<Model>&) {
   return sizeof(AdamWFactors);
 }
 
+template std::int64_t scratch(const Cuda::Planner&, const AddDigest<float>&);
+template std::int64_t scratch(const Cuda::Planner&, const AddDigest<bf16>&);
+template std::int64_t scratch(const Cuda::Planner&, const AddDigest<f16>&);
 template std::int64_t scratch(const Cuda::Planner&, const AdamWStep<float>&);
 template std::int64_t scratch(const Cuda::Planner&, const AdamWStep<bf16>&);
 template std::int64_t scratch(const Cuda::Planner&, const AdamWStep<f16>&);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scalar arithmetic of an optimizer step, shared by all devices: the step's decision, and AdamW's factors.
+/// Scalar arithmetic of an optimizer step, shared by all devices: exact norms, the step's decision, and AdamW's
+/// factors.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 
 #include <tessera/fsdp/device/operations/adamw.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
@@ -13,22 +16,88 @@
 
 namespace fsdp::device {
 
-/// Decides a step from `sums` [ranks, columns]: each rank's loss, its gradients' sum of squares, both added in rank
-/// order, and, with three columns, whether it gave up the pass, which skips the step.
-/// Nonfinite gradients skip the step, and stop all later steps unless rules.skips_overflow. A nonfinite loss always
-/// stops.
+/// Returns the bits of |x| as an integer.
+FSDP_BOTH std::int64_t magnitude_bits(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits & 0x7fffffffu;
+}
+
+FSDP_BOTH std::int64_t larger_of(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+
+/// Returns e of FixedPointSquares for the bits of the largest magnitude, which is finite.
+FSDP_BOTH int fixed_point_exponent(std::int64_t largest) { return static_cast<int>(larger_of(largest >> 23, 1)) - 127; }
+/// Returns 2^(29 - e).
+FSDP_BOTH double fixed_point_scale(std::int64_t largest) { return ldexp(1.0, 29 - fixed_point_exponent(largest)); }
+
+/// Returns rint(x * scale), if that is below 2^31. The product is exact.
+FSDP_BOTH std::int32_t fixed_point(float x, double scale) {
+  constexpr double to_whole = 0x1.8p52;  // a sum with it is rounded, and its low 32 bits are the whole number
+  const double shifted = static_cast<double>(x) * scale + to_whole;
+  std::uint64_t bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
+}
+
+/// A sum of squares of FixedPointSquares: low + high * 2^32, where 0 <= low < 2^32.
+struct FixedPointSum {
+  std::int64_t low = 0, high = 0;
+
+  /// Adds more_low + more_high * 2^32. The parts may have any sign and size, as long as sums of parts fit.
+  FSDP_BOTH void add(std::int64_t more_low, std::int64_t more_high) {
+    low += more_low;
+    high += more_high + (low >> 32);
+    low &= 0xffffffff;
+  }
+};
+
+/// Returns the norm of all ranks' gradients from `largest` [ranks] and `exact` [ranks, 2]: infinite if an element is,
+/// NaN if one is NaN.
+FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exact, std::int64_t ranks) {
+  std::int64_t most = 0;
+  std::uint64_t low = 0, high = 0;  // of a sum of 128 bits
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    most = larger_of(most, largest[rank]);
+    const auto own_low = static_cast<std::uint64_t>(exact[2 * rank]);
+    const auto own_high = static_cast<std::uint64_t>(exact[2 * rank + 1]);
+    const std::uint64_t middle = own_high << 32;
+    low += own_low;
+    if (low < own_low) ++high;
+    low += middle;
+    if (low < middle) ++high;
+    high += own_high >> 32;
+  }
+  constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  if (most >= infinity_bits) return most > infinity_bits ? nan : infinity;
+  // The devices' own conversions of wide integers may round otherwise. Products with a power of two are exact.
+  constexpr double word = 4294967296.0;
+  double sum = static_cast<double>(static_cast<std::uint32_t>(high >> 32));
+  sum = sum * word + static_cast<double>(static_cast<std::uint32_t>(high));
+  sum = sum * word + static_cast<double>(static_cast<std::uint32_t>(low >> 32));
+  sum = sum * word + static_cast<double>(static_cast<std::uint32_t>(low));
+  return ldexp(sqrt(sum), fixed_point_exponent(most) - 29);
+}
+
+/// Decides a step from `sums` [ranks, columns]: the loss of each rank's first micro-batch, its gradients' sum of
+/// squares, with a third column whether it gave up the pass, which skips the step, and in further columns the losses of
+/// its further micro-batches. Losses are added micro-batch by micro-batch, squares and each micro-batch's losses in
+/// rank order. `largest` [ranks] and `exact` [ranks, 2], if given, replace the sums of squares. Nonfinite gradients
+/// skip the step, and stop all later steps unless rules.skips_overflow. A nonfinite loss always stops.
 FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks,
-                           std::int64_t columns, StepDecision& step) {
+                           std::int64_t columns, StepDecision& step, const std::int64_t* largest = nullptr,
+                           const std::int64_t* exact = nullptr) {
   double loss = 0, squares = 0;
   step.forfeited = -1;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     loss += sums[columns * rank];
     squares += sums[columns * rank + 1];
-    if (columns == 3 && sums[columns * rank + 2] != 0 && step.forfeited < 0)
+    if (columns >= 3 && sums[columns * rank + 2] != 0 && step.forfeited < 0)
       step.forfeited = static_cast<std::int32_t>(rank);
   }
+  for (std::int64_t column = 3; column < columns; ++column)
+    for (std::int64_t rank = 0; rank < ranks; ++rank) loss += sums[columns * rank + column];
   step.loss = loss;
-  step.norm = sqrt(squares) / inputs.loss_scale;
+  step.norm = (exact != nullptr ? exact_norm(largest, exact, ranks) : sqrt(squares)) / inputs.loss_scale;
   if (step.forfeited >= 0) {  // what it would have computed is missing, and says nothing of the loss
     step.skipped = 1;
     return;

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
 
 namespace fsdp {
 namespace {
@@ -45,12 +47,13 @@ std::uint64_t digest_of(std::span<const Unit> units) {
 
 }  // namespace
 
-ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, std::int64_t persistence_threshold,
-                       const sharding::Axes& axes, bool overlaps)
+ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
+                       const sharding::Axes& axes, int ranks, bool overlaps)
     : passes_(passes), units_digest_(digest_of(units)) {
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
-  UnitGroups groups = group_parameters(units, passes.choices, persistence_threshold);
+  check_pieces(facts, ranks);
+  UnitGroups groups = group_parameters(units, passes.choices, facts.persistence_threshold);
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
   for (const Unit& unit : units) names_.units.push_back(unit.name);
   grouped_ = std::move(groups.groups);
@@ -58,6 +61,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, std:
   problem_ = {.units = std::move(groups.uses),
               .groups = {},
               .axes = axes,
+              .pieces = facts.pieces,
               .overlap = overlaps,
               .keep_last_block = passes.choices.keep_last_block,
               .fixed_slots = passes.fixed_slots};
@@ -66,6 +70,23 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, std:
 }
 
 ModulePlan::~ModulePlan() = default;
+
+void ModulePlan::check_pieces(const sharding::Facts& facts, int ranks) const {
+  require<InputError>(facts.pieces >= 0, "sharding: a step of ", facts.pieces, " pieces; give at least 1");
+  if (facts.pieces == 0 || passes_.purpose != Purpose::train) return;
+  require<InputError>(facts.across == sharding::Across::nothing,
+                      "sharding: this strategy adds up the gradients of each group of ranks first, so that the sum "
+                      "would depend on the ranks; take fsdp2, zero2 or zero3, which reduce over all ranks, with "
+                      "pieces, or leave the pieces out");
+  require<InputError>(passes_.choices.replicated.empty(),
+                      "sharding: parameters that are whole on every rank (replicated) add up each rank's gradients "
+                      "first, so that the sum would depend on the ranks; leave either them or the pieces out");
+  const int micro_batches = sharding::micro_batches_of(facts.pieces, ranks);
+  require<InputError>(passes_.micro_batches == micro_batches && !passes_.fewer, "sharding: a step of ", facts.pieces,
+                      " pieces on ", ranks, " ranks has ", micro_batches, " micro-batches, and ",
+                      passes_.fewer ? "steps of fewer" : std::to_string(passes_.micro_batches),
+                      " are planned; give micro_batches_of(pieces, ranks)");
+}
 
 void ModulePlan::check_orders(std::span<const Unit> units) const {
   const int count = static_cast<int>(units.size());
@@ -135,7 +156,8 @@ void ModulePlan::place(ScheduleOf schedule_of) {
   for (const sharding::Pass pass : passes_of(passes_.purpose))
     for (int order = 0; order < orders(); ++order) {
       const int most = pass == sharding::Pass::train ? passes_.micro_batches : 1;
-      for (int count = passes_.fewer ? 1 : most; count <= most; ++count) {
+      for (int count = passes_.fewer || passes_.repeats ? 1 : most; count <= most; ++count) {
+        if (count > 1 && count < most && !passes_.fewer) continue;
         PlannedPass placed = made({pass, order, count});
         slots_ = largest(std::move(slots_), sharding::slot_sizes(placed.schedule, placed.problem));
         digest_ = hashed(digest_, static_cast<std::int64_t>(sharding::digest_of(placed.schedule)));
@@ -175,7 +197,8 @@ const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro
   require(order >= 0 && order < orders(), "pass: order ", order, " is asked for, and there are ", orders(),
           ", counted from 0");
   require(micro_batches == passes_.micro_batches || pass != sharding::Pass::train ||
-              (passes_.fewer && micro_batches >= 1 && micro_batches < passes_.micro_batches),
+              (passes_.fewer && micro_batches >= 1 && micro_batches < passes_.micro_batches) ||
+              (passes_.repeats && micro_batches == 1),
           "train: ", micro_batches, " micro-batches given to a module planned for ", passes_.micro_batches);
   const Key key{pass, order, pass == sharding::Pass::train ? micro_batches : 1};
   const auto found = passes_made_.find(key);

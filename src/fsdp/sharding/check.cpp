@@ -204,6 +204,7 @@ class Judge {
     require_here(group.reduced_across == never, "the gradient of ", group_name(index),
                  " was reduced across already by task ", group.reduced_across,
                  "; reduce it across after its last write");
+    if (problem_.pieces > 0) require_one_reduction(index);
     require_here(!problem_.group(index).resident || group.reduced == never, "the gradient of ", group_name(index),
                  " was all-reduced in place already by task ", group.reduced, "; reduce it once, after its last write");
     if (judges_gradient_slots_) {
@@ -212,6 +213,18 @@ class Judge {
                    " is still read by its reduction, task ", group.reduced, "; close it and open it again before");
     }
     group.written = at_;
+  }
+
+  /// Where a step is cut into pieces, the owner adds one contribution of each: else the sum would depend on the ranks.
+  void require_one_reduction(int index) {
+    const GroupState& group = state(index);
+    const auto here = [&](int number) { return number != never && task_at(number).micro_batch == task().micro_batch; };
+    require_here(group.written == never || here(group.written), "the gradient of ", group_name(index),
+                 " still holds what task ", group.written,
+                 " added in the micro-batch before, and a strategy whose steps are cut into pieces reduces each by "
+                 "itself; reduce it in every micro-batch");
+    require_here(!here(group.reduced), "the gradient of ", group_name(index), " was reduced by task ", group.reduced,
+                 ", and a strategy whose steps are cut into pieces reduces each once; reduce it after its last write");
   }
 
   void open_gradient() {

@@ -73,11 +73,15 @@ struct Held {
   int last = 0;
 };
 
+std::int64_t weight_elements(const GroupFacts& group) { return group.weight_slot_elements(); }
+std::int64_t gradient_elements(const GroupFacts& group) { return group.slot_elements; }
+
 /// Assigns the slots of one kind, task by task.
 class SlotNumbers {
  public:
-  SlotNumbers(const Schedule& schedule, const Problem& problem, bool (*has_slot)(Action))
-      : problem_(problem), has_slot_(has_slot), slot_of_(problem.groups.size(), -1) {
+  SlotNumbers(const Schedule& schedule, const Problem& problem, bool (*has_slot)(Action),
+              std::int64_t (*elements)(const GroupFacts&))
+      : problem_(problem), has_slot_(has_slot), elements_(elements), slot_of_(problem.groups.size(), -1) {
     for (const Task& task : schedule)
       if (has_slot(task.action) && task.slot >= 0) named_.insert(task.slot);
     if (problem.fixed_slots) fix(schedule);
@@ -101,7 +105,7 @@ class SlotNumbers {
  private:
   static bool gives_back(Action action) { return action == Action::release || action == Action::close_gradient; }
   bool takes_part(const Task& task) const {
-    return has_slot_(task.action) && problem_.group(task.index).slot_elements > 0;
+    return has_slot_(task.action) && elements_(problem_.group(task.index)) > 0;
   }
 
   int lowest() const {
@@ -144,6 +148,7 @@ class SlotNumbers {
 
   const Problem& problem_;
   bool (*has_slot_)(Action);
+  std::int64_t (*elements_)(const GroupFacts&);
   std::vector<int> slot_of_;  ///< by group; -1: it holds none
   std::vector<int> fixed_;    ///< by group, if slots are fixed
   std::set<int> named_;       ///< slots that the list itself names
@@ -163,7 +168,8 @@ Schedule place(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
   Schedule placed = has_gradient_tasks ? schedule : GradientTasks(problem).run(schedule);
-  SlotNumbers weights(placed, problem, has_weight_slot), gradients(placed, problem, has_gradient_slot);
+  SlotNumbers weights(placed, problem, has_weight_slot, weight_elements);
+  SlotNumbers gradients(placed, problem, has_gradient_slot, gradient_elements);
   for (Task& task : placed) {
     weights.number(task);
     gradients.number(task);
@@ -174,8 +180,9 @@ Schedule place(const Schedule& schedule, const Problem& problem) {
 SlotSizes slot_sizes(const Schedule& placed, const Problem& problem) {
   SlotSizes sizes;
   for (const Task& task : placed) {
-    if (has_weight_slot(task.action)) enlarge(sizes.weights, task.slot, problem.group(task.index).slot_elements);
-    if (has_gradient_slot(task.action)) enlarge(sizes.gradients, task.slot, problem.group(task.index).slot_elements);
+    const GroupFacts* const group = computes(task.action) ? nullptr : &problem.group(task.index);
+    if (has_weight_slot(task.action)) enlarge(sizes.weights, task.slot, weight_elements(*group));
+    if (has_gradient_slot(task.action)) enlarge(sizes.gradients, task.slot, gradient_elements(*group));
   }
   return sizes;
 }

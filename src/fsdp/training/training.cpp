@@ -13,7 +13,9 @@ plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose pu
           .shape = {.sequence_length = size.sequence_length,
                     .micro_batches = size.micro_batches,
                     .threads = comm::rank_threads(size.threads, ranks),
-                    .cached_rows = size.cached_rows},
+                    .cached_rows = size.cached_rows,
+                    .digests = size.digests,
+                    .verifies = size.verifies},
           .purpose = purpose,
           .logit_rows = size.logit_rows};
 }

@@ -20,7 +20,9 @@ void bind(train::FlagSet& flags, StackChoice& stack) {
       "per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
       "hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
       ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
-      "and :live=N (most elements gathered at a time)");
+      "and :live=N (most elements gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is "
+      "cut "
+      "into N pieces, and has the same bits on any number of ranks)");
   flags.add("layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
             "with fsdp2, flat with zero1, zero2 and zero3");
@@ -80,6 +82,35 @@ void bind(train::FlagSet& flags, Inspect& command) {
   flags.add("quick", command.quick, "read the headers of weights alone, neither their checksums nor their values");
 }
 void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, "the picture to write"); }
+void bind(train::FlagSet&, Diff&) {}
+
+void bind(train::FlagSet& flags, Replay& command) {
+  train::ReplayRequest& request = command.request;
+  flags.add("step", command.step, "number of the step to compute again", train::counts_up_to(train::most_steps));
+  flags.add("digests", request.digests, "file to append the step's digests to, as train --digests does");
+  flags.add("against", request.against,
+            "what the run itself wrote, its --digests or --metrics, or another replay's --tensors: compare with it");
+  flags.add("tensors", request.tensors, "new folder for the step's digests, streams, gradients and weights");
+  flags.add("unit", request.choice.unit, "of the tensors, those of this unit or group, such as 'block 2'");
+  flags.add("piece", request.choice.piece, "of the streams, those of this piece, from 0 on",
+            train::counts_up_to(train::most_sequences, 0));
+  flags.add("data", command.data, "the run's data; left out: where they were");
+  flags.add("tokenizer", command.tokenizer,
+            "tokenizer.json, or its folder; left out: the one in the checkpoint, or where the run had it");
+  flags.add("token-cache", command.token_cache,
+            "folder to keep tokens in; left out: the run's if it has them, or a temporary one");
+  flags.add("sharding", command.sharding, "another strategy of as many pieces; left out: the run's");
+  flags.add("comm", command.comm,
+            "self | threads:N | mpi | nccl; left out: threads:1, or as many as the run had if it had no pieces");
+  train::LaunchOptions& launch = command.launch;  // the threads are those of the run
+  flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", train::deadlines);
+  flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device",
+            train::deadlines);
+  flags.add("disk-deadline", launch.disk_deadline_seconds, "seconds to wait for ranks that read or write files",
+            train::deadlines);
+  flags.add("shared-windows", launch.windows,
+            "mpi: read the memory of ranks on the same machine directly (--shared-windows=false: send messages)");
+}
 
 void bind(train::FlagSet& flags, Tokenize& command) {
   data::TokenizeRequest& o = command.request;

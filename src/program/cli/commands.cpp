@@ -15,8 +15,8 @@
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> command_names = {"train",   "eval",     "generate", "chat",  "export",
-                                                "inspect", "tokenize", "plot",     "bench", "stacks"};
+const std::vector<std::string> command_names = {"train",    "eval", "generate", "chat",   "export", "inspect",
+                                                "tokenize", "plot", "diff",     "replay", "bench",  "stacks"};
 const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "generate",
                                               "load", "comm",      "matmul", "optim", "tokenize"};
 
@@ -85,6 +85,16 @@ Command parse(int argc, const char* const* argv) {
       ->type_name("");
   Declared<Plot> plot(app, "plot", "curves of one or several runs as a picture (SVG)");
   plot.app().add_option("METRICS", plot.options().files, "files that train --metrics wrote")->type_name("");
+  Declared<Diff> diff(app, "diff", "where the digests of two runs part; status 1 if they do");
+  diff.app()
+      .add_option("A", diff.options().a, "a file that train --digests wrote, or a folder of replay --tensors")
+      ->type_name("");
+  diff.app().add_option("B", diff.options().b, "another one")->type_name("");
+  Declared<Replay> replay(
+      app, "replay", "a step of a run computed again, on any ranks; with --against, status 1 if the run's was another");
+  replay.app()
+      .add_option("CHECKPOINTS", replay.options().request.folder, "the run's --checkpoint-dir; it stays as it is")
+      ->type_name("");
   Declared<bench::BenchOptions> bench(app, "bench", "measure; one JSON object a line");
   bench.app()
       .add_option("what", bench.options().what,
@@ -140,6 +150,20 @@ Command parse(int argc, const char* const* argv) {
     require<InputError>(!plot.options().files.empty(), "plot: give metrics files: tessera plot METRICS...");
     return plot.options();
   }
+  if (diff.asked_for()) {
+    diff.finish();
+    require<InputError>(!diff.options().a.empty() && !diff.options().b.empty(),
+                        "diff: give two files of digests, or folders with tensors: tessera diff A B");
+    return diff.options();
+  }
+  if (replay.asked_for()) {
+    replay.finish();
+    require<InputError>(!replay.options().request.folder.empty(),
+                        "replay: give the folder of the run's checkpoints: tessera replay CHECKPOINTS --step N");
+    require<InputError>(replay.options().step.has_value(), "--step is missing; give the number of a step, from 1 on");
+    replay.options().request.step = *replay.options().step;
+    return replay.options();
+  }
   if (bench.asked_for()) {
     bench.options().given = bench.finish();
     (void)resolve(bench.options().optimizer);
@@ -149,8 +173,8 @@ Command parse(int argc, const char* const* argv) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty())
     throw InputError(
-        "no command was given; known: train, eval, generate, chat, export, inspect, tokenize, plot, bench, stacks. See "
-        "--help");
+        "no command was given; known: train, eval, generate, chat, export, inspect, tokenize, plot, diff, replay, "
+        "bench, stacks. See --help");
   throw InputError(
       message("unknown command '", shortened(extras.front()), "'; ", suggestion(extras.front(), command_names)));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,6 +15,7 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/replay_request.hpp>
 
 #include "bench_options.hpp"
 #include "stack_choice.hpp"
@@ -84,14 +86,31 @@ struct Plot {
   std::string out = "plot.svg";
 };
 
+/// `tessera diff`: names the first place where the digests of two runs part.
+struct Diff {
+  std::string a = {}, b = {};
+};
+
+/// `tessera replay`: computes a step of a run again.
+struct Replay {
+  train::ReplayRequest request = {};
+  std::optional<std::int64_t> step = {};  ///< must be given
+  std::vector<std::string> data = {};     ///< empty: where the run had them
+  std::string tokenizer = {};             ///< empty: the checkpoint\'s, or where the run had it
+  std::string token_cache = {};
+  std::optional<ShardingChoice> sharding = {};  ///< nothing: the run's
+  std::optional<CommChoice> comm = {};
+  train::LaunchOptions launch = {};
+};
+
 /// `tessera stacks`: lists the compiled stacks, and what policies and backends support.
 struct Stacks {};
 
 /// `tessera --version`.
 struct Version {};
 
-using Command = std::variant<train::Help, Version, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot,
-                             bench::BenchOptions, Stacks>;
+using Command = std::variant<train::Help, Version, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot, Diff,
+                             Replay, bench::BenchOptions, Stacks>;
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
@@ -106,6 +125,8 @@ void bind(train::FlagSet& flags, Export& command);
 void bind(train::FlagSet& flags, Inspect& command);
 void bind(train::FlagSet& flags, Tokenize& command);
 void bind(train::FlagSet& flags, Plot& command);
+void bind(train::FlagSet& flags, Diff& command);
+void bind(train::FlagSet& flags, Replay& command);
 void bind(train::FlagSet& flags, bench::BenchOptions& options);
 
 }  // namespace fsdp::cli

@@ -38,6 +38,22 @@ inline ShardingChoice with_own_layout(ShardingChoice choice) {
   return choice;
 }
 
+/// Returns the choice without its pieces.
+inline ShardingChoice without_pieces(ShardingChoice choice) {
+  choice.pieces = 0;
+  return choice;
+}
+
+/// The strategy that a Reproducible cuts into pieces; void for any other type.
+template <class Sharding>
+struct CutByPieces {
+  using Type = void;
+};
+template <class S>
+struct CutByPieces<Reproducible<S>> {
+  using Type = S;
+};
+
 /// A strategy type with a fixed kind.
 template <class Sharding>
 struct FromChoice {
@@ -61,9 +77,22 @@ struct FromChoice {
       sharding.reduce = choice.deferred ? ReduceGradients::last_micro_batch : ReduceGradients::every_micro_batch;
     if constexpr (requires { sharding.persistence_threshold; }) sharding.persistence_threshold = choice.persistence;
     if constexpr (requires { sharding.live_bound; }) sharding.live_bound = choice.live_bound;
+    if constexpr (requires { sharding.pieces; }) sharding.pieces = static_cast<int>(choice.pieces);
     return sharding;
   }
   static std::string kinds() { return std::string(Sharding::name); }
+};
+
+/// A strategy with pieces.
+template <class S>
+struct FromChoice<Reproducible<S>> {
+  static bool takes(const ShardingChoice& choice) {
+    return choice.pieces > 0 && FromChoice<S>::takes(without_pieces(choice));
+  }
+  static Reproducible<S> make(const ShardingChoice& choice) {
+    return {FromChoice<S>::make(without_pieces(choice)), static_cast<int>(choice.pieces)};
+  }
+  static std::string kinds() { return FromChoice<S>::kinds() + ":pieces=V"; }
 };
 
 /// A hybrid strategy whose inner strategy is chosen at run time.
@@ -104,7 +133,24 @@ struct FromChoice<OneOf<First, Rest...>> {
     chosen.other_layout = layout_of(choice);
     return chosen;
   }
-  static std::string kinds() { return (FromChoice<First>::kinds() + ... + (" | " + FromChoice<Rest>::kinds())); }
+  /// "fsdp2[:pieces=V]" names two alternatives: the strategy, and the same with pieces.
+  static std::string kinds() {
+    std::string text;
+    const auto add = [&]<class S>(std::type_identity<S>) {
+      if (holds<typename CutByPieces<S>::Type>) return;
+      text += (text.empty() ? "" : " | ") + FromChoice<S>::kinds() + (holds_pieces_of<S> ? "[:pieces=V]" : "");
+    };
+    add(std::type_identity<First>{});
+    (add(std::type_identity<Rest>{}), ...);
+    return text;
+  }
+
+ private:
+  template <class S>
+  static constexpr bool holds = std::is_same_v<S, First> || (std::is_same_v<S, Rest> || ...);
+  template <class S>
+  static constexpr bool holds_pieces_of = std::is_same_v<S, typename CutByPieces<First>::Type> ||
+                                          (std::is_same_v<S, typename CutByPieces<Rest>::Type> || ...);
 };
 
 /// A strategy with the optimizer in host memory (--offload).

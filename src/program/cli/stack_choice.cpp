@@ -17,9 +17,21 @@
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> sharding_names = {
-    "fsdp2", "fsdp2:no-reshard", "fsdp2:K",      "fsdp2:deferred", "fsdp2:prefetch=N", "zero1",          "zero2",
-    "zero3", "zero3:persist=N",  "zero3:live=N", "hybrid:K",       "hybrid:K:full",    "hybrid:K:zero3", "replicated"};
+const std::vector<std::string> sharding_names = {"fsdp2",
+                                                 "fsdp2:no-reshard",
+                                                 "fsdp2:K",
+                                                 "fsdp2:deferred",
+                                                 "fsdp2:prefetch=N",
+                                                 "fsdp2:pieces=N",
+                                                 "zero1",
+                                                 "zero2",
+                                                 "zero3",
+                                                 "zero3:persist=N",
+                                                 "zero3:live=N",
+                                                 "hybrid:K",
+                                                 "hybrid:K:full",
+                                                 "hybrid:K:zero3",
+                                                 "replicated"};
 const std::vector<std::string> layout_names = {"default", "per-parameter", "flat", "rows", "owned"};
 const std::vector<std::string> precision_names = {"fp32", "bf16", "bf16:wire=bf16"};
 const std::vector<std::string> offload_names = {"none", "optimizer"};
@@ -46,6 +58,22 @@ std::int64_t number_after(std::string_view text, std::string_view prefix, std::i
   require<InputError>(error == std::errc() && number <= most, "--", flag, " ", shortened(given),
                       ": the number must be at most ", most);
   return number;
+}
+
+/// Returns the number of `part`, which begins with pieces=. Throws InputError, which quotes the flag's whole value
+/// `given`, unless a strategy of this kind can cut a step into so many pieces.
+std::int64_t pieces_after(std::string_view part, ShardingChoice::Kind kind, std::string_view given) {
+  using Kind = ShardingChoice::Kind;
+  constexpr std::string_view key = "pieces=";
+  const std::int64_t pieces = number_after(part, key, train::most_sequences, "sharding", given);
+  require<InputError>(pieces > 0, "--sharding ", shortened(given), ": a step has at least 1 piece; write ", key,
+                      "N with a whole number from 1 on, such as ", key, "8");
+  require<InputError>(kind != Kind::hybrid && kind != Kind::replicated, "--sharding ", shortened(given), ": ",
+                      kind == Kind::hybrid ? "each group of ranks adds up its gradients first"
+                                           : "each rank adds up its gradients first",
+                      ", so that results would depend on the number of ranks; take fsdp2:pieces=", pieces,
+                      ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
+  return pieces;
 }
 
 std::string with_number(std::string_view name, std::int64_t number) {
@@ -83,7 +111,9 @@ ShardingChoice parse_sharding(std::string_view text) {
       return number_after(part, key, key == "persist=" || key == "live=" ? train::most_elements : most_int, "sharding",
                           text);
     };
-    if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
+    if (part.starts_with("pieces="))
+      choice.pieces = pieces_after(part, choice.kind, text);
+    else if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
       choice.reshard = false;
     else if (part == "full" && hybrid)
       choice.full = true;
@@ -187,7 +217,8 @@ std::string strategy_name(const ShardingChoice& choice) {
 
 std::string kind_name(const ShardingChoice& choice) {
   const LayoutChoice other = other_layout(choice);
-  return strategy_name(choice) + (other == LayoutChoice::own ? "" : ":layout=" + name_of(other));
+  return strategy_name(choice) + (choice.pieces > 0 ? ":pieces=V" : "") +
+         (other == LayoutChoice::own ? "" : ":layout=" + name_of(other));
 }
 
 std::string name_of(const ShardingChoice& choice) {
@@ -197,6 +228,7 @@ std::string name_of(const ShardingChoice& choice) {
   if (choice.prefetch_depth != 1) name += ":prefetch=" + std::to_string(choice.prefetch_depth);
   if (choice.persistence > 0) name += ":persist=" + std::to_string(choice.persistence);
   if (choice.live_bound > 0) name += ":live=" + std::to_string(choice.live_bound);
+  if (choice.pieces > 0) name += ":pieces=" + std::to_string(choice.pieces);
   return name;
 }
 

@@ -29,6 +29,7 @@ struct ShardingChoice {
   std::int64_t prefetch_depth = 1;  ///< fsdp2, zero3, also inside hybrid: prefetch distance in computations
   std::int64_t persistence = 0;     ///< zero3, also inside hybrid: tensors up to so many elements stay gathered
   std::int64_t live_bound = 0;      ///< zero3, also inside hybrid: most elements gathered at a time; 0: no bound
+  std::int64_t pieces = 0;          ///< fsdp2, zero1, zero2, zero3: of a step, on any number of ranks; 0: not given
   LayoutChoice layout = LayoutChoice::own;  ///< --layout; not part of the text of --sharding
 
   friend bool operator==(const ShardingChoice&, const ShardingChoice&) = default;
@@ -77,8 +78,8 @@ OffloadChoice parse_offload(std::string_view text);
 TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
-/// Returns the strategy's kind without its numbers, which is the name of its type: "fsdp2:K", "hybrid:K:full:zero3";
-/// "fsdp2:layout=owned" if the layout is not the strategy's own.
+/// Returns the strategy's kind without its numbers, which is the name of its type: "fsdp2:K", "hybrid:K:full:zero3",
+/// "zero2:pieces=V"; "fsdp2:layout=owned" if the layout is not the strategy's own.
 std::string kind_name(const ShardingChoice& choice);
 /// Returns the strategy inside a hybrid's groups.
 ShardingChoice inner_of(const ShardingChoice& hybrid);

@@ -61,11 +61,14 @@ Spelled spelled(const ShardingChoice& choice) {
     return {message("fsdp::HybridShard<", inner.type, choice.full ? ", fsdp::OptimizerAcross::sharded" : "", ">"),
             braces({{"group", std::to_string(choice.number)}, {"inner", inner.value}})};
   }
-  const Spelled own = choice.kind == Kind::fsdp2   ? spelled_fsdp2(choice)
-                      : choice.kind == Kind::zero1 ? Spelled{"fsdp::Zero1"}
-                      : choice.kind == Kind::zero2 ? Spelled{"fsdp::Zero2"}
-                      : choice.kind == Kind::zero3 ? spelled_zero3(choice)
-                                                   : Spelled{"fsdp::Replicated"};
+  Spelled own = choice.kind == Kind::fsdp2   ? spelled_fsdp2(choice)
+                : choice.kind == Kind::zero1 ? Spelled{"fsdp::Zero1"}
+                : choice.kind == Kind::zero2 ? Spelled{"fsdp::Zero2"}
+                : choice.kind == Kind::zero3 ? spelled_zero3(choice)
+                                             : Spelled{"fsdp::Replicated"};
+  if (choice.pieces > 0)
+    own = derived(message("fsdp::Reproducible<", own.type, ">"),
+                  message(own.value.empty() ? "{}" : own.value, ", ", choice.pieces));
   const LayoutChoice other = other_layout(choice);
   if (other == LayoutChoice::own) return own;
   return derived(message("fsdp::WithLayout<", own.type, ", ", type_of(other), ">"), own.value);

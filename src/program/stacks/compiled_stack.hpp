@@ -12,12 +12,14 @@
 #include <tessera/trainer/run/chat.hpp>
 #include <tessera/trainer/run/commands.hpp>
 #include <tessera/trainer/run/generate.hpp>
+#include <tessera/trainer/run/replay.hpp>
 
 #include "../bench/collectives.hpp"
 #include "../bench/generation.hpp"
 #include "../bench/loading.hpp"
 #include "../bench/step.hpp"
 #include "../cli/commands.hpp"
+#include "../cli/replay.hpp"
 #include "../cli/sharding_of.hpp"
 
 namespace fsdp::stacks {
@@ -30,6 +32,7 @@ struct CompiledStack {
   std::string comm;
   std::string precision;
   int (*train)(const cli::Train&) = nullptr;
+  int (*replay)(const cli::RecordedRun&) = nullptr;
   int (*evaluate)(const cli::Eval&) = nullptr;
   int (*generate)(const cli::Generate&) = nullptr;  ///< null if the model's head has no logits
   int (*chat)(const cli::Chat&) = nullptr;          ///< null if the model cannot continue a sequence
@@ -51,6 +54,10 @@ struct Commands {
   static int train(const cli::Train& command) {
     return train::train<Model>(command.options, sharding(command.stack), cli::training_policy_of(command.stack.tiling),
                                resolve(command.optimizer));
+  }
+  static int replay(const cli::RecordedRun& run) {
+    return train::replay<Model>(run.request, run.train.options, run.record, sharding(run.train.stack),
+                                cli::training_policy_of(run.train.stack.tiling), resolve(run.train.optimizer));
   }
   static int evaluate(const cli::Eval& command) {
     return train::evaluate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
@@ -84,6 +91,7 @@ CompiledStack compiled_stack() {
       .comm = policy_text<typename Stack::Comm>(),
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
+      .replay = Commands<Model>::replay,
       .evaluate = Commands<Model>::evaluate,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)

@@ -14,6 +14,18 @@ namespace {
 
 constexpr int rounds = 8;
 
+/// Throws InputError unless a batch is a multiple of `parts`; `problem` then stands before the nearest sizes that are.
+void require_multiple(std::int64_t batch, std::int64_t parts, const std::string& problem) {
+  if (batch % parts == 0) return;
+  const std::int64_t below = batch / parts * parts;
+  throw InputError(message(problem, "; the nearest sizes that can: ", below > 0 ? std::to_string(below) + " and " : "",
+                           below + parts));
+}
+
+void require_batch(std::int64_t batch) {
+  require<InputError>(batch >= 1, "a batch of ", batch, " sequences; it must be at least 1");
+}
+
 }  // namespace
 
 Permutation::Permutation(std::uint64_t seed, std::uint64_t number, std::int64_t size)
@@ -40,15 +52,20 @@ std::int64_t Permutation::operator()(std::int64_t i) const {
 }
 
 void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches) {
-  require<InputError>(batch >= 1, "a batch of ", batch, " sequences; it must be at least 1");
+  require_batch(batch);
   require<InputError>(micro_batches >= 1, "gradient accumulation over ", micro_batches,
                       " micro-batches; it must be at least 1");
-  const std::int64_t parts = checked_multiply(ranks, micro_batches);
-  if (batch % parts == 0) return;
-  const std::int64_t below = batch / parts * parts;
-  throw InputError(message(
-      "a batch of ", batch, " sequences cannot be shared by ", ranks, " ranks x ", micro_batches,
-      " micro-batches; the nearest sizes that can: ", below > 0 ? std::to_string(below) + " and " : "", below + parts));
+  require_multiple(batch, checked_multiply(ranks, micro_batches),
+                   message("a batch of ", batch, " sequences cannot be shared by ", ranks, " ranks x ", micro_batches,
+                           " micro-batches"));
+}
+
+void check_pieces(std::int64_t batch, std::int64_t pieces) {
+  require_batch(batch);
+  require<InputError>(pieces >= 1, "a step of ", pieces, " pieces; it must have at least 1");
+  require_multiple(batch, pieces,
+                   message("a batch of ", batch, " sequences cannot be cut into ", pieces,
+                           " pieces (--sharding ...:pieces=", pieces, ")"));
 }
 
 Sampler::Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order)
@@ -87,16 +104,12 @@ std::vector<std::int64_t> Sampler::draw(std::int64_t begin, std::int64_t count) 
 std::vector<std::int64_t> Sampler::batch() const { return draw(0, batch_); }
 
 std::vector<std::int64_t> Sampler::slice(const Share& share) const {
-  check_batch(batch_, share.ranks, share.micro_batches);
-  require(
-      share.rank >= 0 && share.rank < share.ranks && share.micro_batch >= 0 && share.micro_batch < share.micro_batches,
-      "data: share of rank ", share.rank, " in micro-batch ", share.micro_batch);
-  return draw(begin_of(share), batch_ / (share.ranks * share.micro_batches));
+  require(share.piece >= 0 && share.piece < share.pieces && batch_ % share.pieces == 0, "data: piece ", share.piece,
+          " of ", share.pieces, " of a batch of ", batch_, " sequences");
+  return draw(begin_of(share), batch_ / share.pieces);
 }
 
-std::int64_t Sampler::begin_of(const Share& share) const {
-  return (share.micro_batch * share.ranks + share.rank) * (batch_ / (share.ranks * share.micro_batches));
-}
+std::int64_t Sampler::begin_of(const Share& share) const { return share.piece * (batch_ / share.pieces); }
 
 std::int64_t Sampler::place(const Share& share) const {
   return checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin_of(share));

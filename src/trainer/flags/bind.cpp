@@ -136,6 +136,11 @@ void bind(FlagSet& flags, TrainOptions& o) {
   add_disk_deadline(flags, o.launch);
   flags.add("on-signal", o.on_signal, "save | stop: whether a signal that ends the run saves a checkpoint before");
   flags.add("metrics", o.metrics, "file to append metrics to, as JSON lines");
+  flags.add("digests", o.digests,
+            "file to append 64 bits of all streams, gradients and weights of each step to, as JSON lines; see diff");
+  flags.add("verify-every", o.verify_every,
+            "steps between those of which each rank computes a piece of another one again, and compares; 0: never",
+            counts_up_to(most_steps, 0));
   flags.add("tensorboard", o.tensorboard, "directory for TensorBoard's event files");
   flags.add("trace", o.trace, "file for a Chrome trace");
   flags.add("cuda-graphs", o.cuda_graphs, "nccl: capture the second step as a CUDA graph and replay it");

@@ -8,6 +8,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/flags.hpp>
@@ -42,7 +43,23 @@ void check_data(const Options& o) {
 
 }  // namespace
 
-void validate(const TrainOptions& o, std::int64_t ranks) {
+void check_batch(const TrainOptions& o, std::int64_t ranks, int pieces) {
+  if (pieces == 0) return data::check_batch(o.batch_size, ranks, o.grad_accum);
+  data::check_pieces(o.batch_size, pieces);
+  const int micro_batches = sharding::micro_batches_of(pieces, static_cast<int>(ranks));
+  require<InputError>(o.grad_accum == 1 || o.grad_accum == micro_batches, "--grad-accum ", o.grad_accum, ": ", pieces,
+                      " pieces on ", ranks, ranks == 1 ? " rank" : " ranks", " are ", micro_batches,
+                      micro_batches == 1 ? " micro-batch" : " micro-batches",
+                      ", which the pieces set (--sharding ...:pieces=", pieces, "); leave --grad-accum out");
+  require<InputError>(
+      o.units.replicated.empty(),
+      "--replicate: parameters that are whole on every rank add up each rank's gradients first, so that "
+      "results would depend on the number of ranks; leave out either --replicate or the pieces "
+      "(--sharding ...:pieces=",
+      pieces, ")");
+}
+
+void validate(const TrainOptions& o, std::int64_t ranks, int pieces) {
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
   (void)loss_scale_of(o);
@@ -72,6 +89,10 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
       "--cuda-graphs replays one step, and --document-separator makes steps differ; leave one of them out");
   require<InputError>(!o.cuda_graphs || o.data_format != data::TokenFormat::chat,
                       "--cuda-graphs replays one step, and conversations make steps differ; leave one of them out");
+  require<InputError>(!o.cuda_graphs || o.verify_every == 0,
+                      "--cuda-graphs replays one step, and --verify-every makes steps differ; leave one of them out");
+  require<InputError>(o.verify_every == 0 || pieces > 0, "--verify-every compares pieces of a step, and this strategy ",
+                      "cuts it into none; take fsdp2:pieces=V, zero2:pieces=V or zero3:pieces=V (--sharding)");
   check_data(o);
   require<InputError>(!o.cuda_graphs || !o.trace,
                       "--trace records host tasks, and with --cuda-graphs a step is one launch; leave one of them out");
@@ -83,11 +104,11 @@ void validate(const TrainOptions& o, std::int64_t ranks) {
                       "; make one of them smaller");
   require<InputError>(o.checkpoint_every == 0 || o.checkpoint_dir || o.dry_run || o.print_schedule,
                       "--checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir too");
-  data::check_batch(o.batch_size, ranks, o.grad_accum);
-  const std::int64_t sequences = o.batch_size / (ranks * o.grad_accum);
+  check_batch(o, ranks, pieces);
+  const std::int64_t sequences = o.batch_size / (pieces > 0 ? pieces : ranks * o.grad_accum);
   require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,
-                      ": a micro-batch of ", sequences, " sequences has more than ", most_tokens,
-                      " tokens; take more --grad-accum or ranks");
+                      ": a micro-batch of ", sequences, " sequences has more than ", most_tokens, " tokens; take more ",
+                      pieces > 0 ? "pieces" : "--grad-accum or ranks");
 }
 
 void validate(const EvalOptions& o) {

@@ -40,19 +40,21 @@ Object with_name(const std::string& name, const ConfigValues& values) {
 }  // namespace
 
 std::string json_line(const StartRecord& r) {
-  return line_of({{"event", "start"},
-                  {"stack", r.stack},
-                  {"model", r.model_name},
-                  {"sizes", object_of(r.sizes)},
-                  {"optimizer", with_name(r.optimizer, r.constants)},
-                  {"parameters", r.parameters},
-                  {"seed", r.seed},
-                  {"world", r.world},
-                  {"threads", r.threads},
-                  {"instruction_set", r.instruction_set},
-                  {"first_step", r.first_step},
-                  {"steps", r.steps},
-                  {"skipped_binary", r.skipped_binary}});
+  Object object = {{"event", "start"},
+                   {"stack", r.stack},
+                   {"model", r.model_name},
+                   {"sizes", object_of(r.sizes)},
+                   {"optimizer", with_name(r.optimizer, r.constants)},
+                   {"parameters", r.parameters},
+                   {"seed", r.seed},
+                   {"world", r.world},
+                   {"threads", r.threads},
+                   {"instruction_set", r.instruction_set},
+                   {"first_step", r.first_step},
+                   {"steps", r.steps},
+                   {"skipped_binary", r.skipped_binary}};
+  if (r.pieces > 0) object["pieces"] = r.pieces;
+  return line_of(object);
 }
 
 std::string json_line(const StepRecord& r) {

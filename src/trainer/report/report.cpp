@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/console.hpp>
 
 namespace fsdp::report {
@@ -48,7 +50,26 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
   text << '\n'
        << "data      " << data << ", " << training_windows << " windows to train on, " << held_out_windows
        << " held out\n"
-       << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
+       << (record.pieces > 0 ? "batch     " + rounds_text(record.pieces, record.world) + "\n" : "") << "memory    "
+       << bytes_text(peak_bytes) << " of tensors on each rank";
+  return text.str();
+}
+
+std::string rounds_text(std::int64_t pieces, std::int64_t ranks) {
+  const std::int64_t rounds = ceil_divide(pieces, ranks), full = rounds * ranks;
+  std::string text = message(pieces, pieces == 1 ? " piece on " : " pieces on ", ranks,
+                             ranks == 1 ? " rank: " : " ranks: ", rounds, rounds == 1 ? " round" : " rounds");
+  if (full > pieces)
+    text += message(rounds == 1 ? ", which is not full" : ", of which the last is not full",
+                    "; a step takes as long as one of ", full, " pieces");
+  return text;
+}
+
+std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks) {
+  std::ostringstream text;
+  text << "every " << (every == 1 ? "step" : std::to_string(every) + " steps")
+       << ", each rank computes one piece more, of another rank: " << std::fixed << std::setprecision(1)
+       << 100 / static_cast<double>(ceil_divide(pieces, ranks) * every) << " % of the time of all steps";
   return text.str();
 }
 

@@ -51,7 +51,7 @@ void require_unused(const TrainOptions& options) {
 }  // namespace
 
 CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options) {
-  if (options.metrics || options.trace)
+  if (options.metrics || options.digests || options.trace)
     read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--metrics", [&] {
       if (ranks.rank() == 0) require_apart(options);
     });

@@ -7,7 +7,7 @@
 namespace fsdp::train {
 
 std::string memory_advice(
-    const TrainOptions& options, const tiling::RunTime* tiling, int ranks,
+    const TrainOptions& options, const tiling::RunTime* tiling, int ranks, int pieces,
     FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTime* tiling, int ranks)> bytes) {
   const std::int64_t now = bytes(options, nullptr, ranks);
   std::string text = message("; the whole run takes ", report::bytes_text(now), " of each rank");
@@ -27,12 +27,13 @@ std::string memory_advice(
   if (tiles) offer(options, &tokens, ranks, "with --tiling tokens:1024");
   if (!options.units.recompute) offer(recomputed, nullptr, ranks, "with --recompute");
   if (tiles && !options.units.recompute) offer(recomputed, &tokens, ranks, "with both");
-  if (step_size(options, ranks).sequences % 2 == 0) {
+  const bool halves = pieces == 0 && step_size(options, ranks, pieces).sequences % 2 == 0;
+  if (halves) {
     TrainOptions halved = options;
     halved.grad_accum *= 2;
     offer(halved, nullptr, ranks, message("with --grad-accum ", halved.grad_accum));
-    offer(options, nullptr, 2 * ranks, message("on ", 2 * ranks, " ranks"));
   }
+  if (halves || pieces > 0) offer(options, nullptr, 2 * ranks, message("on ", 2 * ranks, " ranks"));
   return text + " (--dry-run tells of other strategies)";
 }
 

@@ -2,11 +2,13 @@
 #include <tessera/trainer/run/output_files.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <tessera/fsdp/checkpoint/directory_lock.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -46,13 +48,16 @@ void require_apart(const TrainOptions& options) {
     for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
       refuse(same(*file, std::filesystem::path(*options.checkpoint_dir) / name), "a file of --checkpoint-dir");
   };
-  check("--metrics", options.metrics);
-  check("--trace", options.trace);
-  require<InputError>(!options.metrics || !options.trace || !same(*options.metrics, *options.trace) ||
-                          !(std::filesystem::is_regular_file(*options.metrics, error) ||
-                            !std::filesystem::exists(*options.metrics, error)),
-                      "--metrics and --trace both write ", options.metrics.value_or(""),
-                      "; give each a file of its own");
+  using Written = std::pair<const char*, const std::optional<std::string>*>;
+  const std::array<Written, 3> written = {
+      {{"--metrics", &options.metrics}, {"--digests", &options.digests}, {"--trace", &options.trace}}};
+  for (const auto& [flag, file] : written) check(flag, *file);
+  for (const auto& [flag, file] : written)
+    for (const auto& [other_flag, other] : written)
+      require<InputError>(
+          flag == other_flag || !*file || !*other || !same(**file, **other) ||
+              !(std::filesystem::is_regular_file(**file, error) || !std::filesystem::exists(**file, error)),
+          flag, " and ", other_flag, " both write ", file->value_or(""), "; give each a file of its own");
 }
 
 }  // namespace fsdp::train

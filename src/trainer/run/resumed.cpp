@@ -3,11 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
+#include <tessera/trainer/run/replay_record.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -15,23 +20,106 @@ namespace {
 /// Flags that are not recorded: paths, output, and flags that are compared separately.
 // clang-format off
 const std::set<std::string, std::less<>> no_part = {
-    "checkpoint-dir", "checkpoint-every", "chat-template", "cuda-graphs", "data", "deadline", "device-deadline", "disk-deadline",
+    "checkpoint-dir", "checkpoint-every", "chat-template", "cuda-graphs", "data", "deadline", "device-deadline", "digests", "disk-deadline",
     "dry-run", "end-token", "keep", "log-every", "memory", "metrics", "on-signal", "patience", "print-schedule", "resume",
     "resume-anyway", "sample-prompt", "sample-tokens", "shared-windows", "tensorboard", "text-field", "threads", "token-cache", "tokenizer", "trace",
-    "validation-every", "validation-windows"};
+    "validation-every", "validation-windows", "verify-every"};
 // clang-format on
 
 /// Flags that decide which data a step sees.
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
 
+/// Of runs whose steps are cut into pieces: what changes no result, and needs no word.
+const std::set<std::string, std::less<>> harmless_in_pieces = {
+    "adapter", "blocks-per-unit", "from-scratch", "grad-accum",        "keep-last-block",
+    "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
+
+/// What is recorded of runs in pieces alone and is a part of the stack or of its text.
+constexpr std::array<std::string_view, 3> parts_of_stack = {"device", "precision", "tiling"};
+
 /// "--lr", or "the data".
 std::string subject_of(const std::string& name) {
-  if (name == "data" || name == "stack") return "the " + name;
+  if (name == "data" || name == "stack" || name == "build" || name == "device") return "the " + name;
   if (name == "instruction-set") return "the instruction set";
-  return name == "ranks" ? "the number of ranks" : "--" + name;
+  if (name == "library") return "the matmul library";
+  if (name == "tiling-plans") return "the tile plan";
+  return name == "ranks" ? "the number of ranks" : name == "pieces" ? "the number of pieces" : "--" + name;
 }
 
 std::string value_in_words(const std::string& value) { return value.empty() ? "not given" : shortened(value, 400); }
+
+std::string change_of(const std::string& name, const std::string& before, const std::string& value) {
+  return message(subject_of(name), " was ", value_in_words(before), ", is ", value_in_words(value));
+}
+
+std::string value_of(const RunRecord& record, const std::string& name) {
+  const auto found = record.find(name);
+  return found == record.end() ? std::string() : found->second;
+}
+
+/// Says what to resume with where `name` decides the last bits of a run in pieces, and was `before`; empty for any
+/// other name.
+std::string to_have_the_same_bits(const std::string& name, const std::string& before, const RunRecord& then,
+                                  const RunRecord& now) {
+  if (name == "threads") return "resume with --threads " + before;
+  if (name == "precision") return "resume with --precision " + before;
+  if (name == "instruction-set")
+    return "resume on processors that have it; TESSERA_ISA chooses a lesser one than a processor has";
+  if (name == "library") return "resume on machines of that kind with that library";
+  if (name == "build") return "resume with a program of that build";
+  if (name == "device") return "resume on that device";
+  if (name != "tiling-plans") return {};
+  const std::string tiling = value_of(then, "tiling");
+  return tiling == value_of(now, "tiling") ? "resume with the flags that it had" : "resume with --tiling " + tiling;
+}
+
+/// Compares the records of two runs of equally many pieces. Adds lines for what differs, and says whether the run goes
+/// on to the bit. Throws InputError for what changes the last bits of every step.
+class InPieces {
+ public:
+  InPieces(std::string prefix, const RunRecord& then, const RunRecord& now)
+      : prefix_(std::move(prefix)), then_(then), now_(now) {}
+
+  void differs(const std::string& name, const std::string& before, const std::string& value) {
+    if (const std::string then = to_have_the_same_bits(name, before, then_, now_); !then.empty())
+      throw InputError(message(prefix_, sentence_of(name, before, value), ", which changes the last bits; ", then,
+                               ", or leave the pieces out (:pieces=", value_of(now_, "pieces"),
+                               " of --sharding) to go on without the same bits"));
+    if (harmless_in_pieces.contains(name)) return;
+    if (name == "ranks")
+      lines_.push_back("resumed: " + change_of(name, before, value));
+    else if (name != "steps" || !keeps_its_rate())
+      changes_ += (changes_.empty() ? "" : "; ") + change_of(name, before, value);
+  }
+  std::vector<std::string> lines(bool anew) && {
+    if (anew) changes_ += (changes_.empty() ? "" : "; ") + std::string("the order of the data begins anew");
+    lines_.push_back(changes_.empty() ? "resumed: goes on to the bit"
+                                      : "resumed: goes on, not to the bit: " + changes_);
+    return std::move(lines_);
+  }
+
+ private:
+  static std::string sentence_of(const std::string& name, const std::string& before, const std::string& value) {
+    if (name == "threads")
+      return message("each rank had ", before, before == "1" ? " thread" : " threads", ", and has ", value);
+    if (name == "tiling-plans")
+      return message("the tile plan was ", plan_in_words(before), ", and is ", plan_in_words(value));
+    return message(subject_of(name), " was ", value_in_words(before), ", and is ", value_in_words(value));
+  }
+  static std::string plan_in_words(const std::string& plan) { return plan.empty() ? "none" : shortened(plan, 400); }
+
+  /// Whether the learning rate of a step does not depend on the length of the run.
+  bool keeps_its_rate() const {
+    const std::string_view constant = lr_shapes[static_cast<std::size_t>(LrShape::constant)];
+    return value_of(then_, "lr-schedule") == constant && value_of(now_, "lr-schedule") == constant;
+  }
+
+  std::string prefix_;
+  const RunRecord& then_;
+  const RunRecord& now_;
+  std::vector<std::string> lines_;
+  std::string changes_;
+};
 
 }  // namespace
 
@@ -80,17 +168,28 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
   require<InputError>(then.step <= options.steps, prefix, "is at step ", then.step, " already; --steps ", options.steps,
                       " counts those of the whole run");
   if (then.run.empty()) resumed.lines.push_back("resumed: it does not say with which flags it was trained");
+  const std::string pieces = value_of(now, "pieces"), pieces_before = value_of(then.run, "pieces");
+  std::optional<InPieces> in_pieces;
+  if (pieces == pieces_before && !pieces.empty()) in_pieces.emplace(prefix, then.run, now);
+  if (pieces != pieces_before && !then.run.empty())
+    resumed.lines.push_back(message("resumed: not to the bit: the number of pieces was ",
+                                    pieces_before.empty() ? "none" : pieces_before, ", is ",
+                                    pieces.empty() ? "none" : pieces));
   for (const auto& [name, value] : now) {
     const auto before = then.run.find(name);
     if (before == then.run.end() || before->second == value) continue;
     if (name == "seed" || name == "seq-len") continue;  // checked above
-    const std::string change =
-        message(subject_of(name), " was ", value_in_words(before->second), ", is ", value_in_words(value));
+    if (is_for_replay(name)) continue;
+    const std::string change = change_of(name, before->second, value);
     if (std::ranges::find(order, name) != order.end())
       refuse(true, change + "; resume with what it was");
-    else
+    else if (in_pieces)
+      in_pieces->differs(name, before->second, value);
+    else if (name != "pieces" && std::ranges::find(parts_of_stack, name) == parts_of_stack.end())
       resumed.lines.push_back("resumed: " + change);
   }
+  if (in_pieces)
+    for (std::string& line : std::move(*in_pieces).lines(anew)) resumed.lines.push_back(std::move(line));
   if (anew) resumed.position = {.epoch = then.epoch + 1, .index = 0};
   return resumed;
 }

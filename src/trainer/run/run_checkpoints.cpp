@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/run_checkpoints.hpp>
 
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -16,6 +17,7 @@
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
+#include <tessera/trainer/run/replay_record.hpp>
 
 namespace fsdp::train {
 
@@ -65,11 +67,35 @@ void keep_first_weights(RunRecord& record, const RunRecord& then) {
 /// What tells a run from others: two runs of equal flags, model and data that begin anew write the same checkpoints.
 std::string identity_of(const RunRecord& run) {
   std::uint64_t hash = hash_seed;
-  for (const auto& [name, value] : run) hash = hashed(hash, message(name, " = ", value, "\n"));
+  for (const auto& [name, value] : run)
+    if (!is_for_replay(name)) hash = hashed(hash, message(name, " = ", value, "\n"));
   return digest_text(hash);
 }
 
 }  // namespace
+
+std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
+                             const checkpoint::ReadListing& read) {
+  const std::string mine =
+      read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--resume", [&]() -> std::string {
+        if (ranks.rank() != 0) return {};
+        try {
+          const std::optional<std::filesystem::path> folder = folder_to_resume(options, read, {});
+          if (!folder) return {};
+          const checkpoint::Checkpoint from = checkpoint::Checkpoint::open(*folder, read);
+          const RunRecord& run = from.state().run;
+          const auto threads = run.find("threads");
+          return run.contains("pieces") && threads != run.end() ? threads->second : std::string();
+        } catch (const InputError&) {
+          return {};  // resuming from it says what is wrong
+        }
+      });
+  const std::string text = comm::gather_texts(ranks, mine, "--resume").front();
+  std::int64_t threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && thread_counts.holds(threads) ? threads : 0;
+}
 
 RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunModel model,
                                bool names_folder, RunRecord run, std::int64_t windows)

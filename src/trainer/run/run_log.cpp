@@ -18,6 +18,9 @@ void RunLog::open() {
   comm::on_all_ranks(ranks_, "--metrics", [&] {
     if (speaks() && options_.metrics) metrics_ = report::Metrics(*options_.metrics);
   });
+  comm::on_all_ranks(ranks_, "--digests", [&] {
+    if (speaks() && options_.digests) digests_ = report::DigestWriter(*options_.digests);
+  });
   comm::on_all_ranks(ranks_, "--tensorboard", [&] {
     if (speaks() && options_.tensorboard) tensorboard_ = report::TensorBoard(*options_.tensorboard);
   });
@@ -32,6 +35,7 @@ void RunLog::write(const Record& record) {
 void RunLog::begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines) {
   if (!speaks()) return;
   write(record);
+  digests_.begin(report::digest_start(record, options_.grad_accum));
   console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every, unit_);
   console_->line(text);
   for (const std::string& each : lines) console_->line(each);
@@ -40,7 +44,11 @@ void RunLog::begin(const report::StartRecord& record, const std::string& text, s
 void RunLog::step(const report::StepRecord& record) {
   if (!speaks()) return;
   write(record);
-  console_->step(record);
+  if (console_) console_->step(record);
+}
+
+void RunLog::digests(std::int64_t step, std::span<const StepDigest> digests) {
+  if (speaks()) digests_.write(step, digests);
 }
 
 void RunLog::held_out(const report::ValidationRecord& record, std::string_view unit) {

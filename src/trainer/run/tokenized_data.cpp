@@ -22,6 +22,7 @@
 
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "../data/files/text_files.hpp"
+#include "../data/formats/token_folder.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -42,6 +43,14 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   } catch (const std::exception& error) {
     throw InputError(message("a temporary folder for tokens: ", error.what(), "; set TMPDIR, or give --token-cache"));
   }
+}
+
+/// Whether tokens that were begun under this name are all there.
+bool is_finished(const std::filesystem::path& made) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(made, error)) return std::filesystem::exists(made, error);
+  const std::optional<data::TokenFolder> folder = data::read_token_folder(made);
+  return folder && folder->complete;
 }
 
 /// Says what of a path did not become tokens.
@@ -91,7 +100,7 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     data::Tokenizing tokenizing(
         {.inputs = {path}, .tokenizer = *file, .field = options.field, .end_token = options.end_token});
     require_vocabulary(tokenizing.tokenizer(), *file, inputs.vocabulary);
-    const std::filesystem::path folder = cache_for(options, inputs) / (folder_prefix + tokenizing.made_of());
+    const std::filesystem::path folder = cache_for(options, inputs, folder_prefix + tokenizing.made_of());
     report::ByteProgress progress("tokenizing " + path);
     const data::Tokenized made = tokenizing.write(folder, [&](const data::TokenizeProgress& at) {
       signals.throw_if_stopped("ended while tokenizing " + path);
@@ -120,13 +129,12 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
   warn_of(texts.format());
   note(paths.front().string(), texts.left_out());
-  const std::filesystem::path cache = cache_for(options, inputs);
-  const std::filesystem::path file = cache / message(conversations_prefix, texts.made_of());
+  const std::filesystem::path file = cache_for(options, inputs, message(conversations_prefix, texts.made_of()));
   names_ = {.paths = {file.string()}};
   std::error_code error;
   if (std::filesystem::exists(file, error)) return;
   const comm::CatchSignals signals;
-  const std::vector<std::filesystem::path> made = checkpoint::make_folders(cache);
+  const std::vector<std::filesystem::path> made = checkpoint::make_folders(file.parent_path());
   try {
     report::ByteProgress progress("encoding " + paths.front().string());
     texts.write(file, [&](std::int64_t bytes, std::int64_t all) {
@@ -140,11 +148,14 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   print_sentence(message("conversations became tokens by ", tokenizer->string(), " and ", texts.format().name()));
 }
 
-std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs) {
-  if (!options.cache.empty()) return options.cache;
-  if (!inputs.cache.empty()) return inputs.cache;
+std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs,
+                                               const std::string& name) {
+  if (!options.cache.empty()) return options.cache / std::filesystem::path(name);
+  if (!inputs.made.empty() && is_finished(inputs.made / std::filesystem::path(name)))
+    return inputs.made / std::filesystem::path(name);
+  if (!inputs.cache.empty()) return inputs.cache / std::filesystem::path(name);
   if (!temporary_) temporary_ = make_temporary_folder();
-  return temporary_->path();
+  return temporary_->path() / name;
 }
 
 TokenizedData TokenizedData::at(const std::string& text) {

@@ -123,6 +123,9 @@ void add_ends(List& list) {
                                     .gradient = main,
                                     .model = tensor<bf16>({100'000'000})});
   list.add("sum_of_squares", SumOfSquares{.x = main, .sum = tensor<double>({1})});
+  list.add("largest_magnitude", LargestMagnitude{.x = main, .largest = tensor<std::int64_t>({1})});
+  list.add("fixed_point_squares",
+           FixedPointSquares{.x = main, .largest = tensor<std::int64_t>({8}), .sum = tensor<std::int64_t>({2})});
 }
 
 void add_all() {

@@ -120,6 +120,10 @@ void choose_matmul(const MatmulChoice& choice);
 /// it, because the bits of results depend on it.
 std::string arithmetic();
 
+/// Returns oneDNN's version and what steers how it splits matmuls: the instruction set that it may use and the sizes of
+/// the processor's caches in bytes, by level. The last bits of results depend on it, too.
+std::string matmul_library();
+
 FSDP_ENQUEUE_MATMULS(extern template, Cpu::Stream)
 
 }  // namespace fsdp::device

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parts of an optimizer step: the squared norm of the gradients, and the decision whether and how to step.
+/// Parts of an optimizer step: the squared norm of the gradients, in double or exact, and the decision whether and how
+/// to step.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,48 @@ struct SumOfSquares {
   }
 };
 
+/// The bits of an infinite float. Bits of magnitudes are ordered as the magnitudes are; above these, they are of NaN.
+inline constexpr std::int64_t infinity_bits = 0x7f800000;
+
+/// Raises largest[0] to the bits of the largest |x_i|, read as an integer. It starts at 0.
+struct LargestMagnitude {
+  static constexpr std::string_view name = "largest_magnitude";
+
+  Tensor<const float> x = {};
+  Tensor<std::int64_t> largest = {};  // [1]
+
+  /// Returns the number of partial results on a device that has one for each chunk.
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  auto tensors() const { return std::tie(x, largest); }
+  Cost cost() const { return {.bytes = x.bytes()}; }
+  void check() const {
+    require(x.contiguous() && largest.numel() == 1, "largest_magnitude: needs a contiguous tensor and one result");
+  }
+};
+
+/// Adds the squares of x to `sum` as integers: the result does not depend on their order, so neither on threads, ranks
+/// and instruction sets. `largest` holds every rank's largest magnitude (LargestMagnitude), of which the maximum
+/// counts; no |x_i| may exceed it. With 2^e the power of two at or below it, or 2^-126 if it is smaller, x_i counts as
+/// q = rint(x_i 2^(29 - e)), ties to even, so that |q| < 2^30. The norm is sqrt(sum) 2^(e - 29), with a relative error
+/// of at most sqrt(N) 2^-30 for N elements. Adds nothing if the maximum is infinite or NaN.
+/// `sum` holds the low 32 bits and the rest, both before and afterwards; it has room for 2^35 elements.
+struct FixedPointSquares {
+  static constexpr std::string_view name = "fixed_point_squares";
+
+  Tensor<const float> x = {};
+  Tensor<const std::int64_t> largest = {};  // [ranks]
+  Tensor<std::int64_t> sum = {};            // [2]
+
+  /// Returns the number of partial sums on a device that has one for each chunk.
+  std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
+  auto tensors() const { return std::tie(x, largest, sum); }
+  Cost cost() const { return {.bytes = x.bytes()}; }
+  void check() const {
+    require(x.contiguous() && largest.contiguous() && largest.numel() >= 1 && sum.numel() == 2,
+            "fixed_point_squares: needs a contiguous tensor, each rank's largest magnitude, and a sum of two integers");
+  }
+};
+
 /// A run's rules for its steps.
 struct StepRules {
   double clip = 0;              ///< largest global gradient norm; 0: no clipping
@@ -58,23 +101,39 @@ struct StepDecision {
   std::int32_t forfeited = -1;  ///< the first rank that gave up this step's pass, which skips the step; -1: none
 };
 
-/// Decides from every rank's loss, sum of squared gradients and forfeit whether a step is taken, and its factor for
+/// Decides from every rank's losses, sum of squared gradients and forfeit whether a step is taken, and its factor for
 /// clipping and loss scale. `step` holds the previous step's decision on entry.
+///
+/// Losses are added micro-batch by micro-batch, each in rank order. With `largest` and `exact`, what LargestMagnitude
+/// and FixedPointSquares found on every rank, the norm comes from these instead of the sums of squares: it has the same
+/// bits whichever rank holds which gradient, and on all devices.
 struct DecideStep {
   static constexpr std::string_view name = "decide_step";
 
   StepRules rules = {};
   Tensor<const StepInputs> inputs = {};  // [1]
-  Tensor<const double> sums = {};        // [ranks, 2 or 3]: loss, sum of squares, 1 where a rank gave up its pass
-  Tensor<StepDecision> step = {};        // [1]
+  /// [ranks, 2 or more]: the loss of the first micro-batch, the sum of squares, 1 where a rank gave up its pass, and
+  /// the losses of further micro-batches
+  Tensor<const double> sums = {};
+  Tensor<const std::int64_t> largest = {};  // [ranks] or empty
+  Tensor<const std::int64_t> exact = {};    // [ranks, 2] or empty
+  Tensor<StepDecision> step = {};           // [1]
 
   /// Returns the number of ranks.
   std::int64_t ranks() const { return sums.rows(); }
-  auto tensors() const { return std::tie(inputs, sums, step); }
+  /// Returns whether the norm is the exact one.
+  bool is_exact() const { return exact.numel() > 0; }
+  auto tensors() const { return std::tie(inputs, sums, largest, exact, step); }
   Cost cost() const { return {}; }
   void check() const {
-    require(sums.rank() == 2 && sums.columns() >= 2 && sums.columns() <= 3 && sums.rows() >= 1 && sums.contiguous(),
-            "decide_step: sums are a loss, a sum of squares and perhaps a forfeit for each rank, [ranks, 2 or 3]");
+    require(sums.rank() == 2 && sums.columns() >= 2 && sums.rows() >= 1 && sums.contiguous(),
+            "decide_step: sums are a loss, a sum of squares and perhaps a forfeit and further losses for each rank, "
+            "[ranks, 2 or more]");
+    const std::int64_t with_norm = is_exact() ? ranks() : 0;
+    require(
+        largest.numel() == with_norm && exact.numel() == 2 * with_norm && largest.contiguous() && exact.contiguous(),
+        "decide_step: an exact norm needs the largest magnitude [ranks] and the sum of squares [ranks, 2] of all ",
+        ranks(), " ranks");
   }
 };
 

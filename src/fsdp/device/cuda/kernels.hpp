@@ -115,13 +115,20 @@ void add_up(Lane, Tensor<const double> values, Tensor<double> sum);
 void add_up_states(Lane, Tensor<const double> state, Tensor<double> sum);
 /// Computes one sum per sum_chunk elements.
 void squares(Lane, Tensor<const float> x, Tensor<double> partials);
+/// `partials` is scratch, one for each chunk.
+void largest_magnitude(Lane, const LargestMagnitude&, Tensor<std::int64_t> partials);
+void fixed_point_squares(Lane, const FixedPointSquares&, Tensor<FixedPointSum> partials);
 inline constexpr std::size_t most_parts = 256;
 void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
                   Write write, float* sum);
 void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* to);
-/// `sums` [ranks, 2].
-void decide_step(Lane, const StepRules&, const StepInputs*, const double* sums, std::int64_t ranks,
-                 std::int64_t columns, StepDecision*);
+void decide_step(Lane, const DecideStep&);
+
+// digest.cu
+/// sum[0] += the digest of x (AddDigest); `partials` is scratch, a number for each chunk.
+template <class T>
+void digest(Lane, Tensor<const T> x, std::int64_t begin, std::uint64_t key, Tensor<std::int64_t> partials,
+            Tensor<std::int64_t> sum);
 
 // attention_forward.cu, attention_backward.cu, attention_backward_keys.cu; `first` as for rope
 template <class T>

@@ -183,9 +183,19 @@ void run(Cuda::Stream& stream, const SumOfSquares& op, Scratch memory) {
   cuda::add_up(lane_of(stream), partials, op.sum);
 }
 
-void run(Cuda::Stream& stream, const DecideStep& op) {
-  cuda::decide_step(lane_of(stream), op.rules, op.inputs.data(), op.sums.data(), op.ranks(), op.sums.columns(),
-                    op.step.data());
+void run(Cuda::Stream& stream, const LargestMagnitude& op, Scratch memory) {
+  cuda::largest_magnitude(lane_of(stream), op, memory.as<std::int64_t>({op.chunks()}));
+}
+
+void run(Cuda::Stream& stream, const FixedPointSquares& op, Scratch memory) {
+  cuda::fixed_point_squares(lane_of(stream), op, memory.as<FixedPointSum>({op.chunks()}));
+}
+
+void run(Cuda::Stream& stream, const DecideStep& op) { cuda::decide_step(lane_of(stream), op); }
+
+template <ComputedBy<Cuda> T>
+void run(Cuda::Stream& stream, const AddDigest<T>& op, Scratch memory) {
+  cuda::digest<T>(lane_of(stream), op.x, op.begin, op.key, memory.as<std::int64_t>({op.chunks()}), op.sum);
 }
 
 template <ComputedBy<Cuda> Model>
@@ -240,6 +250,7 @@ void run(Cuda::Stream& stream, const DirectionStep<T>& op) {
   template void run(Cuda::Stream&, const Copy<T, f16>&);                  \
   template void run(Cuda::Stream&, const Fill<T>&);                       \
   template void run(Cuda::Stream&, const Scale<T, T>&);                   \
+  template void run(Cuda::Stream&, const AddDigest<T>&, Scratch);         \
   template void run(Cuda::Stream&, const AdamWStep<T>&, Scratch);         \
   template void run(Cuda::Stream&, const SgdStep<T>&);                    \
   template void run(Cuda::Stream&, const Normalized<T>&);                 \

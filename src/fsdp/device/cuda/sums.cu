@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums in a fixed order: of losses, of squares, and of ranks' contributions; and the decision on a step.
+/// Sums in a fixed order: of losses, of squares, and of ranks' contributions; exact norms; and the decision on a step.
 #include <algorithm>
 #include <vector>
 
@@ -30,30 +30,121 @@ __global__ void add_states(const double* states, std::int64_t rows, double* sum)
   });
 }
 
-template <int W>
-__global__ void square_chunks(const float* x, std::int64_t count, std::int64_t chunk, std::int64_t chunks,
-                              double* partials) {
-  for_rows_of_block(chunks, [&](std::int64_t index) {
-    const std::int64_t begin = index * chunk, end = begin + chunk < count ? begin + chunk : count;
-    double squares = 0;
-    for (std::int64_t at = begin + threadIdx.x * W; at < end; at += blockDim.x * W) {
-      float a[W];
-      if (W == 1 || at + W <= end) {
-        load(x + at, a);
-      } else {
-        for (int i = 0; i < W; ++i) a[i] = at + i < end ? x[at + i] : 0.0f;
-      }
-#pragma unroll
-      for (int i = 0; i < W; ++i) squares += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+/// A tensor in chunks, one after the other. Only the last may be shorter.
+struct Chunks {
+  const float* x;
+  std::int64_t count;  ///< of elements
+  std::int64_t chunk;  ///< elements of one
+  std::int64_t chunks;
+};
+
+/// Calls body(value) for this thread's share of a chunk, which it reads W elements at a time; what lies behind the
+/// tensor's end is 0.
+template <int W, class Body>
+__device__ __forceinline__ void for_chunk(const Chunks& of, std::int64_t index, const Body& body) {
+  const std::int64_t begin = index * of.chunk, end = begin + of.chunk < of.count ? begin + of.chunk : of.count;
+  for (std::int64_t at = begin + threadIdx.x * W; at < end; at += blockDim.x * W) {
+    float a[W];
+    if (W == 1 || at + W <= end) {
+      load(of.x + at, a);
+    } else {
+      for (int i = 0; i < W; ++i) a[i] = at + i < end ? of.x[at + i] : 0.0f;
     }
+#pragma unroll
+    for (int i = 0; i < W; ++i) body(a[i]);
+  }
+}
+
+template <int W>
+__global__ void square_chunks(Chunks of, double* partials) {
+  for_rows_of_block(of.chunks, [&](std::int64_t index) {
+    double squares = 0;
+    for_chunk<W>(of, index, [&](float a) { squares += static_cast<double>(a) * static_cast<double>(a); });
     const double total = block_sum(squares);
     if (threadIdx.x == 0) partials[index] = total;
   });
 }
 
-__global__ void decide(StepRules rules, const StepInputs* inputs, const double* sums, std::int64_t ranks, std::int64_t columns,
+/// Returns the largest of a block's values, none of them negative, in every thread. All threads must call it.
+__device__ __forceinline__ std::int64_t block_largest(std::int64_t value) {
+  __shared__ std::int64_t of_warps[most_threads / warp];
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value = larger_of(value, exchange(value, mask));
+  __syncthreads();  // other threads may still be reading an earlier one
+  if (threadIdx.x % warp == 0) of_warps[threadIdx.x / warp] = value;
+  __syncthreads();
+  for (unsigned i = 0; i < blockDim.x / warp; ++i) value = larger_of(value, of_warps[i]);
+  return value;
+}
+
+/// The same of `count` values in memory.
+__device__ __forceinline__ std::int64_t largest_of_all(const std::int64_t* values, std::int64_t count) {
+  std::int64_t own = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) own = larger_of(own, values[i]);
+  return block_largest(own);
+}
+
+template <int W>
+__global__ void largest_of_chunks(Chunks of, std::int64_t* partials) {
+  for_rows_of_block(of.chunks, [&](std::int64_t index) {
+    std::int64_t own = 0;
+    for_chunk<W>(of, index, [&](float a) { own = larger_of(own, magnitude_bits(a)); });
+    const std::int64_t largest = block_largest(own);
+    if (threadIdx.x == 0) partials[index] = largest;
+  });
+}
+
+__global__ void raise_to_largest(const std::int64_t* partials, std::int64_t count, std::int64_t* largest) {
+  const std::int64_t found = largest_of_all(partials, count);
+  if (threadIdx.x == 0) largest[0] = larger_of(largest[0], found);
+}
+
+/// A thread's sums stay below 2^63, because a chunk has fewer than 2^31 elements.
+template <int W>
+__global__ void fixed_point_chunks(Chunks of, const std::int64_t* largest, std::int64_t ranks,
+                                   FixedPointSum* partials) {
+  const std::int64_t most = largest_of_all(largest, ranks);
+  const bool finite = most < infinity_bits;
+  const double scale = finite ? fixed_point_scale(most) : 0;
+  for_rows_of_block(of.chunks, [&](std::int64_t index) {
+    std::int64_t low = 0, high = 0;
+    if (finite)
+      for_chunk<W>(of, index, [&](float a) {
+        const std::int64_t whole = fixed_point(a, scale);
+        const std::int64_t square = whole * whole;
+        low += square & 0xffffffff;
+        high += square >> 32;
+      });
+    low = block_sum(low);
+    high = block_sum(high);
+    if (threadIdx.x == 0) {
+      FixedPointSum sum;
+      sum.add(low, high);
+      partials[index] = sum;
+    }
+  });
+}
+
+__global__ void add_fixed_point(const FixedPointSum* partials, std::int64_t count, std::int64_t* sum) {
+  std::int64_t low = 0, high = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    low += partials[i].low;
+    high += partials[i].high;
+  }
+  low = block_sum(low);
+  high = block_sum(high);
+  if (threadIdx.x == 0) {
+    FixedPointSum total{sum[0], sum[1]};
+    total.add(low, high);
+    sum[0] = total.low;
+    sum[1] = total.high;
+  }
+}
+
+__global__ void decide(StepRules rules, const StepInputs* inputs, const double* sums, std::int64_t ranks,
+                       std::int64_t columns, const std::int64_t* largest, const std::int64_t* exact,
                        StepDecision* step) {
-  if (threadIdx.x == 0) device::decide_step(rules, *inputs, sums, ranks, columns, *step);
+  if (threadIdx.x == 0) device::decide_step(rules, *inputs, sums, ranks, columns, *step, largest, exact);
 }
 
 __device__ __forceinline__ float on_wire(DType wire, float value) {
@@ -75,15 +166,15 @@ struct SumParts {
     load(parts[0] + column, total);
 #pragma unroll
     for (int i = 0; i < W; ++i) total[i] = on_wire(wire, total[i]);
+    if (accumulate) {  // each part is added to what is there: before the others
+      load(sum + column, a);
+#pragma unroll
+      for (int i = 0; i < W; ++i) total[i] += a[i];
+    }
     for (int part = 1; part < count; ++part) {
       load(parts[part] + column, a);
 #pragma unroll
       for (int i = 0; i < W; ++i) total[i] += on_wire(wire, a[i]);
-    }
-    if (accumulate) {
-      load(sum + column, a);
-#pragma unroll
-      for (int i = 0; i < W; ++i) total[i] += a[i];
     }
     store(sum + column, total);
   }
@@ -105,31 +196,57 @@ void sum_parts(Lane lane, std::span<const std::byte* const> parts, DType wire, s
   run<16 / sizeof(Stored)>(lane, "sum_in_order", operation, 1, count, accesses);
 }
 
+Grid grid_of_one(Lane lane) { return {.threads = lane.plain ? warp : most_threads}; }
+
+Chunks chunks_of(const Tensor<const float>& x, std::int64_t chunks) {
+  return {.x = x.data(), .count = x.numel(), .chunk = sum_chunk, .chunks = chunks};
+}
+Grid grid_of_chunks(Lane lane, const Chunks& of) { return grid_of_rows(of.chunks, lane.plain ? 1 : element_threads); }
+/// Whether chunks are read 16 bytes at a time.
+bool is_wide(Lane lane, const Tensor<const float>& x) {
+  return !lane.plain && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
+}
+
 }  // namespace
 
 void add_up(Lane lane, Tensor<const double> values, Tensor<double> sum) {
   if (values.numel() == 0) return;
-  launch(lane, "add_up", add_values, Grid{.threads = lane.plain ? warp : most_threads}, 0, values.data(),
-         values.numel(), sum.data());
+  launch(lane, "add_up", add_values, grid_of_one(lane), 0, values.data(), values.numel(), sum.data());
 }
 
 void add_up_states(Lane lane, Tensor<const double> state, Tensor<double> sum) {
   if (state.numel() == 0) return;
-  launch(lane, "add_up_states", add_states, Grid{.threads = lane.plain ? warp : most_threads}, 0, state.data(),
-         state.rows(), sum.data());
+  launch(lane, "add_up_states", add_states, grid_of_one(lane), 0, state.data(), state.rows(), sum.data());
 }
 
 void squares(Lane lane, Tensor<const float> x, Tensor<double> partials) {
-  if (partials.numel() == 0) return;
-  const bool wide = !lane.plain && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
-  launch(lane, "sum_of_squares", wide ? square_chunks<4> : square_chunks<1>,
-         grid_of_rows(partials.numel(), lane.plain ? 1 : element_threads), 0, x.data(), x.numel(), sum_chunk,
-         partials.numel(), partials.data());
+  const Chunks chunks = chunks_of(x, partials.numel());
+  if (chunks.chunks == 0) return;
+  launch(lane, "sum_of_squares", is_wide(lane, x) ? square_chunks<4> : square_chunks<1>, grid_of_chunks(lane, chunks),
+         0, chunks, partials.data());
 }
 
-void decide_step(Lane lane, const StepRules& rules, const StepInputs* inputs, const double* sums, std::int64_t ranks, std::int64_t columns,
-                 StepDecision* step) {
-  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, rules, inputs, sums, ranks, columns, step);
+void largest_magnitude(Lane lane, const LargestMagnitude& op, Tensor<std::int64_t> partials) {
+  const Chunks chunks = chunks_of(op.x, partials.numel());
+  if (chunks.chunks == 0) return;
+  launch(lane, "largest_magnitude", is_wide(lane, op.x) ? largest_of_chunks<4> : largest_of_chunks<1>,
+         grid_of_chunks(lane, chunks), 0, chunks, partials.data());
+  launch(lane, "largest_magnitude", raise_to_largest, grid_of_one(lane), 0, partials.data(), partials.numel(),
+         op.largest.data());
+}
+
+void fixed_point_squares(Lane lane, const FixedPointSquares& op, Tensor<FixedPointSum> partials) {
+  const Chunks chunks = chunks_of(op.x, partials.numel());
+  if (chunks.chunks == 0) return;
+  launch(lane, "fixed_point_squares", is_wide(lane, op.x) ? fixed_point_chunks<4> : fixed_point_chunks<1>,
+         grid_of_chunks(lane, chunks), 0, chunks, op.largest.data(), op.largest.numel(), partials.data());
+  launch(lane, "fixed_point_squares", add_fixed_point, grid_of_one(lane), 0, partials.data(), partials.numel(),
+         op.sum.data());
+}
+
+void decide_step(Lane lane, const DecideStep& op) {
+  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, op.rules, op.inputs.data(), op.sums.data(), op.ranks(),
+         op.sums.columns(), op.largest.data(), op.is_exact() ? op.exact.data() : nullptr, op.step.data());
 }
 
 void sum_in_order(Lane lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,

@@ -2,6 +2,7 @@
 #include "widened_matmul.hpp"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <type_traits>
@@ -190,6 +191,32 @@ void run(const WidenedMatmul& w, const void* a, const void* b, void* c, std::byt
 }  // namespace fsdp::device::cpu
 
 namespace fsdp::device {
+namespace {
+
+/// The instruction set that oneDNN may use; by number if it is none of those that all its versions know.
+std::string library_set() {
+  const dnnl::cpu_isa set = dnnl::get_effective_cpu_isa();
+  switch (set) {
+    case dnnl::cpu_isa::sse41: return "sse41";
+    case dnnl::cpu_isa::avx: return "avx";
+    case dnnl::cpu_isa::avx2: return "avx2";
+    case dnnl::cpu_isa::avx512_core: return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni: return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16: return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx: return "avx512_core_amx";
+    default: return message("set ", static_cast<unsigned>(set));
+  }
+}
+
+}  // namespace
+
+std::string matmul_library() {
+  cpu::limit_library();
+  const dnnl::version_t& version = *dnnl_version();
+  return message("oneDNN ", version.major, ".", version.minor, ".", version.patch, " (", version.hash, "), ",
+                 library_set(), ", caches ", ::sysconf(_SC_LEVEL1_DCACHE_SIZE), " ", ::sysconf(_SC_LEVEL2_CACHE_SIZE),
+                 " ", ::sysconf(_SC_LEVEL3_CACHE_SIZE));
+}
 
 std::string arithmetic() {
   const bool by_float = cpu::bf16_goes_by_float(), usually = cpu::detected_isa() < cpu::Isa::avx512_bf16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// AdamW and the squared norm over ranges of float shards.
+/// AdamW and the squared norm, in double or exact, over ranges of float shards.
 #include "../../optimizer_step.hpp"
 #include "tables.hpp"
 #include "vector.hpp"
@@ -38,6 +38,10 @@ using FewFloats [[gnu::vector_size(lanes * 2)]] = float;
 FSDP_INLINE Doubles widen(FewFloats few) {
 #if defined(__aarch64__)  // as in vector.hpp
   return reinterpret_cast<Doubles>(vcvt_f64_f32(reinterpret_cast<float32x2_t>(few)));
+#elif defined(__AVX512F__)  // g++ 12 converts halves, by way of the stack
+  return reinterpret_cast<Doubles>(_mm512_maskz_cvtps_pd(0xff, reinterpret_cast<__m256>(few)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Doubles>(_mm256_cvtps_pd(reinterpret_cast<__m128>(few)));
 #else
   return __builtin_convertvector(few, Doubles);
 #endif
@@ -63,7 +67,57 @@ double sum_of_squares(const float* x, std::int64_t count) {
   return total;
 }
 
-constexpr OptimizerKernels exported = {.adamw = adamw, .sum_of_squares = sum_of_squares};
+std::int64_t largest_magnitude(const float* x, std::int64_t count) {
+  std::int32_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int32_t bits;
+    __builtin_memcpy(&bits, x + i, sizeof bits);
+    bits &= 0x7fffffff;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+/// Integers in double, which has room for 53 bits: q = coarse + fine, where coarse is a multiple of 2^10, so that
+/// q^2 = coarse^2 + fine (q + coarse). The first is a multiple of 2^20 up to 2^60, the second is below 2^40: sums of
+/// 2^13 of either are exact.
+SplitSum fixed_point_squares(const float* x, double scale, std::int64_t count) {
+  constexpr std::int64_t width = lanes / 2;
+  constexpr std::int64_t sums = 16;
+  static_assert(sum_chunk / sums <= 1 << 13);
+  constexpr double to_whole = 0x1.8p52, to_coarse = 0x1.8p62;  // adding one rounds to multiples of 1 or 2^10
+  Doubles coarse[sums / width] = {}, fine[sums / width] = {};
+  const auto add = [&](const float* from) FSDP_INLINE_LAMBDA {
+    for (std::int64_t j = 0; j < sums / width; ++j) {
+      FewFloats few;
+      __builtin_memcpy(&few, from + j * width, sizeof few);
+      const Doubles value = widen(few) * scale;  // exact, fused or not
+      const Doubles whole = (value + to_whole) - to_whole;
+      const Doubles part = (value + to_coarse) - to_coarse;
+      coarse[j] += part * part;
+      fine[j] += (whole - part) * (whole + part);
+    }
+  };
+  std::int64_t i = 0;
+  for (; i + sums <= count; i += sums) add(x + i);
+  if (i < count) {
+    float rest[sums] = {};
+    __builtin_memcpy(rest, x + i, static_cast<std::size_t>(count - i) * sizeof(float));
+    add(rest);
+  }
+  SplitSum total;
+  for (std::int64_t j = 0; j < sums / width; ++j)
+    for (std::int64_t lane = 0; lane < width; ++lane) {
+      total.coarse += static_cast<std::int64_t>(coarse[j][lane] * 0x1p-20);
+      total.fine += static_cast<std::int64_t>(fine[j][lane]);
+    }
+  return total;
+}
+
+constexpr OptimizerKernels exported = {.adamw = adamw,
+                                       .sum_of_squares = sum_of_squares,
+                                       .largest_magnitude = largest_magnitude,
+                                       .fixed_point_squares = fixed_point_squares};
 
 }  // namespace
 }  // namespace fsdp::device::cpu

@@ -52,13 +52,32 @@ struct ElementwiseFunctions {
 };
 struct ElementwiseKernels : ByType<ElementwiseFunctions> {};
 
+/// The integer coarse * 2^20 + fine.
+struct SplitSum {
+  std::int64_t coarse = 0, fine = 0;
+};
+
 struct OptimizerKernels {
   /// `model` may be null.
   void (*adamw)(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment,
                 const float* gradient, bf16* model, std::int64_t count);
   /// Sums in double, in sixteen interleaved sums, so that every instruction set gives the same bits.
   double (*sum_of_squares)(const float* x, std::int64_t count);
+  /// Returns the largest magnitude's bits.
+  std::int64_t (*largest_magnitude)(const float* x, std::int64_t count);
+  /// Sums the squares of rint(x * scale), ties to even, which are below 2^30, of at most sum_chunk elements.
+  SplitSum (*fixed_point_squares)(const float* x, double scale, std::int64_t count);
 };
+
+/// Sums of elements' bits, modulo 2^64: plain, and weighted by the index in the range, from 0.
+struct DigestSums {
+  std::uint64_t bits = 0, by_index = 0;
+};
+template <class T>
+struct DigestFunctions {
+  DigestSums (*digest)(const T* x, std::int64_t count);
+};
+struct DigestKernels : ByType<DigestFunctions> {};
 
 /// SGD's constants, as its elements use them.
 struct SgdFactors {

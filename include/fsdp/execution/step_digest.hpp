@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a digest of a training step is of. The digests are made in step_digests.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fsdp {
+
+/// One digest of a step.
+struct StepDigest {
+  enum class Kind : std::uint8_t {
+    forward,   ///< of the residual stream [T, H] that a unit passed on
+    backward,  ///< of its gradient [T, H] that a unit passed back
+    gradient,  ///< of a group's gradient, summed over the step, before clipping
+    weights,   ///< of a group's main weights after the step
+  };
+  Kind kind = Kind::forward;
+  int piece = -1;    ///< of the step; -1 for groups
+  std::string name;  ///< of the unit or group
+  std::uint64_t bits = 0;
+
+  friend bool operator==(const StepDigest&, const StepDigest&) = default;
+};
+
+/// Returns "forward", "backward", "gradient" or "weights".
+constexpr std::string_view name_of(StepDigest::Kind kind) {
+  switch (kind) {
+    case StepDigest::Kind::forward: return "forward";
+    case StepDigest::Kind::backward: return "backward";
+    case StepDigest::Kind::gradient: return "gradient";
+    case StepDigest::Kind::weights: return "weights";
+  }
+  return "?";
+}
+
+}  // namespace fsdp

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Digests of what a training step computed: of the residual stream and of its gradient, for each piece and unit, and
+/// of the reduced gradients and stepped weights of each group. Two runs of the same bits have the same ones, whatever
+/// their ranks and strategies are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/digest.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+
+namespace fsdp {
+
+/// Sums of digests on a device, and their copy in host memory.
+template <class Module>
+class DigestSums {
+ public:
+  using Device = typename Module::Device;
+
+  /// `module` must outlive it.
+  DigestSums(Module& module, std::int64_t count)
+      : module_(module),
+        host_(count),
+        block_(module.ledger(), device::MemoryKind::scratch, host_.values().bytes()),
+        sums_(reinterpret_cast<std::int64_t*>(block_.data()), {count}) {}
+
+  /// Enqueues zeros.
+  void begin() {
+    // The bits of a zero are those of an integer's.
+    const Tensor<double> all(reinterpret_cast<double*>(sums_.data()), sums_.shape());
+    device::enqueue(module_.stream(), device::Fill<double>{.y = all, .value = 0.0f});
+  }
+  /// Enqueues the digest of `values`, which begin at element `begin` of a tensor of this key, as part of a sum.
+  template <class T>
+  void add(std::int64_t at, Tensor<const T> values, std::uint64_t key = 1, std::int64_t begin = 0) {
+    device::enqueue(module_.stream(), device::AddDigest<T>{.x = Tensor<const T>(values.data(), {values.numel()}),
+                                                           .begin = begin,
+                                                           .key = key,
+                                                           .sum = sums_.slice(at, at + 1)});
+  }
+  /// Returns all ranks' sums, [ranks, count]. Waits for the device. Collective.
+  std::vector<std::uint64_t> gather() {
+    auto& communicator = module_.communicator();
+    host_.fetch(module_.stream(), sums_.data());
+    module_.synchronize();
+    const auto count = static_cast<std::size_t>(sums_.numel());
+    std::vector<std::uint64_t> all(count * static_cast<std::size_t>(communicator.size()));
+    comm::gather_bytes(communicator, std::as_bytes(std::span(host_.values().data(), count)),
+                       std::as_writable_bytes(std::span(all)), {"digests"});
+    return all;
+  }
+
+ private:
+  Module& module_;
+  device::HostCopy<Device, std::int64_t> host_;
+  device::Block<Device> block_;
+  Tensor<std::int64_t> sums_;  // [count]
+};
+
+/// Digests one micro-batch, so that two computations of it can be compared: streams, and the gradient that each group
+/// has before it is reduced. All work is enqueued on the compute stream.
+template <class Model>
+class PieceDigests {
+ public:
+  using Module = ShardedModel<Model>;
+  using Compute = typename Module::Compute;
+
+  /// `module` must outlive it.
+  explicit PieceDigests(Module& module)
+      : module_(module), units_(std::ssize(module.names().units)), sums_(module, count()) {}
+
+  void begin() { sums_.begin(); }
+  /// Adds what a computation passed on.
+  void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
+    sums_.template add<Compute>(2 * task.index + (task.action == sharding::Action::forward ? 0 : 1), values);
+  }
+  /// Adds a group's gradient before it is reduced. What nothing was written to is zero, and is left out.
+  void add_gradient(int group) {
+    const auto& own = module_.groups()[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < own.parameters().size(); ++i) {
+      const auto gradient = own.gradient(static_cast<std::int64_t>(i));
+      if (gradient.wanted() && *gradient.written)
+        sums_.template add<float>(2 * units_ + group, Tensor<const float>(gradient.tensor),
+                                  device::digest_key(own.parameters()[i].name));
+    }
+  }
+  /// All ranks' digests, [ranks, count()]: for each unit, of what it passed on and passed back; then for each group.
+  /// @{
+  std::vector<std::uint64_t> gather() { return sums_.gather(); }
+  std::int64_t count() const { return 2 * units_ + std::ssize(module_.names().groups); }
+  /// @}
+  /// Returns a digest's kind and unit or group in words: "forward of block 2".
+  std::string in_words(std::int64_t at) const {
+    const auto index = static_cast<std::size_t>(at / 2);
+    if (at >= 2 * units_) return "the gradient of " + module_.names().groups[static_cast<std::size_t>(at - 2 * units_)];
+    return (at % 2 == 0 ? "forward of " : "backward of ") + module_.names().units[index];
+  }
+
+ private:
+  Module& module_;
+  std::int64_t units_;
+  DigestSums<Module> sums_;
+};
+
+/// Digests a model's training steps. All work is enqueued on the compute stream.
+template <class Model>
+class StepDigests {
+ public:
+  using Module = ShardedModel<Model>;
+  using Compute = typename Module::Compute;
+
+  /// `module` must outlive it.
+  explicit StepDigests(Module& module)
+      : module_(module),
+        units_(std::ssize(module.names().units)),
+        groups_(std::ssize(module.names().groups)),
+        sums_(module, streams() + 2 * groups_) {}
+
+  /// Begins a step.
+  void begin() { sums_.begin(); }
+  /// Adds what a computation passed on.
+  void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
+    const bool backward = task.action != sharding::Action::forward;
+    sums_.template add<Compute>((task.micro_batch * units_ + task.index) * 2 + (backward ? 1 : 0), values);
+  }
+  /// Add the gradients of the step, and the weights after it.
+  /// @{
+  void add_gradients() {
+    for (const auto& piece : module_.pieces())
+      if (module_.is_stepped(piece)) add(piece, piece.gradient, streams());
+  }
+  void add_weights() {
+    for (const auto& piece : module_.pieces())
+      if (module_.is_stepped(piece)) add(piece, Tensor<const float>(piece.main), streams() + groups_);
+  }
+  /// @}
+
+  /// Returns all digests of the step in the order of computation: piece after piece, then the groups. Waits for the
+  /// device. Collective; the same on all ranks.
+  std::vector<StepDigest> collect() {
+    const std::vector<std::uint64_t> all = sums_.gather();
+    const int ranks = module_.communicator().size(), micro_batches = module_.shape().micro_batches;
+    const auto of = [&, count = all.size() / static_cast<std::size_t>(ranks)](int rank, std::int64_t at) {
+      return all[static_cast<std::size_t>(rank) * count + static_cast<std::size_t>(at)];
+    };
+    std::vector<StepDigest> list;
+    const int pieces = module_.step_pieces() > 0 ? module_.step_pieces() : ranks * micro_batches;
+    for (int piece = 0; piece < pieces; ++piece) {
+      const std::int64_t first = piece / ranks * units_ * 2;
+      for (std::int64_t unit = 0; unit + 1 < units_; ++unit)
+        list.push_back({StepDigest::Kind::forward, piece, unit_name(unit), of(piece % ranks, first + 2 * unit)});
+      for (std::int64_t unit = units_ - 1; unit > module_.first_backward(); --unit)
+        list.push_back({StepDigest::Kind::backward, piece, unit_name(unit), of(piece % ranks, first + 2 * unit + 1)});
+    }
+    for (const auto kind : {StepDigest::Kind::gradient, StepDigest::Kind::weights})
+      for (std::int64_t group = 0; group < groups_; ++group) {
+        if (!module_.groups()[static_cast<std::size_t>(group)].facts().trainable) continue;
+        const std::int64_t at = streams() + (kind == StepDigest::Kind::weights ? groups_ : 0) + group;
+        std::uint64_t sum = 0;
+        for (int rank = 0; rank < ranks; ++rank) sum += of(rank, at);
+        list.push_back({kind, -1, module_.names().groups[static_cast<std::size_t>(group)], sum});
+      }
+    return list;
+  }
+
+ private:
+  /// Number of digests of streams.
+  std::int64_t streams() const { return 2 * units_ * module_.shape().micro_batches; }
+  const std::string& unit_name(std::int64_t unit) const {
+    return module_.names().units[static_cast<std::size_t>(unit)];
+  }
+  template <class Piece>
+  void add(const Piece& piece, Tensor<const float> values, std::int64_t first) {
+    if (piece.owned)
+      sums_.template add<float>(first + piece.group, values, device::digest_key(piece.parameter->name), piece.begin);
+  }
+
+  Module& module_;
+  std::int64_t units_, groups_;
+  DigestSums<Module> sums_;
+};
+
+}  // namespace fsdp

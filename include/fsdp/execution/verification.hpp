@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Finds ranks that compute or remember wrongly: each rank computes one piece of its neighbour again, and all compare.
+///
+/// Found are differences in the verified pieces, down to each group's gradient before its reduction, and changes of
+/// weights and optimizer states between the step that wrote them and the verification. Not found are passing errors in
+/// other steps, and those of the optimizer's arithmetic. Sources: redundant execution as in Dixit et al. 2021, "Silent
+/// data corruptions at scale".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/operations/digest.hpp>
+#include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/execution/step_digests.hpp>
+
+namespace fsdp {
+
+namespace detail {
+
+/// All ranks' digests of one micro-batch each.
+class DigestTable {
+ public:
+  DigestTable(std::vector<std::uint64_t> all, int ranks)
+      : all_(std::move(all)), ranks_(static_cast<std::size_t>(ranks)) {}
+
+  std::span<const std::uint64_t> of(int rank) const {
+    const std::size_t count = all_.size() / ranks_;
+    return std::span(all_).subspan(static_cast<std::size_t>(rank) * count, count);
+  }
+
+ private:
+  std::vector<std::uint64_t> all_;
+  std::size_t ranks_;
+};
+
+/// What one rank computed of a piece: at first, or again.
+struct Computed {
+  int rank = 0;
+  std::span<const std::uint64_t> digests;
+};
+
+/// Returns the number of the first digest in the order of computation that differs: forward of all units, backward in
+/// reverse, then the groups' gradients; nothing if none does.
+std::optional<std::int64_t> first_difference(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b,
+                                             std::int64_t units);
+
+/// Returns the ranks that are to blame for a piece whose computations differ: those whose digests are not those of most
+/// computations; all that took part, if no digests are of more than half of them.
+std::vector<int> to_blame(const std::vector<Computed>& computations);
+
+/// Returns "rank 3 on node7, or rank 4 on node8".
+std::string ranks_in_words(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+
+/// Returns the hosts of all ranks. Collective.
+std::vector<std::string> hosts_of(const comm::Ranks& ranks);
+
+}  // namespace detail
+
+/// Verifies the training steps of an Executor whose module is planned for it (RunShape::verifies).
+template <class Model>
+class Verification {
+ public:
+  using Module = ShardedModel<Model>;
+  using Stack = typename Model::Stack;
+  using Batch = typename Model::Batch;
+  /// Returns a piece of the step, by its number; the batch must stay until the verification ends.
+  using BatchOf = std::function<Batch(int piece)>;
+
+  /// Both must outlive it. Throws InputError unless the strategy cuts a step into pieces.
+  Verification(Module& module, Executor<Model>& executor) : module_(module), executor_(executor) {
+    require<InputError>(module.step_pieces() > 0,
+                        "verification: each rank computes a piece of another one again, and this ",
+                        "strategy does not cut a step into pieces; take Reproducible (--sharding fsdp2:pieces=V)");
+  }
+
+  /// Compares the first pieces of a step, between its pass and its optimizer's step. `scale`: that of the pass. Throws
+  /// CorruptionError on all ranks, which names the rank and what it computed wrongly. Collective.
+  void verify(std::int64_t step, float scale, const BatchOf& batch_of) {
+    const int ranks = module_.communicator().size();
+    const auto checked_by = [&](int rank) { return (rank + 1) % ranks; };  // the piece of its neighbour
+    const detail::DigestTable first(executor_.first_digests().gather(), ranks);
+    const detail::DigestTable again = repeat(scale, batch_of, checked_by);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int piece = checked_by(rank);
+      if (piece >= module_.step_pieces()) continue;
+      const auto at = detail::first_difference(first.of(piece), again.of(rank), units());
+      if (at) blame(step, *at, scale, batch_of, {{piece, first.of(piece)}, {rank, again.of(rank)}}, piece);
+    }
+  }
+
+ private:
+  std::int64_t units() const { return std::ssize(module_.names().units); }
+
+  /// Has each rank compute the piece of the step that `piece_of` says; one from the number of pieces on is none.
+  template <class PieceOf>
+  detail::DigestTable repeat(float scale, const BatchOf& batch_of, const PieceOf& piece_of) {
+    const int piece = piece_of(module_.communicator().rank());
+    std::vector<Batch> batches;
+    if (piece >= 0 && piece < module_.step_pieces()) batches.push_back(batch_of(piece));
+    executor_.repeat(executor_.upload(batches), scale);
+    return {executor_.repeated_digests().gather(), module_.communicator().size()};
+  }
+
+  /// Finds out which of two ranks is wrong, by a third one; where there are but two, both compute the piece once more.
+  [[noreturn]] void blame(std::int64_t step, std::int64_t at, float scale, const BatchOf& batch_of,
+                          std::vector<detail::Computed> computations, int piece) {
+    const int ranks = module_.communicator().size();
+    const int third = (piece + 1) % ranks;
+    const auto takes_part = [&](int rank) {
+      return ranks > 2 ? rank == third : rank == computations[0].rank || rank == computations[1].rank;
+    };
+    const detail::DigestTable once_more =
+        repeat(scale, batch_of, [&](int rank) { return takes_part(rank) ? piece : module_.step_pieces(); });
+    for (int rank = 0; rank < ranks; ++rank)
+      if (takes_part(rank)) computations.push_back({rank, once_more.of(rank)});
+    throw CorruptionError(message(
+        "verification: ",
+        detail::ranks_in_words(detail::to_blame(computations), detail::hosts_of(module_.communicator())), " computed ",
+        executor_.first_digests().in_words(at), " of piece ", piece, " of step ", step,
+        " otherwise than another computation of the same; nothing was saved since. Take the machine out and resume"));
+  }
+
+  Module& module_;
+  Executor<Model>& executor_;
+};
+
+/// Remembers digests of what rests between steps: main weights, model weights and optimizer states of this rank.
+template <class Model, class Optimizer>
+class RestingDigests {
+ public:
+  using Module = ShardedModel<Model>;
+  using Compute = typename Module::Compute;
+
+  /// Both must outlive it.
+  RestingDigests(Module& module, const Optimizer& optimizer)
+      : module_(module), optimizer_(optimizer), sums_(module, std::ssize(module.groups()) * kinds) {}
+
+  /// Call it when a step has written them. Collective.
+  void keep() { kept_ = digests(); }
+  /// Compares them with what was kept, if anything was: call it as late as possible before the next step writes them.
+  /// `step`: the one that wrote them. Throws CorruptionError on all
+  /// ranks. Collective.
+  void compare(std::int64_t step) {
+    if (kept_.empty()) return;
+    const std::vector<std::uint64_t> now = digests();
+    const std::size_t own = now.size() / static_cast<std::size_t>(module_.communicator().size());
+    for (std::size_t i = 0; i < now.size(); ++i)
+      if (now[i] != kept_[i])
+        throw CorruptionError(
+            message("verification: on ",
+                    detail::ranks_in_words({static_cast<int>(i / own)}, detail::hosts_of(module_.communicator())), ", ",
+                    what(i % own), " changed after step ", step,
+                    " had written them; nothing was saved since. Take the machine out and resume"));
+  }
+
+ private:
+  static constexpr std::int64_t kinds = 3;  ///< main weights, model weights, all states
+
+  /// Of all ranks, [ranks, groups * kinds].
+  std::vector<std::uint64_t> digests() {
+    sums_.begin();
+    for (std::size_t i = 0; i < module_.pieces().size(); ++i) {
+      const auto& piece = module_.pieces()[i];
+      const std::int64_t at = piece.group * kinds;
+      const std::uint64_t key = device::digest_key(piece.parameter->name);
+      if (piece.has_main()) sums_.template add<float>(at, Tensor<const float>(piece.main), key, piece.begin);
+      sums_.template add<Compute>(at + 1, Tensor<const Compute>(piece.model), key, piece.begin);
+      std::uint64_t state = 0;
+      for (const Tensor<float>& values : optimizer_.states(i))
+        sums_.template add<float>(at + 2, Tensor<const float>(values), key + 2 * ++state, piece.begin);
+    }
+    return sums_.gather();
+  }
+  std::string what(std::size_t at) const {
+    constexpr const char* names[] = {"main weights", "model weights", "optimizer states"};
+    const std::size_t group = at / kinds;
+    return message("the ", names[at % kinds], " of ", module_.names().groups[group]);
+  }
+
+  Module& module_;
+  const Optimizer& optimizer_;
+  DigestSums<Module> sums_;  // [groups * kinds]
+  std::vector<std::uint64_t> kept_;
+};
+
+}  // namespace fsdp

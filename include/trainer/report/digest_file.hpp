@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The file of --digests: 64 bits of all that each step computed, as JSON lines; and where two such files part.
+///
+/// The first line describes the run. Each step follows in the order of computation: streams, piece after piece, then
+/// gradients and weights of the groups. A run that is given the file of an earlier one appends to it, with a first line
+/// of its own; a step that is there twice counts as it was written last.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/trainer/report/metrics.hpp>
+
+namespace fsdp::report {
+
+/// The first line. Runs of other sizes cannot be compared, and streams of other pieces neither. On the rest the last
+/// bits may depend.
+struct DigestStart {
+  std::int64_t pieces = 1;  ///< of a step: those of the strategy, or one for each micro-batch of each rank
+  std::string stack = {};   ///< as StartRecord's, and so are the others
+  std::string model_name = {};
+  ConfigValues sizes = {};
+  std::uint64_t seed = 0;
+  std::int64_t world = 1;
+  std::int64_t threads = 1;
+  std::string instruction_set = {};
+
+  friend bool operator==(const DigestStart&, const DigestStart&) = default;
+};
+
+/// Returns the first line of a run. `micro_batches`: of each rank, where its steps are not cut into pieces.
+DigestStart digest_start(const StartRecord& run, std::int64_t micro_batches);
+
+/// Return a line of the file, without the newline.
+/// @{
+std::string json_line(const DigestStart& start);
+std::string json_line(std::int64_t step, const StepDigest& digest);
+/// @}
+
+/// Writes digests to a file; does nothing if the path is empty.
+class DigestWriter {
+ public:
+  DigestWriter() = default;
+  /// Opens the file to append to it, behind a line that was cut off. Throws InputError if it cannot be opened.
+  explicit DigestWriter(const std::filesystem::path& path);
+
+  /// Append lines and flush them. Throw InputError if they cannot be written.
+  /// @{
+  void begin(const DigestStart& start);
+  void write(std::int64_t step, std::span<const StepDigest> digests);
+  /// @}
+
+ private:
+  void append(const std::string& lines);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+/// The digests of a file.
+struct DigestFile {
+  std::string name = {};  ///< its path
+  DigestStart start = {};
+  /// What the digests of each step are of, in the order of computation; their bits are 0.
+  std::vector<StepDigest> places = {};
+  std::map<std::int64_t, std::vector<std::uint64_t>> steps = {};  ///< by number: the bits, [places]
+  std::vector<std::string> left_out = {};  ///< a sentence for each line and step that is not whole
+};
+
+/// Reads a file. Throws InputError if it cannot be read, has no digests, or holds runs that cannot be compared with
+/// each other.
+DigestFile read_digests(const std::filesystem::path& path);
+
+/// Where two runs part.
+struct Parting {
+  std::int64_t step = 0;
+  StepDigest place = {};  ///< its bits are those of the first file
+
+  friend bool operator==(const Parting&, const Parting&) = default;
+};
+
+/// What two files have in common.
+struct DigestComparison {
+  std::vector<std::int64_t> same_steps = {};  ///< up to where they part
+  std::int64_t same_digests = 0;              ///< in those steps
+  std::optional<Parting> parting = {};        ///< the first in the order of computation; nothing if they are the same
+  std::vector<std::string> notes = {};        ///< a sentence for all that could not be compared
+};
+
+/// Compares the steps that both files have; gradients and weights alone where their steps are cut into other pieces.
+/// Throws InputError if the files are of other models, or have no step in common.
+DigestComparison compare(const DigestFile& a, const DigestFile& b);
+
+/// Returns "steps 1 to 41 are the same (3280 digests); they part in step 42, piece 3, block 2, forward".
+std::string in_words(const DigestComparison& comparison);
+/// Returns "piece 3, block 2, forward", or "block 2, gradient".
+std::string in_words(const StepDigest& place);
+
+/// Returns "threads are 1 and 2; ..." of all that two first lines differ in and may change bits; empty if nothing.
+std::string differences(const DigestStart& a, const DigestStart& b);
+
+}  // namespace fsdp::report

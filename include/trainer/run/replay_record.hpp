@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a run records for `tessera replay` besides what later runs compare with theirs: where its data are, and the
+/// texts of its policies. Runs that resume do not compare these entries, and the run's identity leaves them out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+
+namespace fsdp::train {
+
+/// Names of policies, as flags write them.
+struct PolicyTexts {
+  std::string sharding = {}, precision = {}, tiling = {};
+};
+
+/// Whether an entry of a record is for replay alone.
+bool is_for_replay(std::string_view name);
+
+/// Returns the entries for replay. Paths are absolute. Leaves out what trainer.json cannot hold: names that are no
+/// UTF-8 or have several lines, and very many paths.
+RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies);
+
+/// Returns an entry for replay, by the name of its flag: each of its values; none if it was not recorded.
+std::vector<std::string> replay_values(const RunRecord& record, std::string_view flag);
+
+}  // namespace fsdp::train

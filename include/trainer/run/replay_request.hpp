@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What `tessera replay` is asked for, and whether a run's record and checkpoints allow it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/report/step_tensors.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+
+namespace fsdp::train {
+
+/// What is computed again, and what is written of it.
+struct ReplayRequest {
+  std::string folder = {};                  ///< the run's --checkpoint-dir
+  std::int64_t step = 0;                    ///< the first is 1
+  std::optional<std::string> digests = {};  ///< file to append the step's digests to
+  std::optional<std::string> tensors = {};  ///< new folder for tensors
+  report::TensorChoice choice = {};         ///< which tensors
+  std::optional<std::string> against = {};  ///< the run's own digests or metrics, or a folder of tensors
+};
+
+/// Returns all of a request, one value per line, to compare it between ranks.
+std::string request_text(const ReplayRequest& request);
+
+/// Throws InputError with one sentence about the first value that does not fit the others, or the run.
+void validate(const ReplayRequest& request, const TrainOptions& options);
+
+/// Throws InputError unless a run of this record has the same bits as the recorded one.
+void require_same_bits(const RunRecord& recorded, const RunRecord& now);
+/// The same for the number of ranks alone, which is known earlier.
+void require_ranks(const RunRecord& recorded, int ranks);
+
+/// Returns the folders of the run's checkpoints before a step, newest first, sound or not.
+std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded);
+
+/// Throws InputError unless a step without a sound checkpoint before it can be computed: where there is none at all
+/// (`candidates` is 0), and the run began with random weights.
+void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);
+
+}  // namespace fsdp::train

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a run records of itself in its checkpoints, and on which data all of its ranks agree.
+#pragma once
+
+#include <string>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/replay_record.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+#include <tessera/trainer/run/same_bits.hpp>
+
+namespace fsdp::train {
+
+/// Returns one line of the data, the same on all ranks. Collective. Throws InputError on all where they opened other
+/// data or another model.
+template <class Model, class Source>
+std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, const Model& model,
+                        const Source& source) {
+  const std::string data = read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "data", [&] {
+    if constexpr (data::detail::has_identity<Source>()) return source.identity();
+    return source.text();
+  });
+  comm::agree_on_opened(ranks, message("data = ", data, "\nwindows = ", source.training(), " and ", source.validation(),
+                                       " held out\n", model.config().write()));
+  return data;
+}
+
+/// Returns the names of a stack's policies, with their numbers.
+template <class Stack>
+PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling) {
+  return {.sharding = policy_text(sharding),
+          .precision = policy_text<typename Stack::Precision>(),
+          .tiling = policy_text(tiling)};
+}
+
+/// Returns "fsdp2 threads:2 bf16 off".
+template <class Comm>
+std::string stack_text(const Comm& communicator, const PolicyTexts& policies) {
+  return message(policies.sharding, " ", policy_text(communicator), " ", policies.precision, " ", policies.tiling);
+}
+
+/// Returns what later runs compare themselves with, and what replays are made of. `request`: of the step that was
+/// planned; `stack`, `data`: as stack_text and agreed_data return them.
+template <class Model, class Optimizer>
+RunRecord run_record(const TrainOptions& options, const Model& model, const typename Model::Stack::Sharding& sharding,
+                     const typename Model::Stack::Tiling& tiling, const Optimizer& optimizer,
+                     const plan::Request& request, const std::string& stack, const std::string& data) {
+  using Stack = typename Model::Stack;
+  const PolicyTexts policies = policy_texts<Stack>(sharding, tiling);
+  RunRecord record = record_of(options);
+  record["stack"] = stack;
+  record["ranks"] = std::to_string(request.ranks);
+  record["threads"] = std::to_string(request.shape.threads);
+  record["data"] = data;
+  record["instruction-set"] = device::arithmetic();
+  if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0) {
+    record["pieces"] = std::to_string(pieces);
+    record["precision"] = policies.precision;
+    record["tiling"] = policies.tiling;
+    record["tiling-plans"] = one_line(plan::tiling_text(model, tiling, request));
+    record.merge(last_bits<typename Stack::Device>(request.shape.threads));
+  }
+  record.merge(replay_record(options, policies));
+  add_optimizer(record, optimizer.name(), values_of(optimizer));
+  add_config(record, values_of(model.config()));
+  return record;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a run whose steps are cut into pieces (Reproducible) needs besides its strategy, to have the same bits on any
+/// number of ranks: equal arithmetic on all ranks, recorded for later runs that resume (resumed.hpp).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+
+namespace fsdp::train {
+
+/// Returns lines of text as one, with "; " between them, as records hold it.
+std::string one_line(std::string text);
+
+/// Returns version, compiler and optimisation flags of the library's build.
+std::string build_text();
+
+/// Returns what the last bits of a rank's results depend on besides data, flags and tile plans.
+template <class Device>
+RunRecord last_bits(std::int64_t threads) {
+  RunRecord record{{"build", build_text()},
+                   {"device", std::string(Device::name)},
+                   {"instruction-set", device::arithmetic()},
+                   {"threads", std::to_string(threads)}};
+  if constexpr (Device::host_memory) record["library"] = device::matmul_library();
+  return record;
+}
+
+/// Throws InputError on all ranks, which names the first difference, unless theirs are equal. Collective.
+void agree_on_last_bits(const comm::Ranks& ranks, const RunRecord& mine);
+
+namespace detail {
+
+template <class... Strategies>
+const auto& chosen_of(const OneOf<Strategies...>& strategy) {
+  return strategy.strategy;
+}
+template <class Strategy>
+const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
+  return strategy;
+}
+
+}  // namespace detail
+
+/// Returns the line for the user where a strategy would reduce gradients once a step, and with pieces does so after
+/// each; empty for any other strategy.
+template <class Sharding>
+std::string reduced_sooner(const Sharding& strategy) {
+  if constexpr (requires { detail::chosen_of(strategy); }) {
+    return std::visit([](const auto& held) { return reduced_sooner(held); }, detail::chosen_of(strategy));
+  } else if constexpr (requires { detail::strategy_in_pieces(strategy); }) {
+    const auto& inner = detail::strategy_in_pieces(strategy);
+    using Inner = std::remove_cvref_t<decltype(inner)>;
+    if constexpr (sharding::GivesRules<Inner>)
+      if (!inner.rules().reduce_every_micro_batch)
+        return message(policy_text(inner), " with pieces reduces gradients after every piece",
+                       std::derived_from<Inner, Zero1> ? ", as zero2" : "");
+  }
+  return {};
+}
+
+}  // namespace fsdp::train

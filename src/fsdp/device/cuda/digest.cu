@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Digests of tensors: sums of integers, whose order does not matter.
+#include <tessera/fsdp/device/operations/digest.hpp>
+
+#include "elements.cuh"
+#include "kernels.hpp"
+
+namespace fsdp::device::cuda {
+namespace {
+
+using Word = unsigned long long;
+
+template <class T>
+__device__ __forceinline__ Word bits_of(T value) {
+  if constexpr (sizeof(T) == 4)
+    return __builtin_bit_cast(std::uint32_t, value);
+  else
+    return __builtin_bit_cast(std::uint16_t, value);
+}
+
+template <class T>
+__global__ void digest_chunks(const T* x, std::int64_t count, std::int64_t begin, Word key, std::int64_t chunk,
+                              std::int64_t chunks, Word* partials) {
+  for_rows_of_block(chunks, [&](std::int64_t index) {
+    const std::int64_t first = index * chunk, end = first + chunk < count ? first + chunk : count;
+    Word own = 0;
+    for (std::int64_t at = first + threadIdx.x; at < end; at += blockDim.x)
+      own += (2 * static_cast<Word>(begin + at) + 1) * bits_of(x[at]);
+    const Word total = block_sum(own);
+    if (threadIdx.x == 0) partials[index] = key * total;
+  });
+}
+
+__global__ void add_digests(const Word* partials, std::int64_t count, Word* sum) {
+  Word own = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) own += partials[i];
+  const Word total = block_sum(own);
+  if (threadIdx.x == 0) sum[0] += total;
+}
+
+Word* words(const Tensor<std::int64_t>& tensor) { return reinterpret_cast<Word*>(tensor.data()); }
+
+}  // namespace
+
+template <class T>
+void digest(Lane lane, Tensor<const T> x, std::int64_t begin, std::uint64_t key, Tensor<std::int64_t> partials,
+            Tensor<std::int64_t> sum) {
+  const std::int64_t chunks = partials.numel();
+  if (chunks == 0) return;
+  launch(lane, "digest", digest_chunks<T>, grid_of_rows(chunks, lane.plain ? 1 : element_threads), 0, x.data(),
+         x.numel(), begin, static_cast<Word>(key), AddDigest<T>::chunk, chunks, words(partials));
+  launch(lane, "digest_sum", add_digests, Grid{.threads = lane.plain ? warp : most_threads}, 0,
+         static_cast<const Word*>(words(partials)), chunks, words(sum));
+}
+
+template void digest<float>(Lane, Tensor<const float>, std::int64_t, std::uint64_t, Tensor<std::int64_t>,
+                            Tensor<std::int64_t>);
+template void digest<bf16>(Lane, Tensor<const bf16>, std::int64_t, std::uint64_t, Tensor<std::int64_t>,
+                           Tensor<std::int64_t>);
+template void digest<f16>(Lane, Tensor<const f16>, std::int64_t, std::uint64_t, Tensor<std::int64_t>,
+                          Tensor<std::int64_t>);
+
+}  // namespace fsdp::device::cuda

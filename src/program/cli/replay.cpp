@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replay.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <tessera/comm/launch/print.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/file.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/run/replay_record.hpp>
+
+#include "../../fsdp/core/require_folder.hpp"
+#include "listed.hpp"
+
+namespace fsdp::cli {
+namespace {
+
+/// A checkpoint that says how the run was trained.
+struct Saved {
+  std::filesystem::path path;
+  train::RunRecord record;
+};
+
+/// Returns a sound checkpoint's record; nothing, with a warning, for one that is not sound.
+std::optional<Saved> saved_in(const std::filesystem::path& path) {
+  const auto skip = [&](const InputError& error) {
+    print_warning(message("skipping ", path.string(), ": ", error.what()));
+    return std::nullopt;
+  };
+  try {
+    const auto from = checkpoint::Checkpoint::open(path, checkpoint::read_listing<Listed>);
+    return Saved{.path = from.path(), .record = from.state().run};
+  } catch (const FileError& error) {
+    if (!error.absent()) throw;
+    return skip(error);
+  } catch (const InputError& broken) {
+    return skip(broken);
+  }
+}
+
+/// The record of the run when it made a step: that of its next checkpoint, since a run that resumes may change flags,
+/// or else that of the last one before.
+Saved saved_around(const std::string& folder, std::int64_t step) {
+  require_folder(folder);
+  std::error_code error;
+  require<InputError>(!std::filesystem::exists(std::filesystem::path(folder) / "trainer.json", error),
+                      "replay: ", folder, " is one checkpoint; give the folder that holds it");
+  const std::vector<checkpoint::StepFolder> steps = checkpoint::step_folders_in(folder);  // newest first
+  require<InputError>(!steps.empty(), "replay: ", folder, " holds no checkpoint; give the run's --checkpoint-dir");
+  const auto before = std::ranges::find_if(steps, [&](const auto& each) { return each.step < step; });
+  for (auto after = std::make_reverse_iterator(before); after != steps.rend(); ++after)
+    if (auto saved = saved_in(after->path)) return *std::move(saved);
+  for (auto each = before; each != steps.end(); ++each)
+    if (auto saved = saved_in(each->path)) return *std::move(saved);
+  throw InputError(message("replay: ", folder, " holds no sound checkpoint"));
+}
+
+/// Sets flags to what a record has of them.
+void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
+  for (const train::Flag& flag : flags.flags()) {
+    const auto found = record.find(flag.name);
+    if (found == record.end() || found->second.empty()) continue;
+    std::vector<std::string> values = {found->second};
+    if (flag.kind == train::FlagKind::list) {  // record_of joins them
+      values.clear();
+      for (std::string_view rest = found->second; !rest.empty();) {
+        const std::size_t end = std::min(rest.find(' '), rest.size());
+        values.emplace_back(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+      }
+    }
+    flag.give(values);
+  }
+}
+
+std::int64_t number_of(const train::RunRecord& record, const char* name) {
+  const auto found = record.find(name);
+  std::int64_t number = 0;
+  if (found != record.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
+  return number;
+}
+
+/// The value of an entry for replay. Throws InputError if there is none.
+std::string recorded(const Saved& saved, const char* name) {
+  const std::vector<std::string> values = train::replay_values(saved.record, name);
+  require<InputError>(values.size() == 1, "replay: ", saved.path.string(), " does not record its --", name,
+                      ", as checkpoints of earlier versions; only runs of this version can be replayed");
+  return values.front();
+}
+
+/// The strategy to compute with: the run's, or a given one of the same bits.
+ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) {
+  if (!command.sharding) return of_run;
+  ShardingChoice given = *command.sharding;
+  given.layout = of_run.layout;
+  if (of_run.pieces == 0)
+    require<InputError>(given == of_run, "--sharding ", name_of(given),
+                        ": the run's steps are not cut into pieces, so ",
+                        "that replay takes its ranks and its strategy, ", name_of(of_run), "; leave --sharding out");
+  require<InputError>(given.pieces == of_run.pieces, "--sharding ", name_of(given), ": the run cut a step into ",
+                      of_run.pieces, " pieces (--sharding ", name_of(of_run), "); give a strategy with as many");
+  return given;
+}
+
+}  // namespace
+
+StackChoice recorded_stack(const std::string& sharding, const std::string& precision, const std::string& tiling) {
+  StackChoice stack;
+  std::string strategy;
+  LayoutChoice layout = LayoutChoice::own;
+  for (std::string_view rest = sharding; !rest.empty();) {
+    const std::string_view part = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    constexpr std::string_view layout_key = "layout=", offload_key = "offload=";
+    if (part.starts_with(layout_key))
+      layout = parse_layout(part.substr(layout_key.size()));
+    else if (part.starts_with(offload_key))
+      stack.offload = parse_offload(part.substr(offload_key.size()));
+    else
+      strategy += (strategy.empty() ? "" : ":") + std::string(part);
+  }
+  stack.sharding = parse_sharding(strategy);
+  stack.sharding.layout = layout;
+  stack.precision = parse_precision(precision);
+  stack.tiling = parse_tiling(tiling);
+  return stack;
+}
+
+RecordedRun recorded_run(const Replay& command, bool by_launcher) {
+  Saved saved = saved_around(command.request.folder, command.request.step);
+  RecordedRun run{.request = command.request};
+  Train& train = run.train;
+  train::FlagSet flags, optimizer;
+  train::bind(flags, train.options);
+  set_recorded(flags, saved.record);
+  train::bind(optimizer, train.optimizer);
+  set_recorded(optimizer, saved.record);
+
+  train.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
+  train.stack.sharding = sharding_of(command, train.stack.sharding);
+  const bool pieces = train.stack.sharding.pieces > 0;
+  train.stack.comm = command.comm.value_or(
+      CommChoice{.ranks = pieces || by_launcher ? 1 : std::max<std::int64_t>(number_of(saved.record, "ranks"), 1)});
+
+  train::TrainOptions& options = train.options;
+  options.launch = command.launch;
+  options.launch.threads = number_of(saved.record, "threads");
+  options.from_scratch = false;
+  if (pieces) options.grad_accum = 1;  // the pieces set it
+  options.model.name = saved.path.string();
+  options.data = command.data.empty() ? train::replay_values(saved.record, "data") : command.data;
+  require<InputError>(!options.data.empty(), "replay: ", saved.path.string(),
+                      " does not record where the run's data are; give them by --data");
+  const auto text_of = [&](const char* name, std::string& text) {
+    if (const auto values = train::replay_values(saved.record, name); !values.empty()) text = values.front();
+  };
+  std::error_code error;
+  options.text.tokenizer = command.tokenizer;
+  if (command.tokenizer.empty() && !std::filesystem::exists(saved.path / "tokenizer.json", error))
+    text_of("tokenizer", options.text.tokenizer);
+  text_of("chat-template", options.text.chat_template);
+  text_of("end-token", options.text.end_token);
+  text_of("text-field", options.text.field);
+  options.text.cache = command.token_cache;
+  run.record = std::move(saved.record);
+  return run;
+}
+
+}  // namespace fsdp::cli

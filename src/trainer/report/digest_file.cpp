@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/report/digest_file.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+namespace fsdp::report {
+namespace {
+
+using Object = nlohmann::ordered_json;
+using Kind = StepDigest::Kind;
+
+constexpr std::array kinds = {Kind::forward, Kind::backward, Kind::gradient, Kind::weights};
+
+bool is_stream(Kind kind) { return kind == Kind::forward || kind == Kind::backward; }
+
+std::string line_from(const Object& object) { return object.dump(-1, ' ', false, Object::error_handler_t::replace); }
+
+bool is_same_place(const StepDigest& a, const StepDigest& b) {
+  return a.kind == b.kind && a.piece == b.piece && a.name == b.name;
+}
+
+std::optional<std::uint64_t> bits_of(const std::string& text) {
+  std::uint64_t bits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);
+  const bool whole = text.size() == 16 && error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(bits) : std::nullopt;
+}
+
+/// Returns a text or a whole number of a line; nothing if there is none.
+/// @{
+std::optional<std::string> text_in(const Object& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
+}
+std::optional<std::int64_t> count_in(const Object& line, const char* key) {
+  const auto found = line.find(key);
+  const bool count = found != line.end() && found->is_number_unsigned() && found->get<std::uint64_t>() <= INT64_MAX;
+  return count ? std::optional(found->get<std::int64_t>()) : std::nullopt;
+}
+/// @}
+
+/// A line about a digest.
+struct ReadDigest {
+  std::int64_t step = 0;
+  StepDigest digest = {};
+};
+std::optional<ReadDigest> digest_in(const Object& line) {
+  const auto step = count_in(line, "step");
+  const auto kind = text_in(line, "kind"), bits = text_in(line, "bits");
+  if (!step || !kind || !bits) return std::nullopt;
+  const auto named = std::ranges::find_if(kinds, [&](Kind each) { return name_of(each) == *kind; });
+  const std::optional<std::uint64_t> value = bits_of(*bits);
+  if (named == kinds.end() || !value) return std::nullopt;
+  const std::optional<std::string> name = text_in(line, is_stream(*named) ? "unit" : "group");
+  const std::optional<std::int64_t> piece = is_stream(*named) ? count_in(line, "piece") : -1;
+  if (!name || !piece || *piece > INT32_MAX) return std::nullopt;
+  return ReadDigest{.step = *step,
+                    .digest = {.kind = *named, .piece = static_cast<int>(*piece), .name = *name, .bits = *value}};
+}
+
+ConfigValue value_of(const std::string& name, const Object& value) {
+  if (value.is_boolean()) return {.name = name, .value = value.get<bool>()};
+  if (value.is_number_integer()) return {.name = name, .value = value.get<std::int64_t>()};
+  if (value.is_number()) return {.name = name, .value = value.get<double>()};
+  return {.name = name, .value = value.is_string() ? value.get<std::string>() : value.dump()};
+}
+
+std::optional<DigestStart> start_in(const Object& line) {
+  const auto pieces = count_in(line, "pieces"), world = count_in(line, "world"), threads = count_in(line, "threads");
+  const auto sizes = line.find("sizes");
+  if (!pieces || !world || !threads || sizes == line.end() || !sizes->is_object()) return std::nullopt;
+  DigestStart start{.pieces = *pieces,
+                    .stack = text_in(line, "stack").value_or(""),
+                    .model_name = text_in(line, "model").value_or(""),
+                    .world = *world,
+                    .threads = *threads,
+                    .instruction_set = text_in(line, "instruction_set").value_or("")};
+  for (const auto& [name, value] : sizes->items()) start.sizes.push_back(value_of(name, value));
+  if (const auto seed = line.find("seed"); seed != line.end() && seed->is_number_unsigned())
+    start.seed = seed->get<std::uint64_t>();
+  return start;
+}
+
+/// "layers is 2 and 3" of the first size in which two runs differ; empty if there is none.
+std::string other_size(const DigestStart& a, const DigestStart& b) {
+  const auto text_in = [](const DigestStart& start, const std::string& name) {
+    const auto found = std::ranges::find(start.sizes, name, &ConfigValue::name);
+    return found == start.sizes.end() ? std::string("unknown") : shortened(text_of(*found));
+  };
+  for (const DigestStart* const named : {&a, &b})
+    for (const ConfigValue& value : named->sizes)
+      if (const std::string mine = text_in(a, value.name), theirs = text_in(b, value.name); mine != theirs)
+        return message(shortened(value.name), " is ", mine, " and ", theirs);
+  return {};
+}
+
+/// Takes the lines of a file, one after the other.
+class Reading {
+ public:
+  explicit Reading(const std::filesystem::path& path) { file_.name = path.string(); }
+
+  void take(std::int64_t number, const Object& line) {
+    const auto where = [&] { return message(file_.name, ":", number, ": "); };
+    if (line.is_object() && line.contains("event")) {
+      if (*line.find("event") == "start") begin(where(), line);
+      return;
+    }
+    const std::optional<ReadDigest> read = line.is_object() ? digest_in(line) : std::nullopt;
+    if (!read) {
+      file_.left_out.push_back(where() + "is no line of a file of digests, or a part of one");
+      return;
+    }
+    require<InputError>(begun_, where(), "a digest, and no line before it says of which run; give a file that ",
+                        "--digests wrote, from its first line on");
+    if (read->step != step_) close();
+    step_ = read->step;
+    digests_.push_back(read->digest);
+  }
+
+  DigestFile finish() && {
+    close();
+    std::erase_if(file_.steps, [&](const auto& step) {
+      const bool cut = step.second.size() < file_.places.size();
+      if (cut)
+        file_.left_out.push_back(message(file_.name, ": step ", step.first, " has ", step.second.size(), " of ",
+                                         file_.places.size(), " digests"));
+      return cut;
+    });
+    require<InputError>(!file_.steps.empty(), file_.name, ": holds no digests; give files that --digests wrote",
+                        file_.left_out.empty() ? "" : ". ", file_.left_out.empty() ? "" : file_.left_out.front());
+    return std::move(file_);
+  }
+
+ private:
+  void begin(const std::string& where, const Object& line) {
+    close();
+    std::optional<DigestStart> start = start_in(line);
+    require<InputError>(start.has_value(), where, "does not say which pieces and sizes the digests are of; give files ",
+                        "that --digests wrote");
+    if (begun_) {
+      require<InputError>(start->pieces == file_.start.pieces, where, "a run of ", start->pieces,
+                          " pieces a step, behind one of ", file_.start.pieces, "; give each run a file of its own");
+      const std::string other = other_size(file_.start, *start);
+      require<InputError>(other.empty(), where, "a run of another model than the one before it (", other,
+                          "); give each run a file of its own");
+    }
+    file_.start = *std::move(start);
+    begun_ = true;
+  }
+
+  /// The end of a step.
+  void close() {
+    if (digests_.empty()) return;
+    for (std::size_t i = 0; i < std::min(digests_.size(), file_.places.size()); ++i)
+      require<InputError>(is_same_place(digests_[i], file_.places[i]), file_.name, ": step ", step_, " has ",
+                          in_words(digests_[i]), " where the steps before it have ", in_words(file_.places[i]),
+                          "; give each model a file of its own");
+    std::vector<std::uint64_t>& bits = file_.steps[step_];
+    bits.clear();
+    for (const StepDigest& digest : digests_) bits.push_back(digest.bits);
+    for (std::size_t i = file_.places.size(); i < digests_.size(); ++i) {
+      file_.places.push_back(digests_[i]);
+      file_.places.back().bits = 0;
+    }
+    digests_.clear();
+  }
+
+  DigestFile file_;
+  bool begun_ = false;
+  std::int64_t step_ = -1;           ///< of digests_
+  std::vector<StepDigest> digests_;  ///< of the step that is being read
+};
+
+/// "step 5", "steps 1 to 41", or "3 steps from 1 to 9" where some between are not there.
+std::string steps_in_words(const std::vector<std::int64_t>& steps) {
+  if (steps.size() == 1) return message("step ", steps.front());
+  const bool all = steps.back() - steps.front() + 1 == std::ssize(steps);
+  return message(all ? "steps " : message(steps.size(), " steps from "), steps.front(), " to ", steps.back());
+}
+
+/// Indices of the digests that are compared.
+std::vector<std::size_t> compared_in(const DigestFile& file, bool streams) {
+  std::vector<std::size_t> list;
+  for (std::size_t i = 0; i < file.places.size(); ++i)
+    if (streams || !is_stream(file.places[i].kind)) list.push_back(i);
+  return list;
+}
+
+/// Throws InputError unless the digests of both files are of the same.
+void require_same_places(const DigestFile& a, const std::vector<std::size_t>& in_a, const DigestFile& b,
+                         const std::vector<std::size_t>& in_b) {
+  for (std::size_t i = 0; i < std::max(in_a.size(), in_b.size()); ++i) {
+    const auto words = [&](const DigestFile& file, const std::vector<std::size_t>& list) {
+      return i < list.size() ? in_words(file.places[list[i]]) : std::string("nothing");
+    };
+    const std::string mine = words(a, in_a), theirs = words(b, in_b);
+    require<InputError>(mine == theirs, a.name, " and ", b.name, " are of models with other units: where one ", "has ",
+                        mine, ", the other has ", theirs);
+  }
+}
+
+std::vector<std::int64_t> only_in(const DigestFile& a, const DigestFile& b) {
+  std::vector<std::int64_t> steps;
+  for (const auto& [step, bits] : a.steps)
+    if (!b.steps.contains(step)) steps.push_back(step);
+  return steps;
+}
+
+}  // namespace
+
+DigestStart digest_start(const StartRecord& run, std::int64_t micro_batches) {
+  return {.pieces = run.pieces > 0 ? run.pieces : run.world * micro_batches,
+          .stack = run.stack,
+          .model_name = run.model_name,
+          .sizes = run.sizes,
+          .seed = run.seed,
+          .world = run.world,
+          .threads = run.threads,
+          .instruction_set = run.instruction_set};
+}
+
+std::string json_line(const DigestStart& s) {
+  Object sizes = Object::object();
+  for (const ConfigValue& each : s.sizes) std::visit([&](const auto& value) { sizes[each.name] = value; }, each.value);
+  return line_from({{"event", "start"},
+                    {"pieces", s.pieces},
+                    {"stack", s.stack},
+                    {"model", s.model_name},
+                    {"sizes", sizes},
+                    {"seed", s.seed},
+                    {"world", s.world},
+                    {"threads", s.threads},
+                    {"instruction_set", s.instruction_set}});
+}
+
+std::string json_line(std::int64_t step, const StepDigest& digest) {
+  Object object = {{"step", step}};
+  if (is_stream(digest.kind)) object["piece"] = digest.piece;
+  object[is_stream(digest.kind) ? "unit" : "group"] = digest.name;
+  object["kind"] = name_of(digest.kind);
+  object["bits"] = digest_text(digest.bits);
+  return line_from(object);
+}
+
+DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
+  if (path_.empty()) return;
+  bool cut = false;  // a killed run's last line
+  if (std::ifstream before(path_, std::ios::binary | std::ios::ate); before.is_open() && before.tellg() > 0) {
+    before.seekg(-1, std::ios::end);
+    cut = before.get() != '\n';
+  }
+  errno = 0;
+  file_.open(path_, std::ios::app);
+  require<InputError>(file_.is_open(), "--digests ", path_.string(), ": cannot be written: ", std::strerror(errno));
+  if (cut) append("\n");
+}
+
+void DigestWriter::begin(const DigestStart& start) {
+  if (!path_.empty()) append(json_line(start) + "\n");
+}
+
+void DigestWriter::write(std::int64_t step, std::span<const StepDigest> digests) {
+  if (path_.empty()) return;
+  std::string lines;
+  for (const StepDigest& digest : digests) lines += json_line(step, digest) + "\n";
+  append(lines);
+}
+
+void DigestWriter::append(const std::string& lines) {
+  file_ << lines << std::flush;
+  require<InputError>(file_.good(), "--digests ", path_.string(), ": cannot be written (is the disk full?)");
+}
+
+DigestFile read_digests(const std::filesystem::path& path) {
+  std::error_code error;
+  errno = 0;
+  std::ifstream file(path);
+  const bool directory = std::filesystem::is_directory(path, error);
+  require<InputError>(file.is_open() && !directory, path.string(),
+                      ": cannot be read: ", std::strerror(directory ? EISDIR : errno));
+  Reading reading(path);
+  std::string text;
+  for (std::int64_t number = 1; std::getline(file, text); ++number)
+    reading.take(number, Object::parse(text, nullptr, false));
+  require<InputError>(!file.bad(), path.string(), ": cannot be read: ", std::strerror(errno));
+  return std::move(reading).finish();
+}
+
+DigestComparison compare(const DigestFile& a, const DigestFile& b) {
+  const std::string other = other_size(a.start, b.start);
+  require<InputError>(other.empty(), a.name, " and ", b.name, " are of other models: ", other);
+  DigestComparison found;
+  const bool streams = a.start.pieces == b.start.pieces;
+  if (!streams)
+    found.notes.push_back(message("a step has ", a.start.pieces, " pieces in ", a.name, " and ", b.start.pieces, " in ",
+                                  b.name, ": gradients and weights alone are compared"));
+  const std::vector<std::size_t> in_a = compared_in(a, streams), in_b = compared_in(b, streams);
+  require_same_places(a, in_a, b, in_b);
+  for (const auto& [one, two] : {std::pair(&a, &b), std::pair(&b, &a)})
+    if (const std::vector<std::int64_t> alone = only_in(*one, *two); !alone.empty())
+      found.notes.push_back(message("only ", one->name, " has ", steps_in_words(alone)));
+  for (const auto& [step, bits] : a.steps) {
+    const auto theirs = b.steps.find(step);
+    if (theirs == b.steps.end()) continue;
+    for (std::size_t i = 0; i < in_a.size(); ++i) {
+      if (bits[in_a[i]] == theirs->second[in_b[i]]) continue;
+      found.parting = Parting{.step = step, .place = a.places[in_a[i]]};
+      found.parting->place.bits = bits[in_a[i]];
+      return found;
+    }
+    found.same_steps.push_back(step);
+    found.same_digests += std::ssize(in_a);
+  }
+  require<InputError>(!found.same_steps.empty(), a.name, " and ", b.name, " have no step in common");
+  return found;
+}
+
+std::string in_words(const StepDigest& place) {
+  const std::string piece = is_stream(place.kind) ? message("piece ", place.piece, ", ") : std::string();
+  return message(piece, shortened(place.name), ", ", name_of(place.kind));
+}
+
+std::string in_words(const DigestComparison& comparison) {
+  std::string text;
+  if (!comparison.same_steps.empty())
+    text = message(steps_in_words(comparison.same_steps), comparison.same_steps.size() == 1 ? " is" : " are",
+                   " the same (", comparison.same_digests, " digests)");
+  if (!comparison.parting) return text;
+  return message(text, text.empty() ? "" : "; ", "they part in step ", comparison.parting->step, ", ",
+                 in_words(comparison.parting->place));
+}
+
+std::string differences(const DigestStart& a, const DigestStart& b) {
+  std::string text;
+  const auto add = [&](const char* what, const auto& mine, const auto& theirs) {
+    if (mine != theirs)
+      text += message(text.empty() ? "" : "; ", what, shortened_part(mine), " and ", shortened_part(theirs));
+  };
+  add("stacks are ", a.stack, b.stack);
+  add("ranks are ", a.world, b.world);
+  add("threads are ", a.threads, b.threads);
+  add("instruction sets are ", a.instruction_set, b.instruction_set);
+  add("seeds are ", a.seed, b.seed);
+  return text;
+}
+
+}  // namespace fsdp::report

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/replay_request.hpp>
+
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/run/replay_record.hpp>
+
+namespace fsdp::train {
+namespace {
+
+/// Of records: what changes no bit of a step, and what is not of the run that is replayed.
+const std::set<std::string_view> harmless = {"adapter", "from-scratch", "model", "stack"};
+
+std::string recorded_value(const RunRecord& record, const std::string& name) {
+  const auto found = record.find(name);
+  return found == record.end() ? std::string() : found->second;
+}
+
+bool has_pieces(const RunRecord& record) { return record.contains("pieces"); }
+
+/// Says that a value is not the run's, and what would do.
+std::string sentence_of(const std::string& name, const std::string& was, const std::string& is) {
+  const auto differs = [&](std::string_view what, std::string_view then) {
+    return message("replay: the run's ", what, " was ", shortened(was, 400), ", here it is ", shortened(is, 400), then);
+  };
+  constexpr std::string_view bits = ", which changes the last bits; ";
+  if (name == "data") return differs("data", "; give the run's data by --data");
+  if (name == "threads")
+    return message("replay: each rank of the run had ", was, was == "1" ? " thread" : " threads", ", here it has ", is,
+                   bits, "take --threads ", was);
+  if (name == "instruction-set")
+    return differs(
+        "instruction set",
+        message(bits, "take processors that have it; TESSERA_ISA chooses a lesser one than a processor has"));
+  if (name == "library")
+    return differs("matmul library", message(bits, "take machines of that kind with that library"));
+  if (name == "build" || name == "device") return differs(name, message(bits, "take that one"));
+  if (name == "tiling-plans") return differs("tile plan", message(bits, "take the program that trained it"));
+  return differs("--" + name, "; take a checkpoint that was saved with one setting");
+}
+
+}  // namespace
+
+std::string request_text(const ReplayRequest& r) {
+  const auto text = [](const auto& value) { return value ? message(*value) : std::string("none"); };
+  return message("replay = ", r.folder, "\nstep = ", r.step, "\ndigests = ", text(r.digests),
+                 "\ntensors = ", text(r.tensors), "\nunit = ", text(r.choice.unit), "\npiece = ", text(r.choice.piece),
+                 "\nagainst = ", text(r.against), "\n");
+}
+
+void validate(const ReplayRequest& r, const TrainOptions& options) {
+  require<InputError>(r.step >= 1 && r.step <= options.steps, "--step ", r.step, ": the run has steps 1 to ",
+                      options.steps);
+  require<InputError>(r.tensors || (!r.choice.unit && !r.choice.piece), r.choice.unit ? "--unit" : "--piece",
+                      " says which tensors are written, and none are; give --tensors too");
+  require<InputError>(!r.choice.piece || *r.choice.piece >= 0, "--piece ", r.choice.piece.value_or(0),
+                      ": pieces are counted from 0");
+  std::error_code error;
+  require<InputError>(!r.digests || !r.against || !std::filesystem::equivalent(*r.digests, *r.against, error),
+                      "--digests ", r.digests.value_or(""),
+                      " is the file that --against names; give it one of its own");
+}
+
+void require_ranks(const RunRecord& recorded, int ranks) {
+  const std::string was = recorded_value(recorded, "ranks");
+  require<InputError>(has_pieces(recorded) || was == std::to_string(ranks),
+                      "replay: a step of the run is not cut into ", "pieces, so that its bits are those of ", was,
+                      was == "1" ? " rank" : " ranks", ", and here are ", ranks, "; take as many (--comm threads:", was,
+                      ", or mpirun)");
+}
+
+void require_same_bits(const RunRecord& recorded, const RunRecord& now) {
+  const bool pieces = has_pieces(recorded);
+  for (const auto& [name, is] : now) {
+    const auto was = recorded.find(name);
+    if (was == recorded.end() || was->second == is || harmless.contains(name) || is_for_replay(name)) continue;
+    if (pieces && (name == "ranks" || name == "grad-accum")) continue;
+    throw InputError(sentence_of(name, was->second, is));
+  }
+}
+
+std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded) {
+  std::vector<std::string> paths;
+  const std::string run = recorded_value(recorded, checkpoint::run_identity);
+  for (const checkpoint::StepFolder& each : checkpoint::step_folders_in(folder))
+    if (each.step < step && (each.run.empty() || each.run == run)) paths.push_back(each.path.string());
+  return paths;
+}
+
+void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates) {
+  require<InputError>(candidates == 0, "replay: ", request.folder, " has no sound checkpoint before step ",
+                      request.step, "; take a step behind one that is");
+  require<InputError>(recorded_value(recorded, "model") == "random weights", "replay: ", request.folder,
+                      " has no checkpoint before step ", request.step, ", and the run began with weights that it does ",
+                      "not hold; take a step behind its first checkpoint");
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/program/cli/replay.hpp"
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+
+#include "src/program/cli/sharding_of.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::cli {
+namespace {
+
+TEST(RecordedStack, IsWhatThePoliciesTextsSay) {
+  for (const char* flag :
+       {"fsdp2", "fsdp2:pieces=4", "zero3:prefetch=2:persist=64:pieces=8", "fsdp2:no-reshard", "zero1:pieces=2"})
+    for (const LayoutChoice layout : {LayoutChoice::own, LayoutChoice::owned, LayoutChoice::rows}) {
+      ShardingChoice choice = parse_sharding(flag);
+      choice.layout = layout;
+      const auto strategy = sharding_of<Offload<RunTimeSharded>>(choice);
+      const StackChoice stack = recorded_stack(policy_text(strategy), "bf16:wire=bf16", "budget:1000000");
+      EXPECT_EQ(stack.sharding, choice) << policy_text(strategy);
+      EXPECT_EQ(stack.offload, OffloadChoice::optimizer);
+      EXPECT_EQ(stack.precision, PrecisionChoice::bf16_wire);
+      EXPECT_EQ(stack.tiling, parse_tiling("budget:1000000"));
+    }
+  const auto grouped = sharding_of<RunTimeGrouped>(parse_sharding("hybrid:2:zero3"));
+  EXPECT_EQ(recorded_stack(policy_text(grouped), "fp32", "off").sharding, parse_sharding("hybrid:2:zero3"));
+  EXPECT_INPUT_ERROR(recorded_stack("mine::Strategy", "fp32", "off"), "--sharding ");
+}
+
+TEST(RecordedRun, NeedsAFolderOfCheckpoints) {
+  const test::TemporaryFolder folder;
+  Replay command{.request = {.folder = folder.path(), .step = 3}};
+  EXPECT_INPUT_ERROR(recorded_run(command, false), "holds no checkpoint; give the run's --checkpoint-dir");
+  folder.write("trainer.json", "{}");
+  EXPECT_INPUT_ERROR(recorded_run(command, false), "is one checkpoint; give the folder that holds it");
+  command.request.folder += "/absent";
+  EXPECT_INPUT_ERROR(recorded_run(command, false), "absent: no such folder");
+}
+
+}  // namespace
+}  // namespace fsdp::cli

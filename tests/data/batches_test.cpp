@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/data/batches.hpp>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
+#include <tessera/fsdp/sharding/pieces.hpp>
+
+#include "data/numbered_source.hpp"
+
+namespace fsdp::train {
+namespace {
+
+using test::NumberedSource;
+
+/// The samples of a micro-batch, by their first tokens, and the first row of its random numbers.
+std::pair<std::vector<std::int32_t>, std::int64_t> content_of(const TokenBatch& batch, std::int64_t length) {
+  std::vector<std::int32_t> samples;
+  for (std::int64_t i = 0; i < batch.sequences; ++i) samples.push_back(batch.tokens[i * length]);
+  return {samples, batch.noise.first_row};
+}
+
+TEST(Batches, OfAPieceHaveTheSameSamplesAndRandomNumbersOnAnyNumberOfRanks) {
+  constexpr int pieces = 8;
+  constexpr std::int64_t batch = 16;
+  const NumberedSource source;
+  data::Sampler sampler(3, source.training(), batch);
+  for (int step = 0; step < 8; ++step, sampler.advance()) {  // the seventh spans two epochs
+    std::map<int, std::pair<std::vector<std::int32_t>, std::int64_t>> expected;
+    for (const int ranks : {1, 2, 3, 5, 8, 11}) {
+      BatchCounts counts;
+      int found = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Batches<NumberedSource> batches(source, batch / pieces, sharding::micro_batches_of(pieces, ranks),
+                                        device::host_memory<device::Cpu>);
+        batches.draw(sampler, rank, ranks, pieces);
+        counts += batches.counts();
+        ASSERT_EQ(std::ssize(batches.micro_batches()), sharding::pieces_of_rank(pieces, rank, ranks));
+        for (int m = 0; m < static_cast<int>(std::ssize(batches.micro_batches())); ++m, ++found) {
+          const auto content = content_of(batches.micro_batches()[static_cast<std::size_t>(m)], source.length);
+          const auto [piece, first] = expected.emplace(sharding::piece_of(m, rank, ranks), content);
+          EXPECT_EQ(piece->second, content) << "piece " << piece->first << " on " << ranks << " ranks";
+        }
+      }
+      EXPECT_EQ(found, pieces);
+      Batches<NumberedSource> whole(source, batch, 1, device::host_memory<device::Cpu>);
+      whole.draw(sampler, 0, 1);
+      EXPECT_EQ(counts.valid_targets, whole.counts().valid_targets) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(Batches, OfOnePieceAloneAreWhatItsRankDraws) {
+  constexpr int pieces = 4, ranks = 3;
+  const NumberedSource source;
+  const data::Sampler sampler(3, source.training(), 12);
+  Batches<NumberedSource> alone(source, 3, 1, device::host_memory<device::Cpu>);
+  for (int rank = 0; rank < ranks; ++rank) {
+    Batches<NumberedSource> own(source, 3, 2, device::host_memory<device::Cpu>);
+    own.draw(sampler, rank, ranks, pieces);
+    for (int m = 0; m < static_cast<int>(std::ssize(own.micro_batches())); ++m)
+      EXPECT_EQ(content_of(alone.draw_piece(sampler, sharding::piece_of(m, rank, ranks), pieces), source.length),
+                content_of(own.micro_batches()[static_cast<std::size_t>(m)], source.length));
+  }
+}
+
+TEST(Batches, WithoutPiecesAreOneForEachMicroBatchOfEachRank) {
+  const NumberedSource source;
+  const data::Sampler sampler(3, source.training(), 12);
+  for (int rank = 0; rank < 3; ++rank) {
+    Batches<NumberedSource> batches(source, 2, 2, device::host_memory<device::Cpu>);
+    batches.draw(sampler, rank, 3);
+    ASSERT_EQ(std::ssize(batches.micro_batches()), 2);
+    for (int m = 0; m < 2; ++m) {
+      const std::size_t first = static_cast<std::size_t>((m * 3 + rank) * 2);
+      const std::vector<std::int64_t> all = sampler.batch();
+      EXPECT_EQ(content_of(batches.micro_batches()[static_cast<std::size_t>(m)], source.length).first,
+                (std::vector<std::int32_t>{static_cast<std::int32_t>(all[first]),
+                                           static_cast<std::int32_t>(all[first + 1])}));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::train

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks that the library does not know have the same bits on any number of ranks, if a step is cut into pieces.
+#include <gtest/gtest.h>
+
+#include "runs.hpp"
+
+namespace fsdp::foreign {
+namespace {
+
+template <class Strategy>
+AnyStrategy in_pieces(const Strategy& strategy, int pieces) {
+  return RunTimeSharded{Reproducible<Strategy>{strategy, pieces}};
+}
+
+std::vector<AnyStrategy> family(int pieces) {
+  return {in_pieces(FullyShard<>{}, pieces),
+          in_pieces(FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}, pieces), in_pieces(Zero1{}, pieces),
+          in_pieces(Zero2{}, pieces), in_pieces(Zero3{.persistence_threshold = 8}, pieces)};
+}
+
+/// Ranks that divide the pieces and that do not, and more ranks than pieces.
+std::vector<int> rank_counts(int pieces) { return {1, 2, 3, pieces, pieces + 1}; }
+
+std::string trace(const Network& network, const Request& request) {
+  return message(network.name, ", ", text_of(request.strategy), ", ", request.ranks, " ranks");
+}
+
+/// The owner of a shard adds pieces as the ranks of a loop without the library, one for each piece, are added.
+TEST(SameBits, AreThoseOfTheLoopWithoutTheLibraryThatAddsPieceAfterPiece) {
+  for (const Network& network : networks())
+    for (const int pieces : {4, 5}) {
+      Request request{.ranks = pieces, .clip = 1e30};  // which nothing reaches: norms are summed in another way
+      const Outcome expected = train_plain<float>(network, request, plain::Reduce::every_micro_batch);
+      for (const int ranks : rank_counts(pieces))
+        for (const AnyStrategy& strategy : family(pieces)) {
+          request.ranks = ranks;
+          request.strategy = strategy;
+          SCOPED_TRACE(trace(network, request));
+          expect_same(train_sharded(network, request), expected);
+        }
+    }
+}
+
+/// Clipped by norms that are exact.
+TEST(SameBits, HoldForNormsAndClippedSteps) {
+  for (const Network& network : networks()) {
+    constexpr int pieces = 5;
+    Request request{.ranks = pieces};
+    request.clip = clip_of(network, request);
+    request.strategy = in_pieces(FullyShard<>{}, pieces);
+    const Outcome expected = train_sharded(network, request);
+    expect_clipping(expected, request.clip);
+    EXPECT_LT(difference(expected, train_plain<float>(network, request, plain::Reduce::every_micro_batch)), 1e-5);
+    for (const int ranks : rank_counts(pieces)) {
+      request.ranks = ranks;
+      SCOPED_TRACE(trace(network, request));
+      const Outcome found = train_sharded(network, request);
+      expect_same(found, expected);
+      EXPECT_EQ(found.norms, expected.norms);
+    }
+  }
+}
+
+/// What is sent is rounded to bf16 on one rank too.
+TEST(SameBits, HoldInBf16) {
+  for (const Network& network : networks()) {
+    constexpr int pieces = 4;
+    Request request{.ranks = 4, .strategy = in_pieces(FullyShard<>{}, pieces), .precision = In::bf16};
+    const Outcome expected = train_sharded(network, request);
+    for (const int ranks : rank_counts(pieces))
+      for (const AnyStrategy& strategy : family(pieces)) {
+        request.ranks = ranks;
+        request.strategy = strategy;
+        SCOPED_TRACE(trace(network, request));
+        expect_same(train_sharded(network, request), expected);
+      }
+  }
+}
+
+TEST(SameBits, DifferWithoutPieces) {
+  for (const Network& network : networks()) {
+    Request request{.ranks = 1, .micro_batches = std::vector(4, 4), .strategy = RunTimeSharded{FullyShard<>{}}};
+    const Outcome alone = train_sharded(network, request);
+    request.ranks = 2;
+    request.micro_batches = std::vector(4, 2);
+    EXPECT_NE(train_sharded(network, request).weights, alone.weights) << network.name;
+  }
+}
+
+using Pieces = ShardedBy<Reproducible<FullyShard<>>>;
+
+/// Calls f(sharded) on two ranks that have three pieces.
+template <class F>
+void on_two_ranks(F f) {
+  const Network network = unet_network();
+  on_ranks(2, [&](Comm& communicator) {
+    Pieces sharded(communicator, network.units, {{}, 3}, settings_for(network, 1));
+    sharded.initialize(seed);
+    f(sharded, network);
+  });
+}
+
+TEST(SameBits, ARankWithoutAPieceIsToldSo) {
+  on_two_ranks([](Pieces& sharded, const Network& network) {
+    const auto& module = sharded.module();
+    EXPECT_EQ(module.step_pieces(), 3);
+    EXPECT_EQ(module.settings().passes.micro_batches, 2);
+    auto pass = sharded.train();
+    AnyPass any = any_pass(pass);
+    EXPECT_THROW(pass.skip(), LogicError) << "it has a piece";
+    network.compute(any, 0, *module.step_piece(0), 3);
+    if (module.communicator().rank() == 1) {
+      EXPECT_EQ(module.step_piece(1), std::nullopt);
+      const auto next = pass.next();
+      EXPECT_THROW(pass.forward(next->index), LogicError) << "it has none";
+      pass.skip();
+    } else {
+      network.compute(any, 0, *module.step_piece(1), 3);
+    }
+    pass.finish();
+    const std::vector<double> losses(module.communicator().rank() == 1 ? 1 : 2, 0.5);
+    EXPECT_THROW(sharded.step(std::vector(3, 0.5), {}), LogicError) << "a loss for each piece is needed";
+    EXPECT_EQ(sharded.step(losses, {.lr = lr}).loss, 1.5);
+  });
+}
+
+std::string refusal(const AnyStrategy& strategy, ShardedSettings<> settings) {
+  const Network network = unet_network();
+  settings.orders = {network.order};
+  try {
+    on_ranks(2, [&](Comm& communicator) {
+      std::visit([&]<class S>(const S& held) { ShardedBy<S>(communicator, network.units, held, settings); }, strategy);
+    });
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(SameBits, WhatWouldDependOnTheRanksIsRefused) {
+  const AnyStrategy strategy = in_pieces(FullyShard<>{}, 4);
+  EXPECT_EQ(refusal(strategy, {}), "");
+  EXPECT_NE(refusal(strategy, {.micro_batches = 3}).find("has 2 micro-batches, and 3 are planned"), std::string::npos);
+  EXPECT_NE(refusal(strategy, {.choices = {.replicated = {"*"}}}).find("whole on every rank"), std::string::npos);
+  EXPECT_NE(refusal(strategy, {.statistics = {{.name = "mean", .shape = {3}}}}).find("statistics"), std::string::npos);
+  EXPECT_NE(refusal(in_pieces(FullyShard<>{}, -1), {}).find("-1 pieces"), std::string::npos);
+  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {Reproducible<Zero2>{{}, 4}}};
+  EXPECT_NE(refusal(RunTimeGrouped{hybrid}, {}).find("adds up the gradients of each group"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace fsdp::foreign

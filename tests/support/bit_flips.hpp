@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Flips one bit of what a rank computes with or remembers, once, so that its machine seems broken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include <tessera/fsdp/module/pass.hpp>
+
+#include <support/stack_runner.hpp>
+
+namespace fsdp::test {
+
+/// Flips a bit in a module, as RunOptions::flip says.
+template <class Module, class Optimizer>
+class BitFlips {
+ public:
+  /// All must outlive it. `next`: another observer of the tasks.
+  BitFlips(Module& module, const Optimizer& optimizer, const std::optional<Flip>& flip, const Observer& next)
+      : module_(module), optimizer_(optimizer), next_(next) {
+    if (flip && flip->rank == module.communicator().rank()) flip_ = *flip;
+  }
+
+  /// For an Executor.
+  Observer observer() { return {.before = before, .after = after, .state = this}; }
+
+  /// Says which step comes next, from 1, and flips what rests before it.
+  void begin_step(std::int64_t step) {
+    step_ = step;
+    if (!due()) return;
+    for (std::size_t i = 0; i < module_.pieces().size(); ++i) {
+      const auto& piece = module_.pieces()[i];
+      if (piece.count() == 0 || !piece.trainable) continue;
+      if (flip_->what == Flip::What::main) return flip(piece.main.data(), piece.main.numel());
+      if (flip_->what == Flip::What::model) return flip(piece.model.data(), piece.model.numel());
+      if (flip_->what == Flip::What::state && !optimizer_.states(i).empty())
+        return flip(optimizer_.states(i).front().data(), piece.count());
+    }
+  }
+
+ private:
+  using Action = sharding::Action;
+
+  bool due() const { return flip_ && flip_->step == step_; }
+
+  static void before(void* self, const sharding::Task& task) {
+    BitFlips& own = *static_cast<BitFlips*>(self);
+    if (own.next_.before != nullptr) own.next_.before(own.next_.state, task);
+    if (own.due() && task.micro_batch == 0) own.at_task(task);
+  }
+  static void after(void* self, const sharding::Task& task) {
+    BitFlips& own = *static_cast<BitFlips*>(self);
+    if (own.next_.after != nullptr) own.next_.after(own.next_.state, task);
+  }
+
+  void at_task(const sharding::Task& task) {
+    if (flip_->what == Flip::What::gradient && task.action == Action::reduce) {
+      const auto gradient = module_.groups()[static_cast<std::size_t>(task.index)].gradient(0);
+      flip(gradient.tensor.data(), gradient.tensor.numel());
+    }
+    if (flip_->what == Flip::What::gathered && task.action == Action::forward && task.index == 1) {
+      auto& group = module_.groups()[static_cast<std::size_t>(module_.references(1).front().group)];
+      group.wait_for_weights(module_.stream());
+      module_.synchronize();
+      const auto weight = group.weight(0);
+      flip(const_cast<typename Module::Compute*>(weight.data()), weight.numel());
+    }
+  }
+
+  template <class T>
+  void flip(T* data, std::int64_t count) {
+    auto* const bytes = reinterpret_cast<unsigned char*>(data + flip_->element % count);
+    const std::size_t bit = static_cast<std::size_t>(flip_->bit) % (8 * sizeof(T));
+    bytes[bit / 8] = static_cast<unsigned char>(bytes[bit / 8] ^ (1u << (bit % 8)));
+    flip_.reset();
+  }
+
+  Module& module_;
+  const Optimizer& optimizer_;
+  Observer next_;
+  std::optional<Flip> flip_;  ///< until it was made
+  std::int64_t step_ = 0;
+};
+
+}  // namespace fsdp::test

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/replay_request.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/trainer/run/replay_record.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::train {
+namespace {
+
+const PolicyTexts policies = {.sharding = "fsdp2:pieces=4", .precision = "fp32", .tiling = "off"};
+
+TEST(ReplayRecord, HasAbsolutePathsAndTheTextsOfPolicies) {
+  TrainOptions options{.data = {"a.txt", "/b:0.5"}};
+  const RunRecord record = replay_record(options, policies);
+  EXPECT_EQ(replay_values(record, "data"),
+            (std::vector<std::string>{(std::filesystem::current_path() / "a.txt").string(), "/b:0.5"}));
+  EXPECT_EQ(replay_values(record, "sharding"), std::vector<std::string>{"fsdp2:pieces=4"});
+  EXPECT_EQ(replay_values(record, "chat-template"), std::vector<std::string>{"auto"});
+  EXPECT_EQ(replay_values(record, "end-token"), std::vector<std::string>{});
+  EXPECT_EQ(replay_values(record, "tokenizer"), std::vector<std::string>{});
+  options.text.tokenizer = "t.json";
+  EXPECT_EQ(replay_values(replay_record(options, policies), "tokenizer"),
+            std::vector<std::string>{(std::filesystem::current_path() / "t.json").string()});
+  for (const auto& [name, value] : record) EXPECT_TRUE(is_for_replay(name)) << name;
+  EXPECT_FALSE(is_for_replay("data"));
+}
+
+TEST(ReplayRecord, LeavesOutWhatACheckpointCannotHold) {
+  for (const std::vector<std::string>& data :
+       {std::vector<std::string>{"/a\nb"}, {"/\xff"}, std::vector<std::string>(1100, "/of/seventeen/b")}) {
+    const RunRecord record = replay_record({.data = data}, policies);
+    EXPECT_EQ(replay_values(record, "data"), std::vector<std::string>{}) << data.front();
+    EXPECT_EQ(replay_values(record, "tiling"), std::vector<std::string>{"off"});
+  }
+}
+
+const RunRecord recorded_in_pieces = {{"pieces", "4"},      {"ranks", "2"},
+                                      {"threads", "1"},     {"data", "1 files"},
+                                      {"grad-accum", "2"},  {"instruction-set", "avx512"},
+                                      {"lr", "0.001"},      {"replay.sharding", "fsdp2:pieces=4"},
+                                      {"model", "weights"}, {"stack", "fsdp2:pieces=4 threads:2 fp32 off"}};
+
+/// What is said of a run that differs from `recorded_in_pieces` in one value.
+std::string complaint_about(const std::string& name, const std::string& value, RunRecord then = recorded_in_pieces) {
+  RunRecord now = then;
+  now[name] = value;
+  return test::input_error_of([&] { require_same_bits(then, now); });
+}
+
+TEST(RequireSameBits, TakesOtherRanksAndStrategiesOfARunInPieces) {
+  RunRecord now = recorded_in_pieces;
+  now["ranks"] = "3";
+  now["grad-accum"] = "1";
+  now["stack"] = now["replay.sharding"] = "zero3:pieces=4";
+  now["something-new"] = "here";
+  EXPECT_NO_THROW(require_same_bits(recorded_in_pieces, now));
+  EXPECT_NO_THROW(require_ranks(recorded_in_pieces, 7));
+}
+
+TEST(RequireSameBits, NamesWhatDiffersAndSaysWhatWouldDo) {
+  EXPECT_EQ(complaint_about("threads", "2"),
+            "replay: each rank of the run had 1 thread, here it has 2, which changes the last bits; take --threads 1");
+  EXPECT_EQ(complaint_about("data", "2 files"),
+            "replay: the run's data was 1 files, here it is 2 files; give the run's data by --data");
+  EXPECT_NE(complaint_about("instruction-set", "avx2").find("TESSERA_ISA chooses a lesser one"), std::string::npos);
+  EXPECT_NE(complaint_about("lr", "0.1").find("the run's --lr was 0.001, here it is 0.1"), std::string::npos);
+  RunRecord without = recorded_in_pieces;
+  without.erase("pieces");
+  EXPECT_NE(complaint_about("grad-accum", "1", without).find("--grad-accum was 2, here it is 1"), std::string::npos);
+  EXPECT_NO_THROW(require_ranks(without, 2));
+  EXPECT_INPUT_ERROR(require_ranks(without, 3),
+                     "replay: a step of the run is not cut into pieces, so that its bits are those of 2 ranks, and "
+                     "here are 3; take as many (--comm threads:2, or mpirun)");
+}
+
+TEST(ReplayRequest, IsCheckedBeforeAnythingStarts) {
+  const test::TemporaryFolder folder;
+  const TrainOptions options{.steps = 10};
+  const std::string file = folder.write("a.jsonl", "{}");
+  const auto refused = [&](const ReplayRequest& request, const char* why) {
+    EXPECT_INPUT_ERROR(validate(request, options), why);
+  };
+  EXPECT_NO_THROW(validate(ReplayRequest{.step = 10, .tensors = "t", .choice = {.piece = 0}}, options));
+  refused({}, "--step 0: the run has steps 1 to 10");
+  refused({.step = 11}, "--step 11: the run has steps 1 to 10");
+  refused({.step = 1, .choice = {.unit = "head"}}, "--unit says which tensors are written, and none are");
+  refused({.step = 1, .choice = {.piece = 2}}, "--piece says which tensors are written, and none are");
+  refused({.step = 1, .tensors = "t", .choice = {.piece = -1}}, "--piece -1: pieces are counted from 0");
+  refused({.step = 1, .digests = file, .against = file}, "is the file that --against names; give it one of its own");
+}
+
+TEST(RequireRandomStart, IsForRunsThatBeganWithRandomWeights) {
+  const ReplayRequest request{.folder = "runs", .step = 3};
+  EXPECT_NO_THROW(require_random_start(request, {{"model", "random weights"}}, 0));
+  EXPECT_INPUT_ERROR(require_random_start(request, {{"model", "random weights"}}, 1),
+                     "runs has no sound checkpoint before step 3; take a step behind one that is");
+  EXPECT_INPUT_ERROR(require_random_start(request, {{"model", "the weights of digest 0"}}, 0),
+                     "the run began with weights that it does not hold; take a step behind its first checkpoint");
+}
+
+}  // namespace
+}  // namespace fsdp::train

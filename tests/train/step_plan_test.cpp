@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/step_plan.hpp>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/memory_advice.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::train {
+namespace {
+
+const TrainOptions planned = {.data = {"text"}, .seq_len = 32, .batch_size = 24};
+
+TEST(StepSize, OfPiecesHasAsManySequencesOnAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 8, 9}) {
+    const StepSize size = step_size(planned, ranks, 8);
+    EXPECT_EQ(size.sequences, 3) << ranks;
+    EXPECT_EQ(size.micro_batches, (8 + ranks - 1) / ranks) << ranks;
+  }
+  const StepSize without = step_size(planned, 2, 0);
+  EXPECT_EQ(without.sequences, 12);
+  EXPECT_EQ(without.micro_batches, 1);
+}
+
+TEST(StepSize, OfPiecesTakesTheirMicroBatchesAndNoOthers) {
+  TrainOptions given = planned;
+  given.grad_accum = 3;
+  EXPECT_EQ(step_size(given, 3, 8).micro_batches, 3);
+  EXPECT_INPUT_ERROR(step_size(given, 2, 8),
+                     "--grad-accum 3: 8 pieces on 2 ranks are 4 micro-batches, which the pieces set (--sharding "
+                     "...:pieces=8); leave --grad-accum out");
+  EXPECT_INPUT_ERROR(step_size(given, 8, 8), "8 pieces on 8 ranks are 1 micro-batch,");
+  EXPECT_INPUT_ERROR(step_size(given, 5, 0),
+                     "cannot be shared by 5 ranks x 3 micro-batches; the nearest sizes that can");
+  EXPECT_INPUT_ERROR(step_size(planned, 2, 7), "cannot be cut into 7 pieces (--sharding ...:pieces=7); the nearest");
+  EXPECT_INPUT_ERROR(step_size(planned, 2, 48), "the nearest sizes that can: 48");
+}
+
+TEST(PlanRequest, TakesThePiecesOfTheStrategy) {
+  const plan::Request request = plan_request(planned, 3, Reproducible<Zero2>{{}, 8}, optim::AdamW{});
+  EXPECT_EQ(request.sequences, 3);
+  EXPECT_EQ(request.shape.micro_batches, 3);
+  EXPECT_EQ(plan_request(planned, 3, Zero2{}, optim::AdamW{}).sequences, 8);
+}
+
+TEST(ValidateTrainOptions, WithPiecesChecksWhatTheyCut) {
+  EXPECT_NO_THROW(validate(planned, 5, 8));
+  EXPECT_INPUT_ERROR(validate(planned, 5), "cannot be shared by 5 ranks");
+  EXPECT_INPUT_ERROR(validate(planned, 5, 16),
+                     "cannot be cut into 16 pieces (--sharding ...:pieces=16); the nearest sizes "
+                     "that can: 16 and 32");
+  TrainOptions other = planned;
+  other.units.replicated = {"*norm*"};
+  EXPECT_NO_THROW(validate(other, 4));
+  EXPECT_INPUT_ERROR(validate(other, 4, 8), "leave out either --replicate or the pieces (--sharding ...:pieces=8)");
+  other = planned;
+  other.batch_size = 1 << 20;
+  other.seq_len = 1 << 12;
+  EXPECT_INPUT_ERROR(validate(other, 1, 1), "tokens; take more pieces");
+}
+
+TEST(ValidateTrainOptions, VerifiesPiecesAlone) {
+  TrainOptions verified = planned;
+  verified.verify_every = 10;
+  EXPECT_NO_THROW(validate(verified, 3, 8));
+  EXPECT_INPUT_ERROR(validate(verified, 3),
+                     "--verify-every compares pieces of a step, and this strategy cuts it into none; take "
+                     "fsdp2:pieces=V, zero2:pieces=V or zero3:pieces=V (--sharding)");
+  verified.cuda_graphs = true;
+  EXPECT_INPUT_ERROR(validate(verified, 3, 8), "--verify-every makes steps differ; leave one of them out");
+  verified = planned;
+  verified.verify_every = -1;
+  EXPECT_INPUT_ERROR(validate(verified, 3, 8), "--verify-every -1 must be at least 0");
+}
+
+TEST(StepSize, PlansForDigestsAndVerification) {
+  EXPECT_FALSE(step_size(planned, 2, 8).digests || step_size(planned, 2, 8).verifies);
+  TrainOptions both = planned;
+  both.digests = "file";
+  both.verify_every = 3;
+  EXPECT_TRUE(step_size(both, 2, 8).digests && step_size(both, 2, 8).verifies);
+  EXPECT_EQ(record_of(both), record_of(planned));  // they change no result
+}
+
+TEST(MemoryAdvice, OffersWithPiecesNoOtherMicroBatches) {
+  const auto advice = [](int pieces) {
+    return memory_advice(planned, nullptr, 2, pieces, [](const TrainOptions& o, const tiling::RunTime*, int ranks) {
+      return 1000 / ranks / o.grad_accum;
+    });
+  };
+  EXPECT_NE(advice(0).find("with --grad-accum 2"), std::string::npos);
+  EXPECT_EQ(advice(8).find("--grad-accum"), std::string::npos);
+  EXPECT_NE(advice(8).find("on 4 ranks"), std::string::npos);
+}
+
+TEST(VerificationText, SaysWhatItCosts) {
+  EXPECT_EQ(report::verification_text(1, 8, 8),
+            "every step, each rank computes one piece more, of another rank: 100.0 % of the time of all steps");
+  EXPECT_EQ(report::verification_text(10, 8, 3),
+            "every 10 steps, each rank computes one piece more, of another rank: 3.3 % of the time of all steps");
+}
+
+TEST(RoundsText, SaysWhatRoundsThatAreNotFullCost) {
+  EXPECT_EQ(report::rounds_text(8, 3),
+            "8 pieces on 3 ranks: 3 rounds, of which the last is not full; a step takes as long as one of 9 pieces");
+  EXPECT_EQ(report::rounds_text(8, 4), "8 pieces on 4 ranks: 2 rounds");
+  EXPECT_EQ(report::rounds_text(1, 1), "1 piece on 1 rank: 1 round");
+  EXPECT_EQ(report::rounds_text(2, 4),
+            "2 pieces on 4 ranks: 1 round, which is not full; a step takes as long as one of 4 pieces");
+}
+
+}  // namespace
+}  // namespace fsdp::train

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/run/validation.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/data/windows.hpp>
+
+#include "data/numbered_source.hpp"
+
+namespace fsdp::train {
+namespace {
+
+using test::NumberedSource;
+using Comm = comm::Threads<>;
+using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+
+TEST(SumOfBatches, AddsRoundByRoundInTheOrderOfRanks) {
+  // The order matters: in double, 1 is lost beside 1e16 and not beside 1e16 - 1e16.
+  const std::vector<double> in_order = {1e16, 1, -1e16, 1, 1};
+  EXPECT_EQ(detail::sum_of_batches(in_order, 1, 5), 2);
+  const std::vector<double> of_two_ranks = {1e16, -1e16, 1, 1, 1, 99};  // the last rank has no fifth batch
+  EXPECT_EQ(detail::sum_of_batches(of_two_ranks, 2, 5), 2);
+  const std::vector<double> of_five_ranks = in_order;
+  EXPECT_EQ(detail::sum_of_batches(of_five_ranks, 5, 5), 2);
+}
+
+/// The mean loss of `samples` windows, `sequences` at a time.
+MeanLoss loss_on(int ranks, std::int64_t samples, std::int64_t sequences) {
+  MeanLoss found;
+  Comm::run(ranks, {}, [&](Comm& communicator) {
+    const NumberedSource source;
+    LlamaConfig config = llama_preset("tiny");
+    config.layers = 1;
+    Evaluation<Model> evaluation(communicator, Model(config),
+                                 {.sequences = sequences, .sequence_length = source.length, .threads = 1});
+    optim::initialize(evaluation.module(), 3);
+    Batches<NumberedSource> batches(source, sequences, 1, device::host_memory<device::Cpu>);
+    const MeanLoss mean = mean_loss(
+        evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
+        data::evenly_spread(0, source.training(), samples), [] { return comm::Asked{}; },
+        [](std::int64_t, std::int64_t) {});
+    if (communicator.rank() == 0) found = mean;
+  });
+  return found;
+}
+
+TEST(MeanLoss, IsTheSameToTheBitOnAnyNumberOfRanks) {
+  for (const std::int64_t samples : {13, 1}) {
+    const MeanLoss alone = loss_on(1, samples, 2);
+    EXPECT_GT(alone.loss, 1);
+    for (const int ranks : {2, 3, 4, 9}) {
+      const MeanLoss found = loss_on(ranks, samples, 2);
+      EXPECT_EQ(found.loss, alone.loss) << ranks << " ranks";
+      EXPECT_EQ(found.tokens, alone.tokens);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::train
