@@ -76,7 +76,7 @@ Train everything() {
              .replicated = {"*norm*"},
              .frozen = {"a", "b*"}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
-  o.tensorboard = "board";
+  o.tensorboard = "board", o.digests = "d.jsonl", o.verify_every = 3;
   o.resume_anyway = true, o.on_signal = train::OnSignal::stop;
   o.cuda_graphs = true, o.log_every = 10, o.dry_run = true, o.ranks = 16, o.memory = "8GiB", o.print_schedule = true;
   o.launch = {.ranks = 1, .threads = 3, .deadline_seconds = 2.5, .device_deadline_seconds = 9, .windows = false};
@@ -275,7 +275,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
   Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 85u);
+  EXPECT_EQ(read.options.given.size(), 87u);
   read.options.given.clear();
   EXPECT_EQ(read, written);
 }
