@@ -124,6 +124,24 @@ TEST(SameBits, ARankWithoutAPieceIsToldSo) {
   });
 }
 
+TEST(SameBits, ARankMayGiveUpAPassBetweenItsPieces) {
+  on_two_ranks([](Pieces& sharded, const Network& network) {
+    const auto& module = sharded.module();
+    const bool gives_up = module.communicator().rank() == 0;
+    {
+      auto pass = sharded.train();
+      AnyPass any = any_pass(pass);
+      std::vector<double> losses{network.compute(any, 0, *module.step_piece(0), 3)};
+      if (gives_up)
+        pass.forfeit();
+      else
+        pass.skip(), pass.finish();
+      EXPECT_EQ(sharded.step(losses, {.lr = lr}).forfeited, 0);
+    }
+    EXPECT_EQ(steps_in_pieces(sharded, network, 1).losses.size(), 1u);
+  });
+}
+
 std::string refusal(const AnyStrategy& strategy, ShardedSettings<> settings) {
   const Network network = unet_network();
   settings.orders = {network.order};

@@ -289,7 +289,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     if (options.graphs)
       graphs.queue(micro_batches, scale, {.lr = options.lr}, true);
     else
-      executor.queue_training(micro_batches, scale);
+      executor.queue_training(micro_batches, scale, options.verifies);
     if (memory.copied_bytes == 0) memory.copied_bytes = copied_bytes() - copied;
     results.records = communicator.monitor().records;
     if (const auto axes = module.communicators(); axes.size() == 3) {

@@ -70,10 +70,12 @@ TEST(ReducedSooner, SaysWhichStrategiesReduceMoreOftenWithPieces) {
   EXPECT_EQ(reduced_sooner(RunTimeSharded{}), "");
 }
 
-TEST(OneLine, HasNoNewlines) {
-  EXPECT_EQ(one_line(""), "");
-  EXPECT_EQ(one_line("a\n"), "a");
-  EXPECT_EQ(one_line("a\nb\n"), "a; b");
+TEST(TilesText, LeavesOutWhatChangesNoBit) {
+  EXPECT_EQ(tiles_text(""), "");
+  EXPECT_EQ(tiles_text("tiling: head, 1 tile of 512 tokens, 0 kept; 364544 bytes; 0 FLOPs recomputed\n"),
+            "tiling: head, 1 tile of 512 tokens");
+  EXPECT_EQ(tiles_text("tiling: MLP of a block, 64 tiles of up to 32 tokens, 3 kept; 5 bytes\nb\n"),
+            "tiling: MLP of a block, 64 tiles of up to 32 tokens; b");
 }
 
 }  // namespace

@@ -91,7 +91,10 @@ class Executor {
     return read_loss();
   }
   /// The same without waiting for the device; the batches' memory must stay until the device has read it.
-  void queue_training(std::span<const Batch> micro_batches, float scale) { queue(upload(micro_batches), scale); }
+  /// `verified`: the first micro-batch is digested, to be compared with a repetition.
+  void queue_training(std::span<const Batch> micro_batches, float scale, bool verified = false) {
+    queue(upload(micro_batches), scale, verified);
+  }
 
   /// queue_training in its two halves: micro-batches where the device reads them. Throws InputError where the model
   /// cannot use one.
@@ -101,12 +104,14 @@ class Executor {
     return {context_, micro_batches};
   }
   /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
-  void queue(const UploadedBatches& micro_batches, float scale) {
+  void queue(const UploadedBatches& micro_batches, float scale, bool verified = false) {
     require(static_cast<int>(micro_batches.size()) == own_micro_batches(), "train: ", micro_batches.size(),
             " micro-batches given to a module planned for ", own_micro_batches());
     scale_ = scale;
     if (digests_) digests_->begin();
-    if (first_) first_->begin();
+    require(!verified || first_, "train: a step is to be verified, of a module that is not planned to verify");
+    if (verified) first_->begin();
+    verified_ = verified;
     run(sharding::Pass::train, micro_batches);
   }
   /// Number of micro-batches that this rank computes in a step: all that the module is planned for, but where a step is
@@ -286,8 +291,8 @@ class Executor {
   }
   /// Those that a task of a training pass adds to; null if none.
   PieceDigests<Model>* piece_digests(const sharding::Task& task) {
-    if (!first_ || task.micro_batch > 0) return nullptr;
-    return repeats_ ? &*repeated_ : &*first_;
+    if (repeats_) return &*repeated_;
+    return verified_ && task.micro_batch == 0 ? &*first_ : nullptr;
   }
   /// Digests a gradient before it is reduced.
   /// @{
@@ -474,7 +479,8 @@ class Executor {
   std::optional<StepDigests<Model>> digests_;
   StreamProbe<Compute> probe_;
   std::optional<PieceDigests<Model>> first_, repeated_;
-  bool repeats_ = false;  ///< of the pass: a micro-batch is computed again
+  bool verified_ = false;  ///< of the step: its first micro-batch is digested
+  bool repeats_ = false;   ///< of the pass: a micro-batch is computed again
   Tensor<Compute> x_, y_, dx_, logits_;
   std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
 };

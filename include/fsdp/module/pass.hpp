@@ -271,8 +271,9 @@ class Pass {
     end();
   }
   /// For a rank that has no data for the next micro-batch: takes part in what is left of it without computing, and adds
-  /// nothing to the gradients. Where steps are cut into pieces (ShardedModule::step_piece), a rank without one must
-  /// call it. Throws LogicError inside of a Use, in the middle of a micro-batch, and where the rank has a piece.
+  /// nothing to the gradients. Collectives of the caller's own, such as those of a RowTable, it makes nevertheless.
+  /// Where steps are cut into pieces (ShardedModule::step_piece), a rank without one must call it. Throws LogicError
+  /// inside of a Use, in the middle of a micro-batch, and where the rank has a piece.
   void skip() {
     require_under_way();
     require(!inside_, "pass: skip inside of a use");

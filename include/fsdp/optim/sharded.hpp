@@ -182,11 +182,15 @@ class Sharded {
   /// finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
-    return step(std::span<const double>(&loss, 1), inputs);
+    // Of a pass that was given up, in which a rank may have no piece, no loss counts.
+    const std::size_t given = module_.progress().forfeited && own_losses() == 0 ? 0 : 1;
+    return step(std::span<const double>(&loss, given), inputs);
   }
   device::StepDecision step(std::span<const double> losses, const device::StepInputs& inputs) {
     const auto expected = own_losses();
-    require(std::ssize(losses) == expected, "step: ", losses.size(), " losses are given, and ", expected,
+    const bool gave_up = module_.progress().forfeited;  // and so may have fewer
+    require(std::ssize(losses) == expected || (gave_up && std::ssize(losses) <= expected), "step: ", losses.size(),
+            " losses are given, and ", expected,
             module_.step_pieces() > 0 ? " are needed: one for each piece that this rank computed" : " is needed");
     const Tensor<double> values = losses_on_host_.values();
     std::fill_n(values.data(), values.numel(), 0.0);

@@ -124,7 +124,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     const bool full = one.sequences == request.sequences;
     std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), full ? one : batch);
     step.front() = one;
-    executor.queue_training(step, 1.0f);
+    executor.queue_training(step, 1.0f, request.shape.verifies);
     if (full || step.size() == 1) return;
     step.front() = batch;
     step.back() = one;
@@ -154,7 +154,11 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     });
     optimizer.step(executor.loss(), {});
     if (request.shape.verifies) {
-      executor.repeat(executor.upload({&batch, 1}), 1.0f);
+      for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches
+        const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
+        const auto held = executor.upload(step);
+        executor.repeat(executor.upload({&one, 1}), 1.0f);
+      });
       resting.emplace(module, optimizer).keep();
     }
     if (auto* const digests = executor.digests()) {

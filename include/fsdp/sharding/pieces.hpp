@@ -10,13 +10,15 @@
 
 namespace fsdp::sharding {
 
-/// Micro-batches of a step of `pieces` pieces on `ranks` ranks.
-constexpr int micro_batches_of(int pieces, int ranks) { return (pieces + ranks - 1) / ranks; }
+/// Micro-batches of a step of `pieces` pieces, at least one, on `ranks` ranks.
+constexpr int micro_batches_of(int pieces, int ranks) { return (pieces - 1) / ranks + 1; }
 
 /// The number of a rank's piece in a micro-batch; it has one if that number is below `pieces`.
 constexpr int piece_of(int micro_batch, int rank, int ranks) { return micro_batch * ranks + rank; }
 
 /// Number of pieces that a rank computes: those of its first micro-batches.
-constexpr int pieces_of_rank(int pieces, int rank, int ranks) { return (pieces - rank + ranks - 1) / ranks; }
+constexpr int pieces_of_rank(int pieces, int rank, int ranks) {
+  return pieces > rank ? (pieces - rank - 1) / ranks + 1 : 0;
+}
 
 }  // namespace fsdp::sharding

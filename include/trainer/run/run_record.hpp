@@ -66,7 +66,7 @@ RunRecord run_record(const TrainOptions& options, const Model& model, const type
     record["pieces"] = std::to_string(pieces);
     record["precision"] = policies.precision;
     record["tiling"] = policies.tiling;
-    record["tiling-plans"] = one_line(plan::tiling_text(model, tiling, request));
+    record["tiling-plans"] = tiles_text(plan::tiling_text(model, tiling, request));
     record.merge(last_bits<typename Stack::Device>(request.shape.threads));
   }
   record.merge(replay_record(options, policies));

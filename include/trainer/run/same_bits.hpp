@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -21,8 +22,9 @@
 
 namespace fsdp::train {
 
-/// Returns lines of text as one, with "; " between them, as records hold it.
-std::string one_line(std::string text);
+/// Returns what of the lines of plan::tiling_text decides results, as records hold it: how many tiles of how many
+/// tokens, not how many of them are kept nor what that takes; with "; " between the lines.
+std::string tiles_text(std::string_view plans);
 
 /// Returns version, compiler and optimisation flags of the library's build.
 std::string build_text();

@@ -34,8 +34,9 @@ const std::set<std::string, std::less<>> harmless_in_pieces = {
     "adapter", "blocks-per-unit", "from-scratch", "grad-accum",        "keep-last-block",
     "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
 
-/// What is recorded of runs in pieces alone and is a part of the stack or of its text.
-constexpr std::array<std::string_view, 3> parts_of_stack = {"device", "precision", "tiling"};
+/// What is recorded of runs in pieces alone, and tells others nothing that the stack's text does not.
+constexpr std::array<std::string_view, 6> parts_of_stack = {"build",     "device", "library",
+                                                            "precision", "tiling", "tiling-plans"};
 
 /// "--lr", or "the data".
 std::string subject_of(const std::string& name) {
@@ -80,7 +81,9 @@ class InPieces {
   InPieces(std::string prefix, const RunRecord& then, const RunRecord& now)
       : prefix_(std::move(prefix)), then_(then), now_(now) {}
 
-  void differs(const std::string& name, const std::string& before, const std::string& value) {
+  /// `anew`: the data begin anew, so that the run is another one anyway.
+  void differs(const std::string& name, const std::string& before, const std::string& value, bool anew) {
+    if (anew && name == "tiling-plans") return;  // which follow from the batch
     if (const std::string then = to_have_the_same_bits(name, before, then_, now_); !then.empty())
       throw InputError(message(prefix_, sentence_of(name, before, value), ", which changes the last bits; ", then,
                                ", or leave the pieces out (:pieces=", value_of(now_, "pieces"),
@@ -184,7 +187,7 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
     if (std::ranges::find(order, name) != order.end())
       refuse(true, change + "; resume with what it was");
     else if (in_pieces)
-      in_pieces->differs(name, before->second, value);
+      in_pieces->differs(name, before->second, value, anew);
     else if (name != "pieces" && std::ranges::find(parts_of_stack, name) == parts_of_stack.end())
       resumed.lines.push_back("resumed: " + change);
   }

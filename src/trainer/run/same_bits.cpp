@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/same_bits.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 #include <tessera/comm/agreement.hpp>
@@ -8,9 +9,15 @@
 
 namespace fsdp::train {
 
-std::string one_line(std::string text) {
-  while (text.ends_with('\n')) text.pop_back();
-  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;) text.replace(at, 1, "; ");
+std::string tiles_text(std::string_view plans) {
+  std::string text;
+  while (!plans.empty()) {
+    const std::string_view line = plans.substr(0, plans.find('\n'));
+    plans.remove_prefix(std::min(line.size() + 1, plans.size()));
+    const std::size_t kept = line.find(" kept");
+    const std::string_view tiles = kept == std::string_view::npos ? line : line.substr(0, line.rfind(", ", kept));
+    if (!tiles.empty()) text.append(text.empty() ? "" : "; ").append(tiles);
+  }
   return text;
 }
 
