@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The program: reads the command line, picks a compiled stack, runs the sub-command.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -147,7 +150,21 @@ struct Run {
   int operator()(const cli::Plot& command) const { return cli::run_plot(command); }
   int operator()(const cli::Diff& command) const { return cli::run_diff(command); }
   int operator()(const cli::Replay& command) const {
-    cli::RecordedRun run = cli::recorded_run(command, comm::launched_by_mpi());
+    const bool by_mpi = comm::launched_by_mpi();
+    std::vector<std::string> warnings;
+    cli::RecordedRun run;
+    try {
+      run = cli::recorded_run(command, by_mpi, warnings);
+    } catch (const InputError&) {
+      const std::string comm = command.comm ? kind_of(cli::name_of(*command.comm)) : by_mpi ? "mpi" : "";
+      const bool joins = (comm == "mpi" && by_mpi) || (comm == "nccl" && comm::launched_by_torchrun());
+      const auto stacks = compiled_stacks();
+      const auto of_job = std::ranges::find(stacks, comm, &stacks::CompiledStack::comm);
+      if (joins && of_job != stacks.end()) return of_job->fail(command.launch, warnings, std::current_exception());
+      for (const std::string& warning : warnings) print_warning(warning);
+      throw;
+    }
+    run.warnings = std::move(warnings);
     settle_launch(run.train.stack.comm, run.train.options.launch, command.comm.has_value());
     return find_stack(run.train.stack).replay(run);
   }

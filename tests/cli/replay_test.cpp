@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/program/cli/replay.hpp"
 
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/policy_text.hpp>
@@ -32,12 +35,19 @@ TEST(RecordedStack, IsWhatThePoliciesTextsSay) {
 
 TEST(RecordedRun, NeedsAFolderOfCheckpoints) {
   const test::TemporaryFolder folder;
+  std::vector<std::string> warnings;
   Replay command{.request = {.folder = folder.path(), .step = 3}};
-  EXPECT_INPUT_ERROR(recorded_run(command, false), "holds no checkpoint; give the run's --checkpoint-dir");
+  EXPECT_INPUT_ERROR(recorded_run(command, false, warnings), "holds no checkpoint; give the run's --checkpoint-dir");
+  EXPECT_EQ(warnings, std::vector<std::string>{});
+  folder.write("broken/step-00000002/trainer.json", "no json");
+  EXPECT_INPUT_ERROR(recorded_run({.request = {.folder = folder.path() / "broken", .step = 3}}, false, warnings),
+                     "holds no sound checkpoint");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings.front().find("skipping " + (folder.path() / "broken").string()), 0u) << warnings.front();
   folder.write("trainer.json", "{}");
-  EXPECT_INPUT_ERROR(recorded_run(command, false), "is one checkpoint; give the folder that holds it");
+  EXPECT_INPUT_ERROR(recorded_run(command, false, warnings), "is one checkpoint; give the folder that holds it");
   command.request.folder += "/absent";
-  EXPECT_INPUT_ERROR(recorded_run(command, false), "absent: no such folder");
+  EXPECT_INPUT_ERROR(recorded_run(command, false, warnings), "absent: no such folder");
 }
 
 }  // namespace

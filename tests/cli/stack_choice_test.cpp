@@ -56,6 +56,8 @@ TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {
     EXPECT_INPUT_ERROR(parse_sharding(std::string("zero2:pieces=") + bad),
                        std::string("--sharding zero2:pieces=") + bad +
                            ": a step has at least 1 piece; write pieces=N with a whole number from 1 on");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:pieces=4:pieces=2"),
+                     "says twice how many pieces a step has; write pieces=N");
   EXPECT_INPUT_ERROR(parse_sharding("fsdp2:pieces=2000000"), "the number must be at most 1048576");
   for (const char* hybrid : {"hybrid:2:pieces=8", "hybrid:2:full:zero3:pieces=8", "hybrid:pieces=8"})
     EXPECT_INPUT_ERROR(parse_sharding(hybrid),

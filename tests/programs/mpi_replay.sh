@@ -21,3 +21,12 @@ tessera replay runs --step 3 --tensors b
 tessera diff a b
 for file in a/*.safetensors; do same "$file" "b/${file#a/}"; done
 [ "$(ls a/*.safetensors | wc -l)" -eq 5 ] || fail "a holds $(ls a)"
+
+# What all ranks would say is said once.
+status=0
+timeout "$limit" mpirun --oversubscribe -np 3 "$program" replay absent --step 3 >"$out" 2>"$err" || status=$?
+[ "$status" -eq 2 ] || fail "status $status instead of 2"
+[ "$(grep -c 'absent: no such folder' "$err")" -eq 1 ] || fail "said $(grep -c 'absent: no such folder' "$err") times"
+cp -r runs torn && echo '{' >torn/step-00000004/trainer.json
+job 3 replay torn --step 3 --against run.jsonl
+[ "$(grep -c 'skipping torn/step-00000004' "$err")" -eq 1 ] || fail "said $(grep -c skipping "$err") times"

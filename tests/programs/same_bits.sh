@@ -33,6 +33,11 @@ count=$(grep -vc '"event"' run.jsonl)
 train other.jsonl --sharding zero3:pieces=4 --comm threads:1
 says 0 "^steps 1 to 4 are the same \($count digests\)$" diff run.jsonl other.jsonl
 cmp <(grep -v event run.jsonl) <(grep -v event other.jsonl)
+for groups in "--sharding zero3:pieces=4:persist=64 --blocks-per-unit 2" "--sharding fsdp2:pieces=4 --merge-units-below 5000"; do
+  # shellcheck disable=SC2086
+  train grouped.jsonl $groups --comm threads:2
+  cmp <(grep -v event run.jsonl) <(grep -v event grouped.jsonl)
+done
 for ranks in 2 3; do
   train verified.jsonl "${pieces[@]}" --comm threads:$ranks --verify-every 1
   contains "$out" '^verify    every step, each rank computes one piece more, of another rank: [0-9.]+ % '
@@ -124,25 +129,35 @@ same before <(as_it_was runs)
 echo "== its tensors, and their largest difference"
 says 0 '^tensors   a: ' replay runs --step 3 --comm threads:3 --tensors a --unit 'block 1' --piece 0
 says 0 '^tensors   b: ' replay changed --step 3 --tensors b --unit 'block 1'
-[ "$(echo a/*)" = 'a/digests.jsonl a/groups.safetensors a/piece-00000.safetensors' ] || fail "a holds $(ls a)"
+[ "$(echo a/*)" = 'a/digests.jsonl a/parameters.safetensors a/piece-00000.safetensors' ] || fail "a holds $(ls a)"
 [ "$(ls b | wc -l)" -eq 6 ] || fail "b holds $(ls b)"
 says 1 '^they part in step 3, piece 0, block 1, forward$' diff a b
 contains "$out" '^the largest difference is [0-9.e-]+, at \[[0-9]+, [0-9]+\] of forward of block 1: '
 says 0 '^step 3 of changed' replay changed --step 3 --tensors whole
 [ "$(ls whole | wc -l)" -eq 6 ] || fail "whole holds $(ls whole)"
-python3 - whole/groups.safetensors changed/step-00000002/model.safetensors <<'PY'
+python3 - whole/parameters.safetensors changed/step-00000002/model.safetensors <<'PY'
 import json, struct, sys
 def tensors(path):
     data = open(path, "rb").read()
     length, = struct.unpack("<Q", data[:8])
     return json.loads(data[8:8 + length])
-groups, weights = (tensors(path) for path in sys.argv[1:3])
+stepped, weights = (tensors(path) for path in sys.argv[1:3])
 names = {name: entry["shape"] for name, entry in weights.items() if name != "__metadata__"}
 for kind in ("gradient of ", "weights of "):
-    found = {name[len(kind):]: entry["shape"] for name, entry in groups.items() if name.startswith(kind)}
+    found = {name[len(kind):]: entry["shape"] for name, entry in stepped.items() if name.startswith(kind)}
     assert found == names, (kind, found, names)
-assert set(groups["__metadata__"]) == set(names)
+assert set(stepped["__metadata__"]) == set(names)
 PY
+
+echo "== tensors that cannot be written: one sentence, and no folder"
+text 8000 long.txt
+long=("${flags[@]}")
+long[1]=long.txt long[17]=256  # --data, --seq-len
+tessera train "${long[@]}" "${pieces[@]}" --comm threads:2 --checkpoint-dir long --checkpoint-every 2
+for unit in '--unit=block 0' ''; do  # a stream, in the middle of the pass; and the parameters before it
+  expect_error 'File too large' bash -c 'ulimit -f 100 && exec "$@"' bash "$program" replay long --step 3 \
+    --comm threads:2 --tensors c ${unit:+"$unit"}
+done
 
 echo "== what replay refuses"
 no() { refused "$1" "$program" replay runs "${@:2}"; }
@@ -157,10 +172,25 @@ no 'unknown flag --threads' --step 3 --threads 2
 no "the run's data was 1 files, 560 bytes.*; give the run's data by --data" --step 3 --data row.txt
 no 'against resumed.jsonl: has no step 1' --step 1 --against resumed.jsonl
 no 'none: cannot be read: No such file' --step 3 --against none --tensors c
+no "digests runs/step-00000002/config.json is in the run's folder, runs, which replay leaves as it is" --step 3 \
+  --digests runs/step-00000002/config.json
+no "tensors runs/step-00000007 is in the run's folder" --step 3 --tensors runs/step-00000007
+no "digests text.txt is in the run's data" --step 3 --digests text.txt
+no 'digests pieces.jsonl: a run of 4 pieces a step, behind one of 8; give each run a file' --step 3 --tensors c \
+  --digests pieces.jsonl
+[ ! -e c ] || fail "a replay that was refused left $(ls c)"
 no 'unknown flag --stpe; did you mean --step' --stpe 3
 expect_error 'runs/step-00000002 is one checkpoint; give the folder that holds it' "$program" replay runs/step-00000002 --step 3
 expect_error 'step is missing' "$program" replay runs
 expect_error 'replay: give the folder of the run.s checkpoints: tessera replay' "$program" replay --step 3
+
+same before <(as_it_was runs)
+
+echo "== a run that began the order of its data anew between two checkpoints"
+cp -r runs anew && rm -r anew/step-00000004
+tessera train "${flags[@]}" "${pieces[@]}" --comm threads:2 --resume anew --resume-anyway --seed 7 --checkpoint-dir anew
+expect_error "replay: between its steps 2 and 4 the run's --seed changed from [0-9]+ to 7, so that" "$program" replay anew \
+  --step 3
 
 echo "== a run whose steps are not cut into pieces takes its own ranks and strategy"
 tessera train "${flags[@]}" --sharding zero3 --comm threads:2 --digests whole.jsonl --checkpoint-dir uncut --checkpoint-every 2
@@ -176,4 +206,6 @@ expect_error 'verify-every -1 must be at least 0' "$program" train "${flags[@]}"
 expect_error 'cuda-graphs replays one step, and --verify-every makes steps differ' "$program" train "${flags[@]}" \
   "${pieces[@]}" --verify-every 1 --cuda-graphs
 expect_error 'digests no/where: cannot be written: No such file' "$program" train "${flags[@]}" --digests no/where
+expect_error 'digests pieces.jsonl: a run of 4 pieces a step, behind one of 8; give each run a file' "$program" train \
+  "${flags[@]}" "${pieces[@]}" --digests pieces.jsonl --comm threads:2
 expect_error 'metrics and --digests both write one.jsonl' "$program" train "${flags[@]}" --digests one.jsonl --metrics one.jsonl

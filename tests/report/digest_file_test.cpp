@@ -36,7 +36,7 @@ std::vector<StepDigest> step_of(std::uint64_t step, int pieces = 2) {
       list.push_back({kind, piece, kind == Kind::forward ? "embedding" : "block 0", ++bits});
   bits = step << 48;
   for (const Kind kind : {Kind::gradient, Kind::weights})
-    for (const char* group : {"embedding", "block 0"}) list.push_back({kind, -1, group, ++bits});
+    for (const char* unit : {"embedding", "block 0"}) list.push_back({kind, -1, unit, ++bits});
   return list;
 }
 
@@ -64,7 +64,7 @@ TEST_F(Digests, ALineSaysWhatItIsOf) {
   EXPECT_EQ(json_line(5, {Kind::forward, 3, "block 2", 0x9f3c}),
             R"({"step":5,"piece":3,"unit":"block 2","kind":"forward","bits":"0000000000009f3c"})");
   EXPECT_EQ(json_line(5, {Kind::weights, -1, "block 2", UINT64_MAX}),
-            R"({"step":5,"group":"block 2","kind":"weights","bits":"ffffffffffffffff"})");
+            R"({"step":5,"unit":"block 2","kind":"weights","bits":"ffffffffffffffff"})");
 }
 
 TEST_F(Digests, AreReadAsTheyWereWritten) {
@@ -122,7 +122,7 @@ TEST_F(Digests, ThatOneFileAloneHasAreSaid) {
   EXPECT_INPUT_ERROR(compare(a, read_digests(written("c", 7, 7))), "have no step in common");
 }
 
-TEST_F(Digests, OfOtherPiecesAreComparedByGroup) {
+TEST_F(Digests, OfOtherPiecesAreComparedByUnit) {
   const DigestFile a = read_digests(written("a", 1, 2)), b = read_digests(written("b", 1, 2, {}, start_of(4)));
   const DigestComparison found = compare(a, b);
   EXPECT_EQ(in_words(found), "steps 1 to 2 are the same (8 digests)");
@@ -146,12 +146,50 @@ TEST_F(Digests, OfOtherModelsAreRefusedByName) {
 
 TEST_F(Digests, OfAFileThatHoldsSeveralRunsMustBeOfOne) {
   written("a", 1, 2);
-  const std::string path = written("a", 3, 4, {}, start_of(4));
-  EXPECT_INPUT_ERROR(read_digests(path), "a:18: a run of 4 pieces a step, behind one of 2; give each run a file");
-  written("b", 1, 2);
+  const std::string path = written("b", 1, 2);
+  append(path, json_line(start_of(4)) + "\n");
+  EXPECT_INPUT_ERROR(read_digests(path), "b:18: a run of 4 pieces a step, behind one of 2; give each run a file");
   DigestStart other = start_of();
   other.sizes.front().value = std::int64_t{3};
-  EXPECT_INPUT_ERROR(read_digests(written("b", 3, 4, {}, other)), "a run of another model than the one before it");
+  append(folder_.path() / "a", json_line(other) + "\n");
+  EXPECT_INPUT_ERROR(read_digests(folder_.path() / "a"), "a run of another model than the one before it (layers is 2");
+}
+
+TEST_F(Digests, AreNotAppendedToAFileThatCouldNotBeReadThen) {
+  const std::string path = written("a", 1, 2);
+  EXPECT_INPUT_ERROR(written("a", 3, 4, {}, start_of(4)),
+                     "--digests " + path + ": a run of 4 pieces a step, behind one of 2; give each run a file");
+  DigestStart other = start_of();
+  other.sizes.front().value = std::int64_t{3};
+  EXPECT_INPUT_ERROR(written("a", 3, 4, {}, other),
+                     "a run of another model than the one before it (layers is 2 and 3)");
+  EXPECT_INPUT_ERROR(DigestWriter(path).require_like(other), "a run of another model");
+  EXPECT_EQ(read_digests(path).steps.size(), 2u);
+  folder_.write("metrics", R"({"event":"start","loss":1})");
+  EXPECT_INPUT_ERROR(written("metrics", 1, 1), "metrics: is another file than one of digests; give a new one");
+}
+
+TEST_F(Digests, OfAStepWithADamagedLineAreLeftOutAndTheOthersCompared) {
+  const DigestFile whole = read_digests(written("whole", 1, 4));
+  const auto damaged = [&](std::size_t line) {  // of the file; line 0 describes the run
+    const std::string path = written("damaged", 1, 4);
+    std::ifstream in(path);
+    std::string text, all;
+    for (std::size_t i = 0; std::getline(in, text); ++i) all += (i == line ? text.substr(0, 20) : text) + "\n";
+    in.close();
+    folder_.write("damaged", all);
+    const DigestFile file = read_digests(path);
+    const std::string found = message(in_words(compare(whole, file)), "; ", file.left_out.size(), " left out");
+    std::filesystem::remove(path);
+    return found;
+  };
+  const std::string first = "steps 2 to 4 are the same (24 digests); 2 left out";
+  const std::string second = "3 steps from 1 to 4 are the same (24 digests); 2 left out";
+  EXPECT_EQ(damaged(3), first);
+  EXPECT_EQ(damaged(9), second);   // its first
+  EXPECT_EQ(damaged(12), second);  // one between
+  EXPECT_EQ(damaged(16), second);  // its last
+  EXPECT_EQ(damaged(32), "steps 1 to 3 are the same (24 digests); 2 left out");
 }
 
 TEST_F(Digests, AreRefusedWhereThereAreNone) {
@@ -162,12 +200,13 @@ TEST_F(Digests, AreRefusedWhereThereAreNone) {
   refused("", "bad: holds no digests; give files that --digests wrote");
   refused("{\"event\":\"start\",\"loss\":1}\n", "bad:1: does not say which pieces and sizes the digests are of");
   refused("{\"step\":1,\"loss\":2.5}\n", "bad: holds no digests; give files that --digests wrote. ");
-  refused(R"({"step":1,"group":"a","kind":"weights","bits":"0000000000009f3c"})",
+  refused(R"({"step":1,"unit":"a","kind":"weights","bits":"0000000000009f3c"})",
           "bad:1: a digest, and no line before it says of which run");
   for (const char* line :
-       {R"({"step":1,"group":"a","kind":"weights","bits":"9f3c"})",
-        R"({"step":-1,"group":"a","kind":"weights","bits":"0000000000009f3c"})",
-        R"({"step":1,"group":"a","kind":"forward","bits":"0000000000009f3c"})",
+       {R"({"step":1,"unit":"a","kind":"weights","bits":"9f3c"})",
+        R"({"step":-1,"unit":"a","kind":"weights","bits":"0000000000009f3c"})",
+        R"({"step":1,"unit":"a","kind":"forward","bits":"0000000000009f3c"})",
+        R"({"step":1,"group":"a","kind":"weights","bits":"0000000000009f3c"})",
         R"({"step":1,"piece":1,"unit":"a","kind":"sideways","bits":"0000000000009f3c"})", "[]", "1"}) {
     const auto path = folder_.write("bad", json_line(start_of()) + "\n" + line + "\n");
     EXPECT_INPUT_ERROR(read_digests(path), "bad:2: is no line of a file of digests, or a part of one");
@@ -206,6 +245,14 @@ TEST_F(Digests, OfFoldersWithoutTensorsSayHowToHaveThem) {
   EXPECT_EQ(found.lines[1],
             "for the tensors: tessera replay CHECKPOINTS --step 1 --unit 'embedding' --piece 1 --tensors FOLDER, of "
             "both runs");
+  const auto quote = [](std::uint64_t step, auto& digests) {
+    for (StepDigest& digest : digests) digest.name = "it's", digest.bits += step;
+  };
+  const auto apart = [&](std::uint64_t step, auto& digests) { quote(step + 1, digests); };
+  EXPECT_NE(diff(read_source(written("c", 1, 1, quote)), read_source(written("d", 1, 1, apart)))
+                .lines.back()
+                .find("--unit 'it'\\''s' --piece 0"),
+            std::string::npos);
   EXPECT_INPUT_ERROR(read_source(folder_.path()), "holds no digests.jsonl; give a file that --digests wrote");
 }
 

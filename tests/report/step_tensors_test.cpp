@@ -15,14 +15,13 @@ namespace {
 
 using Kind = StepDigest::Kind;
 
-const StepShapes shapes = {
-    .names = {.units = {"embedding", "block 0", "head"}, .groups = {"embedding", "block 0", "head"}},
-    .groups_of_units = {{0}, {1}, {0, 2}},
-    .groups = {{.parameters = {{.name = "e", .shape = {4, 2}}}},
-               {.parameters = {{.name = "w", .shape = {2, 2}}, {.name = "b", .shape = {2}}}},
-               {.trainable = false, .parameters = {{.name = "h", .shape = {2}}}}},
-    .pieces = 3,
-    .stream = {4, 2}};
+const StepShapes shapes = {.units = {"embedding", "block 0", "head"},
+                           .parameters = {{{.name = "e", .shape = {4, 2}}},
+                                          {{.name = "w", .shape = {2, 2}}, {.name = "b", .shape = {2}}},
+                                          {}},  // those of the head are frozen, or the embedding's
+                           .uses = {{0}, {1}, {0, 2}},
+                           .pieces = 3,
+                           .stream = {4, 2}};
 
 /// Writes all that is wanted: each element is its index, plus `more`.
 void write(const std::filesystem::path& folder, const TensorChoice& choice, const StepShapes& of, float more = 0) {
@@ -46,6 +45,8 @@ void write(const std::filesystem::path& folder, const TensorChoice& choice, cons
   }
   tensors.finish();
   other_rank.finish();
+  tensors.keep();
+  other_rank.keep();
 }
 
 StepDigest place(Kind kind, int piece, const char* name) { return {.kind = kind, .piece = piece, .name = name}; }
@@ -70,7 +71,7 @@ TEST(StepTensors, AreComparedElementByElement) {
   EXPECT_FALSE(largest_difference(folder.path() / "a", folder.path() / "a", place(Kind::forward, 0, "block 0")));
 }
 
-TEST(StepTensors, OfAGroupNameTheParameterAndThePlace) {
+TEST(StepTensors, OfAUnitNameTheParameterAndThePlace) {
   const test::TemporaryFolder folder;
   for (const char* name : {"a", "b"}) {
     StepTensors tensors(folder.path() / name, {.unit = "block 0"}, shapes);
@@ -81,6 +82,7 @@ TEST(StepTensors, OfAGroupNameTheParameterAndThePlace) {
     tensors.write_parameter(Kind::gradient, "b", 0, b);
     tensors.write_parameter(Kind::weights, "b", 0, b);
     tensors.finish();
+    tensors.keep();
   }
   const auto largest = [&](Kind kind) {
     return in_words(*largest_difference(folder.path() / "a", folder.path() / "b", place(kind, -1, "block 0")));
@@ -98,10 +100,10 @@ TEST(StepTensors, AreThoseThatWereChosen) {
   EXPECT_TRUE(some.wants(Kind::forward, 1, 1) && some.wants(Kind::backward, 1, 1));
   EXPECT_FALSE(some.wants(Kind::forward, 1, 0) || some.wants(Kind::forward, 0, 1));
   EXPECT_LT(some.bytes(), all.bytes());
-  write(folder.path() / "some", {.unit = "head", .piece = 1}, shapes);  // a unit that uses two groups
-  const checkpoint::SafetensorsFile groups(folder.path() / "some" / "groups.safetensors");
-  EXPECT_NE(groups.find("gradient of e"), nullptr);
-  EXPECT_EQ(groups.tensors().size(), 2u);
+  write(folder.path() / "some", {.unit = "head", .piece = 1}, shapes);  // a unit that uses the embedding's
+  const checkpoint::SafetensorsFile file(folder.path() / "some" / "parameters.safetensors");
+  EXPECT_NE(file.find("gradient of e"), nullptr);
+  EXPECT_EQ(file.tensors().size(), 2u);
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "some" / "piece-00001.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "some" / "piece-00000.safetensors"));
 }
@@ -116,6 +118,27 @@ TEST(StepTensors, RefuseWhatAStepDoesNotHave) {
   folder.write("a/b", "");
   StepTensors tensors(folder.path() / "a", {}, shapes);
   EXPECT_INPUT_ERROR(tensors.create(), "a: is not empty; give a new folder");
+}
+
+TEST(StepTensors, OfAStepThatFailedAreRemoved) {
+  const test::TemporaryFolder folder;
+  const std::vector<float> values(8);
+  std::filesystem::create_directory(folder.path() / "there");
+  for (const char* name : {"made", "there"}) {
+    {
+      StepTensors tensors(folder.path() / name, {}, shapes), other_rank(folder.path() / name, {}, shapes);
+      tensors.create();
+      other_rank.join();
+      tensors.write_stream(Kind::forward, 0, 0, values);
+      other_rank.write_stream(Kind::forward, 0, 1, values);
+      folder.write(std::string(name) + "/digests.jsonl", "");
+    }
+    EXPECT_EQ(std::filesystem::exists(folder.path() / name), name == std::string("there"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path() / "there"));
+  folder.write("full/mine", "");
+  EXPECT_INPUT_ERROR(StepTensors(folder.path() / "full", {}, shapes).create(), "is not empty");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "full" / "mine"));
 }
 
 TEST(StepTensors, OfOtherShapesAreRefused) {

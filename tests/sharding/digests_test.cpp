@@ -32,11 +32,21 @@ RunResults digested(std::string_view strategy, RunOptions options) {
 TEST(Digests, AreTheSameOnAnyNumberOfRanks) {
   const RunResults expected = digested("fsdp2", options_on(4));
   ASSERT_EQ(expected.digests.size(), 2u);
-  // 4 pieces of 4 forward and 4 backward streams, then gradients and weights of 5 groups.
+  // 4 pieces of 4 forward and 4 backward streams, then gradients and weights of 5 units.
   EXPECT_EQ(expected.digests.front().size(), 4u * 8 + 2 * 5);
   for (const int ranks : {1, 2, 3})
     for (const std::string_view strategy : {"fsdp2", "zero3"})
       EXPECT_EQ(digested(strategy, options_on(ranks)).digests, expected.digests) << ranks << " ranks, " << strategy;
+}
+
+TEST(Digests, DoNotDependOnHowParametersAreGrouped) {
+  const RunResults expected = digested("fsdp2", options_on(2));
+  RunOptions merged = options_on(2);
+  merged.units.blocks_per_unit = 2;
+  EXPECT_EQ(digested("fsdp2", merged).digests, expected.digests);
+  merged.units.merge_below = 1'000'000;
+  EXPECT_EQ(digested("fsdp2", merged).digests, expected.digests);
+  EXPECT_EQ(digested("zero3:persist=32", options_on(2)).digests, expected.digests);
 }
 
 /// The first digest that two runs do not share.

@@ -96,6 +96,68 @@ TEST(ReplayRequest, IsCheckedBeforeAnythingStarts) {
   refused({.step = 1, .digests = file, .against = file}, "is the file that --against names; give it one of its own");
 }
 
+TEST(RequireApart, RefusesToWriteIntoTheRunOrItsData) {
+  const test::TemporaryFolder folder;
+  const std::string runs = folder.path() / "runs", data = folder.path() / "texts";
+  folder.write("runs/step-00000004/config.json", "{}");
+  folder.write("texts/a.txt", "a");
+  const std::string file = folder.write("b.txt", "b"), against = folder.path() / "other";
+  folder.write("other/digests.jsonl", "{}");
+  const TrainOptions options{.data = {data, file}};
+  const auto said = [&](const std::string& path, bool is_folder) {
+    ReplayRequest request{.folder = runs, .step = 2, .against = against};
+    (is_folder ? request.tensors : request.digests) = path;
+    return test::input_error_of([&] { require_apart(request, options); });
+  };
+  for (const bool is_folder : {false, true}) {
+    for (const std::string& path :
+         {runs, runs + "/step-00000004/config.json", runs + "/step-00000007", data + "/../runs/new", runs + "/"})
+      EXPECT_NE(said(path, is_folder).find("is in the run's folder, " + runs), std::string::npos) << path;
+    for (const std::string& path : {data, data + "/a.txt", data + "/new"})
+      EXPECT_NE(said(path, is_folder).find("is in the run's data, " + data), std::string::npos) << path;
+    EXPECT_NE(said(file, is_folder).find("is in the run's data, " + file), std::string::npos);
+    EXPECT_NE(said(against + "/digests.jsonl", is_folder).find("is in what --against names"), std::string::npos);
+  }
+  std::filesystem::create_symlink(runs, folder.path() / "link");
+  EXPECT_NE(said(folder.path() / "link" / "new", false).find("is in the run's folder"), std::string::npos);
+  const std::string elsewhere = folder.path() / "runs2";
+  EXPECT_NO_THROW(require_apart({.folder = runs, .digests = elsewhere, .tensors = elsewhere + "3"}, options));
+  EXPECT_INPUT_ERROR(require_apart({.folder = runs, .digests = elsewhere + "/a", .tensors = elsewhere}, options),
+                     "is in the folder of --tensors");
+}
+
+TEST(RequireOneCourse, RefusesStepsInWhichTheDataChanged) {
+  const checkpoint::TrainerState before{.step = 2,
+                                        .epoch = 0,
+                                        .index = 16,
+                                        .seed = 1,
+                                        .windows = 20,
+                                        .seq_len = 16,
+                                        .run = {{"batch-size", "8"}, {"data", "a"}, {"lr", "0.1"}}};
+  checkpoint::TrainerState after = before;
+  after.step = 4, after.epoch = 1, after.index = 12;
+  after.run["lr"] = "0.2";
+  EXPECT_NO_THROW(require_one_course(before, after));
+  EXPECT_NO_THROW(require_one_course({}, after));
+  const auto said = [&](const auto& change, const checkpoint::TrainerState& then) {
+    checkpoint::TrainerState now = after;
+    change(now);
+    return test::input_error_of([&] { require_one_course(then, now); });
+  };
+  const auto anew = [](auto& now) { now.index = 16; };
+  EXPECT_EQ(said(anew, before),
+            "replay: between its steps 2 and 4 the run's order of the data was begun anew, so that nothing tells what "
+            "each step between read; take a step from before or behind them");
+  EXPECT_NE(said(anew, {}).find("between its steps 0 and 4 the run's order of the data was begun anew"),
+            std::string::npos);
+  EXPECT_NE(said([](auto& now) { now.seed = 2; }, before).find("--seed changed from 1 to 2"), std::string::npos);
+  EXPECT_NE(said([](auto& now) { now.seq_len = 8; }, before).find("--seq-len changed from 16 to 8"), std::string::npos);
+  EXPECT_NE(said([](auto& now) { now.run["batch-size"] = "4"; }, before).find("--batch-size changed from 8 to 4"),
+            std::string::npos);
+  EXPECT_NE(said([](auto& now) { now.run["data"] = "b"; }, before).find("the run's data changed from a to b"),
+            std::string::npos);
+}
+
 TEST(RequireRandomStart, IsForRunsThatBeganWithRandomWeights) {
   const ReplayRequest request{.folder = "runs", .step = 3};
   EXPECT_NO_THROW(require_random_start(request, {{"model", "random weights"}}, 0));

@@ -11,15 +11,16 @@ namespace fsdp {
 
 /// One digest of a step.
 struct StepDigest {
+  /// What it is of.
   enum class Kind : std::uint8_t {
     forward,   ///< of the residual stream [T, H] that a unit passed on
     backward,  ///< of its gradient [T, H] that a unit passed back
-    gradient,  ///< of a group's gradient, summed over the step, before clipping
-    weights,   ///< of a group's main weights after the step
+    gradient,  ///< of the gradient of a unit's parameters, summed over the step, before clipping
+    weights,   ///< of their main weights after the step
   };
   Kind kind = Kind::forward;
-  int piece = -1;    ///< of the step; -1 for groups
-  std::string name;  ///< of the unit or group
+  int piece = -1;    ///< of the step; -1 for gradients and weights
+  std::string name;  ///< of the unit
   std::uint64_t bits = 0;
 
   friend bool operator==(const StepDigest&, const StepDigest&) = default;

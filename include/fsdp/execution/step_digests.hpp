@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Digests of what a training step computed: of the residual stream and of its gradient, for each piece and unit, and
-/// of the reduced gradients and stepped weights of each group. Two runs of the same bits have the same ones, whatever
-/// their ranks and strategies are.
+/// of the reduced gradients and stepped weights of each unit's parameters. Two runs of the same bits have the same
+/// ones, whatever their ranks, strategies and groups are.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,6 +84,7 @@ class PieceDigests {
   explicit PieceDigests(Module& module)
       : module_(module), units_(std::ssize(module.names().units)), sums_(module, count()) {}
 
+  /// Begins a micro-batch.
   void begin() { sums_.begin(); }
   /// Adds what a computation passed on.
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
@@ -116,6 +118,17 @@ class PieceDigests {
   DigestSums<Module> sums_;
 };
 
+/// Returns by the name of each parameter the first unit that uses it. Groups depend on flags and thresholds, units on
+/// the model alone.
+template <class Module>
+std::map<std::string, int> first_units(const Module& module) {
+  std::map<std::string, int> units;
+  for (int unit = 0; unit < static_cast<int>(module.names().units.size()); ++unit)
+    for (const auto& reference : module.references(unit))
+      if (reference.present()) units.try_emplace(module.parameter(reference).name, unit);
+  return units;
+}
+
 /// Digests a model's training steps. All work is enqueued on the compute stream.
 template <class Model>
 class StepDigests {
@@ -127,8 +140,8 @@ class StepDigests {
   explicit StepDigests(Module& module)
       : module_(module),
         units_(std::ssize(module.names().units)),
-        groups_(std::ssize(module.names().groups)),
-        sums_(module, streams() + 2 * groups_) {}
+        unit_of_(first_units(module)),
+        sums_(module, streams() + 2 * units_) {}
 
   /// Begins a step.
   void begin() { sums_.begin(); }
@@ -145,12 +158,12 @@ class StepDigests {
   }
   void add_weights() {
     for (const auto& piece : module_.pieces())
-      if (module_.is_stepped(piece)) add(piece, Tensor<const float>(piece.main), streams() + groups_);
+      if (module_.is_stepped(piece)) add(piece, Tensor<const float>(piece.main), streams() + units_);
   }
   /// @}
 
-  /// Returns all digests of the step in the order of computation: piece after piece, then the groups. Waits for the
-  /// device. Collective; the same on all ranks.
+  /// Returns all digests of the step in the order of computation: piece after piece, then the parameters. Waits for
+  /// the device. Collective; the same on all ranks.
   std::vector<StepDigest> collect() {
     const std::vector<std::uint64_t> all = sums_.gather();
     const int ranks = module_.communicator().size(), micro_batches = module_.shape().micro_batches;
@@ -166,13 +179,17 @@ class StepDigests {
       for (std::int64_t unit = units_ - 1; unit > module_.first_backward(); --unit)
         list.push_back({StepDigest::Kind::backward, piece, unit_name(unit), of(piece % ranks, first + 2 * unit + 1)});
     }
+    std::vector<bool> changes(static_cast<std::size_t>(units_), false);
+    for (const auto& group : module_.groups())
+      if (group.facts().trainable)
+        for (const auto& parameter : group.parameters()) changes[static_cast<std::size_t>(unit_of(parameter))] = true;
     for (const auto kind : {StepDigest::Kind::gradient, StepDigest::Kind::weights})
-      for (std::int64_t group = 0; group < groups_; ++group) {
-        if (!module_.groups()[static_cast<std::size_t>(group)].facts().trainable) continue;
-        const std::int64_t at = streams() + (kind == StepDigest::Kind::weights ? groups_ : 0) + group;
+      for (std::int64_t unit = 0; unit < units_; ++unit) {
+        if (!changes[static_cast<std::size_t>(unit)]) continue;
+        const std::int64_t at = streams() + (kind == StepDigest::Kind::weights ? units_ : 0) + unit;
         std::uint64_t sum = 0;
         for (int rank = 0; rank < ranks; ++rank) sum += of(rank, at);
-        list.push_back({kind, -1, module_.names().groups[static_cast<std::size_t>(group)], sum});
+        list.push_back({kind, -1, unit_name(unit), sum});
       }
     return list;
   }
@@ -183,14 +200,20 @@ class StepDigests {
   const std::string& unit_name(std::int64_t unit) const {
     return module_.names().units[static_cast<std::size_t>(unit)];
   }
+  template <class Parameter>
+  std::int64_t unit_of(const Parameter& parameter) const {
+    return unit_of_.at(parameter.name);
+  }
   template <class Piece>
   void add(const Piece& piece, Tensor<const float> values, std::int64_t first) {
     if (piece.owned)
-      sums_.template add<float>(first + piece.group, values, device::digest_key(piece.parameter->name), piece.begin);
+      sums_.template add<float>(first + unit_of(*piece.parameter), values, device::digest_key(piece.parameter->name),
+                                piece.begin);
   }
 
   Module& module_;
-  std::int64_t units_, groups_;
+  std::int64_t units_;
+  std::map<std::string, int> unit_of_;
   DigestSums<Module> sums_;
 };
 

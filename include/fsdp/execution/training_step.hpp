@@ -60,8 +60,8 @@ class TrainingStep {
   /// Enqueues a step. The batches' memory must stay valid until the device has read it. `alike`: this step's
   /// micro-batches have no documents, and the same sizes and ignored targets as those of all other alike steps. It must
   /// be the same on all ranks, which capture and launch together. A graph replays the captured step's dropout: steps of
-  /// a model with dropout are not alike. `before_update`: verifies the step, between the pass and the optimizer; such a
-  /// step is no graph.
+  /// a model with dropout are not alike. `before_update`: called between the pass and the optimizer; such a step is no
+  /// graph, and one whose first micro-batch is digested where the module is planned to verify.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
              const std::function<void()>& before_update = {}) {
     const auto uploaded = executor_.upload(micro_batches);
@@ -91,7 +91,7 @@ class TrainingStep {
   using Pattern = decltype(std::declval<const Batch&>().pattern());
 
   void enqueue(const UploadedBatches& micro_batches, float scale, const std::function<void()>& before_update = {}) {
-    executor_.queue(micro_batches, scale, before_update != nullptr);
+    executor_.queue(micro_batches, scale, before_update != nullptr && module_.shape().verifies);
     if (before_update) before_update();
     StepDigests<Model>* const digests = executor_.digests();
     if (digests != nullptr) digests->add_gradients();

@@ -3,8 +3,8 @@
 /// The file of --digests: 64 bits of all that each step computed, as JSON lines; and where two such files part.
 ///
 /// The first line describes the run. Each step follows in the order of computation: streams, piece after piece, then
-/// gradients and weights of the groups. A run that is given the file of an earlier one appends to it, with a first line
-/// of its own; a step that is there twice counts as it was written last.
+/// gradients and weights of each unit's parameters. A run that is given the file of an earlier one appends to it, with
+/// a first line of its own; a step that is there twice counts as it was written last.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,9 @@ class DigestWriter {
   /// Opens the file to append to it, behind a line that was cut off. Throws InputError if it cannot be opened.
   explicit DigestWriter(const std::filesystem::path& path);
 
-  /// Append lines and flush them. Throw InputError if they cannot be written.
+  /// Throws InputError if the file holds runs that this one cannot be compared with, so that nobody could read it.
+  void require_like(const DigestStart& start) const;
+  /// Append lines and flush them. Throw InputError if they cannot be written. `begin` checks require_like first.
   /// @{
   void begin(const DigestStart& start);
   void write(std::int64_t step, std::span<const StepDigest> digests);
@@ -64,6 +66,8 @@ class DigestWriter {
 
   std::filesystem::path path_;
   std::ofstream file_;
+  bool used_ = false;                  ///< there was a first line of a run
+  std::optional<DigestStart> before_;  ///< the last one; nothing if it is of another kind of file
 };
 
 /// The digests of a file.

@@ -3,8 +3,8 @@
 /// The folder of `tessera replay --tensors`: tensors of one step, and the largest difference between two such folders.
 ///
 /// It holds digests.jsonl (digest_file.hpp); for each piece a file piece-00003.safetensors with the streams that units
-/// passed on and back, [T, H]; and groups.safetensors with the reduced gradients and the stepped weights, whose
-/// metadata say which group a parameter is of. Ranks write it together.
+/// passed on and back, [T, H]; and parameters.safetensors with the reduced gradients and the stepped weights, whose
+/// metadata say which unit a parameter is of. Ranks write it together.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,6 @@
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
-#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp::report {
 
@@ -27,25 +26,20 @@ inline constexpr const char* digests_name = "digests.jsonl";  ///< of the file o
 
 /// Which tensors of a step are wanted.
 struct TensorChoice {
-  std::optional<std::string> unit = {};    ///< a unit or a group; nothing: all
+  std::optional<std::string> unit = {};    ///< nothing: all
   std::optional<std::int64_t> piece = {};  ///< whose streams; nothing: those of all pieces
-};
-
-/// A group's part of a step.
-struct GroupShapes {
-  bool trainable = true;
-  std::vector<checkpoint::NamedShape> parameters = {};
 };
 
 /// The tensors that a step has.
 struct StepShapes {
-  sharding::Names names = {};
-  std::vector<std::vector<int>> groups_of_units = {};  ///< by unit
-  std::vector<GroupShapes> groups = {};
-  int first_backward = 0;                 ///< as ShardedModule's
-  int pieces = 1;                         ///< of a step
-  std::vector<std::int64_t> stream = {};  ///< shape of a stream, [T, H]
-  DType type = DType::f32;                ///< of its elements
+  std::vector<std::string> units = {};  ///< names
+  /// By unit: the parameters that the step changes and that no unit before it uses.
+  std::vector<std::vector<checkpoint::NamedShape>> parameters = {};
+  std::vector<std::vector<int>> uses = {};  ///< by unit: the units whose parameters it uses
+  int first_backward = 0;                   ///< as ShardedModule's
+  int pieces = 1;                           ///< of a step
+  std::vector<std::int64_t> stream = {};    ///< shape of a stream, [T, H]
+  DType type = DType::f32;                  ///< of its elements
 };
 
 /// Writes the tensors that were chosen. Constructed on every rank with equal arguments; touches no disk before
@@ -54,11 +48,15 @@ class StepTensors {
  public:
   /// Throws InputError for a unit or a piece that the step does not have.
   StepTensors(std::filesystem::path folder, const TensorChoice& choice, const StepShapes& shapes);
+  /// Removes what was made, unless `keep` was called.
+  ~StepTensors();
+  StepTensors(const StepTensors&) = delete;
+  StepTensors& operator=(const StepTensors&) = delete;
 
   /// Bytes of all files.
   std::int64_t bytes() const;
 
-  /// On one rank: makes the folder, which must be empty or absent, and the file of the groups. Then, on the others:
+  /// On one rank: makes the folder, which must be empty or absent, and the file of the parameters. Then, on the others:
   /// opens that.
   /// @{
   void create();
@@ -75,16 +73,19 @@ class StepTensors {
                        std::span<const float> values);
   /// Syncs and closes what this rank wrote.
   void finish();
+  /// The folder is whole, with its digests, and stays.
+  void keep() { kept_ = true; }
 
  private:
   std::filesystem::path folder_;
+  bool made_file_ = false, made_folder_ = false, kept_ = false;
   std::optional<std::int64_t> piece_;
   int pieces_ = 0;
   std::vector<std::pair<StepDigest::Kind, int>> streams_;  ///< of each piece: kind and unit
-  checkpoint::FilePlan stream_plan_, group_plan_;
-  std::map<std::string, std::size_t> parameters_;  ///< by name in the file: index of the tensor in group_plan_
+  checkpoint::FilePlan stream_plan_, parameter_plan_;
+  std::map<std::string, std::size_t> parameters_;  ///< by name in the file: index of the tensor in parameter_plan_
   std::map<int, checkpoint::SharedFile> piece_files_;
-  std::optional<checkpoint::SharedFile> group_file_;
+  std::optional<checkpoint::SharedFile> parameter_file_;
 };
 
 /// The largest difference of a tensor.

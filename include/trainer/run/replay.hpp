@@ -6,11 +6,14 @@
 /// bits on any number of ranks; without, it takes the ranks and the strategy of the run.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +34,7 @@
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/execution/step_digests.hpp>
 #include <tessera/fsdp/execution/stream_probe.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
@@ -66,14 +70,16 @@ class Replay {
   using Device = typename Stack::Device;
   using Compute = typename Stack::Precision::Compute;
 
-  /// The references must outlive it. `options`: those of the run, with its data and its threads.
+  /// The references must outlive it. `options`: those of the run, with its data and its threads. `after`: the state of
+  /// the checkpoint behind the step whose record `recorded` is, if it is of one.
   Replay(Comm& communicator, const ReplayRequest& request, const TrainOptions& options, const RunRecord& recorded,
-         const Model& model, const Source& source, const typename Stack::Sharding& sharding,
-         const typename Stack::Tiling& tiling, const Optimizer& optimizer)
+         const std::optional<checkpoint::TrainerState>& after, const Model& model, const Source& source,
+         const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling, const Optimizer& optimizer)
       : communicator_(communicator),
         request_(request),
         options_(options),
         recorded_(recorded),
+        after_(after),
         pieces_(sharding::facts_of(sharding).pieces),
         size_(size_of(communicator, options, pieces_)),
         training_(communicator, model, size_, sharding, tiling,
@@ -133,23 +139,27 @@ class Replay {
   }
 
   report::StepShapes shapes() {
-    report::StepShapes shapes{.names = module().names(),
+    report::StepShapes shapes{.units = module().names().units,
                               .first_backward = module().first_backward(),
                               .pieces = all_pieces(),
                               .stream = {size_.sequences * size_.sequence_length, module().model().hidden()},
                               .type = dtype_of<Compute>()};
-    for (int unit = 0; unit < static_cast<int>(shapes.names.units.size()); ++unit) {
-      std::vector<int>& groups = shapes.groups_of_units.emplace_back();
-      for (const Reference& reference : module().references(unit))
-        if (reference.present()) groups.push_back(reference.group);
-    }
+    const std::map<std::string, int> first = first_units(module());
+    shapes.parameters.resize(shapes.units.size());
     for (const auto& group : module().groups()) {
-      report::GroupShapes& list = shapes.groups.emplace_back();
-      list.trainable = group.facts().trainable;
+      if (!group.facts().trainable) continue;
       for (const Parameter& parameter : group.parameters()) {
         const std::int64_t* const extents = parameter.shape.extents.data();
-        list.parameters.push_back({.name = parameter.name, .shape = {extents, extents + parameter.shape.rank}});
+        shapes.parameters[static_cast<std::size_t>(first.at(parameter.name))].push_back(
+            {.name = parameter.name, .shape = {extents, extents + parameter.shape.rank}});
       }
+    }
+    // The order of groups depends on flags, and files of equal steps are equal.
+    for (auto& list : shapes.parameters) std::ranges::sort(list, {}, &checkpoint::NamedShape::name);
+    for (int unit = 0; unit < static_cast<int>(shapes.units.size()); ++unit) {
+      std::vector<int>& uses = shapes.uses.emplace_back();
+      for (const Reference& reference : module().references(unit))
+        if (reference.present()) uses.push_back(first.at(module().parameter(reference).name));
     }
     return shapes;
   }
@@ -173,6 +183,7 @@ class Replay {
       if (leads()) print_warning(message("skipping ", path, ": ", damage));
     }
     require_random_start(request_, recorded_, candidates);
+    if (after_) require_one_course({}, *after_);
     optim::initialize(module(), options_.seed);
   }
   /// Returns what is wrong with a checkpoint; empty if all ranks restored it.
@@ -188,6 +199,7 @@ class Replay {
         return broken.what();
       }
       from->check_same_model(checkpoint::listing_of(module().model()));
+      if (after_) require_one_course(from->state(), *after_);
       try {
         train::restore(module(), optimizer(), *from);
       } catch (const DamageError& damage) {
@@ -209,7 +221,7 @@ class Replay {
         if (!leads()) return;
         report_.emplace(request_);
         if (tensors_) tensors_->create();
-        report_->open(tensors_ ? &*tensors_ : nullptr);
+        report_->open(step_.start, tensors_ ? &*tensors_ : nullptr);
       });
       comm::on_all_ranks(communicator_, "--tensors", [&] {
         if (!leads() && tensors_) tensors_->join();
@@ -233,6 +245,10 @@ class Replay {
   /// The step itself.
   void compute() {
     const QueuedStep step = queue_step();
+    if (tensors_)
+      comm::on_all_ranks(communicator_, "--tensors", [&] {
+        if (stream_error_) std::rethrow_exception(stream_error_);
+      });
     step_.digests = training_.executor().digests()->collect();
     const device::StepDecision& found = optimizer().control().decision();
     step_.found = {.loss = found.loss / step.targets(), .norm = std::abs(found.norm)};
@@ -246,13 +262,21 @@ class Replay {
     const Kind kind = task.action == sharding::Action::forward ? Kind::forward : Kind::backward;
     const int piece = sharding::piece_of(task.micro_batch, own.communicator_.rank(), own.communicator_.size());
     if (!own.now_ || !own.tensors_->wants(kind, task.index, piece)) return;
-    device::OnHost<Device, const Compute> host(own.module().stream(), values);
+    if (own.stream_error_) return;
+    try {
+      own.write_stream(kind, task.index, piece, values);
+    } catch (...) {  // the others are in the pass, and wait for this rank
+      own.stream_error_ = std::current_exception();
+    }
+  }
+  void write_stream(Kind kind, int unit, int piece, Tensor<const Compute> values) {
+    device::OnHost<Device, const Compute> host(module().stream(), values);
     const Tensor<const Compute> there = host.values();
     if constexpr (std::is_same_v<Compute, float>) {
-      own.tensors_->write_stream(kind, task.index, piece, {there.data(), static_cast<std::size_t>(there.numel())});
+      tensors_->write_stream(kind, unit, piece, {there.data(), static_cast<std::size_t>(there.numel())});
     } else {
       const std::vector<float> wide(there.data(), there.data() + there.numel());
-      own.tensors_->write_stream(kind, task.index, piece, wide);
+      tensors_->write_stream(kind, unit, piece, wide);
     }
   }
   /// Calls f(piece) for what this rank owns of all that the step changes.
@@ -289,6 +313,7 @@ class Replay {
                                 [&]() -> std::int64_t { return leads() ? report_->tell(step_) : 0; });
     });
     comm::Ranks(communicator_).broadcast(std::as_writable_bytes(std::span(&status, 1)), 0, {"replay"});
+    if (tensors_) tensors_->keep();
     return static_cast<int>(status);
   }
 
@@ -297,6 +322,7 @@ class Replay {
   const ReplayRequest& request_;
   const TrainOptions& options_;
   const RunRecord& recorded_;
+  const std::optional<checkpoint::TrainerState>& after_;
   int pieces_;  ///< as Trainer's
   StepSize size_;
   Training<Model, Optimizer> training_;
@@ -306,26 +332,34 @@ class Replay {
   std::optional<report::StepTensors> tensors_;
   std::optional<ReplayReport> report_;  ///< on rank 0
   ReplayedStep step_;
-  bool now_ = false;  ///< the step that is asked for is being computed
+  std::exception_ptr stream_error_;  ///< the first of this rank while a pass ran
+  bool now_ = false;                 ///< the step that is asked for is being computed
 };
 
-/// `tessera replay` on one stack. `options`: those of the run that `recorded` tells of, with its data, --model the
-/// folder of a checkpoint, and how ranks are started now. Returns the exit status.
+/// `tessera replay` on one stack. `recorded` and `after`: as Replay's. `options`: those of the run that they tell of,
+/// with its data, --model the folder of a checkpoint, and how ranks are started now. Rank 0 prints the warnings.
+/// Returns the exit status.
 template <class Model, class Optimizer>
 int replay(const ReplayRequest& request, const TrainOptions& options, const RunRecord& recorded,
+           const std::optional<checkpoint::TrainerState>& after, std::span<const std::string> warnings,
            const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   using Comm = typename Model::Stack::Comm;
   validate_constants(optimizer);
   validate(options.launch);
-  validate(request, options);
   return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
+    if (communicator.rank() == 0)
+      for (const std::string& warning : warnings) print_warning(warning);
     comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) +
                                                given_text(options.model) + optimizer_lines(optimizer) +
                                                request_text(request));
     agree_on_instruction_set(communicator);
+    validate(request, options);
     require_ranks(recorded, communicator.size());
     validate(options, communicator.size(), sharding::facts_of(sharding).pieces);
     const double limit = options.launch.disk_deadline_seconds;
+    read_on_all_ranks(communicator, limit, "--digests", [&] {
+      if (communicator.rank() == 0) require_apart(request, options);
+    });
     const Model model =
         read_on_all_ranks(communicator, limit, "a checkpoint", [&] { return model_of<Model>(options); });
     const std::int64_t vocabulary = vocabulary_of(model);
@@ -335,8 +369,8 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const RunR
     const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
       return text_of(options, data.names(), options.validation_fraction, vocabulary);
     });
-    return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, recorded, model, source, sharding,
-                                                      tiling, optimizer)
+    return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, recorded, after, model, source,
+                                                      sharding, tiling, optimizer)
         .run();
   });
 }

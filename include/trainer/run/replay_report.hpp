@@ -37,8 +37,9 @@ class ReplayReport {
   /// Reads what to compare with. Throws InputError if it lacks the step. The request must outlive it.
   explicit ReplayReport(const ReplayRequest& request);
 
-  /// Opens the files to write. `tensors`: whose folder one is in, or null. Throws InputError if one cannot be opened.
-  void open(const report::StepTensors* tensors);
+  /// Opens the files to write. `tensors`: whose folder one is in, or null. Throws InputError if one cannot be opened,
+  /// or holds the digests of other runs.
+  void open(const report::DigestStart& start, const report::StepTensors* tensors);
   /// Writes the digests and prints what was found. Returns the exit status: 0, or 1 if the run computed something else.
   [[nodiscard]] int tell(const ReplayedStep& step);
 

@@ -30,10 +30,18 @@ std::string request_text(const ReplayRequest& request);
 /// Throws InputError with one sentence about the first value that does not fit the others, or the run.
 void validate(const ReplayRequest& request, const TrainOptions& options);
 
+/// Throws InputError if a file or folder that the replay writes is one that it reads, or is in one: the run's folder,
+/// its data, or what --against names.
+void require_apart(const ReplayRequest& request, const TrainOptions& options);
+
 /// Throws InputError unless a run of this record has the same bits as the recorded one.
 void require_same_bits(const RunRecord& recorded, const RunRecord& now);
 /// The same for the number of ranks alone, which is known earlier.
 void require_ranks(const RunRecord& recorded, int ranks);
+
+/// Throws InputError unless a run went on from one state to the other with the data, the order and the batches of the
+/// later one, so that the steps between can be computed by what that records.
+void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
 
 /// Returns the folders of the run's checkpoints before a step, newest first, sound or not.
 std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded);

@@ -91,7 +91,7 @@ void bind(train::FlagSet& flags, Replay& command) {
   flags.add("against", request.against,
             "what the run itself wrote, its --digests or --metrics, or another replay's --tensors: compare with it");
   flags.add("tensors", request.tensors, "new folder for the step's digests, streams, gradients and weights");
-  flags.add("unit", request.choice.unit, "of the tensors, those of this unit or group, such as 'block 2'");
+  flags.add("unit", request.choice.unit, "of the tensors, those of this unit, such as 'block 2'");
   flags.add("piece", request.choice.piece, "of the streams, those of this piece, from 0 on",
             train::counts_up_to(train::most_sequences, 0));
   flags.add("data", command.data, "the run's data; left out: where they were");

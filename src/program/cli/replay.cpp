@@ -8,8 +8,8 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
-#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
@@ -26,18 +26,20 @@ namespace {
 /// A checkpoint that says how the run was trained.
 struct Saved {
   std::filesystem::path path;
-  train::RunRecord record;
+  checkpoint::TrainerState state;
+
+  const train::RunRecord& record() const { return state.run; }
 };
 
 /// Returns a sound checkpoint's record; nothing, with a warning, for one that is not sound.
-std::optional<Saved> saved_in(const std::filesystem::path& path) {
+std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std::string>& warnings) {
   const auto skip = [&](const InputError& error) {
-    print_warning(message("skipping ", path.string(), ": ", error.what()));
+    warnings.push_back(message("skipping ", path.string(), ": ", error.what()));
     return std::nullopt;
   };
   try {
     const auto from = checkpoint::Checkpoint::open(path, checkpoint::read_listing<Listed>);
-    return Saved{.path = from.path(), .record = from.state().run};
+    return Saved{.path = from.path(), .state = from.state()};
   } catch (const FileError& error) {
     if (!error.absent()) throw;
     return skip(error);
@@ -48,7 +50,7 @@ std::optional<Saved> saved_in(const std::filesystem::path& path) {
 
 /// The record of the run when it made a step: that of its next checkpoint, since a run that resumes may change flags,
 /// or else that of the last one before.
-Saved saved_around(const std::string& folder, std::int64_t step) {
+Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std::string>& warnings) {
   require_folder(folder);
   std::error_code error;
   require<InputError>(!std::filesystem::exists(std::filesystem::path(folder) / "trainer.json", error),
@@ -57,9 +59,9 @@ Saved saved_around(const std::string& folder, std::int64_t step) {
   require<InputError>(!steps.empty(), "replay: ", folder, " holds no checkpoint; give the run's --checkpoint-dir");
   const auto before = std::ranges::find_if(steps, [&](const auto& each) { return each.step < step; });
   for (auto after = std::make_reverse_iterator(before); after != steps.rend(); ++after)
-    if (auto saved = saved_in(after->path)) return *std::move(saved);
+    if (auto saved = saved_in(after->path, warnings)) return *std::move(saved);
   for (auto each = before; each != steps.end(); ++each)
-    if (auto saved = saved_in(each->path)) return *std::move(saved);
+    if (auto saved = saved_in(each->path, warnings)) return *std::move(saved);
   throw InputError(message("replay: ", folder, " holds no sound checkpoint"));
 }
 
@@ -90,7 +92,7 @@ std::int64_t number_of(const train::RunRecord& record, const char* name) {
 
 /// The value of an entry for replay. Throws InputError if there is none.
 std::string recorded(const Saved& saved, const char* name) {
-  const std::vector<std::string> values = train::replay_values(saved.record, name);
+  const std::vector<std::string> values = train::replay_values(saved.record(), name);
   require<InputError>(values.size() == 1, "replay: ", saved.path.string(), " does not record its --", name,
                       ", as checkpoints of earlier versions; only runs of this version can be replayed");
   return values.front();
@@ -134,33 +136,33 @@ StackChoice recorded_stack(const std::string& sharding, const std::string& preci
   return stack;
 }
 
-RecordedRun recorded_run(const Replay& command, bool by_launcher) {
-  Saved saved = saved_around(command.request.folder, command.request.step);
+RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<std::string>& warnings) {
+  Saved saved = saved_around(command.request.folder, command.request.step, warnings);
   RecordedRun run{.request = command.request};
   Train& train = run.train;
   train::FlagSet flags, optimizer;
   train::bind(flags, train.options);
-  set_recorded(flags, saved.record);
+  set_recorded(flags, saved.record());
   train::bind(optimizer, train.optimizer);
-  set_recorded(optimizer, saved.record);
+  set_recorded(optimizer, saved.record());
 
   train.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
   train.stack.sharding = sharding_of(command, train.stack.sharding);
   const bool pieces = train.stack.sharding.pieces > 0;
   train.stack.comm = command.comm.value_or(
-      CommChoice{.ranks = pieces || by_launcher ? 1 : std::max<std::int64_t>(number_of(saved.record, "ranks"), 1)});
+      CommChoice{.ranks = pieces || by_launcher ? 1 : std::max<std::int64_t>(number_of(saved.record(), "ranks"), 1)});
 
   train::TrainOptions& options = train.options;
   options.launch = command.launch;
-  options.launch.threads = number_of(saved.record, "threads");
+  options.launch.threads = number_of(saved.record(), "threads");
   options.from_scratch = false;
   if (pieces) options.grad_accum = 1;  // the pieces set it
   options.model.name = saved.path.string();
-  options.data = command.data.empty() ? train::replay_values(saved.record, "data") : command.data;
+  options.data = command.data.empty() ? train::replay_values(saved.record(), "data") : command.data;
   require<InputError>(!options.data.empty(), "replay: ", saved.path.string(),
                       " does not record where the run's data are; give them by --data");
   const auto text_of = [&](const char* name, std::string& text) {
-    if (const auto values = train::replay_values(saved.record, name); !values.empty()) text = values.front();
+    if (const auto values = train::replay_values(saved.record(), name); !values.empty()) text = values.front();
   };
   std::error_code error;
   options.text.tokenizer = command.tokenizer;
@@ -170,7 +172,8 @@ RecordedRun recorded_run(const Replay& command, bool by_launcher) {
   text_of("end-token", options.text.end_token);
   text_of("text-field", options.text.field);
   options.text.cache = command.token_cache;
-  run.record = std::move(saved.record);
+  run.record = saved.record();
+  if (saved.state.step >= command.request.step) run.after = std::move(saved.state);
   return run;
 }
 

@@ -111,9 +111,11 @@ ShardingChoice parse_sharding(std::string_view text) {
       return number_after(part, key, key == "persist=" || key == "live=" ? train::most_elements : most_int, "sharding",
                           text);
     };
-    if (part.starts_with("pieces="))
+    if (part.starts_with("pieces=")) {
+      require<InputError>(choice.pieces == 0, "--sharding ", shortened(text),
+                          ": says twice how many pieces a step has; ", "write pieces=N once");
       choice.pieces = pieces_after(part, choice.kind, text);
-    else if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
+    } else if (part == "no-reshard" && held == Kind::fsdp2 && (hybrid || choice.number == 0))
       choice.reshard = false;
     else if (part == "full" && hybrid)
       choice.full = true;

@@ -3,12 +3,16 @@
 /// An entry of the program's table of compiled stacks: the flags that choose it, and its commands.
 #pragma once
 
+#include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/run/chat.hpp>
 #include <tessera/trainer/run/commands.hpp>
 #include <tessera/trainer/run/generate.hpp>
@@ -33,6 +37,9 @@ struct CompiledStack {
   std::string precision;
   int (*train)(const cli::Train&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
+  /// Ends a command that failed before it had ranks: joins those of the launcher, so that one of them prints the
+  /// warnings and the error that all have. Returns its status.
+  int (*fail)(const train::LaunchOptions&, std::span<const std::string> warnings, std::exception_ptr) = nullptr;
   int (*evaluate)(const cli::Eval&) = nullptr;
   int (*generate)(const cli::Generate&) = nullptr;  ///< null if the model's head has no logits
   int (*chat)(const cli::Chat&) = nullptr;          ///< null if the model cannot continue a sequence
@@ -56,8 +63,18 @@ struct Commands {
                                resolve(command.optimizer));
   }
   static int replay(const cli::RecordedRun& run) {
-    return train::replay<Model>(run.request, run.train.options, run.record, sharding(run.train.stack),
-                                cli::training_policy_of(run.train.stack.tiling), resolve(run.train.optimizer));
+    return train::replay<Model>(run.request, run.train.options, run.record, run.after, run.warnings,
+                                sharding(run.train.stack), cli::training_policy_of(run.train.stack.tiling),
+                                resolve(run.train.optimizer));
+  }
+  static int fail(const train::LaunchOptions& options, std::span<const std::string> warnings,
+                  std::exception_ptr error) {
+    using Comm = typename Stack::Comm;
+    return train::launch<Comm>(options, [&](Comm& communicator) -> int {
+      if (communicator.rank() == 0)
+        for (const std::string& warning : warnings) print_warning(warning);
+      std::rethrow_exception(error);
+    });
   }
   static int evaluate(const cli::Eval& command) {
     return train::evaluate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
@@ -92,6 +109,7 @@ CompiledStack compiled_stack() {
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
       .replay = Commands<Model>::replay,
+      .fail = Commands<Model>::fail,
       .evaluate = Commands<Model>::evaluate,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)

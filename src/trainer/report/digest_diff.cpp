@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/report/digest_diff.hpp>
 
+#include <string_view>
 #include <system_error>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -9,6 +10,13 @@
 namespace fsdp::report {
 namespace {
 
+/// A text as one word of a shell.
+std::string shell_word(std::string_view text) {
+  std::string word = "'";
+  for (const char each : text) word += each == '\'' ? std::string("'\\''") : std::string(1, each);
+  return word + "'";
+}
+
 /// The line about the tensors of the place where two runs part.
 std::string tensors_line(const DigestSource& a, const DigestSource& b, const Parting& parting) {
   if (a.folder && b.folder) {
@@ -16,8 +24,9 @@ std::string tensors_line(const DigestSource& a, const DigestSource& b, const Par
     return "the folders do not both have the tensors of that place";
   }
   const bool stream = parting.place.piece >= 0;
-  return message("for the tensors: tessera replay CHECKPOINTS --step ", parting.step, " --unit '", parting.place.name,
-                 "'", stream ? message(" --piece ", parting.place.piece) : "", " --tensors FOLDER, of both runs");
+  return message("for the tensors: tessera replay CHECKPOINTS --step ", parting.step, " --unit ",
+                 shell_word(parting.place.name), stream ? message(" --piece ", parting.place.piece) : "",
+                 " --tensors FOLDER, of both runs");
 }
 
 }  // namespace

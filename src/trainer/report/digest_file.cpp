@@ -64,7 +64,7 @@ std::optional<ReadDigest> digest_in(const Object& line) {
   const auto named = std::ranges::find_if(kinds, [&](Kind each) { return name_of(each) == *kind; });
   const std::optional<std::uint64_t> value = bits_of(*bits);
   if (named == kinds.end() || !value) return std::nullopt;
-  const std::optional<std::string> name = text_in(line, is_stream(*named) ? "unit" : "group");
+  const std::optional<std::string> name = text_in(line, "unit");
   const std::optional<std::int64_t> piece = is_stream(*named) ? count_in(line, "piece") : -1;
   if (!name || !piece || *piece > INT32_MAX) return std::nullopt;
   return ReadDigest{.step = *step,
@@ -107,6 +107,15 @@ std::string other_size(const DigestStart& a, const DigestStart& b) {
   return {};
 }
 
+/// Throws InputError unless runs of two first lines can be in one file. `where`: begins the sentence.
+void require_one_run(std::string_view where, const DigestStart& before, const DigestStart& now) {
+  require<InputError>(now.pieces == before.pieces, where, "a run of ", now.pieces, " pieces a step, behind one of ",
+                      before.pieces, "; give each run a file of its own");
+  const std::string other = other_size(before, now);
+  require<InputError>(other.empty(), where, "a run of another model than the one before it (", other,
+                      "); give each run a file of its own");
+}
+
 /// Takes the lines of a file, one after the other.
 class Reading {
  public:
@@ -121,22 +130,40 @@ class Reading {
     const std::optional<ReadDigest> read = line.is_object() ? digest_in(line) : std::nullopt;
     if (!read) {
       file_.left_out.push_back(where() + "is no line of a file of digests, or a part of one");
+      bad_line_ = true;
       return;
     }
     require<InputError>(begun_, where(), "a digest, and no line before it says of which run; give a file that ",
                         "--digests wrote, from its first line on");
-    if (read->step != step_) close();
+    // A bad line between two steps may have been of either.
+    damaged_ = damaged_ || bad_line_;
+    if (read->step != step_) {
+      close();
+      damaged_ = bad_line_;
+    }
+    bad_line_ = false;
     step_ = read->step;
     digests_.push_back(read->digest);
   }
 
   DigestFile finish() && {
+    damaged_ = damaged_ || bad_line_;
     close();
+    const auto leave_out = [&](std::int64_t step, std::size_t count) {
+      file_.left_out.push_back(
+          count < file_.places.size()
+              ? message(file_.name, ": step ", step, " has ", count, " of ", file_.places.size(), " digests")
+              : message(file_.name, ": step ", step, " has a line that is not whole"));
+    };
+    for (const auto& [step, digests] : doubtful_) {
+      if (std::ranges::equal(digests, file_.places, is_same_place))
+        for (const StepDigest& digest : digests) file_.steps[step].push_back(digest.bits);
+      else
+        leave_out(step, digests.size());
+    }
     std::erase_if(file_.steps, [&](const auto& step) {
       const bool cut = step.second.size() < file_.places.size();
-      if (cut)
-        file_.left_out.push_back(message(file_.name, ": step ", step.first, " has ", step.second.size(), " of ",
-                                         file_.places.size(), " digests"));
+      if (cut) leave_out(step.first, step.second.size());
       return cut;
     });
     require<InputError>(!file_.steps.empty(), file_.name, ": holds no digests; give files that --digests wrote",
@@ -146,17 +173,13 @@ class Reading {
 
  private:
   void begin(const std::string& where, const Object& line) {
+    damaged_ = damaged_ || bad_line_;
     close();
+    damaged_ = bad_line_ = false;
     std::optional<DigestStart> start = start_in(line);
     require<InputError>(start.has_value(), where, "does not say which pieces and sizes the digests are of; give files ",
                         "that --digests wrote");
-    if (begun_) {
-      require<InputError>(start->pieces == file_.start.pieces, where, "a run of ", start->pieces,
-                          " pieces a step, behind one of ", file_.start.pieces, "; give each run a file of its own");
-      const std::string other = other_size(file_.start, *start);
-      require<InputError>(other.empty(), where, "a run of another model than the one before it (", other,
-                          "); give each run a file of its own");
-    }
+    if (begun_) require_one_run(where, file_.start, *start);
     file_.start = *std::move(start);
     begun_ = true;
   }
@@ -164,6 +187,12 @@ class Reading {
   /// The end of a step.
   void close() {
     if (digests_.empty()) return;
+    if (damaged_) {
+      file_.steps.erase(step_);
+      doubtful_[step_] = std::exchange(digests_, {});
+      return;
+    }
+    doubtful_.erase(step_);
     for (std::size_t i = 0; i < std::min(digests_.size(), file_.places.size()); ++i)
       require<InputError>(is_same_place(digests_[i], file_.places[i]), file_.name, ": step ", step_, " has ",
                           in_words(digests_[i]), " where the steps before it have ", in_words(file_.places[i]),
@@ -180,8 +209,11 @@ class Reading {
 
   DigestFile file_;
   bool begun_ = false;
-  std::int64_t step_ = -1;           ///< of digests_
-  std::vector<StepDigest> digests_;  ///< of the step that is being read
+  std::int64_t step_ = -1;                                    ///< of digests_
+  std::vector<StepDigest> digests_;                           ///< of the step that is being read
+  bool damaged_ = false;                                      ///< a line of that step may be lost
+  std::map<std::int64_t, std::vector<StepDigest>> doubtful_;  ///< such steps; the others tell whether they are whole
+  bool bad_line_ = false;                                     ///< the line before was none
 };
 
 /// "step 5", "steps 1 to 41", or "3 steps from 1 to 9" where some between are not there.
@@ -249,7 +281,7 @@ std::string json_line(const DigestStart& s) {
 std::string json_line(std::int64_t step, const StepDigest& digest) {
   Object object = {{"step", step}};
   if (is_stream(digest.kind)) object["piece"] = digest.piece;
-  object[is_stream(digest.kind) ? "unit" : "group"] = digest.name;
+  object["unit"] = digest.name;
   object["kind"] = name_of(digest.kind);
   object["bits"] = digest_text(digest.bits);
   return line_from(object);
@@ -258,9 +290,17 @@ std::string json_line(std::int64_t step, const StepDigest& digest) {
 DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
   if (path_.empty()) return;
   bool cut = false;  // a killed run's last line
-  if (std::ifstream before(path_, std::ios::binary | std::ios::ate); before.is_open() && before.tellg() > 0) {
-    before.seekg(-1, std::ios::end);
-    cut = before.get() != '\n';
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path_, error)) {  // a pipe would wait for a writer
+    std::ifstream before(path_);
+    for (std::string text; std::getline(before, text);) {
+      cut = before.eof();
+      if (text.find("\"event\"") == std::string::npos) continue;
+      const auto line = Object::parse(text, nullptr, false);
+      if (!line.is_object() || line.value("event", Object()) != "start") continue;
+      used_ = true;
+      before_ = start_in(line);
+    }
   }
   errno = 0;
   file_.open(path_, std::ios::app);
@@ -268,8 +308,19 @@ DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
   if (cut) append("\n");
 }
 
+void DigestWriter::require_like(const DigestStart& start) const {
+  if (!used_) return;
+  const std::string where = message("--digests ", path_.string(), ": ");
+  require<InputError>(before_.has_value(), where, "is another file than one of digests; give a new one");
+  require_one_run(where, *before_, start);
+}
+
 void DigestWriter::begin(const DigestStart& start) {
-  if (!path_.empty()) append(json_line(start) + "\n");
+  if (path_.empty()) return;
+  require_like(start);
+  append(json_line(start) + "\n");
+  used_ = true;
+  before_ = start;
 }
 
 void DigestWriter::write(std::int64_t step, std::span<const StepDigest> digests) {

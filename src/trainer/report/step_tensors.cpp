@@ -21,7 +21,7 @@ namespace {
 using Kind = StepDigest::Kind;
 using checkpoint::NamedShape;
 
-constexpr const char* groups_name = "groups.safetensors";
+constexpr const char* parameters_name = "parameters.safetensors";
 
 std::string piece_name(int piece) {
   std::array<char, 32> name;
@@ -31,26 +31,21 @@ std::string piece_name(int piece) {
 
 std::string tensor_name(Kind kind, const std::string& what) { return message(name_of(kind), " of ", what); }
 
-/// The units whose streams are wanted, and the groups.
+/// The units whose streams are wanted, and those whose parameters are.
 struct Chosen {
-  std::vector<bool> units, groups;
+  std::vector<bool> streams, parameters;
 };
 
 Chosen chosen_of(const TensorChoice& choice, const StepShapes& shapes) {
-  const auto &units = shapes.names.units, &groups = shapes.names.groups;
-  Chosen chosen{std::vector<bool>(units.size(), !choice.unit), std::vector<bool>(groups.size(), !choice.unit)};
+  const std::vector<bool> all(shapes.units.size(), !choice.unit);
+  Chosen chosen{.streams = all, .parameters = all};
   if (!choice.unit) return chosen;
-  const auto unit = std::ranges::find(units, *choice.unit), group = std::ranges::find(groups, *choice.unit);
-  std::vector<std::string> known = units;
-  for (const std::string& name : groups)
-    if (std::ranges::find(units, name) == units.end()) known.push_back(name);
-  require<InputError>(unit != units.end() || group != groups.end(), "--unit ", shortened(*choice.unit),
-                      " is no unit of this model; ", suggestion(*choice.unit, known));
-  if (group != groups.end()) chosen.groups[static_cast<std::size_t>(group - groups.begin())] = true;
-  if (unit == units.end()) return chosen;
-  const auto index = static_cast<std::size_t>(unit - units.begin());
-  chosen.units[index] = true;
-  for (const int used : shapes.groups_of_units[index]) chosen.groups[static_cast<std::size_t>(used)] = true;
+  const auto unit = std::ranges::find(shapes.units, *choice.unit);
+  require<InputError>(unit != shapes.units.end(), "--unit ", shortened(*choice.unit), " is no unit of this model; ",
+                      suggestion(*choice.unit, shapes.units));
+  const auto index = static_cast<std::size_t>(unit - shapes.units.begin());
+  chosen.streams[index] = chosen.parameters[index] = true;
+  for (const int used : shapes.uses[index]) chosen.parameters[static_cast<std::size_t>(used)] = true;
   return chosen;
 }
 
@@ -86,7 +81,7 @@ struct Tensors {
 
 Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place) {
   const bool stream = place.kind == Kind::forward || place.kind == Kind::backward;
-  const std::filesystem::path path = folder / (stream ? piece_name(place.piece) : groups_name);
+  const std::filesystem::path path = folder / (stream ? piece_name(place.piece) : parameters_name);
   Tensors found;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return found;
@@ -96,9 +91,9 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
       found.names.push_back(name);
     return found;
   }
-  for (const auto& [parameter, group] : found.file->metadata())
+  for (const auto& [parameter, unit] : found.file->metadata())
     if (const std::string name = tensor_name(place.kind, parameter);
-        group == place.name && found.file->find(name) != nullptr)
+        unit == place.name && found.file->find(name) != nullptr)
       found.names.push_back(name);
   return found;
 }
@@ -143,13 +138,13 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
   require<InputError>(!choice.piece || *choice.piece < shapes.pieces, "--piece ", choice.piece.value_or(0),
                       ": a step has pieces 0 to ", shapes.pieces - 1, "; give one of these");
   const Chosen chosen = chosen_of(choice, shapes);
-  const int units = static_cast<int>(shapes.names.units.size());
+  const int units = static_cast<int>(shapes.units.size());
   std::vector<NamedShape> streams;
   const auto add = [&](Kind kind, int unit) {
     const auto index = static_cast<std::size_t>(unit);
-    if (!chosen.units[index]) return;
+    if (!chosen.streams[index]) return;
     streams_.emplace_back(kind, unit);
-    streams.push_back({.name = tensor_name(kind, shapes.names.units[index]), .shape = shapes.stream});
+    streams.push_back({.name = tensor_name(kind, shapes.units[index]), .shape = shapes.stream});
   };
   for (int unit = 0; unit + 1 < units; ++unit) add(Kind::forward, unit);
   for (int unit = units - 1; unit > shapes.first_backward; --unit) add(Kind::backward, unit);
@@ -157,10 +152,10 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
 
   std::vector<NamedShape> parameters;
   std::map<std::string, std::string> metadata;
-  for (std::size_t group = 0; group < shapes.groups.size(); ++group) {
-    if (!chosen.groups[group] || !shapes.groups[group].trainable) continue;
-    for (const NamedShape& parameter : shapes.groups[group].parameters) {
-      metadata[parameter.name] = shapes.names.groups[group];
+  for (std::size_t unit = 0; unit < shapes.parameters.size(); ++unit) {
+    if (!chosen.parameters[unit]) continue;
+    for (const NamedShape& parameter : shapes.parameters[unit]) {
+      metadata[parameter.name] = shapes.units[unit];
       for (const Kind kind : {Kind::gradient, Kind::weights}) {
         const std::string name = tensor_name(kind, parameter.name);
         parameters_[name] = parameters.size();
@@ -168,24 +163,40 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
       }
     }
   }
-  group_plan_ = checkpoint::plan_file(std::move(parameters), metadata);
+  parameter_plan_ = checkpoint::plan_file(std::move(parameters), metadata);
+}
+
+StepTensors::~StepTensors() {
+  if (kept_) return;
+  std::error_code error;
+  parameter_file_.reset();
+  for (const auto& [piece, file] : piece_files_) std::filesystem::remove(folder_ / piece_name(piece), error);
+  if (!made_file_) return;
+  // This rank made the folder and may be the last: what is there is of this replay.
+  for (int piece = 0; piece < pieces_; ++piece) std::filesystem::remove(folder_ / piece_name(piece), error);
+  for (const char* const name : {parameters_name, digests_name}) std::filesystem::remove(folder_ / name, error);
+  if (made_folder_) std::filesystem::remove(folder_, error);
 }
 
 std::int64_t StepTensors::bytes() const {
   const std::int64_t pieces = streams_.empty() ? 0 : piece_ ? 1 : pieces_;
-  return checked_add(group_plan_.file_bytes, checked_multiply(pieces, stream_plan_.file_bytes));
+  return checked_add(parameter_plan_.file_bytes, checked_multiply(pieces, stream_plan_.file_bytes));
 }
 
 void StepTensors::create() {
   std::error_code error;
   require<InputError>(!std::filesystem::exists(folder_, error) || std::filesystem::is_empty(folder_, error),
                       "--tensors ", folder_.string(), ": is not empty; give a new folder");
+  made_folder_ = !std::filesystem::exists(folder_, error);
   std::filesystem::create_directories(folder_, error);
   require<InputError>(!error, "--tensors ", folder_.string(), ": cannot be made: ", error.message());
-  group_file_.emplace(checkpoint::SharedFile::create(folder_ / groups_name, group_plan_));
+  made_file_ = true;
+  parameter_file_.emplace(checkpoint::SharedFile::create(folder_ / parameters_name, parameter_plan_));
 }
 
-void StepTensors::join() { group_file_.emplace(checkpoint::SharedFile::join(folder_ / groups_name, group_plan_)); }
+void StepTensors::join() {
+  parameter_file_.emplace(checkpoint::SharedFile::join(folder_ / parameters_name, parameter_plan_));
+}
 
 bool StepTensors::wants(Kind kind, int unit, int piece) const {
   return (!piece_ || *piece_ == piece) && std::ranges::find(streams_, std::pair(kind, unit)) != streams_.end();
@@ -203,12 +214,12 @@ void StepTensors::write_stream(Kind kind, int unit, int piece, std::span<const f
 void StepTensors::write_parameter(Kind kind, const std::string& parameter, std::int64_t begin,
                                   std::span<const float> values) {
   const auto found = parameters_.find(tensor_name(kind, parameter));
-  if (found != parameters_.end()) group_file_->write_range(found->second, begin, values);
+  if (found != parameters_.end()) parameter_file_->write_range(found->second, begin, values);
 }
 
 void StepTensors::finish() {
   for (auto& [piece, file] : piece_files_) file.finish();
-  if (group_file_) group_file_->finish();
+  if (parameter_file_) parameter_file_->finish();
 }
 
 std::optional<TensorDifference> largest_difference(const std::filesystem::path& a, const std::filesystem::path& b,

@@ -59,8 +59,9 @@ ReplayReport::ReplayReport(const ReplayRequest& request) : request_(request) {
   theirs_->file.steps = {{request.step, std::move(wanted->second)}};
 }
 
-void ReplayReport::open(const report::StepTensors* tensors) {
+void ReplayReport::open(const report::DigestStart& start, const report::StepTensors* tensors) {
   if (request_.digests) digests_ = report::DigestWriter(*request_.digests);
+  digests_.require_like(start);
   if (tensors == nullptr) return;
   beside_tensors_ = report::DigestWriter(std::filesystem::path(*request_.tensors) / report::digests_name);
   tensor_bytes_ = tensors->bytes();

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/replay_request.hpp>
 
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 
 namespace fsdp::train {
@@ -45,6 +51,19 @@ std::string sentence_of(const std::string& name, const std::string& was, const s
   return differs("--" + name, "; take a checkpoint that was saved with one setting");
 }
 
+namespace fs = std::filesystem;
+
+/// Whether a path is another one or is in it, whatever links and dots they are written with.
+bool is_in(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  if (fs::equivalent(path, folder, error)) return true;
+  const auto whole = [&](const fs::path& each) { return fs::weakly_canonical(fs::absolute(each, error), error); };
+  fs::path outer = whole(folder);
+  if (!outer.has_filename()) outer = outer.parent_path();  // it ended in a slash
+  const fs::path inner = whole(path);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 }  // namespace
 
 std::string request_text(const ReplayRequest& r) {
@@ -67,6 +86,24 @@ void validate(const ReplayRequest& r, const TrainOptions& options) {
                       " is the file that --against names; give it one of its own");
 }
 
+void require_apart(const ReplayRequest& r, const TrainOptions& options) {
+  const auto check = [&](const char* flag, const std::optional<std::string>& path) {
+    if (!path) return;
+    const auto refuse = [&](const std::string& folder, const std::string& what) {
+      require<InputError>(folder.empty() || !is_in(*path, folder), flag, " ", *path, " is ", what,
+                          ", which replay leaves as it is; give a path elsewhere");
+    };
+    refuse(r.folder, "in the run's folder, " + r.folder);
+    for (const std::string& data : data::parse_data(options.data).paths) refuse(data, "in the run's data, " + data);
+    refuse(options.text.tokenizer, "in the run's tokenizer, " + options.text.tokenizer);
+    refuse(r.against.value_or(""), "in what --against names");
+  };
+  check("--digests", r.digests);
+  check("--tensors", r.tensors);
+  require<InputError>(!r.digests || !r.tensors || !is_in(*r.digests, *r.tensors), "--digests ", r.digests.value_or(""),
+                      " is in the folder of --tensors, which has a file of digests anyway; leave one out");
+}
+
 void require_ranks(const RunRecord& recorded, int ranks) {
   const std::string was = recorded_value(recorded, "ranks");
   require<InputError>(has_pieces(recorded) || was == std::to_string(ranks),
@@ -83,6 +120,31 @@ void require_same_bits(const RunRecord& recorded, const RunRecord& now) {
     if (pieces && (name == "ranks" || name == "grad-accum")) continue;
     throw InputError(sentence_of(name, was->second, is));
   }
+}
+
+void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after) {
+  const auto refuse = [&](bool differs, const std::string& what) {
+    require<InputError>(!differs, "replay: between its steps ", before.step, " and ", after.step, " the run's ", what,
+                        ", so that nothing tells what each step between read; take a step from before or behind them");
+  };
+  const auto changed = [&](std::string_view what, const auto& was, const auto& is) {
+    refuse(was != is, message(what, " changed from ", was, " to ", is));
+  };
+  if (before.step > 0) {  // a run that begins has no values of its own
+    changed("--seed", before.seed, after.seed);
+    changed("--seq-len", before.seq_len, after.seq_len);
+    changed("number of windows", before.windows, after.windows);
+    for (const char* const name : {"batch-size", "data", "validation-fraction"})
+      if (before.run.contains(name) && after.run.contains(name))
+        changed(name == std::string_view("data") ? "data" : message("--", name),
+                shortened(recorded_value(before.run, name), 400), shortened(recorded_value(after.run, name), 400));
+  }
+  const std::string batch_text = recorded_value(after.run, "batch-size");
+  std::int64_t batch = 0;
+  std::from_chars(batch_text.data(), batch_text.data() + batch_text.size(), batch);
+  if (batch <= 0 || after.windows <= 0) return;  // not recorded
+  const auto read = [&](const checkpoint::TrainerState& state) { return state.epoch * after.windows + state.index; };
+  refuse(read(after) - read(before) != (after.step - before.step) * batch, "order of the data was begun anew");
 }
 
 std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded) {
