@@ -55,6 +55,7 @@ grid() {
       record found "$@" --steps "$count" --batch-size "$batch" --sharding "$strategy:pieces=$pieces" "${comm[@]}"
       cmp expected found || fail "$strategy in $pieces pieces on $p ranks (${comm[*]}) is another run: $*"
       runs=$((runs + 1))
+      [ ! -t 1 ] || printf '\r%d runs' $runs
     done
   done
 }
@@ -83,7 +84,7 @@ fi
 
 # A run that is killed at a random moment on P ranks goes on on Q, and again on R, as if nothing had been.
 kills=${TESSERA_KILLS:-60}
-[ -n "$whole" ] || kills=1
+[ -n "$whole" ] || kills=${TESSERA_KILLS:-1}
 how=(--precision fp32 --batch-size 8 --steps 12 --lr-schedule cosine)
 launched threads 2
 run_with "${how[@]}" --sharding fsdp2:pieces=8 "${comm[@]}" --metrics never.jsonl
