@@ -48,7 +48,7 @@ grid() {
   launched threads "$pieces"
   record expected "$@" --steps "$count" --batch-size "$batch" --sharding fsdp2:pieces="$pieces" "${comm[@]}"
   local p strategy turn=0 backends=("${comms[@]}")
-  [[ "$*" != *wire=* ]] || backends=(threads)  # the default build has no such stack over MPI
+  [[ "$*" != *wire=* && "$*" != *offload* ]] || backends=(threads)  # the default build has no such stacks over MPI
   for p in "${ranks[@]}"; do
     for strategy in "${strategies[@]}"; do
       launched "${backends[$((turn++ % ${#backends[@]}))]}" "$p"
