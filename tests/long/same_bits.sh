@@ -72,10 +72,11 @@ if [ -n "$whole" ]; then
     done
   done
   strategies=(fsdp2 zero3:persist=100)
-  for how in "--optimizer sgd" "--optimizer muon --layout owned" "--lora-rank 3 --lora-dropout 0.2" \
-    "--document-separator 46" "--offload optimizer"; do
-    read -ra how <<<"$how"
-    grid 8 16 20 "1 3 4 8" --precision fp32 "${how[@]}"
+  for named in "--precision fp32 --optimizer sgd" "--precision fp32 --optimizer muon --layout owned" \
+    "--precision fp32 --lora-rank 3 --lora-dropout 0.2" "--precision fp32 --document-separator 46" \
+    "--precision bf16 --offload optimizer"; do
+    read -ra how <<<"$named"
+    grid 8 16 20 "1 3 4 8" "${how[@]}"
   done
 else
   strategies=(zero3)
