@@ -10,7 +10,7 @@
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 
 #include "data/numbered_source.hpp"
 

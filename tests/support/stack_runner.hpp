@@ -23,7 +23,7 @@
 #include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/tiling/policies.hpp>
 #include "src/program/cli/stack_choice.hpp"

@@ -21,8 +21,26 @@ struct Facts {
   Across across = Across::nothing;         ///< over the mesh's outer axis
   bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
   std::int64_t persistence_threshold = 0;  ///< tensors of at most so many elements form a separate group per unit
-  int pieces = 0;  ///< of a step's batch, the same on any number of ranks (pieces.hpp); 0: a micro-batch of each rank
+  int pieces = 0;  ///< of a step's batch, the same on any number of ranks (piece_of); 0: a micro-batch of each rank
 };
+
+/// How a step's batch is cut where results must not depend on the number of ranks: into V pieces, of which piece v is
+/// micro-batch v / P of rank v % P, on any number P of ranks. An owner of a shard adds the pieces' gradients one after
+/// the other, so that the sum is ((g0 + g1) + g2) + ... for every P. Where P does not divide V, some ranks have no
+/// piece in the last micro-batch.
+/// @{
+
+/// Returns the micro-batches of a step of `pieces` pieces, at least one, on `ranks` ranks.
+constexpr int micro_batches_of(int pieces, int ranks) { return (pieces - 1) / ranks + 1; }
+
+/// Returns the number of a rank's piece in a micro-batch; it has one if that number is below `pieces`.
+constexpr int piece_of(int micro_batch, int rank, int ranks) { return micro_batch * ranks + rank; }
+
+/// Returns the number of pieces that a rank computes: those of its first micro-batches.
+constexpr int pieces_of_rank(int pieces, int rank, int ranks) {
+  return pieces > rank ? (pieces - rank - 1) / ranks + 1 : 0;
+}
+/// @}
 
 /// How long gathered weights are held.
 enum class Hold : std::uint8_t {

@@ -30,6 +30,8 @@ struct OneOf {
   static constexpr std::string_view name = "run-time";
   static constexpr int mesh_axes = mesh_axes_of<First>;
   static constexpr bool offloads_optimizer = offloads_optimizer_of<First>;
+  /// See fsdp::may_have_pieces.
+  static constexpr bool may_have_pieces = (fsdp::may_have_pieces<First> || ... || fsdp::may_have_pieces<Rest>);
   using AtRest = typename First::AtRest;
   using Across = OptimizerPlacement<First>;
   using Layout = buffer::AnyLayout;

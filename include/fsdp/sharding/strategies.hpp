@@ -230,9 +230,9 @@ inline constexpr bool is_hybrid<HybridShard<Inner, optimizer>> = true;
 }  // namespace detail
 
 /// A strategy under which a step has the same bits on any number of ranks: its batch is cut into `pieces` pieces,
-/// whatever the ranks are (pieces.hpp), gradients are reduced after every piece in the order of the pieces, and norms
-/// and losses are summed so that ranks do not matter. Zero1 is then Zero2. On one rank too, gradients take a slot, and
-/// are rounded to what is sent.
+/// whatever the ranks are (sharding::piece_of), gradients are reduced after every piece in the order of the pieces, and
+/// norms and losses are summed so that ranks do not matter. Zero1 is then Zero2. On one rank too, gradients take a
+/// slot, and are rounded to what is sent.
 template <class Strategy>
 struct Reproducible : Strategy {
   static_assert(
@@ -266,6 +266,16 @@ concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtR
     buffer::LayoutPolicy<typename S::Layout> && requires(const S strategy) {
   requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
 };
+
+/// Whether a strategy may cut steps into pieces, as a value of it then says: it is a Reproducible, or holds one. Only
+/// such stacks compile what needs pieces.
+template <class S>
+inline constexpr bool may_have_pieces = requires(const S strategy) {
+  strategy.pieces;
+};
+template <class S>
+requires requires { S::may_have_pieces; }
+inline constexpr bool may_have_pieces<S> = S::may_have_pieces;
 
 /// Number of axes of the mesh that a strategy works on: 1 by default.
 template <class S>

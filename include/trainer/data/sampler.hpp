@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Chooses the windows of each step and of each piece of it. A step's data do not depend on the number of ranks; which
-/// pieces a rank takes: tessera/fsdp/sharding/pieces.hpp.
+/// pieces a rank takes: tessera/fsdp/sharding/rules.hpp.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 
 namespace fsdp {
 namespace {

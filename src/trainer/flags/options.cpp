@@ -8,7 +8,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/flags.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/step_plan.hpp>
 
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 
 namespace fsdp::train {
