@@ -26,6 +26,11 @@ struct StepDigest {
   friend bool operator==(const StepDigest&, const StepDigest&) = default;
 };
 
+/// Whether a digest is of what a computation passed on, in one piece of a step.
+constexpr bool is_stream(StepDigest::Kind kind) {
+  return kind == StepDigest::Kind::forward || kind == StepDigest::Kind::backward;
+}
+
 /// Returns "forward", "backward", "gradient" or "weights".
 constexpr std::string_view name_of(StepDigest::Kind kind) {
   switch (kind) {

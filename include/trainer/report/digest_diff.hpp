@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/trainer/report/digest_comparison.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 
 namespace fsdp::report {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The file of --digests: 64 bits of all that each step computed, as JSON lines; and where two such files part.
+/// The file of --digests: 64 bits of all that each step computed, as JSON lines.
 ///
 /// The first line describes the run. Each step follows in the order of computation: streams, piece after piece, then
 /// gradients and weights of each unit's parameters. A run that is given the file of an earlier one appends to it, with
@@ -84,32 +84,10 @@ struct DigestFile {
 /// each other.
 DigestFile read_digests(const std::filesystem::path& path);
 
-/// Where two runs part.
-struct Parting {
-  std::int64_t step = 0;
-  StepDigest place = {};  ///< its bits are those of the first file
-
-  friend bool operator==(const Parting&, const Parting&) = default;
-};
-
-/// What two files have in common.
-struct DigestComparison {
-  std::vector<std::int64_t> same_steps = {};  ///< up to where they part
-  std::int64_t same_digests = 0;              ///< in those steps
-  std::optional<Parting> parting = {};        ///< the first in the order of computation; nothing if they are the same
-  std::vector<std::string> notes = {};        ///< a sentence for all that could not be compared
-};
-
-/// Compares the steps that both files have; gradients and weights alone where their steps are cut into other pieces.
-/// Throws InputError if the files are of other models, or have no step in common.
-DigestComparison compare(const DigestFile& a, const DigestFile& b);
-
-/// Returns "steps 1 to 41 are the same (3280 digests); they part in step 42, piece 3, block 2, forward".
-std::string in_words(const DigestComparison& comparison);
 /// Returns "piece 3, block 2, forward", or "block 2, gradient".
 std::string in_words(const StepDigest& place);
 
-/// Returns "threads are 1 and 2; ..." of all that two first lines differ in and may change bits; empty if nothing.
-std::string differences(const DigestStart& a, const DigestStart& b);
+/// Returns "layers is 2 and 3" of the first size in which two runs differ; empty if none does.
+std::string other_size(const DigestStart& a, const DigestStart& b);
 
 }  // namespace fsdp::report
