@@ -16,7 +16,7 @@ class StoppedError : public Error {
  public:
   /// The sentence: "SIGTERM: " and what became of the work.
   StoppedError(int signal, const std::string& sentence) : Error(sentence), signal_(signal) {}
-  int signal() const { return signal_; }  ///< its number
+  int signal_number() const { return signal_; }  ///< its number
 
  private:
   int signal_;

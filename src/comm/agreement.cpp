@@ -47,7 +47,7 @@ Complaint complaint_in_flight() {
     return {.family = Complaint::Family::diverged, .text = error.what()};
   } catch (const StoppedError& error) {
     return {.family = Complaint::Family::stopped,
-            .text = static_cast<char>(error.signal()) + std::string(error.what())};
+            .text = static_cast<char>(error.signal_number()) + std::string(error.what())};
   } catch (const std::exception& error) {
     return {.text = error.what()};
   } catch (...) {

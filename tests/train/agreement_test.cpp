@@ -29,7 +29,7 @@ std::vector<std::string> told(Call call) {
     } catch (const LogicError& error) {
       text = std::string("logic: ") + error.what();
     } catch (const comm::StoppedError& error) {
-      text = std::to_string(error.signal()) + " " + error.what();
+      text = std::to_string(error.signal_number()) + " " + error.what();
     } catch (const Error& error) {
       text = std::string("error: ") + error.what();
     }

@@ -138,7 +138,7 @@ void require_joined(const LaunchedJob& job) {
 }
 
 int exit_status_of(const std::exception& error) {
-  if (const auto* const stopped = dynamic_cast<const StoppedError*>(&error)) return 128 + stopped->signal();
+  if (const auto* const stopped = dynamic_cast<const StoppedError*>(&error)) return 128 + stopped->signal_number();
   const bool can_be_mended =
       dynamic_cast<const InputError*>(&error) != nullptr || dynamic_cast<const MemoryError*>(&error) != nullptr;
   if (can_be_mended) return ExitStatus::bad_input;
