@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -40,12 +39,12 @@ class Feed {
        int micro_batches, int pieces, const comm::CatchSignals& signals)
       : communicator_(&communicator),
         sampler_(std::move(sampler)),
+        source_(&source),
+        sequences_(sequences),
         pieces_(pieces),
         exchange_(&exchange),
         signals_(&signals),
-        batches_{make(source, sequences, micro_batches), make(source, sequences, micro_batches),
-                 make(source, sequences, micro_batches)},
-        make_spare_([&source, sequences] { return make(source, sequences, 1); }) {}
+        batches_{make(micro_batches), make(micro_batches), make(micro_batches)} {}
 
   /// The position in the data of the next step that `take` returns.
   data::Position position() const { return sampler_.position(); }
@@ -65,7 +64,7 @@ class Feed {
   /// Returns a piece of the step that was taken last, by its number of all ranks' pieces; valid until the next call.
   /// Only where steps are cut into pieces. Throws InputError if the source cannot read its data.
   const Batch& piece(int number) {
-    if (!spare_) spare_.emplace(make_spare_());
+    if (!spare_) spare_.emplace(make(1));
     data::Sampler sampler = sampler_;
     sampler.restore(taken_);
     return spare_->draw_piece(sampler, number, pieces_);
@@ -78,8 +77,8 @@ class Feed {
   }
 
  private:
-  static Batches<Source> make(const Source& source, std::int64_t sequences, int micro_batches) {
-    return {source, sequences, micro_batches, device::host_memory<Device>};
+  Batches<Source> make(int micro_batches) const {
+    return {*source_, sequences_, micro_batches, device::host_memory<Device>};
   }
 
   /// Finishes the exchange for the batches drawn last and returns their counts over all ranks.
@@ -102,14 +101,15 @@ class Feed {
 
   C* communicator_;
   data::Sampler sampler_;
+  const Source* source_;
+  std::int64_t sequences_;
   int pieces_;
   CountExchange<C>* exchange_;
   const comm::CatchSignals* signals_;
   std::optional<BatchCounts> counts_;       ///< of the batches drawn last; empty until exchanged
   std::array<Batches<Source>, 3> batches_;  ///< the device may still read two steps while the third is drawn
-  std::function<Batches<Source>()> make_spare_;
-  std::optional<Batches<Source>> spare_;  ///< for `piece`
-  data::Position taken_;                  ///< of the step that was taken last
+  std::optional<Batches<Source>> spare_;    ///< for `piece`
+  data::Position taken_;                    ///< of the step that was taken last
   std::size_t current_ = 0;
   bool drawn_ = false;
 };
