@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Networks that the library does not know have the same bits on any number of ranks, if a step is cut into pieces.
+#include <algorithm>
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "runs.hpp"
@@ -25,19 +28,23 @@ std::string trace(const Network& network, const Request& request) {
   return message(network.name, ", ", text_of(request.strategy), ", ", request.ranks, " ranks");
 }
 
+void expect_same_on_any_ranks(const Network& network, Request request, int pieces, const Outcome& expected) {
+  for (const int ranks : rank_counts(pieces))
+    for (const AnyStrategy& strategy : family(pieces)) {
+      request.ranks = ranks;
+      request.strategy = strategy;
+      SCOPED_TRACE(trace(network, request));
+      expect_same(train_sharded(network, request), expected);
+    }
+}
+
 /// The owner of a shard adds pieces as the ranks of a loop without the library, one for each piece, are added.
 TEST(SameBits, AreThoseOfTheLoopWithoutTheLibraryThatAddsPieceAfterPiece) {
   for (const Network& network : networks())
     for (const int pieces : {4, 5}) {
-      Request request{.ranks = pieces, .clip = 1e30};  // which nothing reaches: norms are summed in another way
+      const Request request{.ranks = pieces, .clip = 1e30};  // which nothing reaches: norms are summed in another way
       const Outcome expected = train_plain<float>(network, request, plain::Reduce::every_micro_batch);
-      for (const int ranks : rank_counts(pieces))
-        for (const AnyStrategy& strategy : family(pieces)) {
-          request.ranks = ranks;
-          request.strategy = strategy;
-          SCOPED_TRACE(trace(network, request));
-          expect_same(train_sharded(network, request), expected);
-        }
+      expect_same_on_any_ranks(network, request, pieces, expected);
     }
 }
 
@@ -65,15 +72,9 @@ TEST(SameBits, HoldForNormsAndClippedSteps) {
 TEST(SameBits, HoldInBf16) {
   for (const Network& network : networks()) {
     constexpr int pieces = 4;
-    Request request{.ranks = 4, .strategy = in_pieces(FullyShard<>{}, pieces), .precision = In::bf16};
+    const Request request{.ranks = 4, .strategy = in_pieces(FullyShard<>{}, pieces), .precision = In::bf16};
     const Outcome expected = train_sharded(network, request);
-    for (const int ranks : rank_counts(pieces))
-      for (const AnyStrategy& strategy : family(pieces)) {
-        request.ranks = ranks;
-        request.strategy = strategy;
-        SCOPED_TRACE(trace(network, request));
-        expect_same(train_sharded(network, request), expected);
-      }
+    expect_same_on_any_ranks(network, request, pieces, expected);
   }
 }
 
@@ -121,6 +122,31 @@ TEST(SameBits, ARankWithoutAPieceIsToldSo) {
     const std::vector<double> losses(module.communicator().rank() == 1 ? 1 : 2, 0.5);
     EXPECT_THROW(sharded.step(std::vector(3, 0.5), {}), LogicError) << "a loss for each piece is needed";
     EXPECT_EQ(sharded.step(losses, {.lr = lr}).loss, 1.5);
+  });
+}
+
+/// A zero of the other sign would change the sum of gradients that are all -0.
+TEST(SameBits, ARankWithoutAPieceAddsNothingToTheSum) {
+  const std::vector<Unit> units{{.name = "u", .parameters = {{.name = "w", .shape = {5}}}}};
+  on_ranks(2, [&](Comm& communicator) {
+    Pieces sharded(communicator, units, {{}, 3});
+    sharded.initialize(seed);
+    auto pass = sharded.train();
+    for (int m = 0; m < 2; ++m) {
+      if (!sharded.module().step_piece(m)) {
+        pass.skip();
+        continue;
+      }
+      { const auto use = pass.forward(0); }
+      const auto use = pass.backward(0);
+      const auto gradient = use.gradient(0);
+      EXPECT_EQ(gradient.next(), Write::overwrite);
+      std::fill_n(gradient.tensor.data(), gradient.tensor.numel(), -0.0f);
+    }
+    pass.finish();
+    for (const auto& piece : sharded.pieces())
+      for (std::int64_t i = 0; i < piece.gradient.numel(); ++i)
+        EXPECT_TRUE(piece.gradient[i] == 0 && std::signbit(piece.gradient[i])) << "element " << piece.begin + i;
   });
 }
 
