@@ -224,10 +224,13 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   testing::MemoryWatch<Model> watch(module);
   BitFlips flips(module, optimizer, options.flip, watch.observer());
   Executor<Model> executor(module, flips.observer());
+  constexpr bool may_verify = StepWatch<Model>::may_verify;
   std::optional<Verification<Model>> verification;
-  if (options.verifies) verification.emplace(module, executor);
+  if constexpr (may_verify)
+    if (options.verifies) verification.emplace(module, executor);
   std::optional<RestingDigests<Model, TestOptimizer<Model>>> resting;
-  if (options.verifies) resting.emplace(module, optimizer);
+  if constexpr (may_verify)
+    if (options.verifies) resting.emplace(module, optimizer);
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
   if (options.resume.empty())
     begin(module, options);
@@ -301,22 +304,25 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
           module, [&](std::size_t piece) { return module.pieces()[piece].gradient; },
           [](const Parameter&, bool trainable) { return trainable; });
     BatchMemory pieces;
-    if (resting) resting->compare(step - 1);
-    if (verification)
-      verification->verify(step, scale, [&](int piece) {
+    if constexpr (may_verify) {
+      if (resting) resting->compare(step - 1);
+      const auto batch_of = [&](int piece) {
         return pieces.add(options.batch({.step = static_cast<int>(step - 1),
                                          .rank = piece % communicator.size(),
                                          .ranks = communicator.size(),
                                          .micro_batch = piece / communicator.size(),
                                          .micro_batches = options.micro_batches,
                                          .fixed_pieces = module.step_pieces()}));
-      });
-    if (options.digests) executor.digests()->add_gradients();
+      };
+      if (verification) verification->verify(step, scale, batch_of);
+    }
+    if (options.digests) executor.watch().steps()->add_gradients();
     if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
-    if (resting) resting->keep();
+    if constexpr (may_verify)
+      if (resting) resting->keep();
     if (options.digests) {
-      executor.digests()->add_weights();
-      results.digests.push_back(executor.digests()->collect());
+      executor.watch().steps()->add_weights();
+      results.digests.push_back(executor.watch().steps()->collect());
     }
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();

@@ -276,6 +276,8 @@ inline constexpr detail::Enqueue enqueue;
   how void detail::Enqueue::operator()(Stream&, const Copy<float, bf16>&) const;  \
   how void detail::Enqueue::operator()(Stream&, const Copy<bf16, float>&) const;  \
   how void detail::Enqueue::operator()(Stream&, const Copy<bf16, bf16>&) const;   \
+  how void detail::Enqueue::operator()(Stream&, const AddDigest<float>&) const;   \
+  how void detail::Enqueue::operator()(Stream&, const AddDigest<bf16>&) const;    \
   how void detail::Enqueue::operator()(Stream&, const SumOfSquares&) const;       \
   how void detail::Enqueue::operator()(Stream&, const LargestMagnitude&) const;   \
   how void detail::Enqueue::operator()(Stream&, const FixedPointSquares&) const;  \

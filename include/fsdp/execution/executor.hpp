@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,8 +27,7 @@
 #include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/execution/sequence_cache.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/execution/step_digests.hpp>
-#include <tessera/fsdp/execution/stream_probe.hpp>
+#include <tessera/fsdp/execution/step_watch.hpp>
 #include <tessera/fsdp/execution/uploaded_batch.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
@@ -64,7 +62,7 @@ class Executor {
       : module_(module),
         entry_(module.model().entry()),
         head_(module.model().head()),
-        observer_(observer),
+        watch_(module, observer),
         context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
         blocks_(all_blocks(module.model())),
         cache_(module, blocks_),
@@ -77,8 +75,6 @@ class Executor {
         loss_(reinterpret_cast<double*>(loss_block_.data()), {module.shape().micro_batches}),
         loss_on_host_(module.shape().micro_batches) {
     context_.sequence_length = module.shape().sequence_length;
-    if (module.shape().digests) digests_.emplace(module);
-    if (module.shape().verifies) first_.emplace(module), repeated_.emplace(module);
     context_.poll = [](void* pass) { static_cast<Pass<Stack>*>(pass)->progress(); };
   }
   Executor(const Executor&) = delete;
@@ -105,48 +101,28 @@ class Executor {
   }
   /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
   void queue(const UploadedBatches& micro_batches, float scale, bool verified = false) {
-    require(static_cast<int>(micro_batches.size()) == own_micro_batches(), "train: ", micro_batches.size(),
-            " micro-batches given to a module planned for ", own_micro_batches());
+    require(static_cast<int>(micro_batches.size()) == module_.own_micro_batches(), "train: ", micro_batches.size(),
+            " micro-batches given to a module planned for ", module_.own_micro_batches());
     scale_ = scale;
-    if (digests_) digests_->begin();
-    require(!verified || first_, "train: a step is to be verified, of a module that is not planned to verify");
-    if (verified) first_->begin();
-    verified_ = verified;
+    watch_.begin_step(verified);
     run(sharding::Pass::train, micro_batches);
-  }
-  /// Number of micro-batches that this rank computes in a step: all that the module is planned for, but where a step is
-  /// cut into pieces and there is none left for it in the last one.
-  int own_micro_batches() const {
-    int count = module_.shape().micro_batches;
-    while (!Device::counts_only && count > 0 && !module_.step_piece(count - 1)) --count;
-    return count;
   }
   /// This rank's sums of losses of the last pass, on the device: one for each micro-batch that the module is planned
   /// for.
   Tensor<const double> loss() const { return loss_; }
 
-  /// The digests of the step, if the module is planned for them (RunShape::digests); else null.
-  StepDigests<Model>* digests() { return digests_ ? &*digests_ : nullptr; }
-
-  /// Has a probe look at the streams of all training passes from now on. It takes no planned memory; a pass that is
-  /// captured as a graph shows it nothing later.
-  void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
+  /// What looks at the training passes.
+  StepWatch<Model>& watch() { return watch_; }
 
   /// Computes a micro-batch again, or none, and leaves the step's gradients and losses as they are: for comparing its
   /// digests with those that the first micro-batch of a step had on some rank. The module must be planned for it
   /// (RunShape::verifies). Collective.
   void repeat(const UploadedBatches& micro_batch, float scale) {
-    require(repeated_.has_value() && micro_batch.size() <= 1, "repeat: one micro-batch at most, of a module that is ",
-            "planned to verify");
+    require(micro_batch.size() <= 1, "repeat: ", micro_batch.size(), " micro-batches are given; one at most");
     scale_ = scale;
-    repeated_->begin();
+    watch_.begin_repetition();
     run(sharding::Pass::train, micro_batch, false, Reductions::left_out);
   }
-  /// Digests of the first micro-batch of the step, and of the one that was repeated last.
-  /// @{
-  PieceDigests<Model>& first_digests() { return *first_; }
-  PieceDigests<Model>& repeated_digests() { return *repeated_; }
-  /// @}
 
   /// Sum of the valid targets' losses on this rank.
   double evaluate(const Batch& batch) {
@@ -218,8 +194,7 @@ class Executor {
   void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false,
            Reductions reductions = Reductions::made) {
     repeats_ = reductions == Reductions::left_out;
-    const Observer watch{.before = before_task, .after = after_task, .state = this};
-    Pass<Stack> tasks(module_, pass, 0, repeats_ ? 1 : 0, first_ ? watch : observer_, reductions);
+    Pass<Stack> tasks(module_, pass, 0, repeats_ ? 1 : 0, watch_.observer(), reductions);
     const typename Arena::Scope taken(context_.arena);
     context_.poll_state = &tasks;
     pass_ = pass;
@@ -282,31 +257,10 @@ class Executor {
     else
       backward(use, use.task().index);
   }
-  /// Shows what a computation passed on to the digests.
-  void digest(const Use<Stack>& use, Tensor<const Compute> values) {
-    if (pass_ != sharding::Pass::train) return;
-    if (digests_ && !repeats_) digests_->add_stream(use.task(), values);
-    if (probe_.see != nullptr && !repeats_) probe_.see(probe_.state, use.task(), values);
-    if (PieceDigests<Model>* const piece = piece_digests(use.task())) piece->add_stream(use.task(), values);
+  /// Shows what a computation passed on.
+  void show(const Use<Stack>& use, Tensor<const Compute> values) {
+    if (pass_ == sharding::Pass::train) watch_.see(use.task(), values);
   }
-  /// Those that a task of a training pass adds to; null if none.
-  PieceDigests<Model>* piece_digests(const sharding::Task& task) {
-    if (repeats_) return &*repeated_;
-    return verified_ && task.micro_batch == 0 ? &*first_ : nullptr;
-  }
-  /// Digests a gradient before it is reduced.
-  /// @{
-  static void before_task(void* self, const sharding::Task& task) {
-    Executor& own = *static_cast<Executor*>(self);
-    if (own.observer_.before != nullptr) own.observer_.before(own.observer_.state, task);
-    if (task.action != sharding::Action::reduce) return;
-    if (PieceDigests<Model>* const piece = own.piece_digests(task)) piece->add_gradient(task.index);
-  }
-  static void after_task(void* self, const sharding::Task& task) {
-    Executor& own = *static_cast<Executor*>(self);
-    if (own.observer_.after != nullptr) own.observer_.after(own.observer_.state, task);
-  }
-  /// @}
   static std::int64_t losses_of(const RunShape& shape) { return shape.micro_batches + (shape.verifies ? 1 : 0); }
   /// Of a micro-batch that is repeated [1].
   Tensor<double> spare_loss() const { return {loss_.data() + loss_.numel(), {1}}; }
@@ -336,7 +290,7 @@ class Executor {
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
       entry_.forward(context_, weights(use, entry_), batch_->device.input, x_);
-      return digest(use, x_);
+      return show(use, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
@@ -350,7 +304,7 @@ class Executor {
       block.forward(context_, shared_, weights(use, block), saved, x_, y_);
     });
     std::swap(x_, y_);
-    digest(use, x_);
+    show(use, x_);
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
   }
 
@@ -376,7 +330,7 @@ class Executor {
       dx_ = context_.arena.template allocate<Compute>(End::high, stream_shape());
       const auto unit_weights = weights(use, head_);
       head_.loss(context_, unit_weights, gradients(use, head_), x_, batch_->device.targets, scale_, dx_, loss_of(use));
-      digest(use, dx_);
+      show(use, dx_);
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
@@ -419,7 +373,7 @@ class Executor {
     else
       nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)],
                      [&](const auto& block, auto& saved) { backward_of_block(use, unit, block, saved); });
-    if (unit > module_.first_backward()) digest(use, dx_);
+    if (unit > module_.first_backward()) show(use, dx_);
     if (unit == module_.first_backward()) finish_micro_batch();
   }
 
@@ -456,7 +410,7 @@ class Executor {
   Module& module_;
   typename Model::Entry entry_;
   typename Model::Head head_;
-  Observer observer_;
+  StepWatch<Model> watch_;
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block> blocks_;
   Cache cache_;
@@ -476,11 +430,7 @@ class Executor {
   device::Block<Device> loss_block_;
   Tensor<double> loss_;  // [micro_batches]
   device::HostCopy<Device, double> loss_on_host_;
-  std::optional<StepDigests<Model>> digests_;
-  StreamProbe<Compute> probe_;
-  std::optional<PieceDigests<Model>> first_, repeated_;
-  bool verified_ = false;  ///< of the step: its first micro-batch is digested
-  bool repeats_ = false;   ///< of the pass: a micro-batch is computed again
+  bool repeats_ = false;  ///< of the pass: a micro-batch is computed again
   Tensor<Compute> x_, y_, dx_, logits_;
   std::span<const std::int64_t> logit_rows_;  ///< of the pass; empty: all
 };

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
@@ -21,10 +22,27 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
+
+/// The same digests of all ranks, [ranks, digests].
+class DigestTable {
+ public:
+  /// Takes those of all ranks, one rank after the other.
+  DigestTable(std::vector<std::uint64_t> all, int ranks)
+      : all_(std::move(all)), digests_(all_.size() / static_cast<std::size_t>(ranks)) {}
+
+  /// Those of one rank.
+  std::span<const std::uint64_t> of(int rank) const {
+    return std::span(all_).subspan(static_cast<std::size_t>(rank) * digests_, digests_);
+  }
+
+ private:
+  std::vector<std::uint64_t> all_;
+  std::size_t digests_;
+};
 
 /// Sums of digests on a device, and their copy in host memory.
 template <class Module>
@@ -40,11 +58,7 @@ class DigestSums {
         sums_(reinterpret_cast<std::int64_t*>(block_.data()), {count}) {}
 
   /// Enqueues zeros.
-  void begin() {
-    // The bits of a zero are those of an integer's.
-    const Tensor<double> all(reinterpret_cast<double*>(sums_.data()), sums_.shape());
-    device::enqueue(module_.stream(), device::Fill<double>{.y = all, .value = 0.0f});
-  }
+  void begin() { device::clear(module_.stream(), sums_); }
   /// Enqueues the digest of `values`, which begin at element `begin` of a tensor of this key, as part of a sum.
   template <class T>
   void add(std::int64_t at, Tensor<const T> values, std::uint64_t key = 1, std::int64_t begin = 0) {
@@ -53,8 +67,8 @@ class DigestSums {
                                                            .key = key,
                                                            .sum = sums_.slice(at, at + 1)});
   }
-  /// Returns all ranks' sums, [ranks, count]. Waits for the device. Collective.
-  std::vector<std::uint64_t> gather() {
+  /// Returns all ranks' sums. Waits for the device. Collective.
+  DigestTable gather() {
     auto& communicator = module_.communicator();
     host_.fetch(module_.stream(), sums_.data());
     module_.synchronize();
@@ -62,7 +76,7 @@ class DigestSums {
     std::vector<std::uint64_t> all(count * static_cast<std::size_t>(communicator.size()));
     comm::gather_bytes(communicator, std::as_bytes(std::span(host_.values().data(), count)),
                        std::as_writable_bytes(std::span(all)), {"digests"});
-    return all;
+    return {std::move(all), communicator.size()};
   }
 
  private:
@@ -100,9 +114,10 @@ class PieceDigests {
                                   device::digest_key(own.parameters()[i].name));
     }
   }
-  /// All ranks' digests, [ranks, count()]: for each unit, of what it passed on and passed back; then for each group.
+  /// All ranks' digests, and how many each has: for each unit, of what it passed on and passed back; then for each
+  /// group.
   /// @{
-  std::vector<std::uint64_t> gather() { return sums_.gather(); }
+  DigestTable gather() { return sums_.gather(); }
   std::int64_t count() const { return 2 * units_ + std::ssize(module_.names().groups); }
   /// @}
   /// Returns a digest's kind and unit or group in words: "forward of block 2".
@@ -165,11 +180,9 @@ class StepDigests {
   /// Returns all digests of the step in the order of computation: piece after piece, then the parameters. Waits for
   /// the device. Collective; the same on all ranks.
   std::vector<StepDigest> collect() {
-    const std::vector<std::uint64_t> all = sums_.gather();
+    const DigestTable all = sums_.gather();
     const int ranks = module_.communicator().size(), micro_batches = module_.shape().micro_batches;
-    const auto of = [&, count = all.size() / static_cast<std::size_t>(ranks)](int rank, std::int64_t at) {
-      return all[static_cast<std::size_t>(rank) * count + static_cast<std::size_t>(at)];
-    };
+    const auto of = [&](int rank, std::int64_t at) { return all.of(rank)[static_cast<std::size_t>(at)]; };
     std::vector<StepDigest> list;
     const int pieces = module_.step_pieces() > 0 ? module_.step_pieces() : ranks * micro_batches;
     for (int piece = 0; piece < pieces; ++piece) {

@@ -93,7 +93,7 @@ class TrainingStep {
   void enqueue(const UploadedBatches& micro_batches, float scale, const std::function<void()>& before_update = {}) {
     executor_.queue(micro_batches, scale, before_update != nullptr && module_.shape().verifies);
     if (before_update) before_update();
-    StepDigests<Model>* const digests = executor_.digests();
+    StepDigests<Model>* const digests = executor_.watch().steps();
     if (digests != nullptr) digests->add_gradients();
     optimizer_.update(executor_.loss());
     if (digests != nullptr) digests->add_weights();

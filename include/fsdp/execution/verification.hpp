@@ -8,6 +8,7 @@
 /// data corruptions at scale".
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,22 +27,6 @@
 namespace fsdp {
 
 namespace detail {
-
-/// All ranks' digests of one micro-batch each.
-class DigestTable {
- public:
-  DigestTable(std::vector<std::uint64_t> all, int ranks)
-      : all_(std::move(all)), ranks_(static_cast<std::size_t>(ranks)) {}
-
-  std::span<const std::uint64_t> of(int rank) const {
-    const std::size_t count = all_.size() / ranks_;
-    return std::span(all_).subspan(static_cast<std::size_t>(rank) * count, count);
-  }
-
- private:
-  std::vector<std::uint64_t> all_;
-  std::size_t ranks_;
-};
 
 /// What one rank computed of a piece: at first, or again.
 struct Computed {
@@ -88,8 +73,8 @@ class Verification {
   void verify(std::int64_t step, float scale, const BatchOf& batch_of) {
     const int ranks = module_.communicator().size();
     const auto checked_by = [&](int rank) { return (rank + 1) % ranks; };  // the piece of its neighbour
-    const detail::DigestTable first(executor_.first_digests().gather(), ranks);
-    const detail::DigestTable again = repeat(scale, batch_of, checked_by);
+    const DigestTable first = executor_.watch().first().gather();
+    const DigestTable again = repeat(scale, batch_of, checked_by);
     for (int rank = 0; rank < ranks; ++rank) {
       const int piece = checked_by(rank);
       if (piece >= module_.step_pieces()) continue;
@@ -103,14 +88,14 @@ class Verification {
 
   /// Has each rank compute the piece of the step that `piece_of` says; one from the number of pieces on is none.
   template <class PieceOf>
-  detail::DigestTable repeat(float scale, const BatchOf& batch_of, const PieceOf& piece_of) {
+  DigestTable repeat(float scale, const BatchOf& batch_of, const PieceOf& piece_of) {
     const int piece = piece_of(module_.communicator().rank());
     std::vector<Batch> batches;
     comm::on_all_ranks(module_.communicator(), "verification", [&] {  // a rank may be unable to read its data
       if (piece >= 0 && piece < module_.step_pieces()) batches.push_back(batch_of(piece));
     });
     executor_.repeat(executor_.upload(batches), scale);
-    return {executor_.repeated_digests().gather(), module_.communicator().size()};
+    return executor_.watch().repeated().gather();
   }
 
   /// Finds out which of two ranks is wrong, by a third one; where there are but two, both compute the piece once more.
@@ -121,14 +106,14 @@ class Verification {
     const auto takes_part = [&](int rank) {
       return ranks > 2 ? rank == third : rank == computations[0].rank || rank == computations[1].rank;
     };
-    const detail::DigestTable once_more =
+    const DigestTable once_more =
         repeat(scale, batch_of, [&](int rank) { return takes_part(rank) ? piece : module_.step_pieces(); });
     for (int rank = 0; rank < ranks; ++rank)
       if (takes_part(rank)) computations.push_back({rank, once_more.of(rank)});
     throw CorruptionError(message(
         "verification: ",
         detail::ranks_in_words(detail::to_blame(computations), detail::hosts_of(module_.communicator())), " computed ",
-        executor_.first_digests().in_words(at), " of piece ", piece, " of step ", step,
+        executor_.watch().first().in_words(at), " of piece ", piece, " of step ", step,
         " otherwise than another computation of the same; nothing was saved since. Take the machine out and resume"));
   }
 
@@ -150,26 +135,25 @@ class RestingDigests {
   /// Call it when a step has written them. Collective.
   void keep() { kept_ = digests(); }
   /// Compares them with what was kept, if anything was: call it as late as possible before the next step writes them.
-  /// `step`: the one that wrote them. Throws CorruptionError on all
-  /// ranks. Collective.
+  /// `step`: the one that wrote them. Throws CorruptionError on all ranks. Collective.
   void compare(std::int64_t step) {
-    if (kept_.empty()) return;
-    const std::vector<std::uint64_t> now = digests();
-    const std::size_t own = now.size() / static_cast<std::size_t>(module_.communicator().size());
-    for (std::size_t i = 0; i < now.size(); ++i)
-      if (now[i] != kept_[i])
-        throw CorruptionError(
-            message("verification: on ",
-                    detail::ranks_in_words({static_cast<int>(i / own)}, detail::hosts_of(module_.communicator())), ", ",
-                    what(i % own), " changed after step ", step,
-                    " had written them; nothing was saved since. Take the machine out and resume"));
+    if (!kept_) return;
+    const DigestTable now = digests();
+    for (int rank = 0; rank < module_.communicator().size(); ++rank) {
+      const auto before = kept_->of(rank), after = now.of(rank);
+      const auto changed = std::ranges::mismatch(before, after).in1;
+      if (changed == before.end()) continue;
+      throw CorruptionError(
+          message("verification: on ", detail::ranks_in_words({rank}, detail::hosts_of(module_.communicator())), ", ",
+                  what(static_cast<std::size_t>(changed - before.begin())), " changed after step ", step,
+                  " had written them; nothing was saved since. Take the machine out and resume"));
+    }
   }
 
  private:
   static constexpr std::int64_t kinds = 3;  ///< main weights, model weights, all states
 
-  /// Of all ranks, [ranks, groups * kinds].
-  std::vector<std::uint64_t> digests() {
+  DigestTable digests() {
     sums_.begin();
     for (std::size_t i = 0; i < module_.pieces().size(); ++i) {
       const auto& piece = module_.pieces()[i];
@@ -192,7 +176,7 @@ class RestingDigests {
   Module& module_;
   const Optimizer& optimizer_;
   DigestSums<Module> sums_;  // [groups * kinds]
-  std::vector<std::uint64_t> kept_;
+  std::optional<DigestTable> kept_;
 };
 
 }  // namespace fsdp

@@ -370,7 +370,7 @@ class Pass {
     if (found->action != action || found->index != unit)
       throw LogicError(message("pass: the next computation is ", text(*found), " of micro-batch ", found->micro_batch,
                                ", not ", text({.action = action, .index = unit})));
-    if (makes_step_ && !Device::counts_only && !module_.step_piece(found->micro_batch))
+    if (makes_step_ && !module_.step_piece(found->micro_batch))
       throw LogicError(message("pass: of the step's ", module_.step_pieces(),
                                " pieces this rank has none in micro-batch ", found->micro_batch,
                                " (ShardedModule::step_piece); call skip"));

@@ -32,7 +32,7 @@
 #include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
@@ -113,12 +113,17 @@ class ShardedModule {
   /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
   /// Pieces that a step's batch is cut into, whatever the ranks are (Reproducible); 0: one for each micro-batch of each
-  /// rank. `step_piece`: that of this rank's micro-batch; nothing where it has none, in the last one.
+  /// rank. `own_micro_batches`: those that this rank computes, the first ones of a step; in a dry run all.
+  /// `step_piece`: that of this rank's micro-batch; nothing where it has none, in the last one.
   /// @{
   int step_pieces() const { return problem().pieces; }
+  int own_micro_batches() const {
+    if (step_pieces() == 0 || Device::counts_only) return plan_.micro_batches();
+    return sharding::pieces_of_rank(step_pieces(), communicator().rank(), communicator().size());
+  }
   std::optional<int> step_piece(int micro_batch) const {
-    const int number = sharding::piece_of(micro_batch, communicator().rank(), communicator().size());
-    return step_pieces() == 0 || number < step_pieces() ? std::optional(number) : std::nullopt;
+    if (step_pieces() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
+    return sharding::piece_of(micro_batch, communicator().rank(), communicator().size());
   }
   /// @}
   /// Which groups each unit uses.

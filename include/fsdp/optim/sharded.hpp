@@ -40,7 +40,7 @@
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 
 namespace fsdp {
 
@@ -270,10 +270,7 @@ class Sharded {
   static auto loss_block_of(Held& module) {
     return module.block_of(device::MemoryKind::scratch, losses_of(module) * std::int64_t{sizeof(double)});
   }
-  std::int64_t own_losses() const {
-    const Comm& ranks = module_.communicator();
-    return module_.step_pieces() == 0 ? 1 : sharding::pieces_of_rank(module_.step_pieces(), ranks.rank(), ranks.size());
-  }
+  std::int64_t own_losses() const { return module_.step_pieces() == 0 ? 1 : module_.own_micro_batches(); }
   void require_gradients() {
     const PassProgress& progress = module_.progress();
     require(progress.state == PassProgress::State::idle,

@@ -17,6 +17,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
@@ -151,18 +152,14 @@ class StepControl {
   /// Sums the squares in integers, relative to the largest gradient of any rank.
   void sum_exactly(device::DecideStep& decision) {
     auto& stream = module_->stream();
-    const auto begin = [&](const Tensor<std::int64_t>& sum) {  // the bits of a zero are those of an integer's
-      device::enqueue(stream,
-                      device::Fill<double>{.y = {reinterpret_cast<double*>(sum.data()), sum.shape()}, .value = 0.0f});
-      return sum;
-    };
-    const Tensor<std::int64_t> largest = begin(largest_->own());
+    const Tensor<std::int64_t> largest = largest_->own(), sum = exact_->own();
+    device::clear(stream, largest);
+    device::clear(stream, sum);
     for_each_stepped([&](const auto& piece) {
       device::enqueue(stream, device::LargestMagnitude{.x = piece.gradient, .largest = largest});
     });
     const auto all = largest_->gather(stream, {"largest gradient"});  // [ranks, 1]
     decision.largest = {all.data(), {all.numel()}};
-    const Tensor<std::int64_t> sum = begin(exact_->own());
     for_each_stepped([&](const auto& piece) {
       device::enqueue(stream, device::FixedPointSquares{.x = piece.gradient, .largest = decision.largest, .sum = sum});
     });

@@ -143,7 +143,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   result.rank = request.rank;
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename MetaModel::Stack, Optimizer> optimizer(module, with);
-    std::optional<RestingDigests<MetaModel, decltype(optimizer)>> resting;
+    std::optional<RestingDigests<MetaModel, decltype(optimizer)>> resting;  // held while its bytes are counted
     module.stream().counters.matmuls = request.matmuls;
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
       train(one);
@@ -153,15 +153,16 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
       module.stream().counters.matmuls = nullptr;
     });
     optimizer.step(executor.loss(), {});
-    if (request.shape.verifies) {
-      for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches
-        const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
-        const auto held = executor.upload(step);
-        executor.repeat(executor.upload({&one, 1}), 1.0f);
-      });
-      resting.emplace(module, optimizer).keep();
-    }
-    if (auto* const digests = executor.digests()) {
+    if constexpr (StepWatch<MetaModel>::may_verify)
+      if (request.shape.verifies) {
+        for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches
+          const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
+          const auto held = executor.upload(step);
+          executor.repeat(executor.upload({&one, 1}), 1.0f);
+        });
+        resting.emplace(module, optimizer).keep();
+      }
+    if (auto* const digests = executor.watch().steps()) {
       digests->add_gradients();
       digests->add_weights();
     }

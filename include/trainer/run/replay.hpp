@@ -39,7 +39,7 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/sharding/pieces.hpp>
+#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
@@ -227,7 +227,7 @@ class Replay {
         if (!leads() && tensors_) tensors_->join();
       });
     });
-    if (tensors_) training_.executor().show_streams({.see = see_stream, .state = this});
+    if (tensors_) training_.executor().watch().show_streams({.see = see_stream, .state = this});
   }
 
   QueuedStep queue_step() {
@@ -249,7 +249,7 @@ class Replay {
       comm::on_all_ranks(communicator_, "--tensors", [&] {
         if (stream_error_) std::rethrow_exception(stream_error_);
       });
-    step_.digests = training_.executor().digests()->collect();
+    step_.digests = training_.executor().watch().steps()->collect();
     const device::StepDecision& found = optimizer().control().decision();
     step_.found = {.loss = found.loss / step.targets(), .norm = std::abs(found.norm)};
     step_.stopped = found.stopped != 0;

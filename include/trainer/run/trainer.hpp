@@ -99,8 +99,10 @@ class Trainer {
                                 training_.request(), stack_text_, data_),
                      source.training()) {
     if (options.verify_every == 0) return;
-    verification_.emplace(training_.module(), training_.executor());
-    resting_.emplace(training_.module(), training_.optimizer());
+    if constexpr (may_verify) {
+      verification_.emplace(training_.module(), training_.executor());
+      resting_.emplace(training_.module(), training_.optimizer());
+    }
   }
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
@@ -124,6 +126,7 @@ class Trainer {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
   static double seconds_since(Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -224,19 +227,22 @@ class Trainer {
     training_.queue(batch.micro_batches, scale, {.lr = step.lr, .loss_scale = step.loss_scale},
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len,
                     verifies(index + 1) ? verify : std::function<void()>());
-    if (auto* const digests = training_.executor().digests()) log_.digests(index + 1, digests->collect());
+    if (auto* const digests = training_.executor().watch().steps()) log_.digests(index + 1, digests->collect());
     keep_resting();
   }
 
   bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
   /// Before a step's update. Throws CorruptionError on all ranks, so that nothing is saved.
   void verify_step(std::int64_t step, float scale) {
-    resting_->compare(step - 1);
-    verification_->verify(step, scale, [&](int piece) { return feed_.piece(piece); });
+    if constexpr (may_verify) {
+      resting_->compare(step - 1);
+      verification_->verify(step, scale, [&](int piece) { return feed_.piece(piece); });
+    }
   }
   /// After the step before one that is verified.
   void keep_resting() {
-    if (verifies(optimizer().steps() + 1)) resting_->keep();
+    if constexpr (may_verify)
+      if (verifies(optimizer().steps() + 1)) resting_->keep();
   }
 
   /// The oldest of the queued steps; waits for the device.

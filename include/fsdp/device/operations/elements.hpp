@@ -50,6 +50,12 @@ struct Fill {
   Cost cost() const { return {.bytes = y.bytes()}; }
 };
 
+/// Enqueues x = 0 for integers of eight bytes: the bits of their zero are those of a double's.
+template <class Stream>
+void clear(Stream& stream, const Tensor<std::int64_t>& x) {
+  enqueue(stream, Fill<double>{.y = {reinterpret_cast<double*>(x.data()), x.shape()}, .value = 0.0f});
+}
+
 /// Which elements of a matrix are dropped at random: a hash of `key` and of the element's place in the whole matrix, of
 /// which this one may be a part. So tiles, ranks and the backward pass drop the same elements.
 struct Dropout {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What looks at an Executor's training passes: digests of steps, digests of a micro-batch that is verified, a probe,
+/// and the observer of the executor's owner.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/step_digests.hpp>
+#include <tessera/fsdp/execution/stream_probe.hpp>
+#include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+
+namespace fsdp {
+
+/// Of one Executor, which tells it which pass begins and what each computation passes on.
+template <class Model>
+class StepWatch {
+ public:
+  using Module = ShardedModel<Model>;
+  using Compute = typename Module::Compute;
+  /// Whether steps can be verified: ranks have pieces of a step, which others can compute again.
+  static constexpr bool may_verify = may_have_pieces<typename Model::Stack::Sharding>;
+
+  /// `module` must outlive it. Throws InputError if the module is planned to verify, under a strategy that has no
+  /// pieces.
+  StepWatch(Module& module, const Observer& next) : next_(next) {
+    if (module.shape().digests) steps_.emplace(module);
+    if constexpr (may_verify) {
+      if (module.shape().verifies) first_.emplace(module), repeated_.emplace(module);
+    } else {
+      require<InputError>(!module.shape().verifies, "verification: each rank computes a piece of another one again, ",
+                          "and this strategy does not cut steps into pieces; take Reproducible");
+    }
+  }
+  StepWatch(const StepWatch&) = delete;
+  StepWatch& operator=(const StepWatch&) = delete;
+
+  /// Begin the pass of a step, of which `verified` digests the first micro-batch, or that of a repetition.
+  /// @{
+  void begin_step(bool verified) {
+    require(!verified || first_, "train: a step is to be verified, of a module that is not planned to verify");
+    watched_ = verified ? &*first_ : nullptr;
+    is_step_ = true;
+    if (steps_) steps_->begin();
+    if (watched_ != nullptr) watched_->begin();
+  }
+  void begin_repetition() {
+    require(repeated_.has_value(), "repeat: the module is not planned to verify");
+    watched_ = &*repeated_;
+    is_step_ = false;
+    watched_->begin();
+  }
+  /// @}
+  /// Told of what a computation of such a pass passes on.
+  void see(const sharding::Task& task, Tensor<const Compute> values) {
+    if (is_step_ && steps_) steps_->add_stream(task, values);
+    if (is_step_ && probe_.see != nullptr) probe_.see(probe_.state, task, values);
+    if constexpr (may_verify)
+      if (watches(task)) watched_->add_stream(task, values);
+  }
+  /// For the pass.
+  Observer observer() {
+    if (!first_) return next_;
+    return {.before = before, .after = after, .state = this};
+  }
+
+  /// The digests of the step, if the module is planned for them (RunShape::digests); else null.
+  StepDigests<Model>* steps() { return steps_ ? &*steps_ : nullptr; }
+  /// Digests of the first micro-batch of a verified step, and of the one that was repeated last.
+  /// @{
+  PieceDigests<Model>& first() { return *first_; }
+  PieceDigests<Model>& repeated() { return *repeated_; }
+  /// @}
+  /// Has a probe look at the streams of all steps from now on. It takes no planned memory; a pass that is captured as a
+  /// graph shows it nothing later.
+  void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
+
+ private:
+  bool watches(const sharding::Task& task) const { return watched_ != nullptr && task.micro_batch == 0; }
+  /// Digests a gradient before it is reduced.
+  static void before(void* self, const sharding::Task& task) {
+    StepWatch& own = *static_cast<StepWatch*>(self);
+    if (own.next_.before != nullptr) own.next_.before(own.next_.state, task);
+    if constexpr (may_verify)
+      if (task.action == sharding::Action::reduce && own.watches(task)) own.watched_->add_gradient(task.index);
+  }
+  static void after(void* self, const sharding::Task& task) {
+    StepWatch& own = *static_cast<StepWatch*>(self);
+    if (own.next_.after != nullptr) own.next_.after(own.next_.state, task);
+  }
+
+  Observer next_;
+  StreamProbe<Compute> probe_;
+  std::optional<StepDigests<Model>> steps_;
+  std::optional<PieceDigests<Model>> first_, repeated_;
+  PieceDigests<Model>* watched_ = nullptr;  ///< digests the pass's first micro-batch; null: none do
+  bool is_step_ = false;                    ///< the pass is a step's, not a repetition
+};
+
+}  // namespace fsdp
