@@ -114,9 +114,9 @@ class Training {
   }
 
   /// Runs one step on all ranks' micro-batches and waits for it. Where a step is cut into pieces (Reproducible), a rank
-  /// gives those that it has a piece for (ShardedModule::own_micro_batches). Returns the mean loss over all ranks' targets,
-  /// from before the update; the same on every rank. Collective. Throws DivergedError if the loss or the gradient is
-  /// not finite; the weights are then unchanged.
+  /// gives those that it has a piece for (ShardedModule::own_micro_batches). Returns the mean loss over all ranks'
+  /// targets, from before the update; the same on every rank. Collective. Throws DivergedError if the loss or the
+  /// gradient is not finite; the weights are then unchanged.
   double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
     counts_.start([&] {
       BatchCounts sum;
