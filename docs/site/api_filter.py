@@ -73,6 +73,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"(optim|training)/", r"std::span<const std::string_view> states\(", "Names of the states of a parameter."),
     (r"(optim|training)/", r"void update\(", "Enqueues one step of a piece, as optim::Optimizer asks."),
     (r"(optim|models|training|train)/", r"static void visit\(", "Calls visitor(name, value, help) for each value of `self`."),
+    (r"(checkpoint|precision|report)/", r"static void visit\(", "Calls visitor(name, value) for each field of `self`."),
     (r"(optim|models|training)/", r"void validate\(\) const", "Throws InputError where a value cannot work."),
     (r"(optim|training)/", r"static std::int64_t work\(", "What stepping a parameter costs; buffer::Owned balances it over ranks."),
     (r"buffer/", r"std::vector<Layout> build\(|std::vector<buffer::Layout> build\(", "Lays out all groups of a model, as buffer::LayoutPolicy asks."),

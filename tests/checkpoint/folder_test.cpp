@@ -199,6 +199,49 @@ TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
   EXPECT_NO_THROW(Checkpoint::open(folder.path(), read).check_same_optimizer(states_for(small_model)));
 }
 
+TEST(Checkpoint, TrainerJsonHoldsTheFieldsOfTheStateInTheirOrder) {
+  const TemporaryFolder folder;
+  Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
+  checkpoint::TrainerState state = some_state;
+  const auto after_the_hash = [&] {
+    const std::string text = checkpoint.trainer_text(state);
+    EXPECT_TRUE(text.starts_with("{\n  \"format_version\": 2,\n  \"sizes_hash\": \"")) << text;
+    return text.substr(text.find("  \"optimizer\""));
+  };
+  state.taken = {4, 3};
+  EXPECT_EQ(after_the_hash(), R"(  "optimizer": "adamw",
+  "seed": 18446744073709551615,
+  "step": 7,
+  "tokens": 1234,
+  "epoch": 2,
+  "index": 5,
+  "windows": 6,
+  "seq_len": 16,
+  "schedule_steps": 100,
+  "skipped_steps": 0,
+  "loss_scale": {
+    "scale": 1024.0,
+    "sound_steps": 3
+  },
+  "best": {
+    "loss": 0.1,
+    "step": 5,
+    "worse": 1
+  },
+  "taken": [
+    4,
+    3
+  ],
+  "run": {
+    "data": "1 files",
+    "lr": "0.001"
+  }
+}
+)");
+  state = {.step = 7, .skipped_steps = 2};
+  EXPECT_EQ(after_the_hash(), "  \"optimizer\": \"adamw\",\n  \"step\": 7,\n  \"skipped_steps\": 2\n}\n");
+}
+
 TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
@@ -222,6 +265,14 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
   has(with("\"step\": 7", "\"step\": 7, \"x\": 1"), "keys");
   has(with("\"step\": 7", "\"step\": 8"), "is the folder of step 7, and its trainer.json is of step 8");
   has(with("\"skipped_steps\": 0", "\"skipped_steps\": 8"), "8 skipped_steps of 7 steps");
+  has(with("\"optimizer\": \"adamw\"", "\"optimizer\": 1"), "\"optimizer\" must be a string");
+  has(with("\"scale\": 1024.0", "\"scale\": \"1024\""), "\"loss_scale\" must hold a scale and a number of sound_steps");
+  has(with("\"worse\": 1", "\"worse\": -1"), "\"best\" must hold a loss, a step and a number of worse ones");
+  has(with("\"worse\": 1", "\"worse\": 1, \"x\": 1"), "\"best\" must hold");
+  has(with("\"worse\": 1", "\"w\": 1"), "\"best\" must hold");
+  has(with("\"run\": {", "\"taken\": [1, 2.5], \"run\": {"), "\"taken\" must hold numbers of steps");
+  has(with("\"lr\": \"0.001\"", "\"lr\": 0.001"), "\"run\" must hold texts, and \"lr\" is none");
+  has(with("\"seed\": 18446744073709551615,", ""), "\"seed\" must be");
   has(with("\"step\": 7", std::string("\"step\": 7\0", 10)), "a NUL byte");
   has(with("}\n", std::string("}\n\0{", 4)), "a NUL byte");
   has(with("\"step\": 7", "\"step\": 7, \"step\": 7"), "stands twice");

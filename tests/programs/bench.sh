@@ -11,6 +11,10 @@ check() {
 import json, sys
 lines = [json.loads(line) for line in open("lines.txt")]
 assert lines, "no line"
+for line in lines:  # figures are rounded to five digits; losses are not
+    for name, value in line.items():
+        if isinstance(value, float) and not name.endswith("loss"):
+            assert value == (float("%.5g" % value) if abs(value) < 1e5 else round(value)), (name, value)
 def positive(line, *names):
     for name in names:
         assert isinstance(line[name], (int, float)) and line[name] > 0, (name, line)
@@ -102,6 +106,7 @@ line = lines[0]
 positive(line, "tokens_per_second", "step_ms", "floor_ms", "ratio", "peak_bytes", "floor_matmul_ms", "floor_attention_ms",
          "floor_elementwise_ms", "floor_optimizer_ms", "forward_ms", "loss_ms", "backward_ms", "optimizer_ms", "loss")
 assert line["allocations"] == 0, line
+assert line["loss"] != float("%.5g" % line["loss"]), "the loss has all its digits"
 assert line["communication_ms"] >= 0 and line["waiting_ms"] >= 0 and 0 <= line["communication_share"] < 1
 '
 for precision in fp32 bf16; do

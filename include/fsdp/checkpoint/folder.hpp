@@ -35,10 +35,17 @@ struct BestLoss {
   std::int64_t step = 0;   ///< the step after which it was measured
   std::int64_t worse = 0;  ///< number of losses measured since, none of them lower
 
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("loss", self.loss);
+    visitor("step", self.step);
+    visitor("worse", self.worse);
+  }
   friend bool operator==(const BestLoss&, const BestLoss&) = default;
 };
 
-/// What a run needs besides weights and optimizer states to continue as if it had never stopped.
+/// What a run needs besides weights and optimizer states to continue as if it had never stopped. `visit` lists the
+/// fields of trainer.json in its order.
 struct TrainerState {
   std::int64_t step = 0;            ///< steps done; also the position in the learning-rate schedule
   std::int64_t tokens = 0;          ///< seen in all steps
@@ -55,6 +62,28 @@ struct TrainerState {
   std::optional<BestLoss> best = {};
   std::map<std::string, std::string> run = {};  ///< the run's options, by name, and its identity; empty if unknown
 
+  /// Calls visitor(name, value) for what is always there, and visitor(name, value, "what it must hold") for what is
+  /// left out if it is empty. `visitor.has(name, written)`: a writer returns `written`, a reader whether it is there.
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    const bool trains = self.seq_len > 0;  // a trainer wrote it: other programs have no position in its data
+    const bool has_data = visitor.has("seq_len", trains) || visitor.has("seed", trains);
+    if (has_data) visitor("seed", self.seed);
+    visitor("step", self.step);
+    if (has_data) {
+      visitor("tokens", self.tokens);
+      visitor("epoch", self.epoch);
+      visitor("index", self.index);
+      visitor("windows", self.windows);
+      visitor("seq_len", self.seq_len);
+      visitor("schedule_steps", self.schedule_steps);
+    }
+    visitor("skipped_steps", self.skipped_steps);
+    visitor("loss_scale", self.loss_scale, "a scale and a number of sound_steps");
+    visitor("best", self.best, "a loss, a step and a number of worse ones");
+    visitor("taken", self.taken, "numbers of steps");
+    visitor("run", self.run, "texts");
+  }
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };
 

@@ -15,6 +15,12 @@ class DynamicLossScale {
   struct State {
     double scale = 65536;          ///< the factor of the next step's loss
     std::int64_t sound_steps = 0;  ///< finite steps since the scale last changed
+
+    template <class Self, class Visitor>
+    static void visit(Self& self, Visitor&& visitor) {
+      visitor("scale", self.scale);
+      visitor("sound_steps", self.sound_steps);
+    }
     friend bool operator==(const State&, const State&) = default;
   };
 

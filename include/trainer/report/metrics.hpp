@@ -3,6 +3,7 @@
 /// The metrics file: one JSON object per line, appended and flushed at once.
 ///
 /// Numbers are printed so that they read back to the same value. NaN and infinities, which JSON lacks, are strings.
+/// A record lists what its line holds by `visit`, which calls `visitor(name, value)`; an empty optional is null there.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,11 @@
 #include <tessera/fsdp/core/config_values.hpp>
 
 namespace fsdp::report {
+
+/// Returns nothing for an empty text.
+inline std::optional<std::string> unless_empty(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
 
 /// The first line: describes the run.
 struct StartRecord {
@@ -33,6 +39,27 @@ struct StartRecord {
   std::int64_t first_step = 1;  ///< above 1 after a resume
   std::int64_t steps = 0;
   std::int64_t skipped_binary = 0;  ///< number of binary files that were skipped
+
+  /// The optimizer's name and constants.
+  ConfigValues named_constants() const;
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("event", "start");
+    visitor("stack", self.stack);
+    visitor("model", self.model_name);
+    visitor("sizes", self.sizes);
+    visitor("optimizer", self.named_constants());
+    visitor("parameters", self.parameters);
+    visitor("seed", self.seed);
+    visitor("world", self.world);
+    visitor("threads", self.threads);
+    visitor("instruction_set", self.instruction_set);
+    visitor("first_step", self.first_step);
+    visitor("steps", self.steps);
+    visitor("skipped_binary", self.skipped_binary);
+    if (self.pieces > 0) visitor("pieces", self.pieces);
+  }
 };
 
 /// A line for each step.
@@ -50,6 +77,23 @@ struct StepRecord {
   double tflops = 0;
   std::optional<double> mfu = {};  ///< null if no peak is known
   std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("step", self.step);
+    visitor("loss", self.loss);
+    visitor("grad_norm", self.grad_norm);
+    visitor("lr", self.lr);
+    visitor("tokens", self.tokens);
+    visitor("tokens_per_second", self.tokens_per_second);
+    visitor("step_seconds", self.step_seconds);
+    visitor("peak_bytes", self.peak_bytes);
+    visitor("tflops", self.tflops);
+    visitor("mfu", self.mfu);
+    visitor("mfu_peak", unless_empty(self.mfu_peak));
+    if (self.loss_scale) visitor("loss_scale", *self.loss_scale);
+    if (self.skipped) visitor("skipped", true);
+  }
 };
 
 /// A line for each held-out loss.
@@ -57,6 +101,14 @@ struct ValidationRecord {
   std::int64_t step = 0;
   double validation_loss = 0;
   std::int64_t tokens = 0;  ///< number of targets in the held-out part
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("event", "validation");
+    visitor("step", self.step);
+    visitor("validation_loss", self.validation_loss);
+    visitor("tokens", self.tokens);
+  }
 };
 
 /// A line for each sample that the model wrote (--sample-prompt).
@@ -68,6 +120,14 @@ struct SampleRecord {
 
   /// Prompt and text for display: an answer starts on its own line.
   std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("event", "sample");
+    visitor("step", self.step);
+    visitor("prompt", self.prompt);
+    visitor("text", self.text);
+  }
 };
 
 /// The last line.
@@ -80,16 +140,23 @@ struct SummaryRecord {
   double seconds = 0;
   std::int64_t peak_bytes = 0;
   std::string checkpoint = {};  ///< path of the last one; empty if there is none
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("event", "summary");
+    visitor("steps", self.steps);
+    visitor("loss", self.loss);
+    visitor("validation_loss", self.validation_loss);
+    visitor("tokens", self.tokens);
+    visitor("seconds", self.seconds);
+    visitor("peak_bytes", self.peak_bytes);
+    visitor("checkpoint", unless_empty(self.checkpoint));
+  }
 };
 
-/// Return a record as its JSON line, without the newline.
-/// @{
-std::string json_line(const StartRecord& record);
-std::string json_line(const StepRecord& record);
-std::string json_line(const ValidationRecord& record);
-std::string json_line(const SampleRecord& record);
-std::string json_line(const SummaryRecord& record);
-/// @}
+/// Returns one of these records as its JSON line, without the newline.
+template <class Record>
+std::string json_line(const Record& record);
 
 /// Writes records to a file; does nothing if the path is empty.
 class Metrics {

@@ -32,18 +32,10 @@
 
 namespace fsdp::train {
 
-/// The progress of a run that is saved besides weights and optimizer state.
-struct Progress {
-  data::Position position = {};  ///< in the data, of the next step
-  std::int64_t tokens = 0;       ///< seen in all steps
-  std::optional<DynamicLossScale::State> loss_scale = {};
-  std::optional<checkpoint::BestLoss> best = {};  ///< with --patience
-};
-
 /// Where the weights came from.
 struct Loaded {
-  std::vector<std::string> lines = {};   ///< messages for the user
-  std::optional<Progress> resumed = {};  ///< of the resumed run; empty for a new run
+  std::vector<std::string> lines = {};                   ///< messages for the user
+  std::optional<checkpoint::TrainerState> resumed = {};  ///< where a resumed run goes on; empty for a new run
 };
 
 /// What a run trains, for code that knows neither its model nor its stack.
@@ -105,15 +97,17 @@ class RunCheckpoints {
   const std::string& path() const { return path_; }
 
   /// Checks that weights and optimizer state are finite, then saves the run if there is a --checkpoint-dir. Throws
-  /// DivergedError if they are not, also without --checkpoint-dir.
+  /// DivergedError if they are not, also without --checkpoint-dir. `state`: what the trainer's parts have of it.
   template <class T>
-  void save(T& training, const Progress& progress) {
+  void save(T& training, checkpoint::TrainerState state) {
     comm::on_all_ranks(ranks_, "finite weights", [&] {
       require_finite(training.module(), training.optimizer());
       dir_.require_held();
     });
     if (!options_.checkpoint_dir) return;
-    write(state_after(progress, training.optimizer().steps(), training.optimizer().control().skipped()),
+    state.step = training.optimizer().steps();
+    state.skipped_steps = training.optimizer().control().skipped();
+    write(std::move(state),
           [&](checkpoint::Save& file) { write_shards(training.module(), training.optimizer(), file); });
   }
 
@@ -146,8 +140,7 @@ class RunCheckpoints {
   checkpoint::Warn warn() const;
   std::filesystem::path path_of(std::int64_t step) const;
   std::array<std::filesystem::path, 2> spared(const checkpoint::TrainerState& state) const;
-  checkpoint::TrainerState state_after(const Progress& progress, std::int64_t steps, std::int64_t skipped) const;
-  void write(const checkpoint::TrainerState& state, const std::function<void(checkpoint::Save&)>& write_mine);
+  void write(checkpoint::TrainerState state, const std::function<void(checkpoint::Save&)>& write_mine);
   Loaded within_deadline(FunctionRef<Loaded()> load);
   std::optional<checkpoint::Checkpoint> open_agreed();
   Resumed compare(const checkpoint::Checkpoint& from);

@@ -209,13 +209,25 @@ class Trainer {
   /// Returns what a person should know of the weights.
   std::vector<std::string> load() {
     Loaded loaded = checkpoints_.load(training_);
-    if (loaded.resumed) {
-      feed_.restore(loaded.resumed->position);
-      queued_.restore(loaded.resumed->tokens, loaded.resumed->loss_scale);
-      early_stop_.restore(loaded.resumed->best);
-    }
+    if (loaded.resumed) restore(*loaded.resumed);
     return std::move(loaded.lines);
   }
+  /// What the trainer's parts need to go on, and how they do.
+  /// @{
+  checkpoint::TrainerState state() const {
+    const data::Position position = feed_.position();
+    return {.tokens = queued_.tokens(),
+            .epoch = position.epoch,
+            .index = position.index,
+            .loss_scale = queued_.loss_scale(),
+            .best = early_stop_.best()};
+  }
+  void restore(const checkpoint::TrainerState& state) {
+    feed_.restore({.epoch = state.epoch, .index = state.index});
+    queued_.restore(state.tokens, state.loss_scale);
+    early_stop_.restore(state.best);
+  }
+  /// @}
 
   void queue_step() {
     const std::int64_t index = optimizer().steps();
@@ -308,10 +320,7 @@ class Trainer {
   void save() {
     report_all();
     if (saved()) return;
-    checkpoints_.save(training_, {.position = feed_.position(),
-                                  .tokens = queued_.tokens(),
-                                  .loss_scale = queued_.loss_scale(),
-                                  .best = early_stop_.best()});
+    checkpoints_.save(training_, state());
     if (saved()) log_.line("checkpoint " + checkpoints_.path());
   }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer_state.hpp"
 
-#include <array>
+#include <algorithm>
+#include <map>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -18,23 +20,92 @@ namespace {
 constexpr std::int64_t state_version = 2;
 constexpr std::int64_t most_bytes = 65536;  ///< of the file
 
-/// Visits the signed numbers of trainer.json; the unsigned seed is handled separately. `position`: with those of a
-/// trainer's position in its data, which other programs do not have.
-template <class File, class Visit>
-void for_each_number(File& file, bool position, Visit visit) {
-  visit("step", file.state.step);
-  if (position) {
-    visit("tokens", file.state.tokens);
-    visit("epoch", file.state.epoch);
-    visit("index", file.state.index);
-    visit("windows", file.state.windows);
-    visit("seq_len", file.state.seq_len);
-    visit("schedule_steps", file.state.schedule_steps);
+using Json = nlohmann::json;
+
+/// Writes the fields that a record visits.
+struct Writer {
+  nlohmann::ordered_json& object;
+
+  bool has(const char*, bool written) const { return written; }
+  template <class T>
+  void operator()(const char* key, const T& value) const {
+    object[key] = value;
   }
-  visit("skipped_steps", file.state.skipped_steps);
+  template <class List>
+  void operator()(const char* key, const List& values, std::string_view) const {
+    if (!values.empty()) object[key] = values;
+  }
+  template <class Record>
+  void operator()(const char* key, const std::optional<Record>& record, std::string_view) const {
+    if (record) Record::visit(*record, Writer{object[key]});
+  }
+};
+
+// Read a value. Return false if it is of another kind.
+bool read(const Json& from, std::int64_t& to) {
+  if (!from.is_number_unsigned() || from.get<std::uint64_t>() > INT64_MAX) return false;
+  to = from.get<std::int64_t>();
+  return true;
 }
-/// Whether a trainer wrote it: one has windows of a sequence length.
-bool has_position(const TrainerState& state) { return state.seq_len > 0; }
+bool read(const Json& from, double& to) {
+  if (from.is_number()) to = from.get<double>();
+  return from.is_number();
+}
+bool read(const Json& from, std::vector<std::int64_t>& to) {
+  return from.is_array() &&
+         std::all_of(from.begin(), from.end(), [&](const Json& each) { return read(each, to.emplace_back()); });
+}
+template <class Record>
+bool read(const Json& from, std::optional<Record>& to) {
+  std::size_t keys = 0;
+  bool sound = from.is_object();
+  Record::visit(to.emplace(), [&](const char* key, auto& value) {
+    sound = sound && from.contains(key) && read(from.at(key), value);
+    ++keys;
+  });
+  return sound && from.size() == keys;
+}
+
+/// Reads the fields that a record visits, and counts them. Throws InputError for a value of another kind.
+struct Reader {
+  const Json& object;
+  const std::string& source;
+  std::size_t keys = 0;
+
+  bool has(const char* key, bool = true) const { return object.contains(key); }
+  void operator()(const char* key, std::uint64_t& value) {
+    require<InputError>(has(key) && object.at(key).is_number_unsigned(), source, ": \"", key,
+                        "\" must be a whole number that is not negative");
+    value = object.at(key).get<std::uint64_t>();
+    ++keys;
+  }
+  void operator()(const char* key, std::int64_t& value) {
+    std::uint64_t number = 0;
+    (*this)(key, number);
+    require<InputError>(read(object.at(key), value), source, ": \"", key, "\" is too large");
+  }
+  void operator()(const char* key, std::string& value) {
+    require<InputError>(has(key) && object.at(key).is_string(), source, ": \"", key, "\" must be a string");
+    value = object.at(key).get<std::string>();
+    ++keys;
+  }
+  template <class T>
+  void operator()(const char* key, T& value, std::string_view holds) {
+    if (!has(key)) return;
+    require<InputError>(read(object.at(key), value), source, ": \"", key, "\" must hold ", holds);
+    ++keys;
+  }
+  void operator()(const char* key, std::map<std::string, std::string>& values, std::string_view holds) {
+    if (!has(key)) return;
+    require<InputError>(object.at(key).is_object(), source, ": \"", key, "\" must hold ", holds);
+    for (const auto& [name, value] : object.at(key).items()) {
+      require<InputError>(value.is_string(), source, ": \"", key, "\" must hold ", holds, ", and \"", name,
+                          "\" is none");
+      values[name] = value.get<std::string>();
+    }
+    ++keys;
+  }
+};
 
 /// Throws InputError unless JSON can hold the run's own values: all of it is UTF-8.
 void require_texts(const std::map<std::string, std::string>& run) {
@@ -57,17 +128,8 @@ std::string hash_of(std::span<const NamedShape> parameters) {
 
 std::string to_json(const TrainerFile& file) {
   require_texts(file.state.run);
-  nlohmann::ordered_json object = {
-      {"format_version", state_version}, {"sizes_hash", file.sizes_hash}, {"optimizer", file.optimizer}};
-  const bool position = has_position(file.state);
-  if (position) object["seed"] = file.state.seed;
-  for_each_number(file, position, [&](const char* key, std::int64_t value) { object[key] = value; });
-  if (const auto& scale = file.state.loss_scale)
-    object["loss_scale"] = {{"scale", scale->scale}, {"sound_steps", scale->sound_steps}};
-  if (const auto& best = file.state.best)
-    object["best"] = {{"loss", best->loss}, {"step", best->step}, {"worse", best->worse}};
-  if (!file.state.taken.empty()) object["taken"] = file.state.taken;
-  if (!file.state.run.empty()) object["run"] = file.state.run;
+  nlohmann::ordered_json object = {{"format_version", state_version}};
+  TrainerFile::visit(file, Writer{object});
   std::string text = object.dump(2) + "\n";
   require<InputError>(std::ssize(text) <= most_bytes, "checkpoint: the run's own values take ", text.size(),
                       " bytes of trainer.json, which holds ", most_bytes, "; keep large ones in files of your own");
@@ -78,83 +140,20 @@ TrainerFile read_trainer_file(const std::filesystem::path& path, const std::opti
   const std::string source = path.string();
   const std::string text = read_small_file(path, most_bytes);
   if (manifest) check_content(*manifest, path, text);
-  const nlohmann::json object = parse_strict(text, source);
+  const Json object = parse_strict(text, source);
   require<InputError>(object.is_object(), source, ": not a JSON object");
-  const auto number = [&](const char* key) {
-    require<InputError>(object.contains(key) && object.at(key).is_number_unsigned(), source, ": \"", key,
-                        "\" must be a whole number that is not negative");
-    return object.at(key).get<std::uint64_t>();
-  };
-  const std::uint64_t version = number("format_version");
+  Reader reader{object, source};
+  std::uint64_t version = 0;
+  reader("format_version", version);
   require<InputError>(version == 1 || version == state_version, source, ": format version ", version,
                       "; this program reads versions 1 and ", state_version);
   TrainerFile file;
   file.has_manifest = version > 1;
-  std::size_t keys = 2;
-  const bool position = object.contains("seq_len") || object.contains("seed");
-  if (position) {
-    file.state.seed = number("seed");
-    ++keys;
-  }
-  for_each_number(file, position, [&](const char* key, std::int64_t& value) {
-    const std::uint64_t stored = number(key);
-    require<InputError>(stored <= INT64_MAX, source, ": \"", key, "\" is too large");
-    value = static_cast<std::int64_t>(stored);
-    ++keys;
-  });
-  require<InputError>(object.contains("sizes_hash") && object.at("sizes_hash").is_string(), source,
-                      ": \"sizes_hash\" must be a string");
-  file.sizes_hash = object.at("sizes_hash").get<std::string>();
-  if (object.contains("optimizer")) {
-    require<InputError>(object.at("optimizer").is_string(), source, ": \"optimizer\" must be a string");
-    file.optimizer = object.at("optimizer").get<std::string>();
-    ++keys;
-  }
-  if (object.contains("loss_scale")) {
-    const auto& scale = object.at("loss_scale");
-    const bool sound = scale.is_object() && scale.size() == 2 && scale.contains("scale") &&
-                       scale.at("scale").is_number() && scale.contains("sound_steps") &&
-                       scale.at("sound_steps").is_number_unsigned() &&
-                       scale.at("sound_steps").get<std::uint64_t>() <= INT64_MAX;
-    require<InputError>(sound, source, ": \"loss_scale\" must hold a scale and a number of sound_steps");
-    file.state.loss_scale = {.scale = scale.at("scale").get<double>(),
-                             .sound_steps = scale.at("sound_steps").get<std::int64_t>()};
-    ++keys;
-  }
-  if (object.contains("best")) {
-    const auto& best = object.at("best");
-    const auto count = [&](const char* key) {
-      return best.contains(key) && best.at(key).is_number_unsigned() && best.at(key).get<std::uint64_t>() <= INT64_MAX;
-    };
-    const bool sound = best.is_object() && best.size() == 3 && best.contains("loss") && best.at("loss").is_number() &&
-                       count("step") && count("worse");
-    require<InputError>(sound, source, ": \"best\" must hold a loss, a step and a number of worse ones");
-    file.state.best = {.loss = best.at("loss").get<double>(),
-                       .step = best.at("step").get<std::int64_t>(),
-                       .worse = best.at("worse").get<std::int64_t>()};
-    ++keys;
-  }
+  TrainerFile::visit(file, reader);
   require<InputError>(file.state.skipped_steps <= file.state.step, source, ": ", file.state.skipped_steps,
                       " skipped_steps of ", file.state.step, " steps");
-  if (object.contains("taken")) {
-    const auto& taken = object.at("taken");
-    require<InputError>(taken.is_array(), source, ": \"taken\" must hold numbers of steps");
-    for (const auto& count : taken) {
-      require<InputError>(count.is_number_unsigned() && count.get<std::uint64_t>() <= INT64_MAX, source,
-                          ": \"taken\" must hold numbers of steps");
-      file.state.taken.push_back(count.get<std::int64_t>());
-    }
-    ++keys;
-  }
-  if (object.contains("run")) {
-    require<InputError>(object.at("run").is_object(), source, ": \"run\" must hold texts");
-    for (const auto& [name, value] : object.at("run").items()) {
-      require<InputError>(value.is_string(), source, ": \"run\" must hold texts, and \"", name, "\" is none");
-      file.state.run[name] = value.get<std::string>();
-    }
-    ++keys;
-  }
-  require<InputError>(object.size() == keys, source, ": has ", object.size(), " keys where ", keys, " are known");
+  require<InputError>(object.size() == reader.keys, source, ": has ", object.size(), " keys where ", reader.keys,
+                      " are known");
   return file;
 }
 

@@ -20,6 +20,13 @@ struct TrainerFile {
   std::string sizes_hash;           ///< hash_of all names and shapes
   std::string optimizer = "adamw";  ///< its name; old checkpoints do not store it
   bool has_manifest = true;         ///< a manifest.json was written after it; false for format version 1
+
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    visitor("sizes_hash", self.sizes_hash);
+    if (visitor.has("optimizer", true)) visitor("optimizer", self.optimizer);
+    TrainerState::visit(self.state, visitor);
+  }
 };
 
 /// FNV-1a over names and shapes, as 16 hexadecimal digits.

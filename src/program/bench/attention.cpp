@@ -2,7 +2,6 @@
 /// @file
 /// Causal attention alone, against the rate of a square matmul of the same type.
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -97,7 +96,7 @@ class Attention {
 };
 
 template <class T>
-AttentionLine measure(const BenchOptions& options, std::int64_t head_dim, int threads) {
+Line measure(const BenchOptions& options, std::int64_t head_dim, int threads) {
   const AttentionShape shape{.sequences = 1,
                              .sequence_length = options.seq_len > 0 ? options.seq_len : 4096,
                              .heads = options.heads,
@@ -117,18 +116,19 @@ AttentionLine measure(const BenchOptions& options, std::int64_t head_dim, int th
              (matmul.flops() / rounds.seconds(floor, round));
     });
   };
-  return {.seq = shape.sequence_length,
-          .heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .head_dim = head_dim,
-          .precision = cli::name_of(options.stack.precision),
-          .threads = threads,
-          .forward_ms = 1e3 * rounds.median_seconds(forward),
-          .backward_ms = 1e3 * rounds.median_seconds(backward),
-          .scratch_bytes = attention.scratch_bytes(),
-          .matmul_gflops = matmul.flops() / rounds.median_seconds(floor) * 1e-9,
-          .forward_ratio = ratio(forward, 2),
-          .backward_ratio = ratio(backward, 5)};
+  return Line("attention")
+      .add("seq", shape.sequence_length)
+      .add("heads", shape.heads)
+      .add("kv_heads", shape.kv_heads)
+      .add("head_dim", head_dim)
+      .add("precision", cli::name_of(options.stack.precision))
+      .add("threads", threads)
+      .add("forward_ms", 1e3 * rounds.median_seconds(forward))
+      .add("backward_ms", 1e3 * rounds.median_seconds(backward))
+      .add("scratch_bytes", attention.scratch_bytes())
+      .add("matmul_gflops", matmul.flops() / rounds.median_seconds(floor) * 1e-9)
+      .add("forward_ratio", ratio(forward, 2))
+      .add("backward_ratio", ratio(backward, 5));
 }
 
 }  // namespace
@@ -138,11 +138,10 @@ int measure_attention(const BenchOptions& options) {
   std::vector<std::int64_t> head_dims{64, 128};
   if (options.head_dim > 0) head_dims = {options.head_dim};
   for (const std::int64_t head_dim : head_dims) {
-    const AttentionLine line = options.stack.precision == cli::PrecisionChoice::bf16
-                                   ? measure<bf16>(options, head_dim, threads)
-                                   : measure<float>(options, head_dim, threads);
-    std::printf("%s\n", json_line(line).c_str());
-    std::fflush(stdout);
+    const Line line = options.stack.precision == cli::PrecisionChoice::bf16
+                          ? measure<bf16>(options, head_dim, threads)
+                          : measure<float>(options, head_dim, threads);
+    line.print();
   }
   return 0;
 }

@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <list>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -85,10 +84,10 @@ template <class Comm>
 struct CommWay {
   /// `memory(bytes)` returns shared memory, or nullptr.
   template <class Memory>
-  CommWay(const char* way, Comm& comm, std::int64_t bytes, Memory memory)
+  CommWay(std::optional<std::string_view> way, Comm& comm, std::int64_t bytes, Memory memory)
       : name(way), communicator(&comm), buffers(bytes, comm.rank(), comm.size(), memory) {}
 
-  const char* name;  ///< "windows" or "messages"; empty where there is one way only
+  std::optional<std::string_view> name;  ///< "windows" or "messages"; empty where there is one way only
   Comm* communicator;
   CollectiveBuffers buffers;
   std::size_t gather = 0, scatter = 0, reduce = 0;
@@ -137,25 +136,26 @@ void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& 
                          std::optional<std::size_t> library) {
     const double scale = static_cast<double>(calls) * 1e-9;
     const auto copied = static_cast<double>(buffers.bytes());
-    CommLine line{.backend = policy_text<Comm>(),
-                  .way = way.name,
-                  .op = op,
-                  .bytes = buffers.bytes(),
-                  .ranks = communicator.size(),
-                  .threads = threads,
-                  .milliseconds = rounds.median_seconds(op_case) / calls * 1e3,
-                  .gb_per_second = static_cast<double>(moved) * scale / rounds.median_seconds(op_case),
-                  .memcpy_gb_per_second = copied * scale / rounds.median_seconds(copy_case),
-                  .ratio = rounds.median_of([&](std::size_t round) {
-                    return static_cast<double>(moved) / copied * rounds.seconds(copy_case, round) /
-                           rounds.seconds(op_case, round);
-                  })};
-    if (library) {
-      line.library_milliseconds = rounds.median_seconds(*library) / calls * 1e3;
-      line.ratio_to_library = rounds.median_of(
-          [&](std::size_t round) { return rounds.seconds(*library, round) / rounds.seconds(op_case, round); });
-    }
-    std::printf("%s\n", json_line(line).c_str());
+    Line line("comm");
+    line.add("backend", policy_text<Comm>())
+        .add("way", way.name)
+        .add("op", op)
+        .add("bytes", buffers.bytes())
+        .add("ranks", communicator.size())
+        .add("threads", threads)
+        .add("ms", rounds.median_seconds(op_case) / calls * 1e3)
+        .add("gb_per_second", static_cast<double>(moved) * scale / rounds.median_seconds(op_case))
+        .add("memcpy_gb_per_second", copied * scale / rounds.median_seconds(copy_case))
+        .add("ratio", rounds.median_of([&](std::size_t round) {
+          return static_cast<double>(moved) / copied * rounds.seconds(copy_case, round) /
+                 rounds.seconds(op_case, round);
+        }));
+    if (library)
+      line.add("library_ms", rounds.median_seconds(*library) / calls * 1e3)
+          .add("ratio_to_library", rounds.median_of([&](std::size_t round) {
+            return rounds.seconds(*library, round) / rounds.seconds(op_case, round);
+          }));
+    line.print();
   };
   for (const CommWay<Comm>& way : ways) {
     print(way, "all_gather", way.gather, buffers.bytes(), library_gather);
@@ -184,7 +184,7 @@ int measure_comm(const BenchOptions& options) {
         ways.emplace_back("windows", communicator, bytes, shared);
         ways.emplace_back("messages", messages, bytes, own);
       } else {
-        ways.emplace_back("", communicator, bytes, own);
+        ways.emplace_back(std::nullopt, communicator, bytes, own);
       }
       measure_collectives(options, ways, threads);
     }

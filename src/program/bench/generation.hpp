@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
+#include <string>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
@@ -31,9 +31,10 @@ std::int64_t read_weight_bytes(const Model& model) {
   return (parameter_count(model) - table) * std::int64_t{sizeof(typename Model::Stack::Precision::Compute)};
 }
 
+/// Returns the line of the last of `tokens` tokens: the slowest rank's times.
 template <class Model>
-GenerateLine measure_generation(train::Evaluation<Model>& evaluation, std::int64_t tokens, std::int64_t repeats,
-                                int threads) {
+Line measure_generation(train::Evaluation<Model>& evaluation, const std::string& stack, std::int64_t tokens,
+                        std::int64_t repeats, int threads) {
   using Compute = typename Model::Stack::Precision::Compute;
   auto& module = evaluation.module();
   auto& communicator = module.communicator();
@@ -58,17 +59,20 @@ GenerateLine measure_generation(train::Evaluation<Model>& evaluation, std::int64
   rounds.run(repeats, [&] { comm::barrier(communicator, {"bench"}); });
   comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});
   const auto cache = static_cast<std::size_t>(device::MemoryKind::cache);
-  return {.stack = {},
-          .ranks = communicator.size(),
-          .threads = threads,
-          .parameters = parameter_count(module.model()),
-          .tokens = tokens,
-          .weight_bytes = weights.bytes(),
-          .cache_bytes = module.peak_bytes()[cache],
-          .token_ms = 1e3 * rounds.median_seconds(token),
-          .read_ms = 1e3 * rounds.median_seconds(read),
-          .ratio = rounds.median_of(
-              [&](std::size_t round) { return rounds.seconds(token, round) / rounds.seconds(read, round); })};
+  const double token_ms = 1e3 * rounds.median_seconds(token);
+  return Line("generate")
+      .add("stack", stack)
+      .add("ranks", communicator.size())
+      .add("threads", threads)
+      .add("parameters", parameter_count(module.model()))
+      .add("tokens", tokens)
+      .add("weight_bytes", weights.bytes())
+      .add("cache_bytes", module.peak_bytes()[cache])
+      .add("token_ms", token_ms)
+      .add("read_ms", 1e3 * rounds.median_seconds(read))
+      .add("ratio", rounds.median_of(
+                        [&](std::size_t round) { return rounds.seconds(token, round) / rounds.seconds(read, round); }))
+      .add("tokens_per_second", 1e3 / token_ms);
 }
 
 /// Measures the last token of a sequence of --seq-len tokens; the others are the prompt.
@@ -86,9 +90,8 @@ int measure_generation(const BenchOptions& options, const typename Model::Stack:
         .sequences = 1, .sequence_length = tokens - 1, .threads = threads, .logit_rows = 1, .cached_rows = tokens};
     train::Evaluation<Model> evaluation(communicator, Model(step_model(options)), size, sharding, tiling,
                                         Purpose::generate);
-    GenerateLine line = measure_generation(evaluation, tokens, options.repeats, threads);
-    line.stack = Stack::name(sharding);
-    if (communicator.rank() == 0) std::printf("%s\n", json_line(line).c_str());
+    const Line line = measure_generation(evaluation, Stack::name(sharding), tokens, options.repeats, threads);
+    if (communicator.rank() == 0) line.print();
   });
 }
 

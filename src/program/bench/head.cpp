@@ -2,7 +2,6 @@
 /// @file
 /// The head alone, final norm and loss included, against the three matmuls that it consists of.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -165,22 +164,21 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
 
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const tiling::TilePlan plan = layers[i]->plan();
-    const HeadLine line{
-        .tokens = sizes.tokens,
-        .hidden = sizes.hidden,
-        .vocabulary = sizes.vocabulary,
-        .tiling = cli::name_of(tilings[i]),
-        .precision = std::string(PrecisionT::name),
-        .threads = sizes.threads,
-        .tokens_per_tile = plan.longest_tile(),
-        .columns_per_block = plan.columns_per_block > 0 ? plan.columns_per_block : sizes.vocabulary,
-        .milliseconds = 1e3 * rounds.median_seconds(i),
-        .matmul_ms = 1e3 * rounds.median_seconds(three),
-        .ratio = rounds.median_of([&](std::size_t r) { return rounds.seconds(i, r) / rounds.seconds(three, r); }),
-        .planned_bytes = plan.peak_bytes(),
-        .arena_bytes = layers[i]->arena_peak()};
-    std::printf("%s\n", json_line(line).c_str());
-    std::fflush(stdout);
+    Line("head")
+        .add("tokens", sizes.tokens)
+        .add("hidden", sizes.hidden)
+        .add("vocabulary", sizes.vocabulary)
+        .add("tiling", cli::name_of(tilings[i]))
+        .add("precision", PrecisionT::name)
+        .add("threads", sizes.threads)
+        .add("tokens_per_tile", plan.longest_tile())
+        .add("columns_per_block", plan.columns_per_block > 0 ? plan.columns_per_block : sizes.vocabulary)
+        .add("ms", 1e3 * rounds.median_seconds(i))
+        .add("matmul_ms", 1e3 * rounds.median_seconds(three))
+        .add("ratio", rounds.median_of([&](std::size_t r) { return rounds.seconds(i, r) / rounds.seconds(three, r); }))
+        .add("planned_bytes", plan.peak_bytes())
+        .add("arena_bytes", layers[i]->arena_peak())
+        .print();
   }
 }
 

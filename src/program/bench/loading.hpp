@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <vector>
 
@@ -48,16 +47,19 @@ int measure_loading(const BenchOptions& options, const typename Model::Stack::Ti
     const std::size_t read = rounds.add([&] { reads.run(); }, drop);
     rounds.run(options.repeats, [&] { comm::barrier(communicator, {"bench"}); });
     comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});
-    const LoadLine line{.stack = Stack::name(sharding),
-                        .ranks = communicator.size(),
-                        .files = static_cast<std::int64_t>(paths.size()),
-                        .bytes = reads.all_bytes(),
-                        .load_ms = 1e3 * rounds.median_seconds(load),
-                        .read_ms = 1e3 * rounds.median_seconds(read),
-                        .ratio = rounds.median_of([&](std::size_t round) {
-                          return rounds.seconds(read, round) / rounds.seconds(load, round);
-                        })};
-    if (communicator.rank() == 0) std::printf("%s\n", json_line(line).c_str());
+    if (communicator.rank() != 0) return;
+    const double load_ms = 1e3 * rounds.median_seconds(load);
+    Line("load")
+        .add("stack", Stack::name(sharding))
+        .add("ranks", communicator.size())
+        .add("files", paths.size())
+        .add("bytes", reads.all_bytes())
+        .add("load_ms", load_ms)
+        .add("read_ms", 1e3 * rounds.median_seconds(read))
+        .add("ratio", rounds.median_of(
+                          [&](std::size_t round) { return rounds.seconds(read, round) / rounds.seconds(load, round); }))
+        .add("gb_per_second", static_cast<double>(reads.all_bytes()) / load_ms * 1e-6)
+        .print();
   });
 }
 

@@ -2,8 +2,6 @@
 /// @file
 /// `tessera bench matmul`: bf16 against float, each as this processor computes it, at 1024^3 and in the shapes of a
 /// step.
-#include <cstdio>
-#include <string>
 #include <vector>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -55,21 +53,20 @@ int measure_matmul(const BenchOptions& options) {
     rounds.add([&] { half.run(); });
     rounds.add([&] { real.run(); });
     rounds.run(options.repeats);
-    const MatmulLine line{
-        .m = record.m,
-        .n = record.n,
-        .k = record.k,
-        .a_transposed = record.a_transposed,
-        .b_transposed = record.b_transposed,
-        .accumulate = record.accumulate,
-        .way = by_float ? "float" : "native",
-        .isa = std::string(device::cpu::name_of(device::cpu::detected_isa())),
-        .threads = threads,
-        .gflops = half.flops() / rounds.median_seconds(0) / 1e9,
-        .float_gflops = real.flops() / rounds.median_seconds(1) / 1e9,
-        .ratio = rounds.median_of([&](std::size_t r) { return rounds.seconds(1, r) / rounds.seconds(0, r); })};
-    std::printf("%s\n", json_line(line).c_str());
-    std::fflush(stdout);
+    Line("matmul")
+        .add("m", record.m)
+        .add("n", record.n)
+        .add("k", record.k)
+        .add("a_transposed", record.a_transposed)
+        .add("b_transposed", record.b_transposed)
+        .add("accumulate", record.accumulate)
+        .add("way", by_float ? "float" : "native")  // native, or by conversion to float
+        .add("isa", device::cpu::name_of(device::cpu::detected_isa()))
+        .add("threads", threads)
+        .add("gflops", half.flops() / rounds.median_seconds(0) / 1e9)
+        .add("float_gflops", real.flops() / rounds.median_seconds(1) / 1e9)
+        .add("ratio", rounds.median_of([&](std::size_t r) { return rounds.seconds(1, r) / rounds.seconds(0, r); }))
+        .print();
   }
   return 0;
 }

@@ -2,7 +2,6 @@
 /// @file
 /// The SwiGLU MLP alone, against its nine matmuls.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -58,29 +57,29 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
       return rounds.median_of(
           [&](std::size_t round) { return layer_seconds(measured, round) / rounds.seconds(floor, round); });
     };
-    MlpLine line{.seq = sizes.tokens,
-                 .tiling = cli::name_of(measured.tiling),
-                 .precision = std::string(PrecisionT::name),
-                 .threads = sizes.threads,
-                 .hidden = sizes.hidden,
-                 .intermediate = sizes.intermediate,
-                 .forward_ms = 1e3 * rounds.median_seconds(measured.forward),
-                 .backward_ms = 1e3 * rounds.median_seconds(measured.backward),
-                 .peak_bytes = operands.bytes() + measured.layer->arena_peak(),
-                 .activation_bytes = measured.layer->arena_peak(),
-                 .stream_bytes = operands.streams.bytes(),
-                 .weight_bytes = operands.weights.bytes(),
-                 .gradient_bytes = operands.gradients.bytes(),
-                 .gemm_floor_ms = 1e3 * rounds.median_seconds(nine),
-                 .module_gemm_ms = 1e3 * rounds.median_seconds(six),
-                 .ratio = ratio_to(nine),
-                 .ratio_to_module_gemm = ratio_to(six),
-                 .ratio_to_untiled = {}};
+    Line line("mlp");
+    line.add("seq", sizes.tokens)
+        .add("tiling", cli::name_of(measured.tiling))
+        .add("precision", PrecisionT::name)
+        .add("threads", sizes.threads)
+        .add("hidden", sizes.hidden)
+        .add("intermediate", sizes.intermediate)
+        .add("forward_ms", 1e3 * rounds.median_seconds(measured.forward))
+        .add("backward_ms", 1e3 * rounds.median_seconds(measured.backward))
+        .add("peak_bytes", operands.bytes() + measured.layer->arena_peak())
+        .add("activation_bytes", measured.layer->arena_peak())
+        .add("stream_bytes", operands.streams.bytes())
+        .add("weight_bytes", operands.weights.bytes())
+        .add("gradient_bytes", operands.gradients.bytes())
+        .add("gemm_floor_ms", 1e3 * rounds.median_seconds(nine))
+        .add("module_gemm_ms", 1e3 * rounds.median_seconds(six))
+        .add("ratio", ratio_to(nine))
+        .add("ratio_to_module_gemm", ratio_to(six));
     if (i > 0)
-      line.ratio_to_untiled = rounds.median_of(
-          [&](std::size_t round) { return layer_seconds(measured, round) / layer_seconds(list[0], round); });
-    std::printf("%s\n", json_line(line).c_str());
-    std::fflush(stdout);
+      line.add("ratio_to_untiled", rounds.median_of([&](std::size_t round) {
+        return layer_seconds(measured, round) / layer_seconds(list[0], round);
+      }));
+    line.print();
   }
 }
 

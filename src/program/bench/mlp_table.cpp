@@ -35,18 +35,18 @@ using Comm = comm::Threads<Cpu>;
 
 constexpr std::int64_t mib = std::int64_t{1} << 20;
 
-/// The published peaks for hidden 4096, intermediate 12288. Both are exactly piecewise linear in the length.
+/// The published peaks for hidden 4096, intermediate 12288. Both are exactly piecewise linear in the length. Nothing
+/// for other sizes.
 struct Published {
-  std::int64_t untiled = 0, tiled = 0;
+  std::optional<std::int64_t> untiled, tiled;
 
-  explicit Published(std::int64_t tokens) {
-    const std::int64_t u = tokens * 4096 * 2;  // a [S, H] tensor in bf16
+  explicit Published(const MlpSizes& sizes) {
+    if (sizes.hidden != 4096 || sizes.intermediate != 12288) return;
+    const std::int64_t u = sizes.tokens * 4096 * 2;  // a [S, H] tensor in bf16
     untiled = std::max(21 * u + 736 * mib, 18 * u + 928 * mib);
     tiled = std::max(u * 35 / 4 + 1216 * mib, u * 33 / 4 + 1312 * mib);
   }
 };
-
-bool is_published(const MlpSizes& sizes) { return sizes.hidden == 4096 && sizes.intermediate == 12288; }
 
 /// What a rank holds besides operands and activations: its shards.
 template <class Device, class Compute>
@@ -104,7 +104,11 @@ struct Entry {
   MlpSizes sizes;
   cli::TilingChoice tiling;
   tiling::TilePlan plan;
-  MlpTableLine line;
+  Line line;  ///< up to the times
+  std::int64_t activation_bytes, matmul_flops;
+  /// Those of our bytes that the published figures count too: one sharded copy of the weights, gathered weights, whole
+  /// gradients, x, out, dout and activations.
+  std::int64_t counted_as_published;
   bool timed = false;
 };
 
@@ -117,41 +121,31 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
   MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, cli::policy_of(tiling), 0);
   layer.forward();
   layer.backward();
-  Entry entry{.sizes = sizes, .tiling = tiling, .plan = layer.plan(), .line = {}};
-  entry.line = {.seq = sizes.tokens,
-                .tiling = cli::name_of(tiling),
-                .plan = message(entry.plan),
-                .precision = std::string(PrecisionT::name),
-                .ranks = ranks,
-                .threads = sizes.threads,
-                .hidden = sizes.hidden,
-                .intermediate = sizes.intermediate,
-                .peak_bytes = operands.bytes() + shards.bytes() + layer.arena_peak(),
-                .activation_bytes = layer.arena_peak(),
-                .stream_bytes = operands.streams.bytes(),
-                .main_bytes = shards.main.bytes(),
-                .model_bytes = shards.model.bytes(),
-                .gathered_bytes = operands.weights.bytes(),
-                .gradient_bytes = operands.gradients.bytes(),
-                .gradient_shard_bytes = shards.gradients.bytes(),
-                .matmul_flops = layer.matmul_flops(),
-                .forward_ms = {},
-                .backward_ms = {},
-                .ratio_to_untiled = {},
-                .flops_to_untiled = {},
-                .published_untiled_bytes = {},
-                .published_tiled_bytes = {}};
-  if (is_published(sizes)) {
-    entry.line.published_untiled_bytes = Published(sizes.tokens).untiled;
-    entry.line.published_tiled_bytes = Published(sizes.tokens).tiled;
-  }
+  Entry entry{.sizes = sizes,
+              .tiling = tiling,
+              .plan = layer.plan(),
+              .line = Line("mlp_table"),
+              .activation_bytes = layer.arena_peak(),
+              .matmul_flops = layer.matmul_flops(),
+              .counted_as_published = operands.bytes() + shards.main.bytes() + layer.arena_peak()};
+  entry.line.add("seq", sizes.tokens)
+      .add("tiling", cli::name_of(tiling))
+      .add("plan", message(entry.plan))
+      .add("precision", PrecisionT::name)
+      .add("ranks", ranks)
+      .add("threads", sizes.threads)
+      .add("hidden", sizes.hidden)
+      .add("intermediate", sizes.intermediate)
+      .add("peak_bytes", operands.bytes() + shards.bytes() + layer.arena_peak())
+      .add("activation_bytes", layer.arena_peak())
+      .add("stream_bytes", operands.streams.bytes())
+      .add("main_bytes", shards.main.bytes())
+      .add("model_bytes", shards.model.bytes())
+      .add("gathered_bytes", operands.weights.bytes())
+      .add("gradient_bytes", operands.gradients.bytes())
+      .add("gradient_shard_bytes", shards.gradients.bytes())
+      .add("matmul_flops", layer.matmul_flops());
   return entry;
-}
-
-/// Returns those of our bytes that the published figures count too: one sharded copy of the weights, gathered weights,
-/// whole gradients, x, out, dout and activations.
-std::int64_t counted_as_published(const MlpTableLine& line) {
-  return line.main_bytes + line.gathered_bytes + line.gradient_bytes + line.stream_bytes + line.activation_bytes;
 }
 
 /// Plans with a memory budget: what the published tiled peak leaves, matmul scratch included. Without a published peak,
@@ -160,12 +154,11 @@ template <class PrecisionT>
 Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
   cli::TilingChoice choice{.kind = cli::TilingChoice::Kind::budget,
                            .number = std::max<std::int64_t>(untiled.plan.peak_bytes() / 2, 1)};
-  const MlpTableLine& line = untiled.line;
-  if (line.published_tiled_bytes)
-    choice.number = *line.published_tiled_bytes - (counted_as_published(line) - line.activation_bytes);
+  const std::optional<std::int64_t> published = Published(sizes).tiled;
+  if (published) choice.number = *published - (untiled.counted_as_published - untiled.activation_bytes);
   Entry entry = planned<PrecisionT>(sizes, choice, ranks);
-  while (line.published_tiled_bytes && counted_as_published(entry.line) > *line.published_tiled_bytes) {
-    choice.number -= counted_as_published(entry.line) - *line.published_tiled_bytes;
+  while (published && entry.counted_as_published > *published) {
+    choice.number -= entry.counted_as_published - *published;
     entry = planned<PrecisionT>(sizes, choice, ranks);
   }
   return entry;
@@ -186,12 +179,7 @@ std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int rank
     list.push_back(planned<PrecisionT>(sizes, {.kind = Kind::tiles, .number = 4}, ranks));
     list.push_back(planned<PrecisionT>(sizes, {.kind = Kind::tokens, .number = 4096}, ranks));
     list.push_back(planned_budget<PrecisionT>(sizes, untiled, ranks));
-    for (Entry& entry : std::span(list).last(4)) {
-      entry.timed = !options.dry_run && tokens <= options.up_to;
-      if (entry.tiling.kind != Kind::off)
-        entry.line.flops_to_untiled =
-            static_cast<double>(entry.line.matmul_flops) / static_cast<double>(untiled.line.matmul_flops);
-    }
+    for (Entry& entry : std::span(list).last(4)) entry.timed = !options.dry_run && tokens <= options.up_to;
   }
   return list;
 }
@@ -207,7 +195,7 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   device::Ledger ledger;
   const MlpOperands<Cpu, Compute> operands(ledger, entry.sizes);
   const Shards<Cpu, Compute> shards(ledger, entry.sizes, communicator.rank(), communicator.size());
-  MlpLayer<nn::Local<Cpu, PrecisionT>> layer(operands, cli::policy_of(entry.tiling), entry.line.activation_bytes);
+  MlpLayer<nn::Local<Cpu, PrecisionT>> layer(operands, cli::policy_of(entry.tiling), entry.activation_bytes);
   const std::vector<comm::Segment<Compute>> weights = {
       {shards.weights().data(), reinterpret_cast<Compute*>(operands.weights.data()), shards.counts}};
   const std::vector<comm::Segment<float>> gradients = {{reinterpret_cast<float*>(shards.gradients.data()),
@@ -227,37 +215,43 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   rounds.run(
       repeats, [&] { comm::barrier(communicator, {"bench"}); }, repeats > 1);
   comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});
-  require(layer.arena_peak() == entry.line.activation_bytes, "bench: ", entry.line.tiling, " of ", entry.sizes.tokens,
-          " tokens took ", layer.arena_peak(), " bytes of activations, its dry run said ", entry.line.activation_bytes);
+  require(layer.arena_peak() == entry.activation_bytes, "bench: ", cli::name_of(entry.tiling), " of ",
+          entry.sizes.tokens, " tokens took ", layer.arena_peak(), " bytes of activations, its dry run said ",
+          entry.activation_bytes);
   return {rounds.median_seconds(forward), rounds.median_seconds(backward)};
 }
 
 template <class PrecisionT>
 void run(Comm& communicator, const BenchOptions& options, const std::vector<Entry>& list, std::int64_t repeats) {
   double flops = 0;
-  for (const Entry& entry : list) flops += entry.timed ? static_cast<double>(entry.line.matmul_flops) : 0;
+  for (const Entry& entry : list) flops += entry.timed ? static_cast<double>(entry.matmul_flops) : 0;
   Progress progress(communicator.rank() == 0 && !options.dry_run, flops);
-  double untiled = 0;
+  double untiled_seconds = 0, untiled_flops = 0;
   std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length; equal plans are timed once
   for (const Entry& entry : list) {
-    MlpTableLine line = entry.line;
-    if (entry.tiling.kind == cli::TilingChoice::Kind::off) known.clear();
+    const bool is_untiled = entry.tiling.kind == cli::TilingChoice::Kind::off;
+    const auto entry_flops = static_cast<double>(entry.matmul_flops);
+    Line line = entry.line;
+    if (is_untiled) {
+      known.clear();
+      untiled_flops = entry_flops;
+    }
     if (entry.timed) {
-      progress.show(entry.sizes.tokens, line.tiling);
+      progress.show(entry.sizes.tokens, cli::name_of(entry.tiling));
       const auto same = std::find_if(known.begin(), known.end(), [&](auto& k) { return k.first == entry.plan; });
       const Times times = same != known.end() ? same->second : timed<PrecisionT>(communicator, entry, repeats);
       known.push_back({entry.plan, times});
-      line.forward_ms = 1e3 * times.forward;
-      line.backward_ms = 1e3 * times.backward;
-      if (entry.tiling.kind == cli::TilingChoice::Kind::off)
-        untiled = times.forward + times.backward;
+      line.add("forward_ms", 1e3 * times.forward).add("backward_ms", 1e3 * times.backward);
+      if (is_untiled)
+        untiled_seconds = times.forward + times.backward;
       else
-        line.ratio_to_untiled = (times.forward + times.backward) / untiled;
-      progress.done(static_cast<double>(line.matmul_flops));
+        line.add("ratio_to_untiled", (times.forward + times.backward) / untiled_seconds);
+      progress.done(entry_flops);
     }
     if (communicator.rank() != 0) continue;
-    std::printf("%s\n", json_line(line).c_str());
-    std::fflush(stdout);
+    if (!is_untiled) line.add("flops_to_untiled", entry_flops / untiled_flops);
+    const Published published(entry.sizes);
+    line.add("published_untiled_bytes", published.untiled).add("published_tiled_bytes", published.tiled).print();
   }
 }
 

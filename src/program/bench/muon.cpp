@@ -4,7 +4,6 @@
 /// distributes it.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <type_traits>
 #include <vector>
 
@@ -145,7 +144,7 @@ Balance balance_of(const std::vector<Parameter>& parameters, std::int64_t layers
 }
 
 template <class Compute>
-MuonLine measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
+Line measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
   const std::vector<Parameter> layer = layer_of(options);
   Steps<optim::Muon, Compute> muon(layer, threads);
   Steps<optim::AdamW, Compute> adamw(layer, threads);
@@ -158,26 +157,27 @@ MuonLine measure(const BenchOptions& options, cli::PrecisionChoice precision, in
   for (const Parameter& parameter : layer) work += optim::Muon::work(parameter);
   const int ranks = options.stack.comm.ranks > 1 ? static_cast<int>(options.stack.comm.ranks) : 8;
   const Balance balance = balance_of(layer, options.layers, ranks);
-  return {.precision = cli::name_of(precision),
-          .threads = threads,
-          .parameters = muon.elements(),
-          .milliseconds = rounds.median_seconds(muon_case) * 1e3,
-          .adamw_milliseconds = rounds.median_seconds(adamw_case) * 1e3,
-          .ratio = rounds.median_of(
-              [&](std::size_t round) { return rounds.seconds(muon_case, round) / rounds.seconds(adamw_case, round); }),
-          .gflops = static_cast<double>(work) / rounds.median_seconds(muon_case) * 1e-9,
-          .ranks = ranks,
-          .work_balance = balance.work,
-          .bytes_balance = balance.elements};
+  return Line("muon")
+      .add("precision", cli::name_of(precision))
+      .add("threads", threads)
+      .add("parameters", muon.elements())
+      .add("ms", rounds.median_seconds(muon_case) * 1e3)
+      .add("adamw_ms", rounds.median_seconds(adamw_case) * 1e3)
+      .add("ratio", rounds.median_of([&](std::size_t round) {
+        return rounds.seconds(muon_case, round) / rounds.seconds(adamw_case, round);
+      }))
+      .add("gflops", static_cast<double>(work) / rounds.median_seconds(muon_case) * 1e-9)  // of Newton-Schulz
+      .add("ranks", ranks)
+      .add("work_balance", balance.work)
+      .add("bytes_balance", balance.elements);
 }
 
 }  // namespace
 
 void measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
-  const MuonLine line = precision == cli::PrecisionChoice::fp32 ? measure<float>(options, precision, threads)
-                                                                : measure<bf16>(options, precision, threads);
-  std::printf("%s\n", json_line(line).c_str());
-  std::fflush(stdout);
+  const Line line = precision == cli::PrecisionChoice::fp32 ? measure<float>(options, precision, threads)
+                                                            : measure<bf16>(options, precision, threads);
+  line.print();
 }
 
 }  // namespace fsdp::bench

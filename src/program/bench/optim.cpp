@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// AdamW over one long tensor: 30 bytes per parameter with a bf16 model weight, 28 without.
-#include <cstdio>
 
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
@@ -58,7 +57,7 @@ class Optimizer {
   CpuBlock main_, first_, second_, gradient_, model_;
 };
 
-OptimLine measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
+Line measure(const BenchOptions& options, cli::PrecisionChoice precision, int threads) {
   const bool rounds_weights = precision == cli::PrecisionChoice::bf16;
   Optimizer optimizer(options.parameters, rounds_weights, threads);
   Triad triad(optimizer.bytes(), threads);
@@ -70,16 +69,17 @@ OptimLine measure(const BenchOptions& options, cli::PrecisionChoice precision, i
   const std::int64_t bytes_per_parameter = rounds_weights ? 30 : 28;
   const auto bytes = static_cast<double>(bytes_per_parameter * options.parameters);
   const auto triad_bytes = static_cast<double>(triad.bytes());
-  return {.precision = cli::name_of(precision),
-          .threads = threads,
-          .parameters = options.parameters,
-          .bytes_per_parameter = bytes_per_parameter,
-          .milliseconds = rounds.median_seconds(step_case) * 1e3,
-          .gb_per_second = bytes / rounds.median_seconds(step_case) * 1e-9,
-          .triad_gb_per_second = triad_bytes / rounds.median_seconds(triad_case) * 1e-9,
-          .ratio = rounds.median_of([&](std::size_t round) {
-            return bytes / triad_bytes * rounds.seconds(triad_case, round) / rounds.seconds(step_case, round);
-          })};
+  return Line("optim")
+      .add("precision", cli::name_of(precision))
+      .add("threads", threads)
+      .add("parameters", options.parameters)
+      .add("bytes_per_parameter", bytes_per_parameter)
+      .add("ms", rounds.median_seconds(step_case) * 1e3)
+      .add("gb_per_second", bytes / rounds.median_seconds(step_case) * 1e-9)
+      .add("triad_gb_per_second", triad_bytes / rounds.median_seconds(triad_case) * 1e-9)
+      .add("ratio", rounds.median_of([&](std::size_t round) {
+        return bytes / triad_bytes * rounds.seconds(triad_case, round) / rounds.seconds(step_case, round);
+      }));
 }
 
 }  // namespace
@@ -89,8 +89,7 @@ int measure_optim(const BenchOptions& options) {
   const bool asked = train::is_given(options, "precision");
   for (const cli::PrecisionChoice precision : {cli::PrecisionChoice::bf16, cli::PrecisionChoice::fp32})
     if (!asked || precision == options.stack.precision) {
-      std::printf("%s\n", json_line(measure(options, precision, threads)).c_str());
-      std::fflush(stdout);
+      measure(options, precision, threads).print();
       measure_muon(options, precision, threads);
     }
   return 0;

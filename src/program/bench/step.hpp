@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -98,7 +97,8 @@ class StepRun {
     return sum;
   }
 
-  StepLine measure(const BenchOptions& options) {
+  /// Returns the line of a step: the slowest rank's times.
+  Line measure(const BenchOptions& options) {
     using Bare = BareLoop<typename Stack::Local::Precision>;
     std::optional<Bare> bare;
     double bare_loss = 0;
@@ -128,48 +128,51 @@ class StepRun {
     comm::reduce(communicator_, std::span<double>(sums), comm::Reduction::max, {"bench"});
     comm::reduce(communicator_, std::span<double>(phases), comm::Reduction::max, {"bench"});
     const auto slowest = std::bit_cast<StepSums>(sums);
+    const auto slowest_phases = std::bit_cast<StepPhases>(phases);
     const auto steps = static_cast<double>(options.repeats);
-    const double seconds = rounds.median_seconds(step_case);
-    StepLine line{
-        .stack = Stack::name(sharding_),
-        .tiling = cli::name_of(options.stack.tiling),
-        .optimizer = std::string(with_.name()),
-        .ranks = communicator_.size(),
-        .threads = request_.shape.threads,
-        .parameters = parameter_count(model_),
-        .seq = request_.shape.sequence_length,
-        .tokens_per_second = static_cast<double>(communicator_.size() * request_.shape.sequence_length) / seconds,
-        .step_ms = seconds * 1e3,
-        .floor_ms = 1e3 * rounds.median_of([&](std::size_t round) { return floor.seconds(rounds, round); }),
-        .ratio = rounds.median_of(
-            [&](std::size_t round) { return rounds.seconds(step_case, round) / floor.seconds(rounds, round); }),
-        .communication_ms = slowest.communication_seconds / steps * 1e3,
-        .waiting_ms = slowest.waiting_seconds / steps * 1e3,
-        .copied_bytes = static_cast<std::int64_t>(slowest.copied_bytes / steps),
-        .allocations = static_cast<std::int64_t>(slowest.allocations),
-        .peak_bytes = static_cast<std::int64_t>(slowest.peak_bytes),
-        .loss = loss_,
-        .floor = floor.parts(rounds),
-        .phases = std::bit_cast<StepPhases>(phases),
-        .owners_balance = owners_balance(),
-        .bare_loop_ms = {},
-        .ratio_to_bare_loop = {},
-        .bare_loop_loss = {},
-        .lora_ms = {},
-        .lora_time_ratio = {},
-        .lora_memory_ratio = {}};
-    if (bare) {
-      line.bare_loop_ms = 1e3 * rounds.median_seconds(bare_case);
-      line.ratio_to_bare_loop = rounds.median_of(
-          [&](std::size_t round) { return rounds.seconds(step_case, round) / rounds.seconds(bare_case, round); });
-      line.bare_loop_loss = bare_loss;
-    }
-    if (lora) {
-      line.lora_ms = 1e3 * rounds.median_seconds(lora_case);
-      line.lora_time_ratio = rounds.median_of(
-          [&](std::size_t round) { return rounds.seconds(lora_case, round) / rounds.seconds(step_case, round); });
-      line.lora_memory_ratio = lora->peak_bytes() / peak_bytes();
-    }
+    const double seconds = rounds.median_seconds(step_case), step_ms = seconds * 1e3;
+    const double communication_ms = slowest.communication_seconds / steps * 1e3;
+    const auto tokens = static_cast<double>(communicator_.size() * request_.shape.sequence_length);
+    Line line("step");
+    line.add("stack", Stack::name(sharding_))
+        .add("tiling", cli::name_of(options.stack.tiling))
+        .add("optimizer", with_.name())
+        .add("ranks", communicator_.size())
+        .add("threads", request_.shape.threads)
+        .add("parameters", parameter_count(model_))
+        .add("seq", request_.shape.sequence_length)
+        .add("tokens_per_second", tokens / seconds)
+        .add("step_ms", step_ms)
+        .add("floor_ms", 1e3 * rounds.median_of([&](std::size_t round) { return floor.seconds(rounds, round); }))
+        .add("ratio", rounds.median_of([&](std::size_t round) {
+          return rounds.seconds(step_case, round) / floor.seconds(rounds, round);
+        }))
+        .add("communication_ms", communication_ms)
+        .add("communication_share", communication_ms / step_ms)
+        .add("waiting_ms", slowest.waiting_seconds / steps * 1e3)
+        .add("copied_bytes", static_cast<std::int64_t>(slowest.copied_bytes / steps))
+        .add("allocations", static_cast<std::int64_t>(slowest.allocations))
+        .add("peak_bytes", static_cast<std::int64_t>(slowest.peak_bytes))
+        .add_exact("loss", loss_);
+    floor.add_parts(line, rounds);
+    line.add("forward_ms", slowest_phases.forward_ms)
+        .add("loss_ms", slowest_phases.loss_ms)
+        .add("backward_ms", slowest_phases.backward_ms)
+        .add("exchange_ms", slowest_phases.exchange_ms)
+        .add("optimizer_ms", slowest_phases.optimizer_ms)
+        .add("owners_balance", owners_balance());
+    if (bare)
+      line.add("bare_loop_ms", 1e3 * rounds.median_seconds(bare_case))
+          .add("ratio_to_bare_loop", rounds.median_of([&](std::size_t round) {
+            return rounds.seconds(step_case, round) / rounds.seconds(bare_case, round);
+          }))
+          .add_exact("bare_loop_loss", bare_loss);
+    if (lora)
+      line.add("lora_ms", 1e3 * rounds.median_seconds(lora_case))
+          .add("lora_time_ratio", rounds.median_of([&](std::size_t round) {
+            return rounds.seconds(lora_case, round) / rounds.seconds(step_case, round);
+          }))
+          .add("lora_memory_ratio", lora->peak_bytes() / peak_bytes());
     return line;
   }
 
@@ -262,8 +265,8 @@ int measure_step(const BenchOptions& options, const typename Model::Stack::Tilin
   using Comm = typename Model::Stack::Comm;
   return train::launch<Comm>(options.launch, [&](Comm& communicator) {
     StepRun<Model> run(communicator, options, tiling);
-    const StepLine line = run.measure(options);
-    if (communicator.rank() == 0) std::printf("%s\n", json_line(line).c_str());
+    const Line line = run.measure(options);
+    if (communicator.rank() == 0) line.print();
   });
 }
 

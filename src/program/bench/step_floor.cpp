@@ -56,18 +56,19 @@ double StepFloor::seconds(const Rounds& rounds, std::size_t round) const {
          optimizer_seconds(rounds, round);
 }
 
-StepFloorParts StepFloor::parts(const Rounds& rounds) const {
+void StepFloor::add_parts(Line& line, const Rounds& rounds) const {
   const auto milliseconds = [&](double (StepFloor::*part)(const Rounds&, std::size_t) const) {
     return 1e3 * rounds.median_of([&](std::size_t round) { return (this->*part)(rounds, round); });
   };
-  return {.matmul_ms = 1e3 * rounds.median_seconds(matmuls_case_),
-          .attention_ms = milliseconds(&StepFloor::attention_seconds),
-          .elementwise_ms = milliseconds(&StepFloor::elementwise_seconds),
-          .optimizer_ms = milliseconds(&StepFloor::optimizer_seconds),
-          .matmul_gflops = square_.flops() / rounds.median_seconds(square_case_) * 1e-9,
-          .copy_gb_per_second = static_cast<double>(2 * copies_.bytes()) / rounds.median_seconds(copies_case_) * 1e-9,
-          .triad_gb_per_second = static_cast<double>(triad_.bytes()) / rounds.median_seconds(triad_case_) * 1e-9,
-          .elementwise_bytes = static_cast<std::int64_t>(elementwise_bytes_)};
+  const double copied_bytes = static_cast<double>(2 * copies_.bytes());  // read and written
+  line.add("floor_matmul_ms", 1e3 * rounds.median_seconds(matmuls_case_))
+      .add("floor_attention_ms", milliseconds(&StepFloor::attention_seconds))
+      .add("floor_elementwise_ms", milliseconds(&StepFloor::elementwise_seconds))
+      .add("floor_optimizer_ms", milliseconds(&StepFloor::optimizer_seconds))
+      .add("matmul_gflops", square_.flops() / rounds.median_seconds(square_case_) * 1e-9)
+      .add("copy_gb_per_second", copied_bytes / rounds.median_seconds(copies_case_) * 1e-9)
+      .add("triad_gb_per_second", static_cast<double>(triad_.bytes()) / rounds.median_seconds(triad_case_) * 1e-9)
+      .add("elementwise_bytes", static_cast<std::int64_t>(elementwise_bytes_));
 }
 
 Observer PhaseClock::observer() {

@@ -31,6 +31,13 @@ struct StepWork {
   int threads = 1;
 };
 
+/// The time of a step by phase, summed over its schedule's events; mean of the timed steps.
+struct StepPhases {
+  double forward_ms = 0, loss_ms = 0, backward_ms = 0;
+  double exchange_ms = 0;   ///< starting gathers and reductions; waiting for them is in the phase that needs them
+  double optimizer_ms = 0;  ///< gradient norm and the optimizer
+};
+
 /// The floor is the sum of: matmuls at their exact shapes, attention at the rate of a square matmul, element-wise bytes
 /// at the rate of a copy, the optimizer's bytes at the rate of a triad.
 class StepFloor {
@@ -39,7 +46,8 @@ class StepFloor {
 
   void add_to(Rounds& rounds);
   double seconds(const Rounds& rounds, std::size_t round) const;
-  StepFloorParts parts(const Rounds& rounds) const;
+  /// Adds its parts, and the rates that were used for them.
+  void add_parts(Line& line, const Rounds& rounds) const;
 
  private:
   double attention_seconds(const Rounds& rounds, std::size_t round) const;

@@ -3,7 +3,6 @@
 /// `tessera bench tokenize`: the rate of a tokenizer on documents in memory, and the time to load the tokenizer.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -52,8 +51,8 @@ std::int64_t encode_all(const text::Tokenizer& tokenizer, const std::vector<std:
 int measure_tokenize(const BenchOptions& options) {
   require<InputError>(!options.model.empty(), "bench tokenize: name a tokenizer.json or its folder by --model");
   const std::vector<std::string> documents = documents_of(options.text);
-  TokenizeLine line{.tokenizer = options.model};
-  for (const std::string& document : documents) line.bytes += std::ssize(document);
+  std::int64_t bytes = 0, tokens = 0;
+  for (const std::string& document : documents) bytes += std::ssize(document);
   double best = 0;
   for (std::int64_t i = 0; i < options.repeats; ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -61,19 +60,22 @@ int measure_tokenize(const BenchOptions& options) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     best = i == 0 ? seconds : std::min(best, seconds);
   }
-  line.load_ms = 1e3 * best;
   const text::Tokenizer tokenizer = text::Tokenizer::read(options.model);
-  line.vocabulary = tokenizer.vocabulary_size();
   std::vector<int> teams = {1};
   if (device::available_cores() > 1) teams.push_back(device::available_cores());
   Rounds rounds;
-  for (const int threads : teams) rounds.add([&, threads] { line.tokens = encode_all(tokenizer, documents, threads); });
+  for (const int threads : teams) rounds.add([&, threads] { tokens = encode_all(tokenizer, documents, threads); });
   rounds.run(options.repeats);
-  for (std::size_t i = 0; i < teams.size(); ++i) {
-    line.threads = teams[i];
-    line.megabytes_per_second = static_cast<double>(line.bytes) / 1e6 / rounds.median_seconds(i);
-    std::printf("%s\n", json_line(line).c_str());
-  }
+  for (std::size_t i = 0; i < teams.size(); ++i)
+    Line("tokenize")
+        .add("tokenizer", options.model)
+        .add("vocabulary", tokenizer.vocabulary_size())
+        .add("bytes", bytes)
+        .add("tokens", tokens)
+        .add("threads", teams[i])
+        .add("load_ms", 1e3 * best)
+        .add("mb_per_second", static_cast<double>(bytes) / 1e6 / rounds.median_seconds(i))
+        .print();
   return 0;
 }
 

@@ -128,8 +128,13 @@ Loaded RunCheckpoints::within_deadline(FunctionRef<Loaded()> load) {
   return loaded;
 }
 
-void RunCheckpoints::write(const checkpoint::TrainerState& state,
-                           const std::function<void(checkpoint::Save&)>& write_mine) {
+/// Writes a checkpoint: what the trainer has of its state, and what this run is.
+void RunCheckpoints::write(checkpoint::TrainerState state, const std::function<void(checkpoint::Save&)>& write_mine) {
+  state.seed = options_.seed;
+  state.windows = windows_;
+  state.seq_len = options_.seq_len;
+  state.schedule_steps = options_.steps;
+  state.run = run_;
   std::uint64_t id = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   ranks_.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0, {"checkpoint"});
   checkpoint::Save save(*options_.checkpoint_dir, state.step, id, model_.listing, model_.states, side_files_);
@@ -156,22 +161,6 @@ std::filesystem::path RunCheckpoints::path_of(std::int64_t step) const {
 /// Returns the checkpoints that --keep must not remove: the one resumed from, and the best.
 std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::TrainerState& state) const {
   return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
-}
-
-checkpoint::TrainerState RunCheckpoints::state_after(const Progress& progress, std::int64_t steps,
-                                                     std::int64_t skipped) const {
-  return {.step = steps,
-          .tokens = progress.tokens,
-          .epoch = progress.position.epoch,
-          .index = progress.position.index,
-          .seed = options_.seed,
-          .windows = windows_,
-          .seq_len = options_.seq_len,
-          .schedule_steps = options_.steps,
-          .skipped_steps = skipped,
-          .loss_scale = progress.loss_scale,
-          .best = progress.best,
-          .run = run_};
 }
 
 /// Opens the checkpoint that rank 0 chooses on every rank, so that no rank falls back to another one. Returns nothing
@@ -209,15 +198,15 @@ Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
 
 /// What a run that goes on with a checkpoint has of it.
 Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found) {
-  const checkpoint::TrainerState& state = from.state();
+  checkpoint::TrainerState state = from.state();
+  state.epoch = found.position.epoch;
+  state.index = found.position.index;
   run_[checkpoint::run_identity] = found.identity;
   keep_first_weights(run_, state.run);
   if (leads())
     if (std::string line = later_steps(options_, from); !line.empty()) found.lines.push_back(std::move(line));
   resumed_from_ = from.path();
-  return {.lines = std::move(found.lines),
-          .resumed = Progress{
-              .position = found.position, .tokens = state.tokens, .loss_scale = state.loss_scale, .best = state.best}};
+  return {.lines = std::move(found.lines), .resumed = std::move(state)};
 }
 
 /// What --resume auto says that found nothing, before what `start` says.
