@@ -56,8 +56,8 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
         train::bind_model<typename Model::Config>(flags, model);
         chosen.bind(flags);
       },
-      [&](const train::TrainOptions& options) {
-        return train::train<Model>(options, sharding, tiling, chosen.resolve());
+      [&](const train::Bound<train::TrainOptions>& options) {
+        return train::train<Model>(*options, options.flags, sharding, tiling, chosen.resolve());
       });
 }
 

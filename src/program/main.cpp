@@ -49,6 +49,8 @@ std::vector<stacks::CompiledStack> compiled_stacks() {
   return list;
 }
 
+using train::Bound;
+
 std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
 
 /// Returns the flags that choose a compiled stack.
@@ -108,11 +110,11 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
   launch.ranks = comm.ranks;
 }
 
-/// Returns the command with its communicator and number of ranks settled.
+/// Settles a command's communicator and number of ranks, and returns the compiled stack that it asks for.
 template <class Command>
-Command launched(Command command, bool plans = false) {
-  settle_launch(command.stack.comm, command.options.launch, train::is_given(command.options, "comm"), plans);
-  return command;
+stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOptions& launch, bool plans = false) {
+  settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
+  return find_stack(command->stack);
 }
 
 struct Run {
@@ -122,34 +124,30 @@ struct Run {
     for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
     return print_text(stdout, text), 0;
   }
-  int operator()(const cli::Train& command) const {
-    const auto ready = launched(command, command.options.dry_run || command.options.print_schedule);
-    return find_stack(ready.stack).train(ready);
+  int operator()(const Bound<cli::Train>& command) const {
+    train::TrainOptions& options = command->options;
+    return stack_for(command, options.launch, options.dry_run || options.print_schedule).train(command);
   }
-  int operator()(const cli::Eval& command) const {
-    const auto ready = launched(command);
-    return find_stack(ready.stack).evaluate(ready);
+  int operator()(const Bound<cli::Eval>& command) const {
+    return stack_for(command, command->options.launch).evaluate(command);
   }
-  int operator()(const cli::Generate& command) const {
-    const auto ready = launched(command);
-    const auto generate = find_stack(ready.stack).generate;
+  int operator()(const Bound<cli::Generate>& command) const {
+    const auto generate = stack_for(command, command->options.launch).generate;
     require<InputError>(generate != nullptr, "generate: this model's head has no logits, so that it writes no text");
-    return generate(ready);
+    return generate(command);
   }
-  int operator()(const cli::Chat& given) const {
-    cli::Chat command = given;
-    train::GenerateOptions& options = command.options.generate;
-    settle_launch(command.stack.comm, options.launch, train::is_given(options, "comm"));
-    const auto chat = find_stack(command.stack).chat;
+  int operator()(const Bound<cli::Chat>& command) const {
+    const auto chat = stack_for(command, command->options.generate.launch).chat;
     require<InputError>(chat != nullptr, "chat: this model cannot continue a sequence");
     return chat(command);
   }
-  int operator()(const cli::Export& command) const { return cli::run_export(command); }
-  int operator()(const cli::Inspect& command) const { return cli::run_inspect(command); }
-  int operator()(const cli::Tokenize& command) const { return cli::run_tokenize(command); }
-  int operator()(const cli::Plot& command) const { return cli::run_plot(command); }
-  int operator()(const cli::Diff& command) const { return cli::run_diff(command); }
-  int operator()(const cli::Replay& command) const {
+  int operator()(const Bound<cli::Export>& command) const { return cli::run_export(*command); }
+  int operator()(const Bound<cli::Inspect>& command) const { return cli::run_inspect(*command); }
+  int operator()(const Bound<cli::Tokenize>& command) const { return cli::run_tokenize(*command); }
+  int operator()(const Bound<cli::Plot>& command) const { return cli::run_plot(*command); }
+  int operator()(const Bound<cli::Diff>& command) const { return cli::run_diff(*command); }
+  int operator()(const Bound<cli::Replay>& bound) const {
+    const cli::Replay& command = *bound;
     const bool by_mpi = comm::launched_by_mpi();
     std::vector<std::string> warnings;
     cli::RecordedRun run;
@@ -165,8 +163,8 @@ struct Run {
       throw;
     }
     run.warnings = std::move(warnings);
-    settle_launch(run.train.stack.comm, run.train.options.launch, command.comm.has_value());
-    return find_stack(run.train.stack).replay(run);
+    settle_launch(run.stack.comm, run.options->launch, command.comm.has_value());
+    return find_stack(run.stack).replay(run);
   }
   int operator()(const cli::Stacks&) const {
     std::string text = "Compiled into this program; --tiling is free:\n";
@@ -174,26 +172,26 @@ struct Run {
     text += "Any other is a program of a few lines: see examples/01_trainer.\n" + cli::support_text();
     return print_text(stdout, text), 0;
   }
-  int operator()(const bench::BenchOptions& options) const {
-    bench::check(options);
-    if (options.what == "mlp") return bench::measure_mlp(options);
+  int operator()(const Bound<bench::BenchOptions>& command) const {
+    bench::BenchOptions& options = *command;
+    const train::FlagSet& flags = command.flags;
+    bench::check(options, flags);
+    if (options.what == "mlp") return bench::measure_mlp(options, flags);
     if (options.what == "attention") return bench::measure_attention(options);
-    if (options.what == "head") return bench::measure_head(options);
+    if (options.what == "head") return bench::measure_head(options, flags);
     if (options.what == "matmul") return bench::measure_matmul(options);
-    if (options.what == "optim") return bench::measure_optim(options);
+    if (options.what == "optim") return bench::measure_optim(options, flags);
     if (options.what == "tokenize") return bench::measure_tokenize(options);
-    bench::BenchOptions resolved = options;
-    if (options.what == "comm" && !train::is_given(options, "comm"))
-      resolved.stack.comm.ranks = 2;  // with one rank there is no communication
-    settle_launch(resolved.stack.comm, resolved.launch, train::is_given(options, "comm"));
-    const stacks::CompiledStack stack = find_stack(resolved.stack);
+    if (options.what == "comm" && !flags.is_given("comm"))
+      options.stack.comm.ranks = 2;  // with one rank there is no communication
+    const stacks::CompiledStack stack = stack_for(command, options.launch);
     const auto measure = options.what == "step"       ? stack.bench_step
                          : options.what == "generate" ? stack.bench_generate
                          : options.what == "load"     ? stack.bench_load
                                                       : stack.bench_comm;
     require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
                         "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");
-    return measure(resolved);
+    return measure(options);
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/run/resumed.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -22,11 +23,24 @@ Command parse_words(std::vector<const char*> words) {
   return parse(static_cast<int>(words.size()), words.data());
 }
 
-Train command_of(std::vector<const char*> words) {
-  words.insert(words.begin(), "train");
-  return std::get<Train>(parse_words(std::move(words)));
+template <class Options>
+Options options_of(std::vector<const char*> words) {
+  return *std::get<Bound<Options>>(parse_words(std::move(words)));
 }
+
+Bound<Train> bound_of(std::vector<const char*> words) {
+  words.insert(words.begin(), "train");
+  return std::get<Bound<Train>>(parse_words(std::move(words)));
+}
+Train command_of(std::vector<const char*> words) { return *bound_of(std::move(words)); }
 TrainOptions train_of(std::vector<const char*> words) { return command_of(std::move(words)).options; }
+
+std::vector<std::string> given(const train::FlagSet& flags) {
+  std::vector<std::string> names;
+  for (const train::Flag& flag : flags.flags())
+    if (flag.given) names.push_back(flag.name);
+  return names;
+}
 
 /// Every field of the options away from its default.
 Train everything() {
@@ -92,38 +106,39 @@ Train everything() {
 TEST(Flags, DefaultsAreThoseOfTheStruct) { EXPECT_EQ(command_of({}), Train()); }
 
 TEST(Flags, ReadTheIssuesGoldenCommand) {
-  const Train command = command_of({"--model",
-                                    "DIR",
-                                    "--data",
-                                    "DIR/text.bin",
-                                    "--seq-len",
-                                    "17",
-                                    "--batch-size",
-                                    "6",
-                                    "--validation-fraction",
-                                    "0",
-                                    "--steps",
-                                    "20",
-                                    "--lr",
-                                    "1e-3",
-                                    "--lr-schedule",
-                                    "constant",
-                                    "--weight-decay",
-                                    "0.1",
-                                    "--clip",
-                                    "0",
-                                    "--precision",
-                                    "fp32",
-                                    "--metrics",
-                                    "F"});
+  const Bound<Train> bound = bound_of({"--model",
+                                       "DIR",
+                                       "--data",
+                                       "DIR/text.bin",
+                                       "--seq-len",
+                                       "17",
+                                       "--batch-size",
+                                       "6",
+                                       "--validation-fraction",
+                                       "0",
+                                       "--steps",
+                                       "20",
+                                       "--lr",
+                                       "1e-3",
+                                       "--lr-schedule",
+                                       "constant",
+                                       "--weight-decay",
+                                       "0.1",
+                                       "--clip",
+                                       "0",
+                                       "--precision",
+                                       "fp32",
+                                       "--metrics",
+                                       "F"});
+  const Train& command = *bound;
   const TrainOptions& o = command.options;
   EXPECT_EQ(o.data, std::vector<std::string>{"DIR/text.bin"});
   EXPECT_EQ(o.lr, 1e-3);
   EXPECT_EQ(o.clip, 0);
   EXPECT_EQ(command.optimizer.constants, (train::GivenValues{{"weight-decay", "0.1"}}));
   EXPECT_EQ(command.stack.precision, PrecisionChoice::fp32);
-  EXPECT_EQ(o.given.size(), 12u);
-  EXPECT_EQ(o.given.front(), "batch-size");
+  EXPECT_EQ(given(bound.flags).size(), 12u);
+  EXPECT_TRUE(bound.flags.is_given("batch-size") && !bound.flags.is_given("grad-accum"));
 }
 
 TEST(Flags, AListTakesAllWordsUpToTheNextFlag) {
@@ -192,6 +207,7 @@ TEST(Flags, AnEmptyValueIsAnErrorWhateverTheFlag) {
   int checked = 0;
   for_each_command([&](const char* command, const train::FlagSet& flags) {
     for (const train::Flag& flag : flags.flags()) {
+      if (flag.position) continue;
       const std::string name = "--" + flag.name, empty = name + " '' is empty; give it a value, or leave it out";
       EXPECT_EQ(test::input_error_of([&] { parse_words({command, (name + "=").c_str()}); }), empty) << command;
       const std::string path = folder.write("run.toml", flag.name + " = \"\"\n").string();
@@ -216,7 +232,7 @@ TEST(Flags, WhiteSpaceAloneIsAValueOfWhatAModelReads) {
   EXPECT_INPUT_ERROR(train_of({"--data", "a", "", "b"}), "--data '' is empty");
   EXPECT_EQ(train_of({"--sample-prompt", "\n"}).sample_prompt, "\n");
   EXPECT_EQ(train_of({"--end-token", "\n"}).text.end_token, "\n");
-  EXPECT_EQ(std::get<Chat>(parse_words({"chat", "--model", "D", "--system", " "})).options.system, " ");
+  EXPECT_EQ(options_of<Chat>({"chat", "--model", "D", "--system", " "}).options.system, " ");
   EXPECT_INPUT_ERROR(parse_words({"chat", "--model", "D", "--system", ""}), "--system '' is empty");
 }
 
@@ -230,9 +246,8 @@ TEST(Flags, EmptyPositionsAreNamed) {
 }
 
 TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {
-  EXPECT_EQ(std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt", "--steps"})).options.prompt,
-            "--steps");
-  EXPECT_EQ(std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt=--seed"})).options.prompt, "--seed");
+  EXPECT_EQ(options_of<Generate>({"generate", "--model", "D", "--prompt", "--steps"}).options.prompt, "--steps");
+  EXPECT_EQ(options_of<Generate>({"generate", "--model", "D", "--prompt=--seed"}).options.prompt, "--seed");
   EXPECT_EQ(train_of({"--sample-prompt", "train", "--steps", "5"}).steps, 5);
 }
 
@@ -246,22 +261,22 @@ TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
 }
 
 TEST(Flags, TheOtherCommandsAreRead) {
-  const auto eval = std::get<Eval>(parse_words({"eval", "--model", "D", "--data", "f", "--seq-len", "9"})).options;
+  const auto eval = options_of<Eval>({"eval", "--model", "D", "--data", "f", "--seq-len", "9"}).options;
   EXPECT_EQ(eval.model, "D");
   EXPECT_EQ(eval.seq_len, 9);
-  const auto generate = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt", " ", "--tokens", "5",
-                                                        "--temperature", "0"}))
-                            .options;
+  const auto generate =
+      options_of<Generate>({"generate", "--model", "D", "--prompt", " ", "--tokens", "5", "--temperature", "0"})
+          .options;
   EXPECT_EQ(generate.prompt, " ");
   EXPECT_EQ(generate.sampling.temperature, 0);
-  const auto ids = std::get<Generate>(parse_words({"generate", "--model", "D", "--prompt-ids", "1,2", "--prompt-ids",
-                                                   "3", "--top-k", "4", "--top-p", "0.5", "--min-p", "0.25",
-                                                   "--repetition-penalty", "1.5", "--stop-ids", "2,3"}))
-                       .options;
+  const auto ids =
+      options_of<Generate>({"generate", "--model", "D", "--prompt-ids", "1,2", "--prompt-ids", "3", "--top-k", "4",
+                            "--top-p", "0.5", "--min-p", "0.25", "--repetition-penalty", "1.5", "--stop-ids", "2,3"})
+          .options;
   EXPECT_EQ(ids.prompt_ids, (std::vector<std::string>{"1,2", "3"}));
   EXPECT_EQ(ids.stop_ids, std::vector<std::string>{"2,3"});
   EXPECT_EQ(ids.sampling, (train::Sampling{.top_k = 4, .top_p = 0.5, .min_p = 0.25, .repetition_penalty = 1.5}));
-  const auto bench = std::get<bench::BenchOptions>(parse_words({"bench", "comm", "--comm", "threads:2"}));
+  const auto bench = options_of<bench::BenchOptions>({"bench", "comm", "--comm", "threads:2"});
   EXPECT_EQ(bench.what, "comm");
   EXPECT_EQ(bench.stack.comm.ranks, 2);
   EXPECT_INPUT_ERROR(parse_words({"eval", "--data", "f"}), "--model is missing");
@@ -274,21 +289,30 @@ TEST(ConfigFile, GivesBackEveryOption) {
   train::FlagSet flags;
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
-  Train read = command_of({"--config", path.c_str()});
-  EXPECT_EQ(read.options.given.size(), 87u);
-  read.options.given.clear();
-  EXPECT_EQ(read, written);
+  const Bound<Train> read = bound_of({"--config", path.c_str()});
+  EXPECT_EQ(given(read.flags).size(), 87u);
+  EXPECT_EQ(*read, written);
+}
+
+TEST(Flags, WhatChoosesThePoliciesTheModelAndTheOptimizerIsComparedAndRecordedByThem) {
+  Train command = everything();
+  train::FlagSet all, others;
+  bind(all, command);
+  bind(others, command.options);
+  EXPECT_EQ(train::write_toml(all, train::Effect::chosen), train::write_toml(others));
+  EXPECT_EQ(train::record_of(all), train::record_of(others));
 }
 
 TEST(ConfigFile, TheCommandLineWinsOverItAndASectionOverItsTop) {
   const TemporaryFolder folder;
   const std::string path =
       folder.write("run.toml", "steps = 5\nseq_len = 64\nlr = 1\n[train]\nlr = 0.5\n[eval]\nwindows = 3\n").string();
-  const TrainOptions o = train_of({"--steps", "9", "--config", path.c_str()});
+  const Bound<Train> bound = bound_of({"--steps", "9", "--config", path.c_str()});
+  const TrainOptions& o = bound->options;
   EXPECT_EQ(o.steps, 9);
   EXPECT_EQ(o.seq_len, 64);
   EXPECT_EQ(o.lr, 0.5);
-  EXPECT_EQ(o.given, (std::vector<std::string>{"lr", "seq-len", "steps"}));
+  EXPECT_EQ(given(bound.flags), (std::vector<std::string>{"steps", "seq-len", "lr"}));
 }
 
 TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
@@ -311,6 +335,9 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   has(said("steps = "), "at line 1");
   has(said("sharding = \"zero33\""), "did you mean 'zero3'?");
   has(said("dry-run = \"yes\""), "neither true nor false");
+  const std::string place = folder.write("place.toml", "FOLDER = \"a\"").string();
+  EXPECT_INPUT_ERROR(parse_words({"inspect", "--config", place.c_str()}),
+                     "unknown key 'FOLDER'; did you mean 'quick'?");
   const std::string absent = folder.path() / "absent.toml";
   EXPECT_INPUT_ERROR(train_of({"--config", absent.c_str()}), absent);
 }
@@ -335,7 +362,7 @@ TEST(Flags, AnOptimizerTakesItsOwnConstants) {
 const train::FixedStack fixed_stack{
     .sharding = "fsdp2", .precision = "bf16", .tiling = "off", .comm = "threads", .starts_ranks = true};
 
-std::variant<train::Help, TrainOptions> parse_program(
+std::variant<train::Help, Bound<TrainOptions>> parse_program(
     std::vector<const char*> words, bool starts_ranks = true,
     const std::function<void(train::FlagSet&, train::ModelChoice&)>& bind_own = [](auto&, auto&) {}) {
   words.insert(words.begin(), "program");
@@ -344,13 +371,17 @@ std::variant<train::Help, TrainOptions> parse_program(
   return train::parse_train(static_cast<int>(words.size()), words.data(), fixed, bind_own);
 }
 
-TEST(ParseTrain, NeedsNoSubCommand) { EXPECT_EQ(std::get<TrainOptions>(parse_program({"--steps", "3"})).steps, 3); }
+TrainOptions program_of(std::vector<const char*> words, bool starts_ranks = true) {
+  return *std::get<Bound<TrainOptions>>(parse_program(std::move(words), starts_ranks));
+}
+
+TEST(ParseTrain, NeedsNoSubCommand) { EXPECT_EQ(program_of({"--steps", "3"}).steps, 3); }
 
 TEST(ParseTrain, RanksAreThoseThatTheProgramStartsOrOfTheDryRun) {
-  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"})).launch.ranks, 3);
-  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"})).ranks, 0);
-  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"}, false)).ranks, 3);
-  EXPECT_EQ(std::get<TrainOptions>(parse_program({"--ranks", "3"}, false)).launch.ranks, 1);
+  EXPECT_EQ(program_of({"--ranks", "3"}).launch.ranks, 3);
+  EXPECT_EQ(program_of({"--ranks", "3"}).ranks, 0);
+  EXPECT_EQ(program_of({"--ranks", "3"}, false).ranks, 3);
+  EXPECT_EQ(program_of({"--ranks", "3"}, false).launch.ranks, 1);
 }
 
 TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
@@ -377,9 +408,9 @@ TEST(ParseTrain, AFixedOptimizerAndTheModelBringFlagsOfTheirOwn) {
       chosen.bind(flags);
     });
   };
-  const auto options = std::get<TrainOptions>(parse_own({"--layers", "2", "--momentum", "0.5"}));
-  EXPECT_EQ(options.model.values, (train::GivenValues{{"layers", "2"}}));
-  EXPECT_EQ(options.given, (std::vector<std::string>{"layers", "momentum"}));
+  const auto options = std::get<Bound<TrainOptions>>(parse_own({"--layers", "2", "--momentum", "0.5"}));
+  EXPECT_EQ(options->model.values, (train::GivenValues{{"layers", "2"}}));
+  EXPECT_EQ(given(options.flags), (std::vector<std::string>{"layers", "momentum"}));
   EXPECT_EQ(chosen.resolve(), optim::Sgd{.momentum = 0.5});
   const std::string help = std::get<train::Help>(parse_own({"--help"})).text;
   for (const char* flag : {"--momentum", "--nesterov", "--weight-decay", "--hidden", "--model"})

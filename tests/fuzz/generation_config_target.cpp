@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A generation_config.json.
+#include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>
 
 #include "target.hpp"
@@ -10,6 +11,8 @@ FUZZ_TARGET(generation_config) {
     fsdp::train::GenerateOptions options;
     options.model = path.parent_path().string();
     options.prompt = "a";
-    fsdp::train::with_generation_config(options);
+    fsdp::train::FlagSet flags;
+    fsdp::train::bind(flags, options);
+    fsdp::train::apply_generation_config(flags, options);
   });
 }

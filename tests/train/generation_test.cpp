@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <tessera/trainer/flags/flags.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {
@@ -120,8 +122,13 @@ TEST(Generation, WhatCannotBeIsRefusedByName) {
   four.require_positions(4, "M");
   EXPECT_INPUT_ERROR(four.require_positions(3, "M"), "the longest prompt has 2 tokens");
   EXPECT_INPUT_ERROR(four.require_positions(3, "M"), "more than the 3 positions of --model M");
-  EXPECT_INPUT_ERROR(validate(GenerateOptions{}), "--prompt is empty");
-  EXPECT_INPUT_ERROR(validate(GenerateOptions{.prompt = "a", .prompt_ids = {"1"}}), "given both");
+  const auto validate_bound = [](GenerateOptions options) {
+    FlagSet flags;
+    bind(flags, options);
+    validate(flags, options);
+  };
+  EXPECT_INPUT_ERROR(validate_bound({}), "--prompt is empty");
+  EXPECT_INPUT_ERROR(validate_bound({.prompt = "a", .prompt_ids = {"1"}}), "given both");
 }
 
 TEST(Generation, OfTextReadsAndWritesWholeCharacters) {

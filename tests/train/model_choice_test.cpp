@@ -34,7 +34,7 @@ struct Widths {
 static_assert(HasPresets<LlamaConfig> && HasLongestSequence<LlamaConfig>);
 static_assert(!HasPresets<Widths> && !HasLongestSequence<Widths>);
 
-void set(const FlagSet& flags, const std::string& name, const std::string& text) { flags.find(name)->set({text}); }
+void set(FlagSet& flags, const std::string& name, const std::string& text) { flags.find(name)->set({text}); }
 
 TEST(FlagName, IsTheValuesWithDashesAndWithoutSize) {
   EXPECT_EQ(flag_name("hidden_size"), "hidden");

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 
+#include <tessera/trainer/flags/flags.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {
@@ -16,6 +18,14 @@ TrainOptions with(const std::function<void(TrainOptions&)>& change) {
   options.data = {"text"};
   change(options);
   return options;
+}
+
+/// Validates options with flags of their own. `given`: names of those that a user set.
+void validate(TrainOptions options, std::int64_t ranks, int pieces = 0, const std::vector<std::string>& given = {}) {
+  FlagSet flags;
+  bind(flags, options);
+  for (const std::string& name : given) flags.find(name)->given = true;
+  train::validate(flags, options, ranks, pieces);
 }
 
 TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
@@ -48,8 +58,7 @@ TEST(ValidateTrainOptions, EveryBadValueHasItsSentence) {
       with([](TrainOptions& o) { o.lr_schedule = LrShape::wsd, o.steps = 9, o.warmup = 4, o.lr_decay_steps = 5; }), 1));
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.sample_prompt = "x", o.sample_tokens = o.seq_len; }), 1),
                      "--sample-tokens 512 leave no room for a prompt in --seq-len 512");
-  EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.given = {"sample-tokens"}; }), 1),
-                     "give --sample-prompt too");
+  EXPECT_INPUT_ERROR(validate(with([](TrainOptions&) {}), 1, 0, {"sample-tokens"}), "give --sample-prompt too");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.metrics = ""; }), 1), "--metrics '' is empty");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.memory = ""; }), 1), "--memory '' is empty");
   EXPECT_INPUT_ERROR(validate(with([](TrainOptions& o) { o.data = {"text", ""}; }), 1), "--data '' is empty");

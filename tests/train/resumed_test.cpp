@@ -61,6 +61,16 @@ TEST(Resumed, WhatIsNoFlagIsNamedInWords) {
                                       "resumed: the number of ranks was 2, is 4"}));
 }
 
+TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
+  std::string names;
+  for (const auto& [name, value] : record_of(options)) names += name + " ";
+  EXPECT_EQ(
+      names,
+      "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum "
+      "keep-last-block loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute replicate seed "
+      "seq-len steps validation-fraction warmup ");
+}
+
 TEST(Resumed, AnotherScheduleIsSaid) {
   TrainOptions now = options;
   now.lr_schedule = LrShape::wsd;

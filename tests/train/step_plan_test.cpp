@@ -5,6 +5,7 @@
 
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/resumed.hpp>
@@ -15,6 +16,13 @@ namespace fsdp::train {
 namespace {
 
 const TrainOptions planned = {.data = {"text"}, .seq_len = 32, .batch_size = 24};
+
+/// Validates options with flags of their own.
+void validate(TrainOptions options, std::int64_t ranks, int pieces = 0) {
+  FlagSet flags;
+  bind(flags, options);
+  train::validate(flags, options, ranks, pieces);
+}
 
 TEST(StepSize, OfPiecesHasAsManySequencesOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3, 4, 5, 6, 8, 9}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Named flags bound to fields: one table for the command line, TOML files and --help.
+/// Named flags bound to fields: one table for the command line, TOML files, --help, checks and what a run records.
 ///
 /// The command line wins over the file; an unknown name in either is an error. Absence is a flag that is left out,
 /// std::nullopt in its field: an empty value is an error, whatever the flag, since it is most often a variable of a
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,11 +33,21 @@ enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
 /// Throws InputError if a value is empty, or white space alone where that is not `blank_is_value`. `what`: whose value.
 void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
 
+/// How results depend on a flag, and so whether a run's record has it, for the runs that resume it.
+enum class Effect : std::uint8_t {
+  none,     ///< they do not, or the record has what the flag names instead, as the data
+  results,  ///< they do: its text is recorded and compared
+  chosen,   ///< it chooses the ranks, a policy, the model or the optimizer, which are recorded and compared themselves
+};
+
 /// A flag and the functions that set, read and check its value.
 struct Flag {
   std::string name;  ///< without dashes
   std::string help;
   FlagKind kind = FlagKind::text;
+  Effect effect = Effect::none;
+  bool given = false;                                        ///< by the command line or a file
+  bool position = false;                                     ///< a word of the command line alone, by its place
   std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError; called by `give` alone
   std::function<std::vector<std::string>()> get;             ///< empty: not set
   std::function<void()> check = {};                          ///< throws InputError if a number is out of its range
@@ -77,61 +88,64 @@ void set_given(const NamedValues& values, const GivenValues& given);
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
-  /// Adds a flag. Throws Error if there is already one of this name.
-  void add(Flag flag);
+  /// Adds a flag. Throws Error if there is already one of this name. Returns it; the next one may move it.
+  Flag& add(Flag flag);
 
   /// Adds a flag that sets a field; the field's present value is the default that --help shows.
   template <class T>
-  void add(const std::string& name, T& field, const std::string& help) {
-    add({.name = name,
-         .help = help,
-         .kind = kind_of<T>(),
-         .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
-         .get = [&field] { return present(to_text(field)); }});
+  Flag& add(const std::string& name, T& field, const std::string& help) {
+    return add({.name = name,
+                .help = help,
+                .kind = kind_of<T>(),
+                .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
+                .get = [&field] { return present(to_text(field)); }});
   }
 
   /// Adds a flag that may be absent: its field is then std::nullopt.
   template <class T>
-  void add(const std::string& name, std::optional<T>& field, const std::string& help) {
-    add({.name = name,
-         .help = help,
-         .kind = kind_of<T>(),
-         .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field.emplace()); },
-         .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
+  Flag& add(const std::string& name, std::optional<T>& field, const std::string& help) {
+    return add({.name = name,
+                .help = help,
+                .kind = kind_of<T>(),
+                .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field.emplace()); },
+                .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
+  }
+
+  Flag& add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
+    return add({.name = name,
+                .help = help,
+                .kind = FlagKind::list,
+                .set = [&field](const auto& texts) { field = texts; },
+                .get = [&field] { return field; }});
   }
 
   /// Adds a flag for text that a model reads, of kind `verbatim`.
   template <class T>
   void add_verbatim(const std::string& name, T& field, const std::string& help) {
-    add(name, field, help);
-    flags_.back().kind = FlagKind::verbatim;
+    add(name, field, help).kind = FlagKind::verbatim;
   }
 
-  /// Adds a number that must be in `range`. Both `set` and require_ranges check it, so that values which a program
+  /// Adds a number that must be in `range`. Both `give` and require_ranges check it, so that values which a program
   /// assigns to the field itself are checked, too.
-  template <class T>
-  void add(const std::string& name, T& field, const std::string& help, const Range<T>& range) {
-    add(name, field, help);
-    check_with([name, &field, range] { require_in_range(name, field, range); });
-  }
-  template <class T>
-  void add(const std::string& name, std::optional<T>& field, const std::string& help, const Range<T>& range) {
-    add(name, field, help);
-    check_with([name, &field, range] {
-      if (field) require_in_range(name, *field, range);
-    });
+  template <class Field, class T>
+  Flag& add(const std::string& name, Field& field, const std::string& help, const Range<T>& range) {
+    Flag& flag = add(name, field, help);
+    flag.check = [name, &field, range] {
+      if (const std::optional<T> value = field) require_in_range(name, *value, range);
+    };
+    return flag;
   }
 
-  void add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
-    add({.name = name,
-         .help = help,
-         .kind = FlagKind::list,
-         .set = [&field](const auto& texts) { field = texts; },
-         .get = [&field] { return field; }});
+  /// Each of these, for a flag on which results depend: `effect` says how.
+  template <class... Parts>
+  Flag& add(Effect effect, const std::string& name, Parts&&... parts) {
+    Flag& flag = add(name, std::forward<Parts>(parts)...);
+    flag.effect = effect;
+    return flag;
   }
 
   /// Adds a flag for a config's or an optimizer's value.
-  void add(const NamedValue& value);
+  Flag& add(const NamedValue& value);
   /// Adds a flag with the name and type of `like`. Its value is checked against the type and kept as text in `given`,
   /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
@@ -141,9 +155,15 @@ class FlagSet {
   /// Throws InputError if `name` is such a fixed flag; the error names its value.
   void refuse_fixed(std::string_view name) const;
 
+  std::vector<Flag>& flags() { return flags_; }
   const std::vector<Flag>& flags() const { return flags_; }
-  const Flag* find(std::string_view name) const;  ///< nullptr if there is none
+  /// Returns whether the command line or a file gave a flag.
+  bool is_given(std::string_view name) const;
+  /// Both leave positions out.
+  /// @{
+  Flag* find(std::string_view name);  ///< nullptr if there is none
   std::vector<std::string> names(std::string_view prefix = "") const;
+  /// @}
 
   /// Throws InputError for the first bound number that is out of its range.
   void require_ranges() const;
@@ -163,9 +183,6 @@ class FlagSet {
     return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
   }
 
-  /// Adds a check to the flag that was added last.
-  void check_with(std::function<void()> check);
-
   struct Fixed {
     std::string name, value;
   };
@@ -175,12 +192,22 @@ class FlagSet {
 };
 
 /// Sets flags from a TOML file: first from its top level, then from its table called `section`. Ignores the tables of
-/// other sub-commands (`sections`). Returns the names that were set. Throws InputError on an unknown key, with the
-/// nearest known one.
-std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
-                                    const std::vector<std::string>& sections);
+/// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one.
+void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
+                const std::vector<std::string>& sections);
 
-/// Returns TOML that sets every flag to its present value.
-std::string write_toml(const FlagSet& flags);
+/// Returns TOML that sets every flag, but those of one effect, to its present value.
+std::string write_toml(const FlagSet& flags, std::optional<Effect> but = {});
+
+/// Options at an address that stays, and the flags that a command bound to them, once: the command line and files set
+/// the options through them, and checks, the arguments that ranks compare and a run's record read them.
+template <class Options>
+struct Bound {
+  std::unique_ptr<Options> options = std::make_unique<Options>();
+  FlagSet flags = {};
+
+  Options& operator*() const { return *options; }
+  Options* operator->() const { return options.get(); }
+};
 
 }  // namespace fsdp::train

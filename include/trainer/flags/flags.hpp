@@ -25,12 +25,12 @@ struct FixedStack {
 
 /// Parses the command line of a program that only trains: the flags of `tessera train`, without the sub-command and
 /// without the flags that name a policy. `bind_own` adds the flags of the model and the optimizer. Throws InputError.
-std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
-                                             FunctionRef<void(FlagSet&, ModelChoice&)> bind_own);
+std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
+                                                    FunctionRef<void(FlagSet&, ModelChoice&)> bind_own);
 /// Runs such a program: parses the command line, then prints the help or calls `train`. Returns the exit status as
 /// run_program does.
 int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
-                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const TrainOptions&)> train);
+                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const Bound<TrainOptions>&)> train);
 
 /// Adds all flags of a command, except those for policies, the model's sizes and the optimizer. The options must
 /// outlive the set.
@@ -39,15 +39,5 @@ void bind(FlagSet& flags, EvalOptions& options);
 void bind(FlagSet& flags, GenerateOptions& options);
 void bind(FlagSet& flags, ChatOptions& options);
 void bind(FlagSet& flags, LaunchOptions& options);
-/// Adds the flags that validate_sampling checks: how tokens are drawn, and which end a sequence.
-void bind_sampling(FlagSet& flags, GenerateOptions& options);
-
-/// Returns all options as a TOML file that sets them.
-/// @{
-std::string to_toml(const TrainOptions& options);
-std::string to_toml(const EvalOptions& options);
-std::string to_toml(const GenerateOptions& options);
-std::string to_toml(const ChatOptions& options);
-/// @}
 
 }  // namespace fsdp::train

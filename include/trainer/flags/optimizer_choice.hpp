@@ -44,7 +44,7 @@ struct ChosenOptimizer {
 
   void bind(FlagSet& flags) {
     flags.fix("optimizer", std::string(std::string_view(value.name())));
-    for (const NamedValue& constant : NamedValues(value).list()) flags.add(constant);
+    for (const NamedValue& constant : NamedValues(value).list()) flags.add(constant).effect = Effect::chosen;
   }
   Optimizer resolve() const {
     validate_constants(value);

@@ -3,10 +3,9 @@
 /// The options of each sub-command: plain structs with the defaults that `--help` prints.
 ///
 /// Policies and the optimizer are not part of them; they are passed separately. To add a flag, add a field here and a
-/// line in src/trainer/flags/bind.cpp.
+/// line in src/trainer/flags/bind.cpp, which says whether results depend on it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -93,7 +92,6 @@ struct TrainOptions {
       {};  ///< bytes per rank for budget:auto; left out: its part of the machine's free memory
   bool print_schedule = false;
   LaunchOptions launch = {};
-  std::vector<std::string> given = {};  ///< flags that the user set, without dashes, sorted
 
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
@@ -110,7 +108,6 @@ struct EvalOptions {
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
   std::optional<std::int64_t> document_separator = {};
   LaunchOptions launch = {};
-  std::vector<std::string> given = {};
 
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;
 };
@@ -139,7 +136,6 @@ struct GenerateOptions {
   std::vector<std::string> stop_ids = {};  ///< "2" or "2,3": a sequence ends after any of these tokens
   bool no_cache = false;                   ///< no KV cache: recompute the whole sequence for every token
   LaunchOptions launch = {};
-  std::vector<std::string> given = {};
 
   friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
 };
@@ -156,25 +152,18 @@ struct ChatOptions {
 
 inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< most tokens of a chat's prompt that one pass computes
 
-/// Returns whether the user set a flag; `flag` is its name without dashes.
-template <class Options>
-bool is_given(const Options& options, std::string_view flag) {
-  return std::find(options.given.begin(), options.given.end(), flag) != options.given.end();
-}
-
-/// Throws InputError with one sentence about the first invalid value; also calls check_batch.
-void validate(const TrainOptions& options, std::int64_t ranks, int pieces = 0);
 /// Throws InputError unless a step's batch can be cut over so many ranks. `pieces`: of a step, where the strategy says
 /// how many (sharding::Facts::pieces), so that they and the ranks give the number of micro-batches; else 0.
 void check_batch(const TrainOptions& options, std::int64_t ranks, int pieces);
-/// Throw InputError with one sentence about the first invalid value.
+/// Throw InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
 /// @{
-void validate(const EvalOptions& options);
-void validate(const GenerateOptions& options);
-void validate(const ChatOptions& options);
+void validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks,
+              int pieces = 0);  ///< with the batch
+void validate(const FlagSet& flags, const EvalOptions& options);
+void validate(const FlagSet& flags, const GenerateOptions& options);
 /// @}
 /// The same for what generate and chat have in common and a model's folder can set: sampling, and stop ids.
-void validate_sampling(const GenerateOptions& options);
+void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
 /// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "save", "stop".
 void from_text(std::string_view flag, std::string_view text, OnSignal& value);

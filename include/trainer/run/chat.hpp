@@ -28,21 +28,21 @@
 namespace fsdp::train {
 
 /// Runs a conversation on rank 0's standard input and output until the input ends. Only rank 0 knows the conversation;
-/// it broadcasts each ChatWork. The other ranks wait as long as the user takes to type. Returns the exit status.
+/// it broadcasts each ChatWork. The other ranks wait as long as the user takes to type. Sets options by the model's
+/// generation_config.json. `flags`: those that are bound to the options. Returns the exit status.
 template <class Model>
-int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   using Comm = typename Model::Stack::Comm;
   using Compute = typename Model::Stack::Precision::Compute;
   static_assert(Executor<Model>::continues,
                 "fsdp: this model's blocks cannot continue a sequence, so that it cannot chat; give them `extend` "
                 "(tessera/fsdp/nn/module.hpp), or its head logits");
   constexpr double thinks_seconds = 1e6;
-  validate(options);
-  GenerationChoice choice = with_generation_config(options.generate);
-  options.generate = choice.options;
+  validate_sampling(flags, options.generate);
+  const std::string set_by_file = apply_generation_config(flags, options.generate);
   const LaunchOptions& launched_as = options.generate.launch;
   return launch<Comm>(launched_as, [&](Comm& communicator) {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
     agree_on_instruction_set(communicator);
     const Model model =
         agreed_model<Model>(communicator, launched_as, options.generate.model, options.generate.adapter);
@@ -55,7 +55,7 @@ int chat(ChatOptions options, const ShardingOf<Model>& sharding, const TilingOf<
     std::optional<ChatSession> session = comm::on_all_ranks(communicator, "--tokenizer", [&] {
       return leads ? std::optional<ChatSession>(std::in_place, mine, vocabulary) : std::nullopt;
     });
-    if (leads && !choice.said.empty()) print_sentence("by generation_config.json: " + choice.said);
+    if (leads && !set_by_file.empty()) print_sentence("by generation_config.json: " + set_by_file);
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = 1,
                                   .sequence_length = most,

@@ -51,10 +51,11 @@ using ShardingOf = typename Model::Stack::Sharding;
 template <class Model>
 using TilingOf = typename Model::Stack::Tiling;
 
-/// Returns all flags and the policies with their numbers, one per line: the text that agree_on_arguments compares.
-template <class Model, class Options>
-std::string arguments_text(const Options& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
-  return message(to_toml(options), "sharding = \"", policy_text(sharding), "\"\nprecision = \"",
+/// Returns the flags, and instead of those that choose a policy the policies with their numbers, one per line: the text
+/// that agree_on_arguments compares.
+template <class Model>
+std::string arguments_text(const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  return message(write_toml(flags, Effect::chosen), "sharding = \"", policy_text(sharding), "\"\nprecision = \"",
                  policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
 }
 
@@ -83,8 +84,8 @@ std::pair<Model, bool> begun_model(const TrainOptions& options) {
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
 /// of it and starts no ranks. Refuses a folder whose weights the run would refuse.
 template <class Model, class Optimizer>
-void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
-              const Optimizer& optimizer) {
+void describe(const TrainOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
+              const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
   const bool speaks = starts_ranks<typename Stack::Comm> || comm::launched_job().rank == 0;
   const auto print = [&](const std::string& text) {
@@ -95,7 +96,7 @@ void describe(const TrainOptions& options, const ShardingOf<Model>& sharding, co
   require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
-  validate(options, ranks, sharding::facts_of(sharding).pieces);
+  validate(flags, options, ranks, sharding::facts_of(sharding).pieces);
   check_memory(options, tiling);
   const plan::Request request = plan_request(options, ranks, sharding, optimizer);
   if (options.print_schedule) {
@@ -132,10 +133,10 @@ std::int64_t vocabulary_of(const Model& model) {
   }
 }
 
-/// `tessera train` on one stack. Returns the exit status.
+/// `tessera train` on one stack. `flags`: those that are bound to the options. Returns the exit status.
 template <class Model, class Optimizer>
-int train(const TrainOptions& given, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling,
-          const Optimizer& optimizer) {
+int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Model>& sharding,
+          const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   static_assert(std::same_as<typename Model::Batch, TokenBatch>,
                 "fsdp: train_main trains on text, and this model's Batch is no TokenBatch; use train::Trainer<Model, "
                 "Source> with a source of its batches, or train::Training in a loop of your own");
@@ -143,14 +144,14 @@ int train(const TrainOptions& given, const ShardingOf<Model>& sharding, const Ti
   validate_constants(optimizer);
   validate(given.launch);
   if (given.dry_run || given.print_schedule) {
-    describe<Model>(given, sharding, tiling, optimizer);
+    describe<Model>(given, flags, sharding, tiling, optimizer);
     return 0;
   }
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(given, sharding, tiling) + given_text(given.model) +
+    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling) + given_text(given.model) +
                                                optimizer_lines(optimizer));
     agree_on_instruction_set(communicator);
-    validate(given, communicator.size(), sharding::facts_of(sharding).pieces);
+    validate(flags, given, communicator.size(), sharding::facts_of(sharding).pieces);
     check_memory(given, tiling);
     CheckpointDir dir(communicator, given);
     const TrainOptions options = with_resumed_threads<Model>(communicator, given, sharding);
@@ -173,7 +174,7 @@ int train(const TrainOptions& given, const ShardingOf<Model>& sharding, const Ti
         return text_of(options, data.names(), options.validation_fraction, vocabulary);
       });
       return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer,
-                                                         std::move(dir))
+                                                         std::move(dir), record_of(flags))
           .run();
     } catch (const MemoryError& error) {
       throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));
@@ -208,14 +209,15 @@ void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch
                      });
 }
 
-/// `tessera eval` on one stack: prints {"loss": mean nats per token, "tokens": ...} over windows of the data. Returns
-/// the exit status.
+/// `tessera eval` on one stack: prints {"loss": mean nats per token, "tokens": ...} over windows of the data. `flags`:
+/// those that are bound to the options. Returns the exit status.
 template <class Model>
-int evaluate(const EvalOptions& options, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
+             const TilingOf<Model>& tiling) {
   using Comm = typename Model::Stack::Comm;
-  validate(options);
+  validate(flags, options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
     agree_on_instruction_set(communicator);
     const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
     require_positions(model.config(), options.seq_len, options.model);

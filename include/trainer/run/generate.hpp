@@ -27,25 +27,26 @@
 namespace fsdp::train {
 
 /// Continues every prompt; rank 0 prints prompts and new tokens. All ranks compute the same sequences. Rank 0 samples
-/// each token and broadcasts it, since different processors may round logits differently. Returns the exit status.
+/// each token and broadcasts it, since different processors may round logits differently. Sets options by the model's
+/// generation_config.json. `flags`: those that are bound to the options. Returns the exit status.
 template <class Model>
-int generate(const GenerateOptions& given, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
+             const TilingOf<Model>& tiling) {
   static_assert(
       nn::GeneratingHead<typename Model::Head, typename Model::Local>,
       "fsdp: this model's head has no logits, so that it cannot generate; give it logits (tessera/fsdp/nn/module.hpp)");
   using Comm = typename Model::Stack::Comm;
   using Compute = typename Model::Stack::Precision::Compute;
-  validate(given);
-  const GenerationChoice choice = with_generation_config(given);
-  const GenerateOptions& options = choice.options;
+  validate(flags, options);
+  const std::string set_by_file = apply_generation_config(flags, options);
   const std::optional<text::Tokenizer> tokenizer = prompt_tokenizer(options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling));
+    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
     agree_on_instruction_set(communicator);
     const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
     const std::int64_t vocabulary = vocabulary_of(model);
     Generation generation(options, vocabulary, tokenizer);
-    if (communicator.rank() == 0 && !choice.said.empty()) print_sentence("by generation_config.json: " + choice.said);
+    if (communicator.rank() == 0 && !set_by_file.empty()) print_sentence("by generation_config.json: " + set_by_file);
     if constexpr (HasLongestSequence<typename Model::Config>)
       generation.require_positions(model.config().longest_sequence(), options.model);
     const std::int64_t sequences = generation.sequences();

@@ -70,11 +70,12 @@ class Replay {
   using Device = typename Stack::Device;
   using Compute = typename Stack::Precision::Compute;
 
-  /// The references must outlive it. `options`: those of the run, with its data and its threads. `after`: the state of
-  /// the checkpoint behind the step whose record `recorded` is, if it is of one.
-  Replay(Comm& communicator, const ReplayRequest& request, const TrainOptions& options, const RunRecord& recorded,
-         const std::optional<checkpoint::TrainerState>& after, const Model& model, const Source& source,
-         const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling, const Optimizer& optimizer)
+  /// The references must outlive it. `options`: those of the run, with its data and its threads; `flags`: bound to
+  /// them. `after`: the state of the checkpoint behind the step whose record `recorded` is, if it is of one.
+  Replay(Comm& communicator, const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags,
+         const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after, const Model& model,
+         const Source& source, const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling,
+         const Optimizer& optimizer)
       : communicator_(communicator),
         request_(request),
         options_(options),
@@ -91,9 +92,9 @@ class Replay {
         queued_(options, log_) {
     const std::string stack = stack_text(communicator, policy_texts<Stack>(sharding, tiling));
     if (pieces_ > 0) agree_on_last_bits(communicator, last_bits<Device>(training_.request().shape.threads));
-    require_same_bits(
-        recorded, run_record(options, model, sharding, tiling, training_.optimizer().optimizer(), training_.request(),
-                             stack, agreed_data(communicator, options, model, source)));
+    require_same_bits(recorded,
+                      run_record(record_of(flags), options, model, sharding, tiling, training_.optimizer().optimizer(),
+                                 training_.request(), stack, agreed_data(communicator, options, model, source)));
     step_.start = {.pieces = all_pieces(),
                    .stack = stack,
                    .model_name = options.model.name,
@@ -336,11 +337,11 @@ class Replay {
   bool now_ = false;                 ///< the step that is asked for is being computed
 };
 
-/// `tessera replay` on one stack. `recorded` and `after`: as Replay's. `options`: those of the run that they tell of,
-/// with its data, --model the folder of a checkpoint, and how ranks are started now. Rank 0 prints the warnings.
-/// Returns the exit status.
+/// `tessera replay` on one stack. `flags`, `recorded` and `after`: as Replay's. `options`: those of the run that they
+/// tell of, with its data, --model the folder of a checkpoint, and how ranks are started now. Rank 0 prints the
+/// warnings. Returns the exit status.
 template <class Model, class Optimizer>
-int replay(const ReplayRequest& request, const TrainOptions& options, const RunRecord& recorded,
+int replay(const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags, const RunRecord& recorded,
            const std::optional<checkpoint::TrainerState>& after, std::span<const std::string> warnings,
            const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   using Comm = typename Model::Stack::Comm;
@@ -349,13 +350,12 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const RunR
   return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
     if (communicator.rank() == 0)
       for (const std::string& warning : warnings) print_warning(warning);
-    comm::agree_on_arguments(communicator, arguments_text<Model>(options, sharding, tiling) +
-                                               given_text(options.model) + optimizer_lines(optimizer) +
-                                               request_text(request));
+    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling) + given_text(options.model) +
+                                               optimizer_lines(optimizer) + request_text(request));
     agree_on_instruction_set(communicator);
     validate(request, options);
     require_ranks(recorded, communicator.size());
-    validate(options, communicator.size(), sharding::facts_of(sharding).pieces);
+    validate(flags, options, communicator.size(), sharding::facts_of(sharding).pieces);
     const double limit = options.launch.disk_deadline_seconds;
     read_on_all_ranks(communicator, limit, "--digests", [&] {
       if (communicator.rank() == 0) require_apart(request, options);
@@ -369,8 +369,8 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const RunR
     const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
       return text_of(options, data.names(), options.validation_fraction, vocabulary);
     });
-    return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, recorded, after, model, source,
-                                                      sharding, tiling, optimizer)
+    return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, flags, recorded, after, model,
+                                                      source, sharding, tiling, optimizer)
         .run();
   });
 }

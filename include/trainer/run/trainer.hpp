@@ -65,10 +65,11 @@ class Trainer {
   using Device = typename Model::Stack::Device;
   static_assert(check_model<Model>() && data::check_source<Source>());
 
-  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; made here if left out.
+  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; `flags`: their record.
+  /// Both are made here if left out.
   Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
           typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
-          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {})
+          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {}, std::optional<RunRecord> flags = {})
       : communicator_(communicator),
         options_(options),
         model_(model),
@@ -95,8 +96,8 @@ class Trainer {
         queued_(options, log_),
         checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
                      run_model_of(training_, options), is_folder<typename Model::Config>(options.model),
-                     run_record(options, model_, sharding, tiling, training_.optimizer().optimizer(),
-                                training_.request(), stack_text_, data_),
+                     run_record(flags ? *std::move(flags) : record_of(options), options, model_, sharding, tiling,
+                                training_.optimizer().optimizer(), training_.request(), stack_text_, data_),
                      source.training()) {
     if (options.verify_every == 0) return;
     if constexpr (may_verify) {

@@ -6,7 +6,7 @@
 
 namespace fsdp::bench {
 
-void check(const BenchOptions& options) {
+void check(const BenchOptions& options, const train::FlagSet& flags) {
   const auto at_least = [](const char* flag, std::int64_t value, std::int64_t least, std::int64_t most = 1 << 20) {
     require<InputError>(value >= least, "bench: --", flag, " ", value, " is too small; give at least ", least);
     require<InputError>(value <= most, "bench: --", flag, " ", value, " is too large; give at most ", most);
@@ -28,7 +28,7 @@ void check(const BenchOptions& options) {
   at_least("up-to", options.up_to, 0, 1 << 30);
   require<InputError>(!options.table || options.what == "mlp", "bench: --table belongs to mlp, not to ", options.what);
   for (const char* flag : {"up-to", "dry-run"})
-    require<InputError>(options.table || !train::is_given(options, flag), "bench: --", flag, " belongs to mlp --table");
+    require<InputError>(options.table || !flags.is_given(flag), "bench: --", flag, " belongs to mlp --table");
   require<InputError>(!options.table || options.stack.comm.kind == cli::CommChoice::Kind::threads, "bench: --comm ",
                       cli::name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
   require<InputError>(options.what == "step" || options.what == "generate" || options.what == "load" ||
@@ -38,7 +38,7 @@ void check(const BenchOptions& options) {
   require<InputError>(options.model.empty() || options.what == "step" || options.what == "generate" ||
                           options.what == "load" || options.what == "tokenize",
                       "bench: --model belongs to step, generate, load and tokenize, not to ", options.what);
-  require<InputError>(options.what == "tokenize" || !train::is_given(options, "text"),
+  require<InputError>(options.what == "tokenize" || !flags.is_given("text"),
                       "bench: --text belongs to tokenize, not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
                       "bench: --optimizer and its constants belong to step, not to ", options.what);

@@ -8,6 +8,6 @@
 namespace fsdp::bench {
 
 /// Throws InputError, with one sentence about the first invalid value.
-void check(const BenchOptions& options);
+void check(const BenchOptions& options, const train::FlagSet& flags);
 
 }  // namespace fsdp::bench

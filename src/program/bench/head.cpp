@@ -184,9 +184,9 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
 
 }  // namespace
 
-int measure_head(const BenchOptions& options) {
+int measure_head(const BenchOptions& options, const train::FlagSet& flags) {
   std::vector<cli::TilingChoice> tilings{{.kind = cli::TilingChoice::Kind::tokens, .number = 1024}};
-  if (train::is_given(options, "tiling")) tilings = {options.stack.tiling};
+  if (flags.is_given("tiling")) tilings = {options.stack.tiling};
   const HeadSizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
                         .hidden = options.hidden,
                         .vocabulary = options.vocab > 0 ? options.vocab : 32000,

@@ -85,11 +85,11 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
 
 }  // namespace
 
-int measure_mlp(const BenchOptions& options) {
-  if (options.table) return measure_mlp_table(options);
+int measure_mlp(const BenchOptions& options, const train::FlagSet& flags) {
+  if (options.table) return measure_mlp_table(options, flags);
   using Kind = cli::TilingChoice::Kind;
   std::vector<cli::TilingChoice> tilings{{}};  // untiled is always measured, since the others are compared with it
-  if (!train::is_given(options, "tiling"))
+  if (!flags.is_given("tiling"))
     tilings.insert(tilings.end(), {{.kind = Kind::tiles, .number = 4}, {.kind = Kind::tokens, .number = 1024}});
   else if (options.stack.tiling.kind != Kind::off)
     tilings.push_back(options.stack.tiling);

@@ -256,25 +256,26 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
 }
 
 template <class PrecisionT>
-int measure(const BenchOptions& options) {
+int measure(const BenchOptions& options, const train::FlagSet& flags) {
   train::LaunchOptions launch = options.launch;
-  launch.ranks = train::is_given(options, "comm") ? options.stack.comm.ranks : 2;
+  launch.ranks = flags.is_given("comm") ? options.stack.comm.ranks : 2;
   const auto ranks = static_cast<int>(launch.ranks);
-  const MlpSizes sizes{.hidden = train::is_given(options, "hidden") ? options.hidden : 4096,
+  const MlpSizes sizes{.hidden = flags.is_given("hidden") ? options.hidden : 4096,
                        .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
                        .threads = comm::rank_threads(launch.threads, ranks)};
   const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
   launch.deadline_seconds = std::max(launch.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
   return train::launch<Comm>(launch, [&](Comm& communicator) {
     train::use_threads(sizes.threads);
-    run<PrecisionT>(communicator, options, list, train::is_given(options, "repeats") ? options.repeats : 1);
+    run<PrecisionT>(communicator, options, list, flags.is_given("repeats") ? options.repeats : 1);
   });
 }
 
 }  // namespace
 
-int measure_mlp_table(const BenchOptions& options) {
-  return options.stack.precision == cli::PrecisionChoice::bf16 ? measure<Bf16Mixed>(options) : measure<Fp32>(options);
+int measure_mlp_table(const BenchOptions& options, const train::FlagSet& flags) {
+  return options.stack.precision == cli::PrecisionChoice::bf16 ? measure<Bf16Mixed>(options, flags)
+                                                               : measure<Fp32>(options, flags);
 }
 
 }  // namespace fsdp::bench

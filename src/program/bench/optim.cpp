@@ -84,9 +84,9 @@ Line measure(const BenchOptions& options, cli::PrecisionChoice precision, int th
 
 }  // namespace
 
-int measure_optim(const BenchOptions& options) {
+int measure_optim(const BenchOptions& options, const train::FlagSet& flags) {
   const int threads = comm::rank_threads(options.launch.threads, 1);
-  const bool asked = train::is_given(options, "precision");
+  const bool asked = flags.is_given("precision");
   for (const cli::PrecisionChoice precision : {cli::PrecisionChoice::bf16, cli::PrecisionChoice::fp32})
     if (!asked || precision == options.stack.precision) {
       measure(options, precision, threads).print();

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
@@ -33,7 +32,6 @@ struct BenchOptions {
   train::OptimizerChoice optimizer = {};  ///< step
   cli::StackChoice stack = {};
   train::LaunchOptions launch = {};
-  std::vector<std::string> given = {};
 
   friend bool operator==(const BenchOptions&, const BenchOptions&) = default;
 };

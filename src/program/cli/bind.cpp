@@ -13,9 +13,11 @@
 
 namespace fsdp::cli {
 
+using train::Effect;
+
 void bind(train::FlagSet& flags, StackChoice& stack) {
   flags.add(
-      "sharding", stack.sharding,
+      Effect::chosen, "sharding", stack.sharding,
       "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
       "per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
       "hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
@@ -23,25 +25,26 @@ void bind(train::FlagSet& flags, StackChoice& stack) {
       "and :live=N (most elements gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is "
       "cut "
       "into N pieces, and has the same bits on any number of ranks)");
-  flags.add("layout", stack.sharding.layout,
+  flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
             "with fsdp2, flat with zero1, zero2 and zero3");
   flags.add(
-      "precision", stack.precision,
+      Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
       "wire)");
-  flags.add("offload", stack.offload, "none | optimizer (main weights and optimizer state stay in host memory)");
-  flags.add("tiling", stack.tiling,
+  flags.add(Effect::chosen, "offload", stack.offload,
+            "none | optimizer (main weights and optimizer state stay in host memory)");
+  flags.add(Effect::chosen, "tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
             "what --memory leaves)");
-  flags.add("comm", stack.comm, "self | threads:N | mpi | nccl");
+  flags.add(Effect::chosen, "comm", stack.comm, "self | threads:N | mpi | nccl");
 }
 
 void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
   bind(flags, command.optimizer);
-  flags.add("ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
+  flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
             train::counts_up_to(train::most_ranks, 0));
   bind(flags, command.stack);
 }
@@ -69,6 +72,8 @@ void from_text(std::string_view flag, std::string_view text, ExportType& value) 
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
 
 void bind(train::FlagSet& flags, Export& command) {
+  flags.add("CHECKPOINT", command.from, "a step, a directory of steps, or a model").position = true;
+  flags.add("OUT", command.to, "the folder to make").position = true;
   flags.add("dtype", command.type, "f32 | bf16 | f16");
   flags.add("shard-bytes", command.shard_bytes, "largest size of a file of weights; a larger model is split",
             train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
@@ -79,13 +84,21 @@ void bind(train::FlagSet& flags, Export& command) {
             "folder whose tokenizer's files and generation_config.json are copied instead of the checkpoint's");
 }
 void bind(train::FlagSet& flags, Inspect& command) {
+  flags.add("FOLDER", command.folder, "a model's folder, a checkpoint or a directory of them").position = true;
   flags.add("quick", command.quick, "read the headers of weights alone, neither their checksums nor their values");
 }
-void bind(train::FlagSet& flags, Plot& command) { flags.add("out", command.out, "the picture to write"); }
-void bind(train::FlagSet&, Diff&) {}
+void bind(train::FlagSet& flags, Plot& command) {
+  flags.add("METRICS", command.files, "files that train --metrics wrote").position = true;
+  flags.add("out", command.out, "the picture to write");
+}
+void bind(train::FlagSet& flags, Diff& command) {
+  flags.add("A", command.a, "a file that train --digests wrote, or a folder of replay --tensors").position = true;
+  flags.add("B", command.b, "another one").position = true;
+}
 
 void bind(train::FlagSet& flags, Replay& command) {
   train::ReplayRequest& request = command.request;
+  flags.add("CHECKPOINTS", request.folder, "the run's --checkpoint-dir; it stays as it is").position = true;
   flags.add("step", command.step, "number of the step to compute again", train::counts_up_to(train::most_steps));
   flags.add("digests", request.digests, "file to append the step's digests to, as train --digests does");
   flags.add("against", request.against,
@@ -114,6 +127,7 @@ void bind(train::FlagSet& flags, Replay& command) {
 
 void bind(train::FlagSet& flags, Tokenize& command) {
   data::TokenizeRequest& o = command.request;
+  flags.add("INPUT", command.inputs, "files, or folders of them; .jsonl holds a document a line").position = true;
   flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
   flags.add("out", command.out, "folder for the token files; an interrupted run is continued");
   flags.add("text-field", o.field, "key of the text in each record of JSON");
@@ -126,6 +140,8 @@ void bind(train::FlagSet& flags, Tokenize& command) {
 }
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {
+  flags.add("what", o.what, "mlp | attention | head | step | generate | load | comm | matmul | optim | tokenize")
+      .position = true;
   flags.add(
       "model", o.model,
       "step and generate: folder whose config.json says the model's sizes, instead of flags; load: of the weights; "

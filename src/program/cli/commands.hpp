@@ -109,8 +109,10 @@ struct Stacks {};
 /// `tessera --version`.
 struct Version {};
 
-using Command = std::variant<train::Help, Version, Train, Eval, Generate, Chat, Export, Inspect, Tokenize, Plot, Diff,
-                             Replay, bench::BenchOptions, Stacks>;
+using train::Bound;
+using Command =
+    std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<Eval>, Bound<Generate>, Bound<Chat>, Bound<Export>,
+                 Bound<Inspect>, Bound<Tokenize>, Bound<Plot>, Bound<Diff>, Bound<Replay>, Bound<bench::BenchOptions>>;
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);

@@ -235,7 +235,10 @@ class Inspection {
   }
 
   void look_at_sampling() {
-    const std::string said = train::with_generation_config({.model = folder_.string()}).said;
+    train::GenerateOptions options{.model = folder_.string()};
+    train::FlagSet flags;
+    bind(flags, options);
+    const std::string said = train::apply_generation_config(flags, options);
     if (!said.empty()) print(message("sampling  ", said, ", by generation_config.json\n"));
   }
 

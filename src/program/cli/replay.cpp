@@ -68,12 +68,12 @@ Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std
 /// Sets flags to what a record has of them.
 void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
   for (const train::Flag& flag : flags.flags()) {
-    const auto found = record.find(flag.name);
-    if (found == record.end() || found->second.empty()) continue;
-    std::vector<std::string> values = {found->second};
+    const std::string text = train::value_of(record, flag.name);
+    if (text.empty()) continue;
+    std::vector<std::string> values = {text};
     if (flag.kind == train::FlagKind::list) {  // record_of joins them
       values.clear();
-      for (std::string_view rest = found->second; !rest.empty();) {
+      for (std::string_view rest = text; !rest.empty();) {
         const std::size_t end = std::min(rest.find(' '), rest.size());
         values.emplace_back(rest.substr(0, end));
         rest.remove_prefix(std::min(end + 1, rest.size()));
@@ -84,9 +84,9 @@ void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
 }
 
 std::int64_t number_of(const train::RunRecord& record, const char* name) {
-  const auto found = record.find(name);
+  const std::string text = train::value_of(record, name);
   std::int64_t number = 0;
-  if (found != record.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
+  std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
@@ -139,20 +139,19 @@ StackChoice recorded_stack(const std::string& sharding, const std::string& preci
 RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<std::string>& warnings) {
   Saved saved = saved_around(command.request.folder, command.request.step, warnings);
   RecordedRun run{.request = command.request};
-  Train& train = run.train;
-  train::FlagSet flags, optimizer;
-  train::bind(flags, train.options);
-  set_recorded(flags, saved.record());
-  train::bind(optimizer, train.optimizer);
+  train::TrainOptions& options = *run.options;
+  train::FlagSet optimizer;
+  bind(run.options.flags, options);
+  set_recorded(run.options.flags, saved.record());
+  bind(optimizer, run.optimizer);
   set_recorded(optimizer, saved.record());
 
-  train.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
-  train.stack.sharding = sharding_of(command, train.stack.sharding);
-  const bool pieces = train.stack.sharding.pieces > 0;
-  train.stack.comm = command.comm.value_or(
+  run.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
+  run.stack.sharding = sharding_of(command, run.stack.sharding);
+  const bool pieces = run.stack.sharding.pieces > 0;
+  run.stack.comm = command.comm.value_or(
       CommChoice{.ranks = pieces || by_launcher ? 1 : std::max<std::int64_t>(number_of(saved.record(), "ranks"), 1)});
 
-  train::TrainOptions& options = train.options;
   options.launch = command.launch;
   options.launch.threads = number_of(saved.record(), "threads");
   options.from_scratch = false;

@@ -19,8 +19,13 @@ namespace fsdp::cli {
 struct RecordedRun {
   train::RunRecord record = {};
   std::optional<checkpoint::TrainerState> after =
-      {};            ///< of the checkpoint that has the record, if it is behind the step
-  Train train = {};  ///< the command that trained it, as far as results depend on it, with the data and ranks of now
+      {};  ///< of the checkpoint that has the record, if it is behind the step
+  /// What trained it, as far as results depend on it, with the data and ranks of now.
+  /// @{
+  train::Bound<train::TrainOptions> options = {};
+  train::OptimizerChoice optimizer = {};
+  StackChoice stack = {};
+  /// @}
   train::ReplayRequest request = {};
   std::vector<std::string> warnings = {};  ///< for one rank to print
 };

@@ -35,14 +35,14 @@ struct CompiledStack {
   cli::OffloadChoice offload = cli::OffloadChoice::none;
   std::string comm;
   std::string precision;
-  int (*train)(const cli::Train&) = nullptr;
+  int (*train)(const cli::Bound<cli::Train>&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
   /// Ends a command that failed before it had ranks: joins those of the launcher, so that one of them prints the
   /// warnings and the error that all have. Returns its status.
   int (*fail)(const train::LaunchOptions&, std::span<const std::string> warnings, std::exception_ptr) = nullptr;
-  int (*evaluate)(const cli::Eval&) = nullptr;
-  int (*generate)(const cli::Generate&) = nullptr;  ///< null if the model's head has no logits
-  int (*chat)(const cli::Chat&) = nullptr;          ///< null if the model cannot continue a sequence
+  int (*evaluate)(const cli::Bound<cli::Eval>&) = nullptr;
+  int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head has no logits
+  int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
   // Null if the device does not use host memory: the benches compare with code for the CPU.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
@@ -58,14 +58,13 @@ struct Commands {
   static auto sharding(const cli::StackChoice& choice) {
     return cli::sharding_of<typename Stack::Sharding>(choice.sharding);
   }
-  static int train(const cli::Train& command) {
-    return train::train<Model>(command.options, sharding(command.stack), cli::training_policy_of(command.stack.tiling),
-                               resolve(command.optimizer));
+  static int train(const cli::Bound<cli::Train>& command) {
+    return train::train<Model>(command->options, command.flags, sharding(command->stack),
+                               cli::training_policy_of(command->stack.tiling), resolve(command->optimizer));
   }
   static int replay(const cli::RecordedRun& run) {
-    return train::replay<Model>(run.request, run.train.options, run.record, run.after, run.warnings,
-                                sharding(run.train.stack), cli::training_policy_of(run.train.stack.tiling),
-                                resolve(run.train.optimizer));
+    return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
+                                sharding(run.stack), cli::training_policy_of(run.stack.tiling), resolve(run.optimizer));
   }
   static int fail(const train::LaunchOptions& options, std::span<const std::string> warnings,
                   std::exception_ptr error) {
@@ -76,14 +75,17 @@ struct Commands {
       std::rethrow_exception(error);
     });
   }
-  static int evaluate(const cli::Eval& command) {
-    return train::evaluate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  static int evaluate(const cli::Bound<cli::Eval>& command) {
+    return train::evaluate<Model>(command->options, command.flags, sharding(command->stack),
+                                  cli::policy_of(command->stack.tiling));
   }
-  static int generate(const cli::Generate& command) {
-    return train::generate<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  static int generate(const cli::Bound<cli::Generate>& command) {
+    return train::generate<Model>(command->options, command.flags, sharding(command->stack),
+                                  cli::policy_of(command->stack.tiling));
   }
-  static int chat(const cli::Chat& command) {
-    return train::chat<Model>(command.options, sharding(command.stack), cli::policy_of(command.stack.tiling));
+  static int chat(const cli::Bound<cli::Chat>& command) {
+    return train::chat<Model>(command->options, command.flags, sharding(command->stack),
+                              cli::policy_of(command->stack.tiling));
   }
   static int bench_step(const bench::BenchOptions& options) {
     return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));

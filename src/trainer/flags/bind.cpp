@@ -21,12 +21,12 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
   flags.add("data", o.data,
             "text, JSON records (.jsonl, .json) or token files, or folders of them, without their hidden names; files "
             "that are not text are left out and counted. PATH:WEIGHT for each mixes the sources in these proportions");
-  flags.add("data-format", o.data_format,
+  flags.add(Effect::results, "data-format", o.data_format,
             "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
             "tokens without a header | chat: JSON records of conversations; only the answers are trained on");
   flags.add("chat-template", o.text.chat_template,
             "template of conversations: auto (the one beside the tokenizer) | chatml | llama3 | plain | a Jinja file");
-  flags.add("on-long", o.text.on_long,
+  flags.add(Effect::results, "on-long", o.text.on_long,
             "error | drop | cut: conversations longer than a sequence; dropped ones are counted");
   flags.add("tokenizer", o.text.tokenizer,
             "tokenizer.json, or its folder; left out: the one in --model's folder; without one, each byte is a token");
@@ -37,7 +37,7 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
       "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
   flags.add("token-cache", o.text.cache, message("folder to keep the token files in; left out: ", cache));
   flags.add(
-      "document-separator", o.document_separator,
+      Effect::results, "document-separator", o.document_separator,
       "token that ends a document (for text a byte: 10 is a newline): attention does not cross it, positions restart",
       Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
 }
@@ -58,9 +58,7 @@ void add_model(FlagSet& flags, GenerateOptions& o) {
   flags.add("tokenizer", o.tokenizer, "tokenizer.json, or its folder; left out: the one in --model");
 }
 
-}  // namespace
-
-void bind_sampling(FlagSet& flags, GenerateOptions& o) {
+void add_sampling(FlagSet& flags, GenerateOptions& o) {
   flags.add("temperature", o.sampling.temperature, "0: always the likeliest token",
             Range<double>{.least = 0, .most = 1e6});
   flags.add("top-k", o.sampling.top_k, "sample from the k likeliest tokens; 0: from all", counts_up_to(most_tokens, 0));
@@ -76,6 +74,8 @@ void bind_sampling(FlagSet& flags, GenerateOptions& o) {
   flags.add("stop-ids", o.stop_ids, "token ids that end a sequence, such as 2 or 2,3");
 }
 
+}  // namespace
+
 void bind(FlagSet& flags, LaunchOptions& launch) {
   flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", thread_counts);
   flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", deadlines);
@@ -86,32 +86,37 @@ void bind(FlagSet& flags, LaunchOptions& launch) {
 
 void bind(FlagSet& flags, TrainOptions& o) {
   add_data(flags, o, "tokens in --checkpoint-dir, or else a temporary one");
-  flags.add("steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
-  flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
-  flags.add("batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
+  flags.add(Effect::results, "steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
+  flags.add(Effect::results, "seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
+  flags.add(Effect::results, "batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));
-  flags.add("grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
-  flags.add("lr", o.lr, "learning rate after warm-up", learning_rates);
-  flags.add("lr-schedule", o.lr_schedule,
+  flags.add(Effect::results, "grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
+  flags.add(Effect::results, "lr", o.lr, "learning rate after warm-up", learning_rates);
+  flags.add(Effect::results, "lr-schedule", o.lr_schedule,
             "constant | linear, cosine (down to a tenth at the last step) | wsd (constant, then linear)");
-  flags.add("warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
-  flags.add("lr-decay-steps", o.lr_decay_steps, "wsd: steps of the final decay; 0: a tenth of --steps",
+  flags.add(Effect::results, "warmup", o.warmup, "steps of linear warm-up", counts_up_to(most_steps, 0));
+  flags.add(Effect::results, "lr-decay-steps", o.lr_decay_steps, "wsd: steps of the final decay; 0: a tenth of --steps",
             counts_up_to(most_steps, 0));
-  flags.add("clip", o.clip, "largest global gradient norm; 0 is off", Range<double>{.least = 0, .most = 1e30});
-  flags.add("loss-scale", o.loss_scale,
+  flags.add(Effect::results, "clip", o.clip, "largest global gradient norm; 0 is off",
+            Range<double>{.least = 0, .most = 1e30});
+  flags.add(Effect::results, "loss-scale", o.loss_scale,
             "off | dynamic | dynamic:INITIAL (a power of two); steps that overflow are skipped");
-  flags.add("recompute", o.units.recompute, "keep only each block's input and recompute the rest in backward");
-  flags.add("blocks-per-unit", o.units.blocks_per_unit, "blocks gathered and reduced together",
+  flags.add(Effect::results, "recompute", o.units.recompute,
+            "keep only each block's input and recompute the rest in backward");
+  flags.add(Effect::results, "blocks-per-unit", o.units.blocks_per_unit, "blocks gathered and reduced together",
             counts_up_to(most_blocks));
-  flags.add("merge-units-below", o.units.merge_below, "join units with fewer weights to a neighbour; 0: never",
-            counts_up_to(most_elements, 0));
-  flags.add("keep-last-block", o.units.keep_last_block,
+  flags.add(Effect::results, "merge-units-below", o.units.merge_below,
+            "join units with fewer weights to a neighbour; 0: never", counts_up_to(most_elements, 0));
+  flags.add(Effect::results, "keep-last-block", o.units.keep_last_block,
             "keep the last block's gathered weights during the head (--keep-last-block=false: gather them again)");
-  flags.add("replicate", o.units.replicated, "parameters to hold whole on every rank (names with * and ?)");
-  flags.add("freeze", o.units.frozen, "parameters not to train (names with * and ?)");
-  flags.add("seed", o.seed, "seed of the initial weights and of the data's order");
-  flags.add("from-scratch", o.from_scratch, "start from random weights even if --model is a folder that has some");
-  flags.add("validation-fraction", o.validation_fraction, "fraction of the windows to hold out, at the end of the data",
+  flags.add(Effect::results, "replicate", o.units.replicated,
+            "parameters to hold whole on every rank (names with * and ?)");
+  flags.add(Effect::results, "freeze", o.units.frozen, "parameters not to train (names with * and ?)");
+  flags.add(Effect::results, "seed", o.seed, "seed of the initial weights and of the data's order");
+  flags.add(Effect::results, "from-scratch", o.from_scratch,
+            "start from random weights even if --model is a folder that has some");
+  flags.add(Effect::results, "validation-fraction", o.validation_fraction,
+            "fraction of the windows to hold out, at the end of the data",
             Range<double>{.least = 0, .most = 1, .below = true});
   flags.add("validation-every", o.validation_every, "steps between validations; 0: only at the end",
             counts_up_to(most_steps, 0));
@@ -169,7 +174,7 @@ void bind(FlagSet& flags, GenerateOptions& o) {
             "token ids to continue, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
             "for each");
   flags.add("tokens", o.tokens, "tokens to write, after each prompt", counts_up_to(most_tokens, 0));
-  bind_sampling(flags, o);
+  add_sampling(flags, o);
   flags.add("no-cache", o.no_cache, "no KV cache: recompute the whole sequence for each token (slower, less memory)");
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
@@ -183,20 +188,9 @@ void bind(FlagSet& flags, ChatOptions& o) {
   flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them",
             counts_up_to(most_tokens));
   flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", counts_up_to(most_tokens));
-  bind_sampling(flags, o.generate);
+  add_sampling(flags, o.generate);
   add_disk_deadline(flags, o.generate.launch);
   bind(flags, o.generate.launch);
 }
-
-template <class Options>
-static std::string toml_of(Options options) {
-  FlagSet flags;
-  bind(flags, options);
-  return write_toml(flags);
-}
-std::string to_toml(const TrainOptions& options) { return toml_of(options); }
-std::string to_toml(const EvalOptions& options) { return toml_of(options); }
-std::string to_toml(const GenerateOptions& options) { return toml_of(options); }
-std::string to_toml(const ChatOptions& options) { return toml_of(options); }
 
 }  // namespace fsdp::train

@@ -74,14 +74,14 @@ void check_keys(std::string_view text, const std::string& path) {
 }
 
 void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
-             const std::vector<std::string>& sections, std::vector<std::string>& given) {
+             const std::vector<std::string>& sections) {
   for (const auto& [key, node] : table) {
     std::string name(key.str());
     if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
     std::ranges::replace(name, '_', '-');
     const std::string where = path + ": " + name;
     flags.refuse_fixed(name);
-    const Flag* flag = flags.find(name);
+    Flag* const flag = flags.find(name);
     require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
                         suggestion(name, flags.names()));
     std::vector<std::string> texts;
@@ -94,14 +94,14 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     } catch (const InputError& error) {
       throw InputError(path + ": " + error.what());
     }
-    given.push_back(name);
+    flag->given = true;
   }
 }
 
 }  // namespace
 
-std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, const std::string& section,
-                                    const std::vector<std::string>& sections) {
+void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
+                const std::vector<std::string>& sections) {
   constexpr std::int64_t most_bytes = 1 << 20;
   toml::table table;
   try {
@@ -115,10 +115,8 @@ std::vector<std::string> apply_file(FlagSet& flags, const std::string& path, con
     throw InputError(message("--config ", path, ": ", shortened(error.description(), 300),
                              line > 0 ? message(" at line ", line) : ""));
   }
-  std::vector<std::string> given;
-  set_all(flags, table, path, sections, given);
-  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, given);
-  return given;
+  set_all(flags, table, path, sections);
+  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {});
 }
 
 namespace {
@@ -132,14 +130,14 @@ bool is_beyond_toml(const std::string& number) {
 
 }  // namespace
 
-std::string write_toml(const FlagSet& flags) {
+std::string write_toml(const FlagSet& flags, std::optional<Effect> but) {
   const auto quoted = [](const std::string& text) {
     return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   };
   std::ostringstream out;
   for (const Flag& flag : flags.flags()) {
     const std::vector<std::string> texts = flag.get();
-    if (texts.empty()) continue;
+    if (texts.empty() || flag.effect == but) continue;
     out << flag.name << " = ";
     if (flag.kind == FlagKind::list) {
       out << '[';

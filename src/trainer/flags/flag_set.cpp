@@ -89,12 +89,14 @@ void require_value(std::string_view what, std::string_view value, bool blank_is_
 }
 
 void Flag::give(const std::vector<std::string>& texts) const {
-  for (const std::string& text : texts) require_value("--" + name, text, kind == FlagKind::verbatim);
+  for (const std::string& text : texts)
+    require_value((position ? "argument " : "--") + name, text, kind == FlagKind::verbatim);
   set(texts);
+  if (check) check();
 }
 
-void FlagSet::add(const NamedValue& value) {
-  std::visit([&](auto* field) { add(flag_name(value.name), *field, value.help); }, value.value);
+Flag& FlagSet::add(const NamedValue& value) {
+  return std::visit([&](auto* field) -> Flag& { return add(flag_name(value.name), *field, value.help); }, value.value);
 }
 
 void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
@@ -104,6 +106,7 @@ void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::s
         add({.name = name,
              .help = help,
              .kind = kind_of<T>(),
+             .effect = Effect::chosen,
              .set =
                  [name, &given](const auto& texts) {
                    T value{};
@@ -119,20 +122,11 @@ void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::s
       like.value);
 }
 
-void FlagSet::add(Flag flag) {
+Flag& FlagSet::add(Flag flag) {
   require(
       find(flag.name) == nullptr, "the flag --", flag.name,
       " is there twice: a value of the model or a constant of the optimizer has the name of another flag; rename it");
-  flags_.push_back(std::move(flag));
-}
-
-void FlagSet::check_with(std::function<void()> check) {
-  Flag& flag = flags_.back();
-  flag.set = [set = std::move(flag.set), check](const std::vector<std::string>& texts) {
-    set(texts);
-    check();
-  };
-  flag.check = std::move(check);
+  return flags_.emplace_back(std::move(flag));
 }
 
 void FlagSet::require_ranges() const {
@@ -147,15 +141,20 @@ void FlagSet::refuse_fixed(std::string_view name) const {
     require<InputError>(fixed.name != name, "--", name, " is fixed by this program: ", fixed.value);
 }
 
-const Flag* FlagSet::find(std::string_view name) const {
-  for (const Flag& flag : flags_)
-    if (flag.name == name) return &flag;
+Flag* FlagSet::find(std::string_view name) {
+  for (Flag& flag : flags_)
+    if (flag.name == name && !flag.position) return &flag;
   return nullptr;
+}
+
+bool FlagSet::is_given(std::string_view name) const {
+  return std::ranges::any_of(flags_, [&](const Flag& flag) { return flag.name == name && flag.given; });
 }
 
 std::vector<std::string> FlagSet::names(std::string_view prefix) const {
   std::vector<std::string> names;
-  for (const Flag& flag : flags_) names.push_back(std::string(prefix) + flag.name);
+  for (const Flag& flag : flags_)
+    if (!flag.position) names.push_back(std::string(prefix) + flag.name);
   return names;
 }
 

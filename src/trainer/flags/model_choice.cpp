@@ -71,11 +71,12 @@ void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, con
   }
   flags.add({.name = "model",
              .help = help,
-             .kind = FlagKind::text,
+             .effect = Effect::chosen,
              .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
              .get = name_of});
   if (kind.has_adapters)
-    flags.add("adapter", choice.adapter, "folder of adapters, as PEFT writes it, for the model of --model's folder");
+    flags.add(Effect::chosen, "adapter", choice.adapter,
+              "folder of adapters, as PEFT writes it, for the model of --model's folder");
   for (const NamedValue& value : values) {
     const bool of_preset = kind.has_presets && !contains(kind.added, flag_name(value.name));
     flags.add_given(value, choice.values, value.help + (of_preset ? instead : message(" (", to_text(value), ")")));

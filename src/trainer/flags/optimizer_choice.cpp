@@ -66,7 +66,7 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
   });
   flags.add({.name = "optimizer",
              .help = names + "; muon needs whole matrices: layout owned, or replicated",
-             .kind = FlagKind::text,
+             .effect = Effect::chosen,
              .set = [&choice](const auto& texts) { choice.name = FlagSet::single("optimizer", texts); },
              .get = [&choice] { return std::vector{name_of(choice)}; }});
   for (const Constant& constant : constants) flags.add_given(constant.value, choice.constants, constant.text());

@@ -11,34 +11,25 @@
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
-#include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
 
 namespace fsdp::train {
 namespace {
 
-/// Throws InputError for the first number that is out of its flag's range, and for the first empty text.
-template <class Options>
-void require_ranges(Options options) {
-  FlagSet flags;
-  bind(flags, options);
-  flags.require_ranges();
-}
-
 /// Throws InputError for a flag that the kind of data does not use.
 template <class Options>
-void check_data(const Options& o) {
+void check_data(const FlagSet& flags, const Options& o) {
   const bool chat = o.data_format == data::TokenFormat::chat;
   for (const char* flag : {"chat-template", "on-long"})
-    require<InputError>(chat || !is_given(o, flag), "--", flag, " is for conversations, and --data-format is ",
+    require<InputError>(chat || !flags.is_given(flag), "--", flag, " is for conversations, and --data-format is ",
                         to_text(o.data_format), "; say --data-format chat, or leave it out");
   const bool encoded = chat || o.data_format == data::TokenFormat::automatic;
   for (const char* flag : {"end-token", "text-field", "token-cache"})
-    require<InputError>(encoded || !is_given(o, flag), "--", flag, " is for text that a tokenizer reads, and ",
+    require<InputError>(encoded || !flags.is_given(flag), "--", flag, " is for text that a tokenizer reads, and ",
                         "--data-format is ", to_text(o.data_format), "; leave one of them out");
   for (const char* flag : {"document-separator", "text-field"})
-    require<InputError>(!chat || !is_given(o, flag), "--", flag, " is for text, and --data-format is chat; leave one ",
-                        "of them out");
+    require<InputError>(!chat || !flags.is_given(flag), "--", flag,
+                        " is for text, and --data-format is chat; leave one ", "of them out");
 }
 
 }  // namespace
@@ -59,11 +50,11 @@ void check_batch(const TrainOptions& o, std::int64_t ranks, int pieces) {
       pieces, ")");
 }
 
-void validate(const TrainOptions& o, std::int64_t ranks, int pieces) {
+void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, int pieces) {
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
   (void)loss_scale_of(o);
-  require_ranges(o);
+  flags.require_ranges();
   require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));
   require_in_range("ranks", o.launch.ranks, counts_up_to(most_ranks));
   if (o.memory) parse_bytes("memory", *o.memory);
@@ -78,7 +69,7 @@ void validate(const TrainOptions& o, std::int64_t ranks, int pieces) {
   require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
                       "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
                       "and a --validation-fraction above 0");
-  require<InputError>(o.sample_prompt || !is_given(o, "sample-tokens"),
+  require<InputError>(o.sample_prompt || !flags.is_given("sample-tokens"),
                       "--sample-tokens is the length of samples, and none are written; give --sample-prompt too");
   require<InputError>(!o.sample_prompt || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
                       " leave no room for a prompt in --seq-len ", o.seq_len, "; take fewer tokens");
@@ -93,7 +84,7 @@ void validate(const TrainOptions& o, std::int64_t ranks, int pieces) {
                       "--cuda-graphs replays one step, and --verify-every makes steps differ; leave one of them out");
   require<InputError>(o.verify_every == 0 || pieces > 0, "--verify-every compares pieces of a step, and this strategy ",
                       "cuts it into none; take fsdp2:pieces=V, zero2:pieces=V or zero3:pieces=V (--sharding)");
-  check_data(o);
+  check_data(flags, o);
   require<InputError>(!o.cuda_graphs || !o.trace,
                       "--trace records host tasks, and with --cuda-graphs a step is one launch; leave one of them out");
   require<InputError>(o.lr_decay_steps == 0 || o.lr_schedule == LrShape::wsd,
@@ -111,31 +102,22 @@ void validate(const TrainOptions& o, std::int64_t ranks, int pieces) {
                       pieces > 0 ? "pieces" : "--grad-accum or ranks");
 }
 
-void validate(const EvalOptions& o) {
-  check_data(o);
-  require_ranges(o);
+void validate(const FlagSet& flags, const EvalOptions& o) {
+  check_data(flags, o);
+  flags.require_ranges();
 }
 
-void validate(const GenerateOptions& o) {
+void validate(const FlagSet& flags, const GenerateOptions& o) {
   require<InputError>(o.prompt.empty() || o.prompt_ids.empty(),
                       "--prompt and --prompt-ids are given both; leave one of them out");
   require<InputError>(!o.prompt.empty() || !o.prompt_ids.empty(),
                       "--prompt is empty; give at least one byte to continue from, or --prompt-ids");
   for (const std::string& text : o.prompt_ids) parse_ids("prompt-ids", text);
-  validate_sampling(o);
-  require_ranges(o);
+  validate_sampling(flags, o);
 }
 
-void validate(const ChatOptions& o) {
-  validate_sampling(o.generate);
-  require_ranges(o);
-}
-
-void validate_sampling(const GenerateOptions& o) {
+void validate_sampling(const FlagSet& flags, const GenerateOptions& o) {
   for (const std::string& text : o.stop_ids) parse_ids("stop-ids", text);
-  GenerateOptions options = o;
-  FlagSet flags;
-  bind_sampling(flags, options);
   flags.require_ranges();
 }
 

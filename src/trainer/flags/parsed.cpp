@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parsed.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -39,44 +38,40 @@ void require_values(const CLI::App& program, int argc, const char* const* argv) 
 
 }  // namespace
 
-Parsed::Parsed(CLI::App& app, FlagSet flags, std::string section, std::vector<std::string> sections)
-    : app_(app), flags_(std::move(flags)), section_(std::move(section)), sections_(std::move(sections)) {
+Parsed::Parsed(CLI::App& app, FlagSet& flags, std::string section, std::vector<std::string> sections)
+    : app_(app), flags_(flags), section_(std::move(section)), sections_(std::move(sections)) {
   app_.allow_extras();
-  app_.add_option("--config", config_, "TOML file with any of these flags; the command line wins")->type_name("FILE");
-  for (const Flag& flag : flags_.flags()) add(flag);
+  config_ = app_.add_option("--config", "TOML file with any of these flags; the command line wins")->type_name("FILE");
+  for (const Flag& flag : flags_.flags()) options_.push_back(added(flag));
 }
 
-std::vector<std::string> Parsed::finish() {
+void Parsed::finish() {
   refuse_extras();
-  std::vector<std::string> given;
-  for (const CLI::Option* option : app_.get_options())
-    if (option->get_positional() || option->check_lname("config"))
-      for (const std::string& text : option->results())
-        require_value(option->get_positional() ? "argument " + option->get_name(true) : "--config", text);
-  if (!config_.empty()) given = apply_file(flags_, config_, section_, sections_);
-  for (const Flag& flag : flags_.flags()) {
-    const CLI::Option* option = app_.get_option("--" + flag.name);
-    if (option->count() == 0) continue;
-    flag.give(texts_[flag.name]);
-    given.push_back(flag.name);
+  for (const std::string& path : config_->results()) {
+    require_value("--config", path);
+    apply_file(flags_, path, section_, sections_);
   }
-  std::ranges::sort(given);
-  given.erase(std::unique(given.begin(), given.end()), given.end());
-  return given;
+  for (std::size_t i = 0; i < options_.size(); ++i) {
+    if (options_[i]->count() == 0) continue;
+    Flag& flag = flags_.flags()[i];
+    flag.give(options_[i]->reduced_results());
+    flag.given = true;
+  }
 }
 
-void Parsed::add(const Flag& flag) {
-  std::vector<std::string>& texts = texts_[flag.name];
-  if (flag.kind == FlagKind::boolean) {
-    texts.resize(1);
-    app_.add_flag("--" + flag.name, texts.front(), flag.help);
-    return;
-  }
-  CLI::Option* option = app_.add_option("--" + flag.name, texts, flag.help);
-  if (flag.kind != FlagKind::list) option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
-  option->type_name(flag.kind == FlagKind::list ? "PATH" : flag.kind == FlagKind::number ? "NUMBER" : "TEXT");
+CLI::Option* Parsed::added(const Flag& flag) {
+  if (flag.kind == FlagKind::boolean) return app_.add_flag("--" + flag.name, flag.help);
+  CLI::Option* option = app_.add_option((flag.position ? "" : "--") + flag.name, flag.help);
+  if (flag.kind == FlagKind::list) option->expected(CLI::detail::expected_max_vector_size);
+  option->type_name(flag.position                   ? ""
+                    : flag.kind == FlagKind::list   ? "PATH"
+                    : flag.kind == FlagKind::number ? "NUMBER"
+                                                    : "TEXT");
+  if (flag.position) return option;
+  option->allow_extra_args();  // so that a second value is an error that names the flag
   const std::vector<std::string> present = flag.get();
   if (!present.empty() && !present.front().empty()) option->default_str(present.front());
+  return option;
 }
 
 void Parsed::refuse_extras() const {
@@ -107,36 +102,38 @@ bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
   return true;
 }
 
-std::variant<Help, TrainOptions> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
-                                             FunctionRef<void(FlagSet&, ModelChoice&)> bind_own) {
+std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
+                                                    FunctionRef<void(FlagSet&, ModelChoice&)> bind_own) {
   CLI::App app("Trains a model on text.");
-  TrainOptions options;
-  FlagSet flags;
-  bind(flags, options);
-  bind_own(flags, options.model);
+  Bound<TrainOptions> options;
+  FlagSet& flags = options.flags;
+  bind(flags, *options);
+  bind_own(flags, options->model);
   if (fixed.starts_ranks)
-    flags.add("ranks", options.launch.ranks, "that this program starts, and of the dry run",
+    flags.add(Effect::chosen, "ranks", options->launch.ranks, "that this program starts, and of the dry run",
               counts_up_to(most_started_ranks));
   else
-    flags.add("ranks", options.ranks, "of the dry run; 0: those that were launched", counts_up_to(most_ranks, 0));
+    flags.add(Effect::chosen, "ranks", options->ranks, "of the dry run; 0: those that were launched",
+              counts_up_to(most_ranks, 0));
   flags.fix("sharding", fixed.sharding);
   flags.fix("precision", fixed.precision);
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);
   for (const char* part : {"layout", "offload"}) flags.fix(part, fixed.sharding);
-  Parsed parsed(app, std::move(flags), "train", {"train", "eval", "generate", "bench"});
+  Parsed parsed(app, flags, "train", {"train", "eval", "generate", "bench"});
   Help help;
   if (!run(app, argc, argv, help)) return help;
-  options.given = parsed.finish();
+  parsed.finish();
   return options;
 }
 
 int run_trainer(int argc, const char* const* argv, const FixedStack& fixed,
-                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own, FunctionRef<int(const TrainOptions&)> train) {
+                FunctionRef<void(FlagSet&, ModelChoice&)> bind_own,
+                FunctionRef<int(const Bound<TrainOptions>&)> train) {
   return run_program([&]() -> int {
     const auto command = parse_train(argc, argv, fixed, bind_own);
     if (const auto* help = std::get_if<Help>(&command)) return print_text(stdout, help->text), 0;
-    return train(std::get<TrainOptions>(command));
+    return train(std::get<Bound<TrainOptions>>(command));
   });
 }
 

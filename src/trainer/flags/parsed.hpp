@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parses a command line: CLI11 collects the texts, then the flags read them.
+/// Parses a command line: CLI11 splits it into texts and lays out --help; the flags read the texts.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,22 +15,22 @@ namespace fsdp::train {
 /// The command line of one sub-command, or of a program without sub-commands.
 class Parsed {
  public:
-  /// `section`: its table in a TOML file. `sections`: all tables that a file may have.
-  Parsed(CLI::App& app, FlagSet flags, std::string section, std::vector<std::string> sections);
+  /// The flags must outlive it. `section`: its table in a TOML file. `sections`: all tables that a file may have.
+  Parsed(CLI::App& app, FlagSet& flags, std::string section, std::vector<std::string> sections);
 
-  /// Checks for unknown flags, then sets fields: first from the file, then from the command line. Returns the names of
-  /// the flags that were set, sorted.
-  std::vector<std::string> finish();
+  /// Checks for unknown flags, then sets fields: first from the file, then from the command line.
+  void finish();
 
  private:
-  void add(const Flag& flag);
+  CLI::Option* added(const Flag& flag);
   void refuse_extras() const;
 
   CLI::App& app_;
-  FlagSet flags_;
-  std::string section_, config_;
+  FlagSet& flags_;
+  std::string section_;
   std::vector<std::string> sections_;
-  std::map<std::string, std::vector<std::string>> texts_;
+  CLI::Option* config_;
+  std::vector<CLI::Option*> options_;  ///< by flag
 };
 
 /// Parses with CLI11. For --help, stores the text in `help` and returns false. Throws InputError for CLI11's errors,

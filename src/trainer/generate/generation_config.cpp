@@ -40,19 +40,19 @@ void require_in_vocabulary(const std::string& ids, const char* key, const std::f
 
 class Reading {
  public:
-  Reading(GenerationChoice& choice, const nlohmann::json& object, const std::filesystem::path& file,
-          const std::string& source)
-      : choice_(choice), keys_(object, source), file_(file), source_(source) {}
+  Reading(const FlagSet& flags, GenerateOptions& options, const nlohmann::json& object,
+          const std::filesystem::path& file, const std::string& source)
+      : flags_(flags), options_(options), keys_(object, source), file_(file), source_(source) {}
 
-  void number(const char* key, const char* flag, double& value) const {
+  void number(const char* key, const char* flag, double& value) {
     if (wants(key, flag)) say(flag, message(value = keys_.number(key)));
   }
-  void integer(const char* key, const char* flag, std::int64_t& value) const {
+  void integer(const char* key, const char* flag, std::int64_t& value) {
     if (wants(key, flag)) say(flag, message(value = keys_.integer(key)));
   }
-  void all() const {
-    GenerateOptions& o = choice_.options;
-    if (!keys_.boolean("do_sample", true, Null::absent) && !is_given(o, "temperature")) {
+  void all() {
+    GenerateOptions& o = options_;
+    if (!keys_.boolean("do_sample", true, Null::absent) && !flags_.is_given("temperature")) {
       o.sampling.temperature = 0;
       say("temperature", "0");
     } else {
@@ -69,14 +69,17 @@ class Reading {
     o.stop_ids = {ids};
     say("stop-ids", ids);
   }
+  const std::string& said() const { return said_; }
 
  private:
-  bool wants(const char* key, const char* flag) const { return keys_.has(key) && !is_given(choice_.options, flag); }
-  void say(const char* flag, const std::string& value) const {
-    choice_.said += (choice_.said.empty() ? "" : ", ") + std::string(flag) + " " + value;
+  bool wants(const char* key, const char* flag) const { return keys_.has(key) && !flags_.is_given(flag); }
+  void say(const char* flag, const std::string& value) {
+    said_ += (said_.empty() ? "" : ", ") + std::string(flag) + " " + value;
   }
 
-  GenerationChoice& choice_;
+  const FlagSet& flags_;
+  GenerateOptions& options_;
+  std::string said_;
   Keys keys_;
   const std::filesystem::path& file_;
   const std::string& source_;
@@ -84,21 +87,21 @@ class Reading {
 
 }  // namespace
 
-GenerationChoice with_generation_config(const GenerateOptions& options) {
-  GenerationChoice choice{.options = options, .said = {}};
+std::string apply_generation_config(const FlagSet& flags, GenerateOptions& options) {
   const std::filesystem::path path = std::filesystem::path(options.model) / "generation_config.json";
   std::error_code error;  // a broken link counts as a file, so that reading it fails
-  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) return choice;
+  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) return {};
   const std::string source = path.string();
   const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
   require<InputError>(object.is_object(), source, ": this is no JSON object");
-  Reading(choice, object, path, source).all();
+  Reading reading(flags, options, object, path, source);
+  reading.all();
   try {
-    validate_sampling(choice.options);
+    validate_sampling(flags, options);
   } catch (const InputError& wrong) {
-    throw InputError(message(source, " says ", choice.said, ": ", wrong.what()));
+    throw InputError(message(source, " says ", reading.said(), ": ", wrong.what()));
   }
-  return choice;
+  return reading.said();
 }
 
 }  // namespace fsdp::train

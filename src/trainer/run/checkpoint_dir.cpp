@@ -14,6 +14,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/output_files.hpp>
+#include <tessera/trainer/run/resumed.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
 
@@ -82,9 +83,7 @@ void CheckpointDir::require_held() const {
 
 std::string resumed_identity(const TrainOptions& options, const checkpoint::Checkpoint& from,
                              const std::string& otherwise) {
-  const auto& run = from.state().run;
-  const auto own = run.find(checkpoint::run_identity);
-  std::string identity = own == run.end() ? std::string() : own->second;
+  std::string identity = value_of(from.state().run, checkpoint::run_identity);
   if (options.checkpoint_dir)
     for (const checkpoint::StepFolder& step : checkpoint::step_folders_in(*options.checkpoint_dir)) {
       if (identity.empty()) identity = step.run;

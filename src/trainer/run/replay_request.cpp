@@ -23,11 +23,6 @@ namespace {
 /// Of records: what changes no bit of a step, and what is not of the run that is replayed.
 const std::set<std::string_view> harmless = {"adapter", "from-scratch", "model", "stack"};
 
-std::string recorded_value(const RunRecord& record, const std::string& name) {
-  const auto found = record.find(name);
-  return found == record.end() ? std::string() : found->second;
-}
-
 bool has_pieces(const RunRecord& record) { return record.contains("pieces"); }
 
 /// Says that a value is not the run's, and what would do.
@@ -105,7 +100,7 @@ void require_apart(const ReplayRequest& r, const TrainOptions& options) {
 }
 
 void require_ranks(const RunRecord& recorded, int ranks) {
-  const std::string was = recorded_value(recorded, "ranks");
+  const std::string was = value_of(recorded, "ranks");
   require<InputError>(has_pieces(recorded) || was == std::to_string(ranks),
                       "replay: a step of the run is not cut into ", "pieces, so that its bits are those of ", was,
                       was == "1" ? " rank" : " ranks", ", and here are ", ranks, "; take as many (--comm threads:", was,
@@ -137,9 +132,9 @@ void require_one_course(const checkpoint::TrainerState& before, const checkpoint
     for (const char* const name : {"batch-size", "data", "validation-fraction"})
       if (before.run.contains(name) && after.run.contains(name))
         changed(name == std::string_view("data") ? "data" : message("--", name),
-                shortened(recorded_value(before.run, name), 400), shortened(recorded_value(after.run, name), 400));
+                shortened(value_of(before.run, name), 400), shortened(value_of(after.run, name), 400));
   }
-  const std::string batch_text = recorded_value(after.run, "batch-size");
+  const std::string batch_text = value_of(after.run, "batch-size");
   std::int64_t batch = 0;
   std::from_chars(batch_text.data(), batch_text.data() + batch_text.size(), batch);
   if (batch <= 0 || after.windows <= 0) return;  // not recorded
@@ -149,7 +144,7 @@ void require_one_course(const checkpoint::TrainerState& before, const checkpoint
 
 std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded) {
   std::vector<std::string> paths;
-  const std::string run = recorded_value(recorded, checkpoint::run_identity);
+  const std::string run = value_of(recorded, checkpoint::run_identity);
   for (const checkpoint::StepFolder& each : checkpoint::step_folders_in(folder))
     if (each.step < step && (each.run.empty() || each.run == run)) paths.push_back(each.path.string());
   return paths;
@@ -158,7 +153,7 @@ std::vector<std::string> checkpoints_before(const std::string& folder, std::int6
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates) {
   require<InputError>(candidates == 0, "replay: ", request.folder, " has no sound checkpoint before step ",
                       request.step, "; take a step behind one that is");
-  require<InputError>(recorded_value(recorded, "model") == "random weights", "replay: ", request.folder,
+  require<InputError>(value_of(recorded, "model") == "random weights", "replay: ", request.folder,
                       " has no checkpoint before step ", request.step, ", and the run began with weights that it does ",
                       "not hold; take a step behind its first checkpoint");
 }

@@ -17,15 +17,6 @@
 namespace fsdp::train {
 namespace {
 
-/// Flags that are not recorded: paths, output, and flags that are compared separately.
-// clang-format off
-const std::set<std::string, std::less<>> no_part = {
-    "checkpoint-dir", "checkpoint-every", "chat-template", "cuda-graphs", "data", "deadline", "device-deadline", "digests", "disk-deadline",
-    "dry-run", "end-token", "keep", "log-every", "memory", "metrics", "on-signal", "patience", "print-schedule", "resume",
-    "resume-anyway", "sample-prompt", "sample-tokens", "shared-windows", "tensorboard", "text-field", "threads", "token-cache", "tokenizer", "trace",
-    "validation-every", "validation-windows", "verify-every"};
-// clang-format on
-
 /// Flags that decide which data a step sees.
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
 
@@ -51,11 +42,6 @@ std::string value_in_words(const std::string& value) { return value.empty() ? "n
 
 std::string change_of(const std::string& name, const std::string& before, const std::string& value) {
   return message(subject_of(name), " was ", value_in_words(before), ", is ", value_in_words(value));
-}
-
-std::string value_of(const RunRecord& record, const std::string& name) {
-  const auto found = record.find(name);
-  return found == record.end() ? std::string() : found->second;
 }
 
 /// Says what to resume with where `name` decides the last bits of a run in pieces, and was `before`; empty for any
@@ -126,18 +112,26 @@ class InPieces {
 
 }  // namespace
 
-RunRecord record_of(const TrainOptions& options) {
-  TrainOptions copy = options;
-  FlagSet flags;
-  bind(flags, copy);
+std::string value_of(const RunRecord& record, const std::string& name) {
+  const auto found = record.find(name);
+  return found == record.end() ? std::string() : found->second;
+}
+
+RunRecord record_of(const FlagSet& flags) {
   RunRecord record;
   for (const Flag& flag : flags.flags()) {
-    if (no_part.contains(flag.name)) continue;
+    if (flag.effect != Effect::results) continue;
     std::string text;
     for (const std::string& part : flag.get()) text += (text.empty() ? "" : " ") + part;
     record[flag.name] = text;
   }
   return record;
+}
+
+RunRecord record_of(TrainOptions options) {
+  FlagSet flags;
+  bind(flags, options);
+  return record_of(flags);
 }
 
 void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants) {

@@ -84,8 +84,7 @@ std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& optio
           if (!folder) return {};
           const checkpoint::Checkpoint from = checkpoint::Checkpoint::open(*folder, read);
           const RunRecord& run = from.state().run;
-          const auto threads = run.find("threads");
-          return run.contains("pieces") && threads != run.end() ? threads->second : std::string();
+          return run.contains("pieces") ? value_of(run, "threads") : std::string();
         } catch (const InputError&) {
           return {};  // resuming from it says what is wrong
         }
