@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/checked.hpp>
@@ -61,21 +62,6 @@ bool has_ended(std::int64_t pid) {
          (text[name_end + 2] == 'Z' || text[name_end + 2] == 'X');
 }
 
-/// Owns a file descriptor.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 }  // namespace
 
 std::string unreadable(int rank, std::int64_t pid, bool freed, std::string_view refusal) {
@@ -86,9 +72,9 @@ std::string unreadable(int rank, std::int64_t pid, bool freed, std::string_view 
 
 Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
     : rank_(messages.rank()), peers_(static_cast<std::size_t>(messages.size())) {
-  const File file(enabled && messages.size() > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
+  const FileDescriptor file(enabled && messages.size() > 1 ? memfd_create("tessera-greeting", MFD_CLOEXEC) : -1);
   Greeting mine;
-  if (file.get() >= 0) {
+  if (file.open()) {
     std::random_device random;
     for (std::uint64_t& word : nonce_) word = std::uint64_t{random()} << 32 | random() | 1;
     if (write(file.get(), nonce_.data(), sizeof nonce_) == static_cast<ssize_t>(sizeof nonce_))
@@ -104,9 +90,10 @@ Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
     peers_[process] = {.nonce = theirs.nonce, .pid = theirs.pid};
     if (static_cast<int>(process) == rank_ || theirs.pid == 0 || mine.pid == 0 || theirs.machine != mine.machine)
       continue;
-    const File opened(open(path_of(static_cast<int>(process), theirs.file).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const std::string path = path_of(static_cast<int>(process), theirs.file);
+    const FileDescriptor opened(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     Nonce found{};
-    reads[process] = opened.get() >= 0 &&
+    reads[process] = opened.open() &&
                      pread(opened.get(), found.data(), sizeof found, 0) == static_cast<ssize_t>(sizeof found) &&
                      found == theirs.nonce;
   }
@@ -126,25 +113,17 @@ std::shared_ptr<std::byte> Windows::allocate(const std::shared_ptr<Windows>& win
                                "); lower the model or the batch, or switch shared windows off"));
   };
   const std::size_t size = mapped_bytes(bytes);
-  const int file = memfd_create("tessera-window", MFD_CLOEXEC);
-  if (file < 0) throw refused("memfd_create");
-  if (ftruncate(file, static_cast<off_t>(size)) != 0) {
-    const MemoryError error = refused("ftruncate");
-    close(file);
-    throw error;
-  }
-  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (address == MAP_FAILED) {
-    const MemoryError error = refused("mmap");
-    close(file);
-    throw error;
-  }
+  FileDescriptor file(memfd_create("tessera-window", MFD_CLOEXEC));
+  if (!file.open()) throw refused("memfd_create");
+  if (ftruncate(file.get(), static_cast<off_t>(size)) != 0) throw refused("ftruncate");
+  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (address == MAP_FAILED) throw refused("mmap");
   auto* const data = static_cast<std::byte*>(address);
   if (bytes >= huge_page_threshold) madvise(address, size, MADV_HUGEPAGE);  // only a hint: failure is harmless
   Stamp* const stamp = new (stamp_of(data, bytes)) Stamp;
   stamp->nonce = windows->nonce_;
   stamp->number = ++windows->made_;
-  windows->own_.push_back({.number = stamp->number, .file = file, .data = data, .bytes = bytes});
+  windows->own_.push_back({.number = stamp->number, .file = std::move(file), .data = data, .bytes = bytes});
   return {data, [windows](std::byte* given_back) { windows->release(given_back); }};
 }
 
@@ -152,7 +131,6 @@ void Windows::release(const std::byte* data) noexcept {
   const auto own = std::find_if(own_.begin(), own_.end(), [data](const Own& window) { return window.data == data; });
   stamp_of(own->data, own->bytes)->released.store(1);
   munmap(own->data, mapped_bytes(own->bytes));
-  close(own->file);
   own_.erase(own);
   forget_released();
 }
@@ -160,7 +138,7 @@ void Windows::release(const std::byte* data) noexcept {
 Place Windows::find(const std::byte* data, std::int64_t bytes) const {
   for (const Own& window : own_)
     if (data >= window.data && data + bytes <= window.data + window.bytes)
-      return {.window = window.number, .file = window.file, .bytes = window.bytes, .offset = data - window.data};
+      return {.window = window.number, .file = window.file.get(), .bytes = window.bytes, .offset = data - window.data};
   return {};
 }
 
@@ -173,8 +151,8 @@ const std::byte* Windows::map(int process, const Place& place) {
     const std::string refusal = message(call, " ", path, ": ", std::strerror(errno));
     return CollectiveError(unreadable(process, peers_[static_cast<std::size_t>(process)].pid, freed, refusal));
   };
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) throw refused("open", errno == ENOENT);
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) throw refused("open", errno == ENOENT);
   const auto size = static_cast<off_t>(mapped_bytes(place.bytes));
   if (lseek(file.get(), 0, SEEK_END) != size) throw refused("open", true);  // another file has its descriptor
   void* const address = mmap(nullptr, mapped_bytes(place.bytes), PROT_READ, MAP_SHARED, file.get(), 0);

@@ -17,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/core/file.hpp>
+
 #include "messages.hpp"
 
 namespace fsdp::comm {
@@ -68,7 +70,7 @@ class Windows {
   };
   struct Own {
     std::uint64_t number = 0;
-    int file = -1;
+    FileDescriptor file;
     std::byte* data = nullptr;
     std::int64_t bytes = 0;
   };

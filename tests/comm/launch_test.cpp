@@ -96,6 +96,21 @@ TEST(LaunchedJob, ARankAboveZeroIsNotAlone) {
   EXPECT_EQ(job_of({{"PMIX_RANK", "0"}}), alone);
 }
 
+TEST(LaunchedJob, SaysWhetherMpiStartedItAndHowManyRanksAreHere) {
+  const auto found = [](const Variables& variables) {
+    const JobVariables set(variables);
+    return message(launched_by_mpi(), " ", launched_by_open_mpi(), " ", launched_ranks_here());
+  };
+  EXPECT_EQ(found({}), "0 0 0");
+  EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), "1 1 2");
+  EXPECT_EQ(found({{"MV2_COMM_WORLD_SIZE", "4"}, {"MV2_COMM_WORLD_LOCAL_SIZE", "3"}}), "1 0 3");
+  EXPECT_EQ(found({{"PMI_SIZE", "4"}, {"PMI_RANK", "0"}, {"MPI_LOCALNRANKS", "4"}}), "1 0 4");
+  EXPECT_EQ(found({{"PMIX_RANK", "0"}}), "1 0 0");
+  EXPECT_EQ(found({{"PALS_RANKID", "0"}, {"PALS_LOCAL_SIZE", "2"}}), "0 0 2");
+  EXPECT_EQ(found({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}, {"PMI_SIZE", "4"}}), "0 0 0");
+  EXPECT_EQ(found({{"WORLD_SIZE", "2"}, {"RANK", "0"}}), "0 0 0");
+}
+
 TEST(RequireOneProcess, NamesTheVariablesAndWhatToDo) {
   const JobVariables set({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}, {"PMI_RANK", "1"}});
   EXPECT_EQ(

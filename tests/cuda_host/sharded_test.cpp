@@ -9,6 +9,7 @@
 #include <tessera/fsdp/sharded.hpp>
 
 #include "on_doubles.hpp"
+#include "support/residual_net.hpp"
 
 namespace fsdp::testing::cuda_host {
 namespace {
@@ -36,15 +37,6 @@ void walk(Pass& pass, const Copy& copy) {
   pass.finish();
 }
 
-template <class AnySharded>
-Weights whole(AnySharded& sharded) {
-  Weights weights;
-  sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
-    weights[parameter.name].assign(values.data(), values.data() + values.numel());
-  });
-  return weights;
-}
-
 Weights on_the_cpu(int ranks) {
   Weights weights;
   comm::Threads<>::run(ranks, {}, [&](comm::Threads<>& communicator) {
@@ -55,7 +47,7 @@ Weights on_the_cpu(int ranks) {
       walk(pass, [](const float* from, float* to, std::size_t bytes) { std::memcpy(to, from, bytes); });
       sharded.step(0, {.lr = 0.01});
     }
-    const Weights found = whole(sharded);
+    const Weights found = test::net::weights(sharded);
     if (communicator.rank() == 0) weights = found;
   });
   return weights;
@@ -94,7 +86,7 @@ Weights on_her_stream(int ranks, bool graphs) {
         sharded.end_step();
       }
       EXPECT_EQ(sharded.result().taken, steps);
-      const Weights found = whole(sharded);
+      const Weights found = test::net::weights(sharded);
       if (communicator.rank() == 0) weights = found;
     }
     cudaStreamSynchronize(own);

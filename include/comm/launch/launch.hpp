@@ -35,6 +35,8 @@ LaunchedJob launched_job();
 
 /// Returns whether mpirun or another MPI launcher started this process.
 bool launched_by_mpi();
+/// The same of Open MPI's mpirun.
+bool launched_by_open_mpi();
 
 /// Returns the number of ranks on this machine that an MPI launcher names; 0 if none does.
 int launched_ranks_here();

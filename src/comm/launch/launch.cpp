@@ -2,75 +2,71 @@
 #include <tessera/comm/launch/launch.hpp>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <initializer_list>
 #include <optional>
-#include <system_error>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/core/numbers.hpp"
+
 namespace fsdp::comm {
 namespace {
 
-/// A launcher, and the variables that it sets in each process.
+/// A launcher, and variables that it sets in each process; empty for what none tells.
 struct Launcher {
   const char* name;
-  const char* size;  ///< the number of processes
-  const char* rank;  ///< this process's number among them
-  bool needs_rank;   ///< whether `size` counts only beside `rank`
+  const char* rank;         ///< this process's number
+  const char* size = "";    ///< the number of processes
+  const char* here = "";    ///< how many of them are on this host
+  const char* beside = "";  ///< `size` counts only beside this one
+  bool starts_mpi = false;  ///< processes that have these are MPI's
 };
 
-/// A launcher inside of another stands before it: mpirun and torchrun are started in steps of Slurm.
-constexpr std::array<Launcher, 11> launchers = {{
-    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", false},
-    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", false},
-    {"torchrun", "WORLD_SIZE", "RANK", true},
-    {"torchrun", "WORLD_SIZE", "LOCAL_RANK", true},
-    {"horovodrun", "HOROVOD_SIZE", "HOROVOD_RANK", false},
-    {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", false},
-    {"flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", false},
-    {"mpiexec", "PMI_SIZE", "PMI_RANK", false},  // of MPICH, and of Slurm and Flux where they start MPICH's processes
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", false},
-    {"srun", "SLURM_NTASKS", "SLURM_STEP_ID", true},  // in a step it counts the step's processes
-    {"srun", "SLURM_NPROCS", "SLURM_STEP_ID", true},  // its older name
-}};
-
-/// Variables that tell of a part of the processes, where none tells of all: how many are on this host, or which of
-/// several this one is.
-constexpr std::array<Launcher, 8> parts = {{
-    {"mpiexec", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", true},
-    {"mpiexec", "PALS_LOCAL_SIZE", "PALS_RANKID", true},
-    {"mpiexec", "", "PMIX_RANK", true},
-    {"mpiexec", "", "PMI_RANK", true},
-    {"mpiexec", "", "MPI_LOCALRANKID", true},
-    {"mpiexec", "", "PALS_RANKID", true},
-    {"aprun", "", "ALPS_APP_PE", true},
-    {"srun", "", "SLURM_PROCID", true},
-}};
+/// A launcher inside of another stands before it: mpirun and torchrun are started in steps of Slurm. Those whose
+/// variables tell of a part of the processes alone come last.
+constexpr Launcher launchers[] = {
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "", true},
+    {"mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "", true},
+    {"torchrun", "RANK", "WORLD_SIZE", "", "RANK"},
+    {"torchrun", "LOCAL_RANK", "WORLD_SIZE", "", "LOCAL_RANK"},
+    {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+    {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+    {"mpiexec", "PMI_RANK", "PMI_SIZE"},  // of MPICH, and of Slurm and Flux where they start MPICH's processes
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "", "SLURM_STEP_ID"},  // in a step it counts the step's processes
+    {"srun", "SLURM_PROCID", "SLURM_NPROCS", "", "SLURM_STEP_ID"},  // its older name
+    {"mpiexec", "MPI_LOCALRANKID", "", "MPI_LOCALNRANKS"},
+    {"mpiexec", "PALS_RANKID", "", "PALS_LOCAL_SIZE"},
+    {"mpiexec", "PMIX_RANK", "", "", "", true},
+    {"mpiexec", "PMI_RANK", "", "", "", true},
+    {"mpiexec", "MPI_LOCALRANKID"},
+    {"mpiexec", "PALS_RANKID"},
+    {"aprun", "ALPS_APP_PE"},
+    {"srun", "SLURM_PROCID"},
+};
 
 /// Returns the number in a variable; nothing if it has none.
 std::optional<int> number_in(const char* variable) {
-  const std::string_view text = environment(variable);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const std::optional<int> value = parsed<int>(environment(variable));
+  return value && *value >= 0 ? value : std::nullopt;
 }
+
+/// Whether a launcher has a variable that tells of all processes.
+bool tells_all(const Launcher& launcher) { return *launcher.size != '\0'; }
 
 /// Returns the number of processes that a launcher's variables tell of; 0 if they tell nothing.
 int told_by(const Launcher& launcher) {
-  const std::optional<int> size = number_in(launcher.size), rank = number_in(launcher.rank);
-  return launcher.needs_rank && !rank ? 0 : size.value_or(0);
+  const bool counts = *launcher.beside == '\0' || number_in(launcher.beside);
+  return counts ? number_in(launcher.size).value_or(0) : 0;
 }
 
 /// Returns the least number of processes of which this one can be a part; 1 if it can be alone.
 int least_of(const Launcher& part) {
-  const std::optional<int> size = number_in(part.size), rank = number_in(part.rank);
-  return rank ? std::max(size.value_or(1), *rank + 1) : 1;
+  const std::optional<int> here = number_in(part.here), rank = number_in(part.rank);
+  return rank && !tells_all(part) ? std::max(here.value_or(1), *rank + 1) : 1;
 }
 
 /// Names a variable that tells of several processes.
@@ -81,10 +77,11 @@ void add_variable(LaunchedJob& job, const char* variable) {
 
 /// Names every variable without which another would still tell of several processes.
 void add_others(LaunchedJob& job) {
-  for (const Launcher& launcher : launchers)
+  for (const Launcher& launcher : launchers) {
     if (told_by(launcher) > 1) add_variable(job, launcher.size);
-  for (const Launcher& part : parts)
-    if (number_in(part.rank)) add_variable(job, *part.size != '\0' ? part.size : part.rank);
+    if (!tells_all(launcher) && number_in(launcher.rank))
+      add_variable(job, *launcher.here != '\0' ? launcher.here : launcher.rank);
+  }
 }
 
 }  // namespace
@@ -95,15 +92,14 @@ LaunchedJob launched_job() {
     const int size = told_by(launcher);
     if (size == 0) continue;
     if (job.launcher.empty()) {
-      const bool step = std::string_view(launcher.rank) == "SLURM_STEP_ID";
       job.processes = size;
-      job.rank = number_in(step ? "SLURM_PROCID" : launcher.rank).value_or(0);
+      job.rank = number_in(launcher.rank).value_or(0);
     }
     if (size != job.processes) continue;
     if (job.launcher.empty() || job.launcher == "mpiexec") job.launcher = launcher.name;
     add_variable(job, launcher.size);
   }
-  for (const Launcher& part : parts) {
+  for (const Launcher& part : launchers) {
     if (!job.launcher.empty() || least_of(part) <= 1) continue;
     job = {.processes = least_of(part), .rank = number_in(part.rank).value_or(0), .launcher = part.name};
   }
@@ -112,14 +108,16 @@ LaunchedJob launched_job() {
 }
 
 bool launched_by_mpi() {
-  const std::initializer_list<const char*> variables = {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_RANK",
-                                                        "PMIX_RANK"};
-  return std::ranges::any_of(variables, [](const char* variable) { return !environment(variable).empty(); });
+  return std::ranges::any_of(launchers, [](const Launcher& each) {
+    return each.starts_mpi && !environment(tells_all(each) ? each.size : each.rank).empty();
+  });
 }
 
+bool launched_by_open_mpi() { return !environment(launchers[0].size).empty(); }
+
 int launched_ranks_here() {
-  for (const char* const variable : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
-    if (const std::optional<int> ranks = number_in(variable); ranks && *ranks > 0) return *ranks;
+  for (const Launcher& launcher : launchers)
+    if (const std::optional<int> ranks = number_in(launcher.here); ranks && *ranks > 0) return *ranks;
   return 0;
 }
 

@@ -3,13 +3,15 @@
 /// The part of tessera/comm/rendezvous.hpp that reads torchrun's environment variables.
 #include <tessera/comm/rendezvous.hpp>
 
-#include <charconv>
+#include <optional>
 #include <string_view>
 
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::comm {
 namespace {
@@ -23,11 +25,10 @@ std::string_view required(const char* name) {
 }
 
 int number(const char* name, std::string_view text, int least, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require<InputError>(error == std::errc() && end == text.data() + text.size() && value >= least && value <= most, name,
-                      " is '", shortened(text), "'; it must be a number from ", least, " to ", most);
-  return value;
+  const std::optional<int> value = parsed<int>(text);
+  require<InputError>(value && *value >= least && *value <= most, name, " is '", shortened(text),
+                      "'; it must be a number from ", least, " to ", most);
+  return *value;
 }
 
 }  // namespace

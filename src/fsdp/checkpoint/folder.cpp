@@ -11,6 +11,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
+#include "../core/paths.hpp"
 #include "listed_weights.hpp"
 #include "manifest.hpp"
 #include "step_folders.hpp"
@@ -106,9 +107,8 @@ Opened open_newest(std::filesystem::path& path, const ReadListing& read, const W
   const bool folder = std::filesystem::is_directory(path, error);
   require<InputError>(folder, path.string(), ": no such checkpoint",
                       error && error != std::errc::no_such_file_or_directory ? ": " + error.message() : std::string());
-  const bool step_folder = std::filesystem::exists(path / config_name, error) ||
-                           std::filesystem::exists(path / trainer_name, error) ||
-                           step_of(path.filename().string()) >= 0;
+  const bool step_folder =
+      path_exists(path / config_name) || path_exists(path / trainer_name) || step_of(path.filename().string()) >= 0;
   if (step_folder) return open_complete(path, read, warn);
   std::optional<Opened> opened;
   std::string why;
@@ -132,15 +132,11 @@ std::optional<std::filesystem::path> find_latest(const std::filesystem::path& di
   }
 }
 
-bool holds_any(const std::filesystem::path& dir) {
-  std::error_code error;
-  return std::filesystem::exists(dir, error) && !finished(dir).empty();
-}
+bool holds_any(const std::filesystem::path& dir) { return path_exists(dir) && !finished(dir).empty(); }
 
 std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
   std::vector<StepFolder> steps;
-  std::error_code error;
-  if (!std::filesystem::exists(dir, error)) return steps;
+  if (!path_exists(dir)) return steps;
   for (const std::filesystem::path& path : finished(dir)) {
     steps.push_back({.path = path, .step = step_of(path.filename().string())});
     try {

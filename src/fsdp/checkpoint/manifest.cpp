@@ -2,15 +2,15 @@
 #include "manifest.hpp"
 
 #include <array>
-#include <charconv>
-#include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/numbers.hpp"
 #include "crc32c.hpp"
+#include "json_keys.hpp"
 #include "strict_json.hpp"
 
 namespace fsdp::checkpoint {
@@ -22,41 +22,33 @@ constexpr std::string_view before_own_sum = ",\n  \"crc32c\": \"";  // the sum c
 constexpr std::string_view after_own_sum = "\"\n}\n";
 constexpr std::size_t digits = 8;
 
-std::string hexadecimal(std::uint32_t number) {
-  std::string text;
-  for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[(number >> shift) & 15];
-  return text;
-}
+std::string text_of(std::uint32_t sum) { return hexadecimal(sum, digits); }
 
 std::uint32_t crc32c_of_text(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
 
-/// Parses a number as `hexadecimal` writes it: lower-case digits only.
-std::optional<std::uint32_t> parsed(std::string_view text) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
-  if (error != std::errc() || end != text.data() + text.size() || hexadecimal(number) != text) return std::nullopt;
-  return number;
+/// Parses a sum as text_of writes it: lower-case digits only.
+std::optional<std::uint32_t> sum_in(std::string_view text) {
+  const std::optional<std::uint32_t> sum = parsed<std::uint32_t>(text, 16);
+  return sum && text_of(*sum) == text ? sum : std::nullopt;
 }
 
 FileSums parse_file(const nlohmann::json& entry, const std::string& where) {
   const auto number = [&](const char* key) {
-    const bool sound =
-        entry.contains(key) && entry.at(key).is_number_unsigned() && entry.at(key).get<std::uint64_t>() <= INT64_MAX;
-    require<InputError>(sound, where, ": \"", key, "\" must be a whole number that is not negative");
-    return entry.at(key).get<std::int64_t>();
+    const std::optional<std::int64_t> found = value_at<std::int64_t>(entry, key);
+    require<InputError>(found.has_value(), where, ": \"", key, "\" must be a whole number that is not negative");
+    return *found;
   };
-  require<InputError>(
-      entry.is_object() && entry.size() == 3 && entry.contains("crc32c") && entry.at("crc32c").is_string(), where,
-      ": must have exactly bytes, chunk_bytes and crc32c");
+  const std::optional<std::string_view> list = value_at<std::string_view>(entry, "crc32c");
+  require<InputError>(list && entry.size() == 3, where, ": must have exactly bytes, chunk_bytes and crc32c");
   FileSums sums{.bytes = number("bytes"), .chunk_bytes = number("chunk_bytes"), .crc32cs = {}};
-  const std::string_view text = entry.at("crc32c").get_ref<const std::string&>();
+  const std::string_view text = *list;
   // A reader allocates a chunk's memory, so the file must not choose its length.
   require<InputError>(sums.chunk_bytes == chunk_bytes_of(sums.bytes) && text.size() % digits == 0 &&
                           static_cast<std::int64_t>(text.size() / digits) == ceil_divide(sums.bytes, sums.chunk_bytes),
                       where, ": has ", text.size() / digits, " checksums for ", sums.bytes, " bytes in chunks of ",
                       sums.chunk_bytes);
   for (std::size_t at = 0; at < text.size(); at += digits) {
-    const std::optional<std::uint32_t> sum = parsed(text.substr(at, digits));
+    const std::optional<std::uint32_t> sum = sum_in(text.substr(at, digits));
     require<InputError>(sum.has_value(), where, ": a checksum is not 8 hexadecimal digits");
     sums.crc32cs.push_back(*sum);
   }
@@ -69,13 +61,13 @@ std::string to_json(const Manifest& manifest) {
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
   for (const auto& [name, sums] : manifest.files) {
     std::string text;
-    for (const std::uint32_t sum : sums.crc32cs) text += hexadecimal(sum);
+    for (const std::uint32_t sum : sums.crc32cs) text += text_of(sum);
     files[name] = {{"bytes", sums.bytes}, {"chunk_bytes", sums.chunk_bytes}, {"crc32c", std::move(text)}};
   }
   std::string text = nlohmann::ordered_json{{"format_version", manifest_version}, {"files", std::move(files)}}.dump(2);
   text.resize(text.size() - 2);  // "\n}"
   text += before_own_sum;
-  return text + hexadecimal(crc32c_of_text(text)) + std::string(after_own_sum);
+  return text + text_of(crc32c_of_text(text)) + std::string(after_own_sum);
 }
 
 std::optional<Manifest> read_manifest(const std::filesystem::path& folder) {
@@ -94,7 +86,7 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& folder) {
   require<InputError>(framed, source,
                       ": does not end with its own checksum; it was cut short, or is not a manifest of ", "Tessera's");
   const std::string_view summed = std::string_view(text).substr(0, text.size() - tail);
-  require<InputError>(parsed(std::string_view(text).substr(summed.size(), digits)) == crc32c_of_text(summed), source,
+  require<InputError>(sum_in(std::string_view(text).substr(summed.size(), digits)) == crc32c_of_text(summed), source,
                       ": is not what was written: its own checksum differs");
   const nlohmann::json object = parse_strict(text, source, {.depth = 4, .values = 1000, .text = std::size_t{4} << 20});
   require<InputError>(object.is_object() && object.size() == 3 && object.contains("format_version") &&

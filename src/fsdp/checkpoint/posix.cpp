@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
@@ -44,6 +46,22 @@ void write_new_file(const std::filesystem::path& path, std::string_view content)
   write_all(file, path, content.data(), content.size(), 0);
   sync_file(file, path);
   close_file(file, path);
+}
+
+PartFile::PartFile(std::filesystem::path part, std::filesystem::path path)
+    : part_(std::move(part)),
+      path_(std::move(path)),
+      file_(open_file(part_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "created")) {}
+
+PartFile::~PartFile() {
+  if (file_.open()) ::unlink(part_.c_str());
+}
+
+void PartFile::finish() {
+  sync_file(file_, part_);
+  close_file(file_, part_);
+  if (::rename(part_.c_str(), path_.c_str()) != 0) throw_errno(path_, "written");
+  sync_directory(path_.parent_path());
 }
 
 void sync_directory(const std::filesystem::path& path) {

@@ -23,6 +23,21 @@ void close_file(FileDescriptor& file, const std::filesystem::path& path);
 /// Creates a file, writes its content and syncs it to disk.
 void write_new_file(const std::filesystem::path& path, std::string_view content);
 
+/// A file under a temporary name; `finish` syncs it and gives it its own. Otherwise the destructor removes it.
+class PartFile {
+ public:
+  PartFile(std::filesystem::path part, std::filesystem::path path);
+  PartFile(PartFile&&) = delete;
+  ~PartFile();
+
+  void write(const void* data, std::size_t bytes, std::int64_t offset) { write_all(file_, part_, data, bytes, offset); }
+  void finish();
+
+ private:
+  std::filesystem::path part_, path_;
+  FileDescriptor file_;
+};
+
 /// Syncs a directory, so that renamed and created names in it are durable.
 void sync_directory(const std::filesystem::path& path);
 

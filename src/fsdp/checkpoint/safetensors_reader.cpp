@@ -19,8 +19,10 @@
 
 #include "../core/lfs_pointer.hpp"
 #include "../core/magics.hpp"
+#include "../core/prefixed.hpp"
 #include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
+#include "json_keys.hpp"
 #include "posix.hpp"
 #include "safetensors_limits.hpp"
 #include "strict_json.hpp"
@@ -51,9 +53,10 @@ std::int64_t bytes_of(const std::string& dtype, const std::string& where) {
 }
 
 std::int64_t whole_number(const json& value, const std::string& where, const char* what) {
-  require<InputError>(value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX, where, ": ", what,
+  const std::optional<std::int64_t> number = value_as<std::int64_t>(value);
+  require<InputError>(number.has_value(), where, ": ", what,
                       " must be a whole number that is not negative and below 2^63");
-  return value.get<std::int64_t>();
+  return *number;
 }
 
 /// Parses one entry of the header. Its offset is still relative to the start of the data.
@@ -75,12 +78,10 @@ TensorInfo parse_tensor(const std::string& name, const json& entry, const std::s
   for (const json& extent : shape) info.shape.push_back(whole_number(extent, where, "an extent"));
   info.offset = whole_number(range[0], where, "an offset");
   const std::int64_t end = whole_number(range[1], where, "an offset");
-  try {
+  prefixed(where + ": ", [&] {
     info.elements = elements_of(info.shape);
     info.bytes = checked_multiply(info.elements, bytes_of(info.dtype, where));
-  } catch (const InputError& error) {
-    throw InputError(where + ": " + error.what());
-  }
+  });
   require<InputError>(end >= info.offset && end - info.offset == info.bytes, where, ": data_offsets [", info.offset,
                       ", ", end, "] do not hold ", info.dtype, " ", shape_text(info.shape), ", which is ", info.bytes,
                       " bytes");

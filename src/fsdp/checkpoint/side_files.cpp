@@ -2,11 +2,11 @@
 #include <tessera/fsdp/checkpoint/side_files.hpp>
 
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/paths.hpp"
 #include "manifest.hpp"
 #include "strict_json.hpp"
 
@@ -28,9 +28,7 @@ SideFiles read_side_files(const std::filesystem::path& folder, const Warn& warn)
   for (const char* const name : side_names) {
     const std::filesystem::path path = folder / name;
     const bool listed = manifest && manifest->files.contains(name);
-    std::error_code error;  // a broken link counts as a file, so that reading it fails
-    if (!listed && std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
-      continue;
+    if (!listed && !entry_exists(path)) continue;
     try {
       std::string content = read_small_file(path, most_side_bytes);
       if (listed) check_content(*manifest, path, content);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <functional>
 #include <iomanip>
 #include <sstream>
@@ -15,6 +14,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/numbers.hpp"
 #include "posix.hpp"
 #include "strict_json.hpp"
 
@@ -61,9 +61,7 @@ std::int64_t step_of(std::string_view name) {
   if (name.ends_with(aside)) name.remove_suffix(aside.size());
   if (!name.starts_with(prefix) || name.size() < prefix.size() + 3) return -1;
   name.remove_prefix(prefix.size());
-  std::int64_t step = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  return error == std::errc() && end == name.data() + name.size() ? step : -1;
+  return parsed<std::int64_t>(name).value_or(-1);
 }
 
 std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, const Warn& warn) {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/paths.hpp"
 #include "manifest.hpp"
 #include "strict_json.hpp"
 #include "unread_weights.hpp"
@@ -18,12 +18,6 @@ namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::int64_t most_index_bytes = 25'000'000;  // same as for a safetensors header
-
-/// Returns whether the name exists. A broken symbolic link counts, so that opening it reports the error.
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
-}
 
 /// The shards of an index, each with its tensors.
 using Shards = std::map<std::string, std::set<std::string>>;
@@ -51,7 +45,7 @@ void require_all_there(const std::filesystem::path& index, const Shards& shards)
   std::string missing;
   std::size_t count = 0;
   for (const auto& [name, tensors] : shards)
-    if (!is_there(index.parent_path() / name) && ++count <= 10) missing += (count == 1 ? "" : ", ") + name;
+    if (!entry_exists(index.parent_path() / name) && ++count <= 10) missing += (count == 1 ? "" : ", ") + name;
   require<InputError>(count == 0, index.string(), ": names ", shards.size(), shards.size() == 1 ? " file" : " files",
                       ", of which ", count, count == 1 ? " is" : " are", " missing: ", missing,
                       count > 10 ? " and more" : "", "; download the folder again");
@@ -74,13 +68,13 @@ WeightFiles::WeightFiles(SafetensorsFile file) : path_(file.path()) { add(std::m
 
 WeightFiles WeightFiles::open(const std::filesystem::path& folder, const Warn& warn) {
   const std::filesystem::path single = folder / model_name, index = folder / index_name;
-  if (is_there(single)) {
-    if (warn && is_there(index))
+  if (entry_exists(single)) {
+    if (warn && entry_exists(index))
       warn(message(folder.string(), ": holds both ", model_name, " and ", index_name, "; the first is read"));
     return SafetensorsFile(single);
   }
-  if (!is_there(index)) require_no_unread_weights(folder);
-  require<InputError>(is_there(index), folder.string(), ": holds neither ", model_name, " nor ", index_name,
+  if (!entry_exists(index)) require_no_unread_weights(folder);
+  require<InputError>(entry_exists(index), folder.string(), ": holds neither ", model_name, " nor ", index_name,
                       ", so that there are no weights to read");
   const Shards shards = read_index(index);
   require_all_there(index, shards);
@@ -127,7 +121,7 @@ void WeightFiles::read_finite(std::string_view name, std::int64_t begin, std::in
 }
 
 bool holds_weights(const std::filesystem::path& folder) {
-  if (is_there(folder / model_name) || is_there(folder / index_name)) return true;
+  if (entry_exists(folder / model_name) || entry_exists(folder / index_name)) return true;
   require_no_unread_weights(folder);
   return false;
 }

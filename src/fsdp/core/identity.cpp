@@ -16,6 +16,8 @@
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/version.hpp>
 
+#include "numbers.hpp"
+
 namespace fsdp {
 namespace {
 
@@ -50,9 +52,7 @@ std::string linker_id() {
         const char* const text = name + padded(note.n_namesz);
         if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
           for (std::size_t byte = 0; byte < note.n_descsz; ++byte)
-            for (const int shift : {4, 0})
-              *static_cast<std::string*>(found) +=
-                  "0123456789abcdef"[static_cast<unsigned char>(text[byte]) >> shift & 15];
+            *static_cast<std::string*>(found) += hexadecimal(static_cast<unsigned char>(text[byte]), 2);
         at = text + padded(note.n_descsz);
       }
     }
@@ -84,11 +84,7 @@ std::uint64_t digest_of_file(const std::filesystem::path& path, const Looked& at
   return hash;
 }
 
-std::string digest_text(std::uint64_t digest) {
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[digest >> shift & 15];
-  return text;
-}
+std::string digest_text(std::uint64_t digest) { return hexadecimal(digest, 16); }
 
 std::string machine_name() {
   std::array<char, 256> name{};

@@ -51,12 +51,10 @@ std::string escaped(std::string_view text, bool lines) {
   return out;
 }
 
-bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
 /// Returns the most bytes, up to `most`, that do not end within a character. `most` must be below the text's length.
 std::size_t whole_characters(std::string_view text, std::size_t most) {
   for (std::size_t back = 0; back < 4 && back <= most; ++back)
-    if (!continues_character(text[most - back])) return most - back;
+    if (!continues_code_point(text[most - back])) return most - back;
   return most;  // not UTF-8
 }
 
@@ -74,7 +72,7 @@ std::string sentence(std::string_view text) {
   if (text.size() <= most_sentence_bytes) return printable(text);
   constexpr std::size_t last = most_sentence_bytes / 4;  // the end says what to do
   std::size_t from = text.size() - last;
-  while (from < text.size() && continues_character(text[from])) ++from;
+  while (from < text.size() && continues_code_point(text[from])) ++from;
   return printable(text.substr(0, whole_characters(text, most_sentence_bytes - last))) + " ... (" +
          std::to_string(text.size()) + " bytes) ... " + printable(text.substr(from));
 }

@@ -13,6 +13,9 @@ inline std::size_t utf8_length(unsigned char first) {
   return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
+/// Whether a byte stands within a code point, behind its first byte.
+constexpr bool continues_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
 /// Returns the code point at `at` and advances `at` behind it. The text must be valid UTF-8.
 inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <set>
 #include <string>
-#include <system_error>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/model_files/adapters.hpp>
+
+#include "../core/paths.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -35,11 +36,9 @@ std::string module_of(const SafetensorsFile& file, const TensorInfo& tensor, con
 }  // namespace
 
 SafetensorsFile open_adapter_weights(const std::filesystem::path& folder) {
-  std::error_code error;
   for (const char* const other : {"adapter_model.bin", "adapter_model.pt", "adapters.safetensors"})
-    require<InputError>(std::filesystem::exists(folder / adapter_weights_name, error) ||
-                            !std::filesystem::exists(folder / other, error),
-                        folder.string(), ": holds ", other, ", which is not read, and no ", adapter_weights_name,
+    require<InputError>(path_exists(folder / adapter_weights_name) || !path_exists(folder / other), folder.string(),
+                        ": holds ", other, ", which is not read, and no ", adapter_weights_name,
                         "; save the adapters with PEFT's save_pretrained, which writes that");
   return SafetensorsFile(folder / adapter_weights_name);
 }

@@ -24,6 +24,7 @@
 #include "../checkpoint/posix.hpp"
 #include "../checkpoint/room.hpp"
 #include "../checkpoint/strict_json.hpp"
+#include "../core/paths.hpp"
 #include "merged.hpp"
 
 namespace fsdp::checkpoint {
@@ -41,10 +42,9 @@ class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::filesystem::path& to)
       : to_(named(to)), path_(to_.string() + ".tmp-" + std::to_string(::getpid())) {
-    std::error_code error;
     for (const std::filesystem::path& path : {to, to_})
-      require<InputError>(std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found,
-                          to.string(), ": is there already; give a new name, or remove it");
+      require<InputError>(!entry_exists(path), to.string(), ": is there already; give a new name, or remove it");
+    std::error_code error;
     if (to_.has_parent_path()) made_ = make_folders(to_.parent_path());
     if (std::filesystem::create_directory(path_, error)) return;
     remove_made(made_);
@@ -168,8 +168,7 @@ SideFiles side_files_of(const std::filesystem::path& model, const std::filesyste
 
 /// Returns the model's folder: `path` itself, or the newest sound step in it.
 std::filesystem::path model_folder(const std::filesystem::path& path, const ReadModelListing& read, const Warn& warn) {
-  std::error_code error;
-  if (std::filesystem::exists(path / config_name, error) || !std::filesystem::is_directory(path, error)) return path;
+  if (path_exists(path / config_name) || !folder_exists(path)) return path;
   const auto newest = find_latest(path, read, warn);
   require<InputError>(newest.has_value(), path.string(),
                       ": neither a model's folder, with config.json, nor a directory with a complete checkpoint");
@@ -226,9 +225,8 @@ void write_model(const ModelFiles& model, const Content& content, const SideFile
 Exported export_model(const ExportOptions& options, const ReadModelListing& read, const Warn& warn,
                       const ExportProgress& progress) {
   require<InputError>(options.shard_bytes >= 1, "export: files of ", options.shard_bytes, " bytes; at least 1");
-  std::error_code error;
-  require<InputError>(options.files_from.empty() || std::filesystem::is_directory(options.files_from, error),
-                      options.files_from.string(), ": no such folder");
+  require<InputError>(options.files_from.empty() || folder_exists(options.files_from), options.files_from.string(),
+                      ": no such folder");
   Exported result{.from = model_folder(options.from, read, warn)};
   const ModelFiles model = open_model(result.from, read, warn, options.adapter);
   require<InputError>(!options.merge || model.listing.lora, "export: merging: ", result.from.string(),

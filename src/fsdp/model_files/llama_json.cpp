@@ -11,9 +11,10 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 
+#include "../checkpoint/json_keys.hpp"
 #include "../checkpoint/strict_json.hpp"
-#include "../core/require_folder.hpp"
-#include "json_keys.hpp"
+#include "../core/paths.hpp"
+#include "../core/prefixed.hpp"
 #include "named_instead.hpp"
 
 namespace fsdp {
@@ -26,22 +27,21 @@ using nlohmann::json;
 
 /// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins, as in `transformers`. Sets theta as
 /// well.
-void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config) {
+void read_rope(const Keys& keys, LlamaConfig& config) {
   const char* const key = keys.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
   // `transformers` 5 writes theta into rope_parameters, and null may be left of the older key.
   const bool inside = keys.has(key) && keys.at(key).is_object() && keys.at(key).contains("rope_theta");
   config.rope_theta = keys.number("rope_theta", 10000.0, inside ? Null::absent : Null::refused);
   if (!keys.has(key)) return;
-  const json& object = keys.at(key);
-  require<InputError>(object.is_object(), source, ": \"", key, "\" is ", keys.dump(key), "; it must be an object");
-  const Keys inner(object, source);
+  const Keys inner = keys.object(key);
   config.rope_theta = inner.number("rope_theta", config.rope_theta);
   inner.expect("partial_rotary_factor", 1.0);
   RopeConfig& rope = config.rope;
   rope.type = inner.given("rope_type") ? inner.text("rope_type") : inner.text("type", "default");
   const bool llama3 = rope.type == "llama3", yarn = rope.type == "yarn";
-  require<InputError>(llama3 || yarn || rope.type == "default" || rope.type == "linear", source, ": the RoPE type \"",
-                      shortened(rope.type), "\" is not known; default, linear, llama3 and yarn are");
+  require<InputError>(llama3 || yarn || rope.type == "default" || rope.type == "linear", keys.source(),
+                      ": the RoPE type \"", shortened(rope.type),
+                      "\" is not known; default, linear, llama3 and yarn are");
   if (rope.type == "default") return;
   if (llama3 || yarn)
     rope.original_positions = inner.integer("original_max_position_embeddings", config.max_position_embeddings);
@@ -59,7 +59,7 @@ void read_rope(const Keys& keys, const std::string& source, LlamaConfig& config)
     rope.attention_factor = inner.number("attention_factor", 0, Null::absent);
     inner.expect("truncate", true);
     for (const char* const other : {"mscale", "mscale_all_dim"})
-      require<InputError>(!inner.has(other), source, ": \"", other, "\" of yarn is not supported; give its ",
+      require<InputError>(!inner.has(other), keys.source(), ": \"", other, "\" of yarn is not supported; give its ",
                           "\"attention_factor\" instead");
   }
 }
@@ -81,11 +81,9 @@ json write_rope(const RopeConfig& rope) {
 }
 
 /// Reads the adapters that a checkpoint's weights include, under a key of our own.
-LoraConfig read_lora(const Keys& keys, const std::string& source) {
+LoraConfig read_lora(const Keys& keys) {
   if (!keys.has("lora")) return {};
-  const json& object = keys.at("lora");
-  require<InputError>(object.is_object(), source, ": \"lora\" is ", keys.dump("lora"), "; it must be an object");
-  const Keys inner(object, source);
+  const Keys inner = keys.object("lora");
   return {.rank = inner.integer("rank"),
           .alpha = inner.number("alpha"),
           .dropout = inner.number("dropout", 0),
@@ -100,29 +98,29 @@ json write_lora(const LoraConfig& lora) {
 }
 
 /// Returns how many layers come before the first one with a window. Without a list of types a mistral has none.
-std::int64_t full_layers_of(const Keys& keys, const std::string& source, const LlamaConfig& config) {
+std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config) {
   if (!keys.has("layer_types"))
     return config.family == "mistral" ? 0 : std::min(keys.integer("max_window_layers", 28), config.layers);
   const json& types = keys.at("layer_types");
   const auto full = std::ranges::find_if(types, [](const json& type) { return type != "full_attention"; });
   const bool rest = std::all_of(full, types.end(), [](const json& type) { return type == "sliding_attention"; });
-  require<InputError>(types.is_array() && static_cast<std::int64_t>(types.size()) == config.layers && rest, source,
-                      ": \"layer_types\" is ", keys.dump("layer_types"), "; it must name each of the ", config.layers,
-                      " layers, all of \"full_attention\" before those of \"sliding_attention\"");
+  require<InputError>(types.is_array() && static_cast<std::int64_t>(types.size()) == config.layers && rest,
+                      keys.source(), ": \"layer_types\" is ", keys.dump("layer_types"), "; it must name each of the ",
+                      config.layers, " layers, all of \"full_attention\" before those of \"sliding_attention\"");
   return full - types.begin();
 }
 
 /// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
-void read_window(const Keys& keys, const std::string& source, LlamaConfig& config) {
+void read_window(const Keys& keys, LlamaConfig& config) {
   const auto window = [&] {  // null: none
     return keys.has("sliding_window") ? keys.integer("sliding_window") : keys.given("sliding_window") ? 0 : 4096;
   };
   if (config.family == "llama") return;
-  config.full_layers = full_layers_of(keys, source, config);
+  config.full_layers = full_layers_of(keys, config);
   const bool uses = config.family == "mistral" || keys.boolean("use_sliding_window", false);
   if (uses) config.sliding_window = window();
   require<InputError>(config.sliding_window > 0 || !keys.has("layer_types") || config.full_layers == config.layers,
-                      source, ": \"layer_types\" names layers with a window, and ",
+                      keys.source(), ": \"layer_types\" names layers with a window, and ",
                       uses ? "\"sliding_window\" gives none" : "\"use_sliding_window\" is not true");
   if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
 }
@@ -136,13 +134,13 @@ std::int64_t kv_heads_of(const Keys& keys, const LlamaConfig& config) {
 }
 
 /// Throws for a key that changes the computation in a way that is not supported.
-void require_supported(const Keys& keys, const std::string& source, const std::string& family) {
+void require_supported(const Keys& keys, const std::string& family) {
   keys.expect("hidden_act", "silu");
   // Only these families have the key. Those of others hold it for no reason, perhaps as null.
   keys.expect("attention_bias", false, family == "llama" || family == "qwen3" ? Null::refused : Null::absent);
   keys.expect("mlp_bias", false, family == "llama" ? Null::refused : Null::absent);
   keys.expect("partial_rotary_factor", 1.0, Null::absent);
-  require<InputError>(!keys.has("quantization_config"), source,
+  require<InputError>(!keys.has("quantization_config"), keys.source(),
                       ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
 }
 
@@ -180,13 +178,12 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
   require<InputError>(static_cast<std::int64_t>(text.size()) <= most_config_bytes, source, ": ", text.size(),
                       " bytes; a config.json has at most ", most_config_bytes);
   json object = parse_strict(text, source);
-  require<InputError>(object.is_object(), source, ": not a JSON object");
   const Keys keys(object, source);
   const std::string family = keys.text("model_type");
   const bool qwen = family == "qwen2" || family == "qwen3";
   require<InputError>(family == "llama" || family == "mistral" || qwen, source, ": \"model_type\" is \"",
                       shortened(family), "\"; llama, mistral, qwen2 and qwen3 are supported");
-  require_supported(keys, source, family);
+  require_supported(keys, family);
 
   LlamaConfig config{.family = family,
                      .vocab_size = keys.integer("vocab_size"),
@@ -206,14 +203,10 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
   require<InputError>(own_width || config.hidden_size % config.heads == 0, source, ": hidden_size ", config.hidden_size,
                       " is not divisible by ", config.heads, " heads; give \"head_dim\"");
   config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads, null_width);
-  read_rope(keys, source, config);
-  read_window(keys, source, config);
-  config.lora = read_lora(keys, source);
-  try {
-    config.validate();
-  } catch (const InputError& error) {
-    throw InputError(source + ": " + error.what());
-  }
+  read_rope(keys, config);
+  read_window(keys, config);
+  config.lora = read_lora(keys);
+  prefixed(source + ": ", [&] { config.validate(); });
   for (const char* const key : known_keys) object.erase(key);
   config.other_keys = object.dump();
   return config;
@@ -222,9 +215,7 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
 LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   require_folder(folder);
-  // A broken link counts as a file, so that opening it reports the error.
-  if (std::error_code error;
-      std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) {
+  if (!entry_exists(path)) {
     const std::string instead = named_instead(folder);
     require<InputError>(instead.empty(), folder.string(), " has no config.json; ", instead);
   }

@@ -16,9 +16,10 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/lora_config.hpp>
 
+#include "../checkpoint/json_keys.hpp"
 #include "../checkpoint/strict_json.hpp"
-#include "../core/require_folder.hpp"
-#include "json_keys.hpp"
+#include "../core/paths.hpp"
+#include "../core/prefixed.hpp"
 
 namespace fsdp {
 namespace {
@@ -57,7 +58,8 @@ bool says_nothing(const json& value) {
   return value.is_null() || value == json(false) || ((value.is_object() || value.is_array()) && value.empty());
 }
 
-std::string targets_of(const Keys& keys, const std::string& source) {
+std::string targets_of(const Keys& keys) {
+  const std::string& source = keys.source();
   const bool names_none = !keys.has("target_modules") || keys.at("target_modules").empty();
   require<InputError>(!names_none || !keys.has("target_parameters") || keys.at("target_parameters").empty(), source,
                       ": \"target_parameters\" is ",
@@ -86,7 +88,6 @@ std::string targets_of(const Keys& keys, const std::string& source) {
 
 LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
   json object = parse_strict(text, source);
-  require<InputError>(object.is_object(), source, ": not a JSON object");
   const Keys keys(object, source);
   require<InputError>(keys.given("peft_type"), source, ": the key \"peft_type\" is missing; this must be \"LORA\"");
   keys.expect("peft_type", "LORA");
@@ -101,14 +102,10 @@ LoraConfig LoraConfig::parse(std::string_view text, const std::string& source) {
                     .alpha = keys.number("lora_alpha"),
                     .dropout = keys.number("lora_dropout", 0),
                     .rslora = keys.boolean("use_rslora", false, Null::absent),
-                    .targets = targets_of(keys, source),
+                    .targets = targets_of(keys),
                     .base = keys.text("base_model_name_or_path", "", Null::absent)};
   require<InputError>(config.on(), source, ": \"r\" is 0");
-  try {
-    config.validate();
-  } catch (const InputError& error) {
-    throw InputError(source + ": " + error.what());
-  }
+  prefixed(source + ": ", [&] { config.validate(); });
   for (const auto& [key, value] : object.items())
     require<InputError>(
         std::ranges::find(peft_keys, key) != peft_keys.end() || says_nothing(value), source, ": \"", shortened(key),

@@ -2,21 +2,20 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../checkpoint/listed_weights.hpp"
-#include "../core/require_folder.hpp"
+#include "../core/paths.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
 /// Warns if the folder holds adapters beside its weights.
 void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
-  if (std::error_code error; warn && std::filesystem::exists(folder / adapter_config_name, error))
+  if (warn && path_exists(folder / adapter_config_name))
     warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));
 }
 

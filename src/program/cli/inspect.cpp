@@ -25,7 +25,7 @@
 #include <tessera/trainer/text/chat.hpp>
 #include <tessera/trainer/text/tokenizer_config.hpp>
 
-#include "../../fsdp/core/require_folder.hpp"
+#include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/model_files/adapter_weights.hpp"
 #include "folders.hpp"
 #include "listed.hpp"
@@ -82,9 +82,8 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
 
 /// Throws InputError if a folder has a tokenizer's files in a form that is not read.
 void require_no_unread_tokenizer(const std::filesystem::path& folder) {
-  std::error_code error;
   for (const char* const name : {"tokenizer.model", "tekken.json", "vocab.json", "merges.txt", "qwen.tiktoken"})
-    require<InputError>(!std::filesystem::exists(folder / name, error), folder.string(), ": holds ", name,
+    require<InputError>(!path_exists(folder / name), folder.string(), ": holds ", name,
                         " but no tokenizer.json, which is read; save it with the fast tokenizer of transformers, or ",
                         "name another by --tokenizer");
 }
@@ -122,10 +121,7 @@ class Inspection {
 
   int status() const { return problems_.empty() ? 0 : 2; }
 
-  bool holds(const char* name) const {
-    std::error_code error;
-    return std::filesystem::exists(folder_ / name, error);
-  }
+  bool holds(const char* name) const { return path_exists(folder_ / name); }
 
   /// Prints a problem, unless another part met the same.
   void problem(const std::string& text) {
@@ -269,9 +265,8 @@ int list_steps(const std::string& folder, bool quick) {
 int run_inspect(const Inspect& command) {
   const std::filesystem::path folder = command.folder;
   require_folder(folder);
-  std::error_code error;
-  const bool model = std::filesystem::exists(folder / "config.json", error);
-  if (!model && checkpoint::holds_any(command.folder)) return list_steps(command.folder, command.quick);
+  if (!path_exists(folder / "config.json") && checkpoint::holds_any(command.folder))
+    return list_steps(command.folder, command.quick);
   return Inspection(folder, command.quick).run();
 }
 

@@ -2,11 +2,9 @@
 #include "replay.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,8 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 
-#include "../../fsdp/core/require_folder.hpp"
+#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/paths.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
@@ -52,9 +51,8 @@ std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std
 /// or else that of the last one before.
 Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std::string>& warnings) {
   require_folder(folder);
-  std::error_code error;
-  require<InputError>(!std::filesystem::exists(std::filesystem::path(folder) / "trainer.json", error),
-                      "replay: ", folder, " is one checkpoint; give the folder that holds it");
+  require<InputError>(!path_exists(std::filesystem::path(folder) / "trainer.json"), "replay: ", folder,
+                      " is one checkpoint; give the folder that holds it");
   const std::vector<checkpoint::StepFolder> steps = checkpoint::step_folders_in(folder);  // newest first
   require<InputError>(!steps.empty(), "replay: ", folder, " holds no checkpoint; give the run's --checkpoint-dir");
   const auto before = std::ranges::find_if(steps, [&](const auto& each) { return each.step < step; });
@@ -84,10 +82,7 @@ void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
 }
 
 std::int64_t number_of(const train::RunRecord& record, const char* name) {
-  const std::string text = train::value_of(record, name);
-  std::int64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
+  return parsed<std::int64_t>(train::value_of(record, name)).value_or(0);
 }
 
 /// The value of an entry for replay. Throws InputError if there is none.
@@ -163,9 +158,8 @@ RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<st
   const auto text_of = [&](const char* name, std::string& text) {
     if (const auto values = train::replay_values(saved.record(), name); !values.empty()) text = values.front();
   };
-  std::error_code error;
   options.text.tokenizer = command.tokenizer;
-  if (command.tokenizer.empty() && !std::filesystem::exists(saved.path / "tokenizer.json", error))
+  if (command.tokenizer.empty() && !path_exists(saved.path / "tokenizer.json"))
     text_of("tokenizer", options.text.tokenizer);
   text_of("chat-template", options.text.chat_template);
   text_of("end-token", options.text.end_token);

@@ -64,36 +64,6 @@ EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit, const 
   return out;
 }
 
-/// A file under a temporary name; `finish` renames it. Otherwise the destructor removes it.
-class PartFile {
- public:
-  explicit PartFile(const std::filesystem::path& path)
-      : path_(path),
-        part_(message(path.string(), ".", ::getpid(), ".part")),
-        file_(open_file(part_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "created")) {}
-  ~PartFile() {
-    if (file_.open()) ::unlink(part_.c_str());
-  }
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
-
-  void append(const void* data, std::size_t bytes) {
-    checkpoint::write_all(file_, part_, data, bytes, at_);
-    at_ += static_cast<std::int64_t>(bytes);
-  }
-  void finish() {
-    checkpoint::sync_file(file_, part_);
-    checkpoint::close_file(file_, part_);
-    if (::rename(part_.c_str(), path_.c_str()) != 0) throw_errno(path_, "written");
-    checkpoint::sync_directory(path_.parent_path());
-  }
-
- private:
-  std::filesystem::path path_, part_;
-  FileDescriptor file_;
-  std::int64_t at_ = 0;
-};
-
 InputError damaged(const std::filesystem::path& path) {
   return InputError(message("data: ", path.string(), " is not what was written; delete it"));
 }
@@ -145,7 +115,11 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
   std::int64_t all_bytes = 0, bytes = 0;
   for (const TextFile& text : texts) all_bytes += text.bytes;
 
-  PartFile out(path);
+  checkpoint::PartFile out(message(path.string(), ".", ::getpid(), ".part"), path);
+  auto append = [&out, at = std::int64_t{0}](const void* data, std::size_t bytes) mutable {
+    out.write(data, bytes, at);
+    at += static_cast<std::int64_t>(bytes);
+  };
   std::vector<Conversations::Entry> index;
   std::int64_t end = 0;
   std::uint64_t digest = hash_seed;
@@ -160,7 +134,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
     for (std::size_t i = 0; i < count; ++i) made[i] = encoded(format_, batch[i], texts);
     for (std::size_t i = 0; i < count; ++i) {
       if (made[i].error) std::rethrow_exception(made[i].error);
-      out.append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
+      append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
       for (const std::int32_t token : made[i].tokens) digest = mixed(digest ^ static_cast<std::uint32_t>(token));
       for (Conversations::Entry entry : made[i].index) {
         entry.end += end;
@@ -184,9 +158,9 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
   const std::string text = json.dump();
   Tail tail{.conversations = std::ssize(index), .json_bytes = std::ssize(text)};
   magic.copy(tail.magic.data(), tail.magic.size());
-  out.append(index.data(), index.size() * sizeof(Conversations::Entry));
-  out.append(text.data(), text.size());
-  out.append(&tail, sizeof tail);
+  append(index.data(), index.size() * sizeof(Conversations::Entry));
+  append(text.data(), text.size());
+  append(&tail, sizeof tail);
   out.finish();
 }
 

@@ -1,48 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/data/data_names.hpp>
 
-#include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/paths.hpp"
+
 namespace fsdp::data {
-namespace {
-
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
-}
-
-}  // namespace
-
 DataNames parse_data(std::span<const std::string> texts) {
   DataNames names;
   std::string without;  // a path without a weight
   for (const std::string& text : texts) {
     const std::size_t colon = text.rfind(':');
-    if (colon == text.npos || is_there(text)) {
+    if (colon == text.npos || path_exists(text)) {
       names.paths.push_back(text);
       without = text;
       continue;
     }
     const std::string_view number = std::string_view(text).substr(colon + 1);
-    double weight = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), weight);
-    const bool is_number = error == std::errc() && end == number.data() + number.size();
-    if (!is_number && !is_there(text.substr(0, colon))) {  // what follows the colon is not a weight
+    const std::optional<double> weight = parsed<double>(number);
+    if (!weight && !path_exists(text.substr(0, colon))) {  // what follows the colon is not a weight
       names.paths.push_back(text);
       without = text;
       continue;
     }
-    require<InputError>(is_number && std::isfinite(weight) && weight > 0, "--data ", text, ": the weight '", number,
+    require<InputError>(weight && std::isfinite(*weight) && *weight > 0, "--data ", text, ": the weight '", number,
                         "' is no number above 0; write PATH:WEIGHT, such as texts:0.7");
     names.paths.push_back(text.substr(0, colon));
-    names.weights.push_back(weight);
+    names.weights.push_back(*weight);
   }
   require<InputError>(names.weights.empty() || names.weights.size() == names.paths.size(), "--data ", without,
                       " has no weight, and others have one; give all a weight, as PATH:WEIGHT, or none");

@@ -9,7 +9,7 @@
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../../fsdp/core/require_folder.hpp"
+#include "../../fsdp/core/paths.hpp"
 
 namespace fsdp::train {
 namespace {

@@ -2,22 +2,25 @@
 #include <tessera/trainer/generate/generation_config.hpp>
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/checkpoint/strict_json.hpp"
-#include "../../fsdp/model_files/json_keys.hpp"
+#include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
 namespace {
 
 /// Reads a number or a list of numbers as ids, in the form of --stop-ids.
-std::string ids_of(const Keys& keys, const char* key, const std::string& source) {
+std::string ids_of(const Keys& keys, const char* key) {
   const nlohmann::json& value = keys.at(key);
   std::string ids;
   for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value})) {
-    require<InputError>(id.is_number_unsigned(), source, ": \"", key, "\" is ", keys.dump(key),
+    require<InputError>(id.is_number_unsigned(), keys.source(), ": \"", key, "\" is ", keys.dump(key),
                         "; it must be a token's id, or a list of such");
     ids += (ids.empty() ? "" : ",") + id.dump();
   }
@@ -28,21 +31,19 @@ std::string ids_of(const Keys& keys, const char* key, const std::string& source)
 /// nothing would end an answer.
 void require_in_vocabulary(const std::string& ids, const char* key, const std::filesystem::path& file) {
   const std::filesystem::path path = file.parent_path() / "config.json";
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return;
+  if (!path_exists(path)) return;
   const nlohmann::json config = parse_strict(read_small_file(path, most_config_bytes), path.string());
-  if (!config.is_object() || !config.contains("vocab_size") || !config.at("vocab_size").is_number_unsigned()) return;
-  const auto vocabulary = config.at("vocab_size").get<std::uint64_t>();
+  const std::optional<std::uint64_t> vocabulary = value_at<std::uint64_t>(config, "vocab_size");
+  if (!vocabulary) return;
   for (const nlohmann::json& id : nlohmann::json::parse("[" + ids + "]"))
-    require<InputError>(id.get<std::uint64_t>() < vocabulary, file.string(), ": \"", key, "\" names token ", id.dump(),
-                        ", and the model's vocabulary has ", vocabulary, " tokens; correct it, or give --stop-ids");
+    require<InputError>(id.get<std::uint64_t>() < *vocabulary, file.string(), ": \"", key, "\" names token ", id.dump(),
+                        ", and the model's vocabulary has ", *vocabulary, " tokens; correct it, or give --stop-ids");
 }
 
 class Reading {
  public:
-  Reading(const FlagSet& flags, GenerateOptions& options, const nlohmann::json& object,
-          const std::filesystem::path& file, const std::string& source)
-      : flags_(flags), options_(options), keys_(object, source), file_(file), source_(source) {}
+  Reading(const FlagSet& flags, GenerateOptions& options, const Keys& keys, const std::filesystem::path& file)
+      : flags_(flags), options_(options), keys_(keys), file_(file) {}
 
   void number(const char* key, const char* flag, double& value) {
     if (wants(key, flag)) say(flag, message(value = keys_.number(key)));
@@ -63,7 +64,7 @@ class Reading {
     number("min_p", "min-p", o.sampling.min_p);
     number("repetition_penalty", "repetition-penalty", o.sampling.repetition_penalty);
     if (!wants("eos_token_id", "stop-ids")) return;
-    const std::string ids = ids_of(keys_, "eos_token_id", source_);
+    const std::string ids = ids_of(keys_, "eos_token_id");
     if (ids.empty()) return;
     require_in_vocabulary(ids, "eos_token_id", file_);
     o.stop_ids = {ids};
@@ -82,25 +83,19 @@ class Reading {
   std::string said_;
   Keys keys_;
   const std::filesystem::path& file_;
-  const std::string& source_;
 };
 
 }  // namespace
 
 std::string apply_generation_config(const FlagSet& flags, GenerateOptions& options) {
   const std::filesystem::path path = std::filesystem::path(options.model) / "generation_config.json";
-  std::error_code error;  // a broken link counts as a file, so that reading it fails
-  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) return {};
+  if (!entry_exists(path)) return {};
   const std::string source = path.string();
   const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
   require<InputError>(object.is_object(), source, ": this is no JSON object");
-  Reading reading(flags, options, object, path, source);
+  Reading reading(flags, options, Keys(object, source), path);
   reading.all();
-  try {
-    validate_sampling(flags, options);
-  } catch (const InputError& wrong) {
-    throw InputError(message(source, " says ", reading.said(), ": ", wrong.what()));
-  }
+  prefixed(message(source, " says ", reading.said(), ": "), [&] { validate_sampling(flags, options); });
   return reading.said();
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/report/report.hpp>
@@ -39,12 +40,12 @@ std::string short_bytes_text(std::int64_t bytes) {
 /// gives its ranks a terminal and pipes of its own, so that the launcher's descriptor is looked at.
 std::string target_of(int descriptor) {
   std::error_code error;
-  const std::string process = environment("OMPI_COMM_WORLD_SIZE").empty() ? "self" : std::to_string(::getppid());
+  const std::string process = comm::launched_by_open_mpi() ? std::to_string(::getppid()) : "self";
   return std::filesystem::read_symlink("/proc/" + process + "/fd/" + std::to_string(descriptor), error).string();
 }
 
 bool launcher_has_terminal(int descriptor) {
-  if (environment("OMPI_COMM_WORLD_SIZE").empty()) return true;
+  if (!comm::launched_by_open_mpi()) return true;
   const std::string target = target_of(descriptor);
   return target.starts_with("/dev/pts/") || target.starts_with("/dev/tty") || target == "/dev/console";
 }

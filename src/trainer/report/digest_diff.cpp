@@ -2,10 +2,11 @@
 #include <tessera/trainer/report/digest_diff.hpp>
 
 #include <string_view>
-#include <system_error>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
+
+#include "../../fsdp/core/paths.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -32,9 +33,8 @@ std::string tensors_line(const DigestSource& a, const DigestSource& b, const Par
 }  // namespace
 
 DigestSource read_source(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return {.file = read_digests(path)};
-  require<InputError>(std::filesystem::exists(path / digests_name, error), path.string(), ": holds no ", digests_name,
+  if (!folder_exists(path)) return {.file = read_digests(path)};
+  require<InputError>(path_exists(path / digests_name), path.string(), ": holds no ", digests_name,
                       "; give a file that --digests wrote, or a folder that replay --tensors did");
   return {.file = read_digests(path / digests_name), .folder = path};
 }

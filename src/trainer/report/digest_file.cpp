@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <system_error>
@@ -15,6 +14,9 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "../../fsdp/checkpoint/json_keys.hpp"
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -31,24 +33,8 @@ bool is_same_place(const StepDigest& a, const StepDigest& b) {
 }
 
 std::optional<std::uint64_t> bits_of(const std::string& text) {
-  std::uint64_t bits = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits, 16);
-  const bool whole = text.size() == 16 && error == std::errc() && end == text.data() + text.size();
-  return whole ? std::optional(bits) : std::nullopt;
+  return text.size() == 16 ? parsed<std::uint64_t>(text, 16) : std::nullopt;
 }
-
-/// Returns a text or a whole number of a line; nothing if there is none.
-/// @{
-std::optional<std::string> text_in(const Object& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
-}
-std::optional<std::int64_t> count_in(const Object& line, const char* key) {
-  const auto found = line.find(key);
-  const bool count = found != line.end() && found->is_number_unsigned() && found->get<std::uint64_t>() <= INT64_MAX;
-  return count ? std::optional(found->get<std::int64_t>()) : std::nullopt;
-}
-/// @}
 
 /// A line about a digest.
 struct ReadDigest {
@@ -56,17 +42,16 @@ struct ReadDigest {
   StepDigest digest = {};
 };
 std::optional<ReadDigest> digest_in(const Object& line) {
-  const auto step = count_in(line, "step");
-  const auto kind = text_in(line, "kind"), bits = text_in(line, "bits");
+  const auto step = value_at<std::int64_t>(line, "step");
+  const auto kind = value_at<std::string>(line, "kind"), bits = value_at<std::string>(line, "bits");
   if (!step || !kind || !bits) return std::nullopt;
   const auto named = std::ranges::find_if(kinds, [&](Kind each) { return name_of(each) == *kind; });
   const std::optional<std::uint64_t> value = bits_of(*bits);
   if (named == kinds.end() || !value) return std::nullopt;
-  const std::optional<std::string> name = text_in(line, "unit");
-  const std::optional<std::int64_t> piece = is_stream(*named) ? count_in(line, "piece") : -1;
-  if (!name || !piece || *piece > INT32_MAX) return std::nullopt;
-  return ReadDigest{.step = *step,
-                    .digest = {.kind = *named, .piece = static_cast<int>(*piece), .name = *name, .bits = *value}};
+  const std::optional<std::string> name = value_at<std::string>(line, "unit");
+  const std::optional<int> piece = is_stream(*named) ? value_at<int>(line, "piece") : -1;
+  if (!name || !piece) return std::nullopt;
+  return ReadDigest{.step = *step, .digest = {.kind = *named, .piece = *piece, .name = *name, .bits = *value}};
 }
 
 ConfigValue value_of(const std::string& name, const Object& value) {
@@ -77,18 +62,18 @@ ConfigValue value_of(const std::string& name, const Object& value) {
 }
 
 std::optional<DigestStart> start_in(const Object& line) {
-  const auto pieces = count_in(line, "pieces"), world = count_in(line, "world"), threads = count_in(line, "threads");
+  const auto pieces = value_at<std::int64_t>(line, "pieces"), world = value_at<std::int64_t>(line, "world"),
+             threads = value_at<std::int64_t>(line, "threads");
   const auto sizes = line.find("sizes");
   if (!pieces || !world || !threads || sizes == line.end() || !sizes->is_object()) return std::nullopt;
   DigestStart start{.pieces = *pieces,
-                    .stack = text_in(line, "stack").value_or(""),
-                    .model_name = text_in(line, "model").value_or(""),
+                    .stack = value_at<std::string>(line, "stack").value_or(""),
+                    .model_name = value_at<std::string>(line, "model").value_or(""),
                     .world = *world,
                     .threads = *threads,
-                    .instruction_set = text_in(line, "instruction_set").value_or("")};
+                    .instruction_set = value_at<std::string>(line, "instruction_set").value_or("")};
   for (const auto& [name, value] : sizes->items()) start.sizes.push_back(value_of(name, value));
-  if (const auto seed = line.find("seed"); seed != line.end() && seed->is_number_unsigned())
-    start.seed = seed->get<std::uint64_t>();
+  start.seed = value_at<std::uint64_t>(line, "seed").value_or(start.seed);
   return start;
 }
 
@@ -112,7 +97,7 @@ class Reading {
       if (*line.find("event") == "start") begin(where(), line);
       return;
     }
-    const std::optional<ReadDigest> read = line.is_object() ? digest_in(line) : std::nullopt;
+    const std::optional<ReadDigest> read = digest_in(line);
     if (!read) {
       file_.left_out.push_back(where() + "is no line of a file of digests, or a part of one");
       bad_line_ = true;
@@ -259,7 +244,7 @@ DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
       cut = before.eof();
       if (text.find("\"event\"") == std::string::npos) continue;
       const auto line = Object::parse(text, nullptr, false);
-      if (!line.is_object() || line.value("event", Object()) != "start") continue;
+      if (value_at<std::string>(line, "event") != "start") continue;
       used_ = true;
       before_ = start_in(line);
     }

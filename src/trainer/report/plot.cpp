@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The picture, written as SVG by hand: it is lines, ticks and text. gnuplot, and the libraries that call it, are
+/// another program to install; PLplot and MathGL would be a dependency of every build for this one command.
 #include "plot.hpp"
 
 #include <algorithm>
@@ -9,6 +12,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "../../fsdp/core/utf8.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -53,7 +58,7 @@ std::string xml_text(const std::string& text) {
   std::string sound = shortened(text, text.size());
   if (sound.size() > longest_name) {
     std::size_t cut = sound.size() - longest_name;
-    while (cut < sound.size() && (sound[cut] & 0xc0) == 0x80) ++cut;
+    while (cut < sound.size() && continues_code_point(sound[cut])) ++cut;
     sound = "..." + sound.substr(cut);
   }
   std::string escaped;

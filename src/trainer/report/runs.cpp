@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "plot.hpp"
 
 namespace fsdp::report {
@@ -19,14 +20,12 @@ using Line = nlohmann::json;
 
 /// Returns a number; also reads the strings that metrics.cpp writes for NaN and infinities.
 std::optional<double> number_of(const Line& line, const char* key) {
-  const auto found = line.find(key);
-  if (found == line.end()) return std::nullopt;
-  if (found->is_number()) return found->get<double>();
+  const std::optional<std::string> word = value_at<std::string>(line, key);
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (*found == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (*found == "inf") return infinity;
-  if (*found == "-inf") return -infinity;
-  return std::nullopt;
+  if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (word == "inf") return infinity;
+  if (word == "-inf") return -infinity;
+  return value_at<double>(line, key);
 }
 
 /// Reads a line of a metrics file. Returns false if it is none; lines without a step are valid, too.

@@ -15,6 +15,8 @@
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
+#include "../../fsdp/core/paths.hpp"
+
 namespace fsdp::report {
 namespace {
 
@@ -83,8 +85,7 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
   const bool stream = place.kind == Kind::forward || place.kind == Kind::backward;
   const std::filesystem::path path = folder / (stream ? piece_name(place.piece) : parameters_name);
   Tensors found;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return found;
+  if (!path_exists(path)) return found;
   found.file.emplace(path);
   if (stream) {
     if (const std::string name = tensor_name(place.kind, place.name); found.file->find(name) != nullptr)

@@ -17,19 +17,12 @@
 #include <tessera/trainer/run/resumed.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
+#include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
 namespace {
 
-/// Calls f() and puts the flag's name before its InputError.
-template <class F>
-void for_flag(F f) {
-  try {
-    f();
-  } catch (const InputError& error) {
-    throw InputError(message("--checkpoint-dir ", error.what()));
-  }
-}
+constexpr const char* flag_prefix = "--checkpoint-dir ";
 
 /// Throws InputError if a run that does not resume would write among the steps of another, or if what is no folder has
 /// the name of a step: a checkpoint could not take its place.
@@ -63,7 +56,7 @@ CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& optio
                        comm::on_all_ranks(ranks, "--checkpoint-dir", [&] {
                          if (ranks.rank() != 0) return;
                          require_writable(dir);
-                         for_flag([&] { lock_.emplace(dir, print_warning); });
+                         prefixed(flag_prefix, [&] { lock_.emplace(dir, print_warning); });
                          require_unused(options);
                        });
                      });
@@ -74,11 +67,11 @@ void CheckpointDir::require_shared(const comm::Ranks& ranks, const TrainOptions&
   const std::string& dir = *options.checkpoint_dir;
   const std::string text = comm::gather_texts(ranks, lock_ ? lock_->text() : "", "--checkpoint-dir").front();
   read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--checkpoint-dir",
-                    [&] { for_flag([&] { checkpoint::require_lock_seen(dir, text); }); });
+                    [&] { prefixed(flag_prefix, [&] { checkpoint::require_lock_seen(dir, text); }); });
 }
 
 void CheckpointDir::require_held() const {
-  if (lock_) for_flag([&] { lock_->require_held(); });
+  if (lock_) prefixed(flag_prefix, [&] { lock_->require_held(); });
 }
 
 std::string resumed_identity(const TrainOptions& options, const checkpoint::Checkpoint& from,
@@ -123,7 +116,7 @@ void require_room(const TrainOptions& options, const checkpoint::Listing& model,
   const auto with_flags = [&](const std::string& text) {
     if (warn) warn(message("--checkpoint-dir ", text, "; --keep N keeps the newest N"));
   };
-  for_flag([&] { checkpoint::require_room(*options.checkpoint_dir, model, states, saved, with_flags); });
+  prefixed(flag_prefix, [&] { checkpoint::require_room(*options.checkpoint_dir, model, states, saved, with_flags); });
 }
 
 std::optional<std::filesystem::path> folder_to_resume(const TrainOptions& options, const checkpoint::ReadListing& read,

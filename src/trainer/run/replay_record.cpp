@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/core/utf8.hpp"
 
 namespace fsdp::train {
@@ -38,9 +39,8 @@ RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies
   std::ranges::transform(data, data.begin(), absolute);
   add("data", data);
   if (!options.text.tokenizer.empty()) add("tokenizer", {absolute(options.text.tokenizer)});
-  std::error_code error;
   const std::string& chat = options.text.chat_template;
-  add("chat-template", {std::filesystem::exists(chat, error) ? absolute(chat) : chat});
+  add("chat-template", {path_exists(chat) ? absolute(chat) : chat});
   add("end-token", {options.text.end_token});
   add("text-field", {options.text.field});
   add("sharding", {policies.sharding});

@@ -2,7 +2,6 @@
 #include <tessera/trainer/run/replay_request.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -16,6 +15,8 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -134,9 +135,7 @@ void require_one_course(const checkpoint::TrainerState& before, const checkpoint
         changed(name == std::string_view("data") ? "data" : message("--", name),
                 shortened(value_of(before.run, name), 400), shortened(value_of(after.run, name), 400));
   }
-  const std::string batch_text = value_of(after.run, "batch-size");
-  std::int64_t batch = 0;
-  std::from_chars(batch_text.data(), batch_text.data() + batch_text.size(), batch);
+  const std::int64_t batch = parsed<std::int64_t>(value_of(after.run, "batch-size")).value_or(0);
   if (batch <= 0 || after.windows <= 0) return;  // not recorded
   const auto read = [&](const checkpoint::TrainerState& state) { return state.epoch * after.windows + state.index; };
   refuse(read(after) - read(before) != (after.step - before.step) * batch, "order of the data was begun anew");

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include <tessera/comm/agreement.hpp>
@@ -21,6 +20,7 @@
 #include <tessera/trainer/text/tokenizer_config.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
+#include "../../fsdp/core/paths.hpp"
 #include "../data/files/text_files.hpp"
 #include "../data/formats/token_folder.hpp"
 
@@ -47,8 +47,7 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
 
 /// Whether tokens that were begun under this name are all there.
 bool is_finished(const std::filesystem::path& made) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(made, error)) return std::filesystem::exists(made, error);
+  if (!folder_exists(made)) return path_exists(made);
   const std::optional<data::TokenFolder> folder = data::read_token_folder(made);
   return folder && folder->complete;
 }
@@ -131,8 +130,7 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   note(paths.front().string(), texts.left_out());
   const std::filesystem::path file = cache_for(options, inputs, message(conversations_prefix, texts.made_of()));
   names_ = {.paths = {file.string()}};
-  std::error_code error;
-  if (std::filesystem::exists(file, error)) return;
+  if (path_exists(file)) return;
   const comm::CatchSignals signals;
   const std::vector<std::filesystem::path> made = checkpoint::make_folders(file.parent_path());
   try {
@@ -161,9 +159,8 @@ std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const
 TokenizedData TokenizedData::at(const std::string& text) {
   TokenizedData data;
   data.names_ = data::names_from_text(text);
-  std::error_code error;
   for (const std::string& path : data.names_.paths)
-    require<InputError>(std::filesystem::exists(path, error) || !was_made(path), "rank 0 put tokens into ", path,
+    require<InputError>(path_exists(path) || !was_made(path), "rank 0 put tokens into ", path,
                         ", which this rank does not see; give --token-cache a folder "
                         "that all hosts share");
   return data;

@@ -12,6 +12,7 @@
 #include <tessera/trainer/text/tokenizer_config.hpp>
 
 #include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/prefixed.hpp"
 #include "built_in_templates.hpp"
 #include "chat_row.hpp"
 #include "jinja/value.hpp"
@@ -215,13 +216,8 @@ std::vector<TextRange> ChatFormat::learned_blocks(const ChatRow& row, const Rend
 }
 
 ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) const {
-  const std::optional<TokenId> end = [&] {
-    try {
-      return end_token_of(tokenizer_, file_, tokens_, end_token_);
-    } catch (const InputError& error) {
-      throw InputError(message(source, ": ", error.what()));
-    }
-  }();
+  const std::optional<TokenId> end =
+      prefixed(source + ": ", [&] { return end_token_of(tokenizer_, file_, tokens_, end_token_); });
   const std::string end_text = end_token_ == "none" ? "" : tokens_.at("eos_token");
   std::string text = row.prompt + row.completion;
   if (!row.completion.ends_with(end_text)) text += end_text;
@@ -239,13 +235,7 @@ ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) c
 }
 
 ChatTokens ChatFormat::of_messages(const ChatRow& row, const std::string& source) const {
-  const RenderedChat chat = [&] {
-    try {
-      return rendered(row);
-    } catch (const InputError& error) {
-      throw InputError(message(source, ": ", error.what()));
-    }
-  }();
+  const RenderedChat chat = prefixed(source + ": ", [&] { return rendered(row); });
   return tokens_of(
       tokenizer_, chat.text,
       template_.marks_answers() ? learned_blocks(row, chat, source) : added_by_turns(row, chat.text, source));

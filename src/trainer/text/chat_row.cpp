@@ -9,6 +9,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/checkpoint/strict_json.hpp"
 #include "../../fsdp/core/ascii.hpp"
 
@@ -129,8 +130,8 @@ void refuse_record_marks(const Json& root, const std::string& source) {
 void check_messages(const Json& messages, std::string_view name, const std::string& source) {
   require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is no list of messages");
   for (const Json& message : messages) {
-    const bool has_role = message.is_object() && message.contains("role") && message.at("role").is_string();
-    require<InputError>(has_role, source, ": a message of \"", name, "\" has no \"role\"");
+    require<InputError>(value_at<std::string_view>(message, "role").has_value(), source, ": a message of \"", name,
+                        "\" has no \"role\"");
   }
 }
 
@@ -143,9 +144,9 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
     Json one = each;
     const std::string where = message(source, ": message ", row.messages.size() + 1);
     const bool learned = take_marks(one, where);
-    const auto& role = one.at("role").get_ref<const std::string&>();
+    const std::string role = one.at("role");
     const bool is_other = answers && learned && has_answers && !is_answer(one) &&
-                          std::ranges::find(roles_of_answers, ascii_lower(std::string(role))) != roles_of_answers.end();
+                          std::ranges::find(roles_of_answers, ascii_lower(role)) != roles_of_answers.end();
     require<InputError>(!is_other, where, " of the role ", shortened(role), " stands beside answers of the role ",
                         "assistant, and only these are learned; name its role assistant, or mark it by \"weight\": 0");
     row.learned.push_back(answers && learned && is_answer(one));

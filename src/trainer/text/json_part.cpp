@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "../../fsdp/checkpoint/strict_json.hpp"
 #include "unicode/code_points.hpp"
 
 namespace fsdp::text {
@@ -18,23 +17,9 @@ JsonPart::JsonPart(const nlohmann::json& value, std::string name, const std::str
   if (!value.is_object()) refuse("is not an object {...}");
 }
 
-bool JsonPart::has(const char* key) const { return value_->contains(key) && !value_->at(key).is_null(); }
-
 const nlohmann::json& JsonPart::at(const char* key) const {
   if (!value_->contains(key)) refuse("lacks \"", key, "\"");
   return value_->at(key);
-}
-
-bool JsonPart::flag(const char* key) const {
-  if (!at(key).is_boolean()) refuse("has \"", key, "\" that is neither true nor false");
-  return at(key).get<bool>();
-}
-
-bool JsonPart::flag(const char* key, bool otherwise) const { return has(key) ? flag(key) : otherwise; }
-
-std::string JsonPart::text(const char* key) const {
-  if (!at(key).is_string()) refuse("has \"", key, "\" that is not a text");
-  return at(key).get<std::string>();
 }
 
 std::string JsonPart::character(const char* key) const {
@@ -45,18 +30,16 @@ std::string JsonPart::character(const char* key) const {
 }
 
 std::int64_t JsonPart::number(const char* key, std::int64_t most) const {
-  const nlohmann::json& value = at(key);
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
-    refuse("has \"", key, "\" of ", shortened(value.dump()), "; it must be a whole number of 0 to ", most);
-  return value.get<std::int64_t>();
+  const std::optional<std::int64_t> number = value_as<std::int64_t>(at(key));
+  if (!number || *number > most)
+    refuse("has \"", key, "\" of ", shortened(at(key).dump()), "; it must be a whole number of 0 to ", most);
+  return *number;
 }
 
 const nlohmann::json& JsonPart::array(const char* key) const {
   if (!at(key).is_array()) refuse("has \"", key, "\" that is not a list [...]");
   return at(key);
 }
-
-JsonPart JsonPart::object(const char* key) const { return JsonPart(at(key), name_ + "'s " + key, *source_); }
 
 std::vector<JsonPart> JsonPart::steps(const char* key) const {
   if (type() != "Sequence") return {*this};

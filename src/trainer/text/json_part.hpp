@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
+#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "added_tokens.hpp"
 #include "bpe/bpe.hpp"
 #include "stages/decoder.hpp"
@@ -34,14 +36,14 @@ class JsonPart {
   const std::string& name() const { return name_; }
   const nlohmann::json& value() const { return *value_; }
 
-  bool has(const char* key) const;  ///< whether the key is there and not null
-  bool flag(const char* key, bool otherwise) const;
-  bool flag(const char* key) const;
-  std::string text(const char* key) const;
+  bool has(const char* key) const { return value_->contains(key) && !value_->at(key).is_null(); }
+  bool flag(const char* key, bool otherwise) const { return has(key) ? flag(key) : otherwise; }
+  bool flag(const char* key) const { return get<bool>(key, "that is neither true nor false"); }
+  std::string text(const char* key) const { return get<std::string>(key, "that is not a text"); }
   std::string character(const char* key) const;  ///< a text with exactly one character
   std::int64_t number(const char* key, std::int64_t most) const;
   const nlohmann::json& array(const char* key) const;
-  JsonPart object(const char* key) const;
+  JsonPart object(const char* key) const { return JsonPart(at(key), name_ + "'s " + key, *source_); }
 
   std::string type() const { return text("type"); }
 
@@ -55,6 +57,12 @@ class JsonPart {
 
  private:
   const nlohmann::json& at(const char* key) const;
+  template <class T>
+  T get(const char* key, const char* wrong) const {
+    std::optional<T> value = value_as<T>(at(key));
+    if (!value) refuse("has \"", key, "\" ", wrong);
+    return *std::move(value);
+  }
 
   const nlohmann::json* value_;
   std::string name_;

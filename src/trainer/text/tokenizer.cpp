@@ -2,12 +2,12 @@
 #include <tessera/trainer/text/tokenizer.hpp>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/paths.hpp"
 #include "bpe/byte_alphabet.hpp"
 #include "json_part.hpp"
 #include "tokenizer_state.hpp"
@@ -54,8 +54,7 @@ std::vector<std::string> names_of(const State& state, std::span<const TokenId> i
 }  // namespace
 
 Tokenizer Tokenizer::read(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::path file = std::filesystem::is_directory(path, error) ? path / "tokenizer.json" : path;
+  const std::filesystem::path file = folder_exists(path) ? path / "tokenizer.json" : path;
   return parse(read_small_file(file, most_bytes), file.string());
 }
 
@@ -66,17 +65,15 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& source) {
   for (const char* const key : {"truncation", "padding"})
     require<InputError>(!is_given(root, key), source, ": asks for ", key,
                         ", which would change the number of tokens; set \"", key, "\" to null");
-  const auto part = [&](const char* key, const char* name) { return JsonPart(root.at(key), name, source); };
-  Normalizer normalizer;
-  if (is_given(root, "normalizer")) normalizer = read_normalizer(part("normalizer", "normalizer"));
-  PreTokenizer pre_tokenizer;
-  if (is_given(root, "pre_tokenizer")) pre_tokenizer = read_pre_tokenizer(part("pre_tokenizer", "pre-tokenizer"));
+  const auto part = [&]<class Made>(const char* key, const char* name, Made (*read)(const JsonPart&)) {
+    return is_given(root, key) ? read(JsonPart(root.at(key), name, source)) : Made();
+  };
+  Normalizer normalizer = part("normalizer", "normalizer", read_normalizer);
+  PreTokenizer pre_tokenizer = part("pre_tokenizer", "pre-tokenizer", read_pre_tokenizer);
   check_first(normalizer, pre_tokenizer, source);
-  PostProcessor post_processor;
-  if (is_given(root, "post_processor")) post_processor = read_post_processor(part("post_processor", "post-processor"));
-  Decoder decoder;
-  if (is_given(root, "decoder")) decoder = read_decoder(part("decoder", "decoder"));
-  Bpe model(read_bpe(part("model", "model")), pre_tokenizer.byte_level(), source);
+  PostProcessor post_processor = part("post_processor", "post-processor", read_post_processor);
+  Decoder decoder = part("decoder", "decoder", read_decoder);
+  Bpe model(read_bpe(JsonPart(root.at("model"), "model", source)), pre_tokenizer.byte_level(), source);
   return Tokenizer(std::make_shared<const State>(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
                                                  std::move(post_processor), std::move(decoder),
                                                  read_added_tokens(root, source), source));

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
-#include <system_error>
+#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/paths.hpp"
 
 namespace fsdp::text {
 namespace {
@@ -24,8 +26,7 @@ constexpr const char* map_name = "special_tokens_map.json";
 /// The object in a file beside a tokenizer.json; an empty one where there is no file.
 nlohmann::json object_beside(const std::filesystem::path& tokenizer, const char* name) {
   const std::filesystem::path file = tokenizer.parent_path() / name;
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return nlohmann::json::object();
+  if (!path_exists(file)) return nlohmann::json::object();
   nlohmann::json root = parse_strict(read_small_file(file, most_tokenizer_config_bytes), file.string(), config_limits);
   require<InputError>(root.is_object(), file.string(), ": is not an object");
   return root;
@@ -33,10 +34,7 @@ nlohmann::json object_beside(const std::filesystem::path& tokenizer, const char*
 
 /// The text of a special token: a text, or an object with "content"; nothing for any other value.
 std::optional<std::string> token_text(const nlohmann::json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_object() && value.contains("content") && value.at("content").is_string())
-    return value.at("content").get<std::string>();
-  return std::nullopt;
+  return value.is_object() ? value_at<std::string>(value, "content") : value_as<std::string>(value);
 }
 
 bool is_standard(std::string_view name) {
@@ -66,11 +64,9 @@ void add_tokens(const nlohmann::json& root, const std::filesystem::path& file,
 }  // namespace
 
 std::optional<std::filesystem::path> find_tokenizer(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return path;
+  if (!folder_exists(path)) return path;
   const std::filesystem::path file = path / "tokenizer.json";
-  if (!std::filesystem::exists(file, error)) return std::nullopt;
-  return file;
+  return path_exists(file) ? std::optional(file) : std::nullopt;
 }
 
 std::filesystem::path tokenizer_at(const std::filesystem::path& path) {
@@ -108,22 +104,20 @@ std::optional<TokenId> end_token_of(const Tokenizer& tokenizer, const std::files
 }
 
 std::optional<NamedText> chat_template_beside(const std::filesystem::path& tokenizer) {
-  std::error_code error;
   const std::filesystem::path jinja = tokenizer.parent_path() / "chat_template.jinja";
-  if (std::filesystem::exists(jinja, error)) {
+  if (path_exists(jinja))
     return NamedText{.name = jinja.string(), .text = read_small_file(jinja, most_tokenizer_config_bytes)};
-  }
   const std::filesystem::path file = tokenizer.parent_path() / config_name;
   const nlohmann::json root = object_beside(tokenizer, config_name);
   const auto found = root.find("chat_template");
   if (found == root.end() || found->is_null()) return std::nullopt;
   const std::string name = file.string() + ", chat_template";
-  if (found->is_string()) return NamedText{.name = name, .text = found->get<std::string>()};
+  if (auto text = value_as<std::string>(*found)) return NamedText{.name = name, .text = *std::move(text)};
   require<InputError>(found->is_array(), name, ": is neither a text nor a list of templates");
   for (const nlohmann::json& one : *found) {
-    const bool is_default = one.is_object() && one.value("name", nlohmann::json()) == "default" &&
-                            one.contains("template") && one.at("template").is_string();
-    if (is_default) return NamedText{.name = name, .text = one.at("template").get<std::string>()};
+    auto text = value_at<std::string>(one, "template");
+    if (text && value_at<std::string>(one, "name") == "default")
+      return NamedText{.name = name, .text = *std::move(text)};
   }
   throw InputError(message(name, ": has no template of the name \"default\"; name a file by --chat-template"));
 }

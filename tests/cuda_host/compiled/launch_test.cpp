@@ -34,8 +34,10 @@ template <class T>
 void launch_norm_backward(std::int64_t columns, std::int64_t rows) {
   const auto x = tensor<T>({rows, columns}), w = tensor<T>({columns});
   const auto rstd = tensor<float>({rows}), dw = tensor<float>({columns});
-  const auto parts = tensor<float>({device::cuda::row_parts(rows) * columns});
-  device::cuda::rms_norm_backward<T>({}, x, w, rstd, x, x, Write::overwrite, dw, Write::overwrite, parts);
+  const device::Scratch parts{.data = reinterpret_cast<std::byte*>(4096),
+                              .bytes = device::cuda::row_sums_scratch(rows, columns)};
+  device::cuda::compute({}, device::RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = x, .dx = x, .dw = dw},
+                        parts);
 }
 
 template <class T>
@@ -44,8 +46,15 @@ void launch_attention(std::int64_t head_dim) {
       .sequences = 2, .sequence_length = 300, .heads = 4, .kv_heads = 2, .head_dim = head_dim};
   const auto q = tensor<T>(shape.queries()), k = tensor<T>(shape.keys());
   const auto numbers = tensor<float>({shape.sequences * shape.heads, shape.sequence_length});
-  device::cuda::attention<T>({}, shape, q, k, k, q, numbers, {});
-  device::cuda::attention_backward<T>({}, shape, {q, k, k, q, q, numbers, q, k, k, {}, numbers});
+  const device::Scratch memory{.data = reinterpret_cast<std::byte*>(4096),
+                               .bytes = device::cuda::attention_scratch(shape, dtype_of<T>(), true)};
+  device::cuda::compute({}, device::Attention<T>{.shape = shape, .q = q, .k = k, .v = k, .out = q, .lse = numbers},
+                        memory);
+  device::cuda::compute(
+      {},
+      device::AttentionBackward<T>{
+          .shape = shape, .q = q, .k = k, .v = k, .out = q, .lse = numbers, .dout = q, .dq = q, .dk = k, .dv = k},
+      memory);
 }
 
 /// How many blocks of a launch a multiprocessor holds at a time.

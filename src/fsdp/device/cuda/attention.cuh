@@ -95,14 +95,34 @@ bool rows_are_wide(const Tensor<T>&... matrices) {
   return (is_wide(access(matrices)) && ...);
 }
 
+/// AttentionBackward's arguments for kernels.
+template <class T>
+struct BackwardArguments {
+  Rows<const T> q, k, v, out, dout;
+  const float* lse;
+  float* products;  ///< scratch [sequences * heads, S]: dout . out
+  Rows<T> dq, dk, dv;
+
+  BackwardArguments(const AttentionBackward<T>& op, const Tensor<float>& out_products)
+      : q(op.q),
+        k(op.k),
+        v(op.v),
+        out(op.out),
+        dout(op.dout),
+        lse(op.lse.data()),
+        products(out_products.data()),
+        dq(op.dq),
+        dk(op.dk),
+        dv(op.dv) {}
+};
+
 // attention_plain.cu: any type, strides and head sizes up to 512
 template <class T>
-void attention_plain(Lane, const AttentionSizes&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-                     Tensor<T> out, Tensor<float> lse);
+void attention_plain(Lane, const AttentionSizes&, const Attention<T>&);
 template <class T>
-void attention_backward_plain(Lane, const AttentionSizes&, const AttentionBackward<T>&);
+void attention_backward_plain(Lane, const AttentionSizes&, const BackwardArguments<T>&);
 /// products = dout . out, which every backward needs.
 template <class T>
-void attention_products(Lane, const AttentionSizes&, const AttentionBackward<T>&);
+void attention_products(Lane, const AttentionSizes&, const BackwardArguments<T>&);
 
 }  // namespace fsdp::device::cuda

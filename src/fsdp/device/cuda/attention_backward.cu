@@ -3,6 +3,7 @@
 /// Attention's backward, and its pass over blocks of queries, each of which owns its dq. Probabilities are recomputed
 /// from forward's log sum exp. There are no atomics.
 #include "attention_backward.cuh"
+#include "scratch.hpp"
 
 namespace fsdp::device::cuda {
 namespace {
@@ -95,26 +96,26 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::q
 }  // namespace
 
 template <class T>
-void attention_backward(Lane lane, const AttentionShape& shape, const AttentionBackward<T>& b) {
+void compute(Lane lane, const AttentionBackward<T>& op, Scratch memory) {
+  const AttentionShape& shape = op.shape;
   if (shape.tokens() == 0) return;
-  const AttentionSizes s(shape, b.first);
+  const AttentionSizes s(shape, first_rows(lane, shape.documents, shape.tokens(), memory));
+  const BackwardArguments<T> b(op, memory.as<float>(op.lse.shape(), attention_products_at(shape)));
   attention_products(lane, s, b);
   if constexpr (sizeof(T) == 2)
-    if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(b.q, b.k, b.v, b.dout, b.dq, b.dk, b.dv)) {
+    if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(op.q, op.k, op.v, op.dout, op.dq, op.dk, op.dv)) {
       attention_backward_keys(lane, s, b);
       return with_tile_columns(s.head_dim, [&](auto columns) {
         constexpr int D = decltype(columns)::value;
         using Tiles = BackwardTiles<D>;
         const std::int64_t blocks = s.sequences * s.heads * ceil_divide(s.length, Tiles::rows);
         launch(lane, "attention_backward", backward_queries<T, D>, grid_of_blocks(blocks, Tiles::threads),
-               queries_shared<D>, s, BackwardArguments<T>(b));
+               queries_shared<D>, s, b);
       });
     }
   attention_backward_plain(lane, s, b);
 }
 
-template void attention_backward<float>(Lane, const AttentionShape&, const AttentionBackward<float>&);
-template void attention_backward<bf16>(Lane, const AttentionShape&, const AttentionBackward<bf16>&);
-template void attention_backward<f16>(Lane, const AttentionShape&, const AttentionBackward<f16>&);
+FSDP_COMPUTE(AttentionBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

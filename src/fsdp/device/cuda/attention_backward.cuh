@@ -25,26 +25,6 @@ struct BackwardTiles {
   static constexpr int queries_blocks = D <= 64 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
 };
 
-/// AttentionBackward's arguments for kernels.
-template <class T>
-struct BackwardArguments {
-  Rows<const T> q, k, v, dout;
-  const float* lse;
-  const float* products;
-  Rows<T> dq, dk, dv;
-
-  BackwardArguments(const AttentionBackward<T>& b)
-      : q(b.q),
-        k(b.k),
-        v(b.v),
-        dout(b.dout),
-        lse(b.lse.data()),
-        products(b.products.data()),
-        dq(b.dq),
-        dk(b.dk),
-        dv(b.dv) {}
-};
-
 /// Turns `score` into the probability and `product` (dout . v) into the gradient of the score, without the scale.
 __device__ __forceinline__ void differentiate(float scale_log2, float lse_log2, float out_product, float& score,
                                               float& product) {
@@ -70,6 +50,6 @@ __device__ __forceinline__ void store_rows(const float (&sums)[1][D / 8][4], T* 
 
 /// Launches the pass over blocks of keys.
 template <class T>
-void attention_backward_keys(Lane, const AttentionSizes&, const AttentionBackward<T>&);
+void attention_backward_keys(Lane, const AttentionSizes&, const BackwardArguments<T>&);
 
 }  // namespace fsdp::device::cuda

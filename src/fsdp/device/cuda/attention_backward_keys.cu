@@ -176,14 +176,13 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::k
 }  // namespace
 
 template <class T>
-void attention_backward_keys(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
+void attention_backward_keys(Lane lane, const AttentionSizes& s, const BackwardArguments<T>& b) {
   with_tile_columns(s.head_dim, [&](auto columns) {
     constexpr int D = decltype(columns)::value;
     using Tiles = BackwardTiles<D>;
-    const BackwardArguments<T> arguments(b);
     const std::int64_t blocks = s.sequences * s.kv_heads * ceil_divide(s.length, Tiles::rows);
     const auto pass = [&](auto kernel) {
-      launch(lane, "attention_backward", kernel, grid_of_blocks(blocks, Tiles::threads), keys_shared<D>, s, arguments);
+      launch(lane, "attention_backward", kernel, grid_of_blocks(blocks, Tiles::threads), keys_shared<D>, s, b);
     };
     if constexpr (Tiles::apart) {
       pass(backward_keys<T, D, true, false>);
@@ -194,7 +193,7 @@ void attention_backward_keys(Lane lane, const AttentionSizes& s, const Attention
   });
 }
 
-template void attention_backward_keys<bf16>(Lane, const AttentionSizes&, const AttentionBackward<bf16>&);
-template void attention_backward_keys<f16>(Lane, const AttentionSizes&, const AttentionBackward<f16>&);
+template void attention_backward_keys(Lane, const AttentionSizes&, const BackwardArguments<bf16>&);
+template void attention_backward_keys(Lane, const AttentionSizes&, const BackwardArguments<f16>&);
 
 }  // namespace fsdp::device::cuda

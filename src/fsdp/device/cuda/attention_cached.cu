@@ -107,7 +107,7 @@ __global__ void copy_heads(Kept<T> k) {
 }  // namespace
 
 template <class T>
-void keep_heads(Lane lane, const KeepHeads<T>& op) {
+void compute(Lane lane, const KeepHeads<T>& op) {
   if (op.x.numel() == 0) return;
   const Kept<T> kept{.x = op.x,
                      .kept = op.kept,
@@ -122,7 +122,7 @@ void keep_heads(Lane lane, const KeepHeads<T>& op) {
 }
 
 template <class T>
-void cached_attention(Lane lane, const CachedAttention<T>& op) {
+void compute(Lane lane, const CachedAttention<T>& op) {
   const Grid grid{.x = static_cast<std::uint32_t>(std::min<std::int64_t>(op.sequences() * op.heads(), most_blocks)),
                   .threads = cached_warps * warp};
   with_columns(op.head_dim(), [&](auto n) {
@@ -130,11 +130,7 @@ void cached_attention(Lane lane, const CachedAttention<T>& op) {
   });
 }
 
-template void keep_heads<float>(Lane, const KeepHeads<float>&);
-template void keep_heads<bf16>(Lane, const KeepHeads<bf16>&);
-template void keep_heads<f16>(Lane, const KeepHeads<f16>&);
-template void cached_attention<float>(Lane, const CachedAttention<float>&);
-template void cached_attention<bf16>(Lane, const CachedAttention<bf16>&);
-template void cached_attention<f16>(Lane, const CachedAttention<f16>&);
+FSDP_COMPUTE(KeepHeads)
+FSDP_COMPUTE(CachedAttention)
 
 }  // namespace fsdp::device::cuda

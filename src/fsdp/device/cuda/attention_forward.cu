@@ -157,27 +157,22 @@ __global__ void __launch_bounds__(ForwardTiles<D>::threads, ForwardTiles<D>::blo
 }  // namespace
 
 template <class T>
-void attention(Lane lane, const AttentionShape& shape, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-               Tensor<T> out, Tensor<float> lse, Tensor<const std::int32_t> first) {
+void compute(Lane lane, const Attention<T>& op, Scratch memory) {
+  const AttentionShape& shape = op.shape;
   if (shape.tokens() == 0) return;
-  const AttentionSizes s(shape, first);
+  const AttentionSizes s(shape, first_rows(lane, shape.documents, shape.tokens(), memory));
   if constexpr (sizeof(T) == 2)
-    if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(q, k, v, out))
+    if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(op.q, op.k, op.v, op.out))
       return with_tile_columns(s.head_dim, [&](auto columns) {
         constexpr int D = decltype(columns)::value;
         using Tiles = ForwardTiles<D>;
         const std::int64_t blocks = s.sequences * s.heads * ceil_divide(s.length, Tiles::queries);
         launch(lane, "attention", forward<T, D>, grid_of_blocks(blocks, Tiles::threads), Tiles::shared_bytes, s,
-               Rows<const T>(q), Rows<const T>(k), Rows<const T>(v), Rows<T>(out), lse.data());
+               Rows<const T>(op.q), Rows<const T>(op.k), Rows<const T>(op.v), Rows<T>(op.out), op.lse.data());
       });
-  attention_plain(lane, s, q, k, v, out, lse);
+  attention_plain(lane, s, op);
 }
 
-#define FSDP_ATTENTION(T)                                                                                    \
-  template void attention<T>(Lane, const AttentionShape&, Tensor<const T>, Tensor<const T>, Tensor<const T>, \
-                             Tensor<T>, Tensor<float>, Tensor<const std::int32_t>);
-FSDP_ATTENTION(float)
-FSDP_ATTENTION(bf16)
-FSDP_ATTENTION(f16)
+FSDP_COMPUTE(Attention, Scratch)
 
 }  // namespace fsdp::device::cuda

@@ -52,29 +52,8 @@ __global__ void forward(AttentionSizes s, Rows<const T> q, Rows<const T> k, Rows
   });
 }
 
-/// AttentionBackward's arguments for kernels.
-template <class T>
-struct Arguments {
-  Rows<const T> q, k, v, out, dout;
-  const float* lse;
-  Rows<T> dq, dk, dv;
-  float* products;
-
-  Arguments(const AttentionBackward<T>& b)
-      : q(b.q),
-        k(b.k),
-        v(b.v),
-        out(b.out),
-        dout(b.dout),
-        lse(b.lse.data()),
-        dq(b.dq),
-        dk(b.dk),
-        dv(b.dv),
-        products(b.products.data()) {}
-};
-
 template <class T, int N>
-__global__ void multiply_out(AttentionSizes s, Arguments<T> b) {
+__global__ void multiply_out(AttentionSizes s, BackwardArguments<T> b) {
   for_tasks(s, s.heads, [&](const Task& task) {
     LaneRow<N> out, dout;
     out.load(b.out.row(task.token) + task.head * s.head_dim, s.head_dim);
@@ -85,7 +64,7 @@ __global__ void multiply_out(AttentionSizes s, Arguments<T> b) {
 }
 
 template <class T, int N>
-__global__ void backward_queries(AttentionSizes s, Arguments<T> b) {
+__global__ void backward_queries(AttentionSizes s, BackwardArguments<T> b) {
   for_tasks(s, s.heads, [&](const Task& task) {
     const std::int64_t own = task.head * s.head_dim, kv = task.head / s.group() * s.head_dim;
     const float lse = b.lse[statistic(s, task, task.head)], product = b.products[statistic(s, task, task.head)];
@@ -103,7 +82,7 @@ __global__ void backward_queries(AttentionSizes s, Arguments<T> b) {
 }
 
 template <class T, int N>
-__global__ void backward_keys(AttentionSizes s, Arguments<T> b) {
+__global__ void backward_keys(AttentionSizes s, BackwardArguments<T> b) {
   for_tasks(s, s.kv_heads, [&](const Task& task) {
     const std::int64_t kv = task.head * s.head_dim;
     LaneRow<N> key, value, query, dout, key_sum, value_sum;
@@ -130,35 +109,33 @@ Grid grid(const AttentionSizes& s, std::int64_t heads) {
 }  // namespace
 
 template <class T>
-void attention_plain(Lane lane, const AttentionSizes& s, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v,
-                     Tensor<T> out, Tensor<float> lse) {
+void attention_plain(Lane lane, const AttentionSizes& s, const Attention<T>& op) {
   with_columns(s.head_dim, [&](auto n) {
-    launch(lane, "attention", forward<T, decltype(n)::value>, grid(s, s.heads), 0, s, Rows<const T>(q),
-           Rows<const T>(k), Rows<const T>(v), Rows<T>(out), lse.data());
+    launch(lane, "attention", forward<T, decltype(n)::value>, grid(s, s.heads), 0, s, Rows<const T>(op.q),
+           Rows<const T>(op.k), Rows<const T>(op.v), Rows<T>(op.out), op.lse.data());
   });
 }
 
 template <class T>
-void attention_products(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
+void attention_products(Lane lane, const AttentionSizes& s, const BackwardArguments<T>& b) {
   with_columns(s.head_dim, [&](auto n) {
-    launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s, Arguments<T>(b));
+    launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s, b);
   });
 }
 
 template <class T>
-void attention_backward_plain(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& b) {
+void attention_backward_plain(Lane lane, const AttentionSizes& s, const BackwardArguments<T>& b) {
   with_columns(s.head_dim, [&](auto n) {
     constexpr int columns = decltype(n)::value;
-    launch(lane, "attention_backward", backward_queries<T, columns>, grid(s, s.heads), 0, s, Arguments<T>(b));
-    launch(lane, "attention_backward", backward_keys<T, columns>, grid(s, s.kv_heads), 0, s, Arguments<T>(b));
+    launch(lane, "attention_backward", backward_queries<T, columns>, grid(s, s.heads), 0, s, b);
+    launch(lane, "attention_backward", backward_keys<T, columns>, grid(s, s.kv_heads), 0, s, b);
   });
 }
 
-#define FSDP_ATTENTION_PLAIN(T)                                                                                    \
-  template void attention_plain<T>(Lane, const AttentionSizes&, Tensor<const T>, Tensor<const T>, Tensor<const T>, \
-                                   Tensor<T>, Tensor<float>);                                                      \
-  template void attention_products<T>(Lane, const AttentionSizes&, const AttentionBackward<T>&);                   \
-  template void attention_backward_plain<T>(Lane, const AttentionSizes&, const AttentionBackward<T>&);
+#define FSDP_ATTENTION_PLAIN(T)                                                               \
+  template void attention_plain(Lane, const AttentionSizes&, const Attention<T>&);            \
+  template void attention_products(Lane, const AttentionSizes&, const BackwardArguments<T>&); \
+  template void attention_backward_plain(Lane, const AttentionSizes&, const BackwardArguments<T>&);
 FSDP_ATTENTION_PLAIN(float)
 FSDP_ATTENTION_PLAIN(bf16)
 FSDP_ATTENTION_PLAIN(f16)

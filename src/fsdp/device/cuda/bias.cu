@@ -61,15 +61,17 @@ struct FoldParts {
 }  // namespace
 
 template <class T>
-void add_bias(Lane lane, Tensor<const T> bias, Tensor<T> y) {
+void compute(Lane lane, const AddBias<T>& op) {
+  const auto& [bias, y] = op;
   const Access accesses[] = {access(y), {bias.data(), sizeof(T), 0}};
   run<widest<T>>(lane, "add_bias", AddToRows<T>{bias.data(), y}, y.rows(), y.columns(), accesses);
 }
 
 template <class T>
-void bias_backward(Lane lane, Tensor<const T> dy, Tensor<float> dbias, Write write, Tensor<float> parts) {
+void compute(Lane lane, const BiasBackward<T>& op, Scratch memory) {
+  const auto& [dy, dbias, write] = op;
   const std::int64_t columns = dy.columns(), count = row_parts(dy.rows());
-  const Tensor<float> sums(parts.data(), {count, columns});
+  const auto sums = memory.as<float>({count, columns});
   const Access accesses[] = {access(dy)};
   run<widest<T>>(lane, "bias_backward", SumRows<T>{dy, dy.rows(), count, sums}, count, columns, accesses);
   const Access sum[] = {access(dbias)};
@@ -77,11 +79,7 @@ void bias_backward(Lane lane, Tensor<const T> dy, Tensor<float> dbias, Write wri
          1, columns, sum);
 }
 
-#define FSDP_BIAS(T)                                           \
-  template void add_bias<T>(Lane, Tensor<const T>, Tensor<T>); \
-  template void bias_backward<T>(Lane, Tensor<const T>, Tensor<float>, Write, Tensor<float>);
-FSDP_BIAS(float)
-FSDP_BIAS(bf16)
-FSDP_BIAS(f16)
+FSDP_COMPUTE(AddBias)
+FSDP_COMPUTE(BiasBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

@@ -134,50 +134,45 @@ Grid grid(Lane lane, const Problem& p) { return grid_of_rows(p.rows, lane.plain 
 }  // namespace
 
 template <class T>
-void cross_entropy_losses(Lane lane, Tensor<const T> logits, Tensor<const std::int32_t> targets,
-                          Tensor<double> losses) {
-  if (logits.rows() == 0) return;
-  const Problem p = problem(lane, logits, targets, 0);
+void compute(Lane lane, const CrossEntropyLoss<T>& op, Scratch memory) {
+  const auto losses = memory.as<double>({op.logits.rows()});
+  if (losses.numel() == 0) return;
+  const Problem p = problem(lane, op.logits, op.targets, 0);
   const auto kernel = p.cut.vectors > 0 ? whole_rows<const T, 16 / sizeof(T), false> : whole_rows<const T, 1, false>;
-  launch(lane, "cross_entropy_loss", kernel, grid(lane, p), 0, p, Rows<const T>(logits), 0.0f, losses.data());
+  launch(lane, "cross_entropy_loss", kernel, grid(lane, p), 0, p, Rows<const T>(op.logits), 0.0f, losses.data());
+  add_up(lane, losses, op.loss);
 }
 
+/// Replaces the logits by their gradient.
 template <class T>
-void cross_entropy(Lane lane, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale,
-                   Tensor<double> losses) {
-  if (logits.rows() == 0) return;
-  const Problem p = problem(lane, logits, targets, 0);
+void compute(Lane lane, const CrossEntropy<T>& op, Scratch memory) {
+  const auto losses = memory.as<double>({op.logits.rows()});
+  if (losses.numel() == 0) return;
+  const Problem p = problem(lane, op.logits, op.targets, 0);
   const auto kernel = p.cut.vectors > 0 ? whole_rows<T, 16 / sizeof(T), true> : whole_rows<T, 1, true>;
-  launch(lane, "cross_entropy", kernel, grid(lane, p), 0, p, Rows<T>(logits), scale, losses.data());
+  launch(lane, "cross_entropy", kernel, grid(lane, p), 0, p, Rows<T>(op.logits), op.scale, losses.data());
+  add_up(lane, losses, op.loss);
 }
 
 template <class T>
-void cross_entropy_fold(Lane lane, Tensor<const T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
-                        Tensor<double> state) {
-  if (logits.rows() == 0) return;
-  const Problem p = problem(lane, logits, targets, first);
+void compute(Lane lane, const CrossEntropyFold<T>& op) {
+  if (op.logits.rows() == 0) return;
+  const Problem p = problem(lane, op.logits, op.targets, op.first);
   const auto kernel = p.cut.vectors > 0 ? fold_rows<T, 16 / sizeof(T)> : fold_rows<T, 1>;
-  launch(lane, "cross_entropy_fold", kernel, grid(lane, p), 0, p, Rows<const T>(logits), state.data());
+  launch(lane, "cross_entropy_fold", kernel, grid(lane, p), 0, p, Rows<const T>(op.logits), op.state.data());
 }
 
 template <class T>
-void cross_entropy_gradient(Lane lane, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
-                            float scale, Tensor<const double> state) {
-  if (logits.rows() == 0) return;
-  const Problem p = problem(lane, logits, targets, first);
+void compute(Lane lane, const CrossEntropyGradient<T>& op) {
+  if (op.logits.rows() == 0) return;
+  const Problem p = problem(lane, op.logits, op.targets, op.first);
   const auto kernel = p.cut.vectors > 0 ? replace_rows<T, 16 / sizeof(T)> : replace_rows<T, 1>;
-  launch(lane, "cross_entropy_gradient", kernel, grid(lane, p), 0, p, Rows<T>(logits), scale, state.data());
+  launch(lane, "cross_entropy_gradient", kernel, grid(lane, p), 0, p, Rows<T>(op.logits), op.scale, op.state.data());
 }
 
-#define FSDP_CROSS_ENTROPY(T)                                                                               \
-  template void cross_entropy_losses<T>(Lane, Tensor<const T>, Tensor<const std::int32_t>, Tensor<double>); \
-  template void cross_entropy<T>(Lane, Tensor<T>, Tensor<const std::int32_t>, float, Tensor<double>);       \
-  template void cross_entropy_fold<T>(Lane, Tensor<const T>, std::int64_t, Tensor<const std::int32_t>,      \
-                                      Tensor<double>);                                                      \
-  template void cross_entropy_gradient<T>(Lane, Tensor<T>, std::int64_t, Tensor<const std::int32_t>, float, \
-                                          Tensor<const double>);
-FSDP_CROSS_ENTROPY(float)
-FSDP_CROSS_ENTROPY(bf16)
-FSDP_CROSS_ENTROPY(f16)
+FSDP_COMPUTE(CrossEntropy, Scratch)
+FSDP_COMPUTE(CrossEntropyLoss, Scratch)
+FSDP_COMPUTE(CrossEntropyFold)
+FSDP_COMPUTE(CrossEntropyGradient)
 
 }  // namespace fsdp::device::cuda

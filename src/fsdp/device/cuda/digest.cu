@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Digests of tensors: sums of integers, whose order does not matter.
-#include <tessera/fsdp/device/operations/digest.hpp>
-
 #include "elements.cuh"
-#include "kernels.hpp"
 
 namespace fsdp::device::cuda {
 namespace {
@@ -44,21 +41,16 @@ Word* words(const Tensor<std::int64_t>& tensor) { return reinterpret_cast<Word*>
 }  // namespace
 
 template <class T>
-void digest(Lane lane, Tensor<const T> x, std::int64_t begin, std::uint64_t key, Tensor<std::int64_t> partials,
-            Tensor<std::int64_t> sum) {
-  const std::int64_t chunks = partials.numel();
+void compute(Lane lane, const AddDigest<T>& op, Scratch memory) {
+  const std::int64_t chunks = op.chunks();
   if (chunks == 0) return;
-  launch(lane, "digest", digest_chunks<T>, grid_of_rows(chunks, lane.plain ? 1 : element_threads), 0, x.data(),
-         x.numel(), begin, static_cast<Word>(key), AddDigest<T>::chunk, chunks, words(partials));
+  Word* const partials = words(memory.as<std::int64_t>({chunks}));
+  launch(lane, "digest", digest_chunks<T>, grid_of_rows(chunks, lane.plain ? 1 : element_threads), 0, op.x.data(),
+         op.x.numel(), op.begin, static_cast<Word>(op.key), AddDigest<T>::chunk, chunks, partials);
   launch(lane, "digest_sum", add_digests, Grid{.threads = lane.plain ? warp : most_threads}, 0,
-         static_cast<const Word*>(words(partials)), chunks, words(sum));
+         static_cast<const Word*>(partials), chunks, words(op.sum));
 }
 
-template void digest<float>(Lane, Tensor<const float>, std::int64_t, std::uint64_t, Tensor<std::int64_t>,
-                            Tensor<std::int64_t>);
-template void digest<bf16>(Lane, Tensor<const bf16>, std::int64_t, std::uint64_t, Tensor<std::int64_t>,
-                           Tensor<std::int64_t>);
-template void digest<f16>(Lane, Tensor<const f16>, std::int64_t, std::uint64_t, Tensor<std::int64_t>,
-                          Tensor<std::int64_t>);
+FSDP_COMPUTE(AddDigest, Scratch)
 
 }  // namespace fsdp::device::cuda

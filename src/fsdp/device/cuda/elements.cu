@@ -148,69 +148,74 @@ struct StepAdamW {
 }  // namespace
 
 template <class T>
-void add(Lane lane, Tensor<const T> x, Tensor<T> y) {
-  run_on(lane, "add", Add<T>{x, y}, x, y);
+void compute(Lane lane, const device::Add<T>& op) {
+  run_on(lane, "add", Add<T>{op.x, op.y}, op.x, op.y);
 }
 template <class X, class Y>
-void copy(Lane lane, Tensor<const X> x, Tensor<Y> y) {
-  run_on(lane, "copy", Copy<X, Y>{x, y}, x, y);
+void compute(Lane lane, const device::Copy<X, Y>& op) {
+  run_on(lane, "copy", Copy<X, Y>{op.x, op.y}, op.x, op.y);
 }
 template <class T>
-void fill(Lane lane, Tensor<T> y, float value) {
-  run_on(lane, "fill", Fill<T>{y, value}, y);
+void compute(Lane lane, const device::Fill<T>& op) {
+  run_on(lane, "fill", Fill<T>{op.y, op.value}, op.y);
 }
 template <class X, class Y>
-void scale(Lane lane, Tensor<const X> x, Tensor<Y> y, float factor, bool accumulate, const Dropout& dropout) {
-  const Scale<X, Y> operation{
-      x, y, factor / (1 - dropout.rate), accumulate, dropout, dropped_below(static_cast<double>(dropout.rate))};
-  const Access accesses[] = {access(y), access(x)};
+void compute(Lane lane, const device::Scale<X, Y>& op) {
+  const Dropout& dropout = op.dropout;
+  const Scale<X, Y> operation{op.x,
+                              op.y,
+                              op.factor / (1 - dropout.rate),
+                              op.write == Write::accumulate,
+                              dropout,
+                              dropped_below(static_cast<double>(dropout.rate))};
+  const Access accesses[] = {access(op.y), access(op.x)};
   if (dropout.rate > 0)  // dropout needs each element's row
-    run<widest<X, Y>>(lane, "scale", operation, y.rows(), y.columns(), accesses);
+    run<widest<X, Y>>(lane, "scale", operation, op.y.rows(), op.y.columns(), accesses);
   else
-    run_on(lane, "scale", operation, y, x);
+    run_on(lane, "scale", operation, op.y, op.x);
 }
 template <class T>
-void swiglu(Lane lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h) {
-  run_on(lane, "swiglu", SwiGlu<T>{gate, up, h}, gate, up, h);
+void compute(Lane lane, const device::SwiGlu<T>& op) {
+  run_on(lane, "swiglu", SwiGlu<T>{op.gate, op.up, op.h}, op.gate, op.up, op.h);
 }
 template <class T>
-void swiglu_backward(Lane lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh) {
-  run_on(lane, "swiglu_backward", SwiGluBackward<T>{gate, up, dh}, gate, up, dh);
+void compute(Lane lane, const device::SwiGluBackward<T>& op) {
+  run_on(lane, "swiglu_backward", SwiGluBackward<T>{op.gate, op.up, op.dh}, op.gate, op.up, op.dh);
 }
 
+/// `memory` holds the bias corrections, which are computed once instead of by every thread.
 template <class Model>
-void adamw(Lane lane, const AdamWRules& rules, const StepDecision* step, Tensor<float> main, Tensor<float> first_moment,
-           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<Model> model, AdamWFactors* factors) {
-  if (main.numel() == 0) return;
-  launch(lane, "adamw_factors", adamw_factors, Grid{.threads = warp}, 0, rules, step, factors);
-  if (model.data() == nullptr)
+void compute(Lane lane, const AdamWStep<Model>& op, Scratch memory) {
+  if (op.main.numel() == 0) return;
+  auto* const factors = reinterpret_cast<AdamWFactors*>(memory.data);
+  launch(lane, "adamw_factors", adamw_factors, Grid{.threads = warp}, 0, op.rules, op.step.data(), factors);
+  const auto step = [&]<class M>(M* model, const auto&... written) {
     run_on(lane, "adamw",
-           StepAdamW<void>{step, factors, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
-                           nullptr},
-           main, first_moment, second_moment, gradient);
+           StepAdamW<M>{op.step.data(), factors, op.main.data(), op.first_moment.data(), op.second_moment.data(),
+                        op.gradient.data(), model},
+           static_cast<const Tensor<float>&>(op.main), op.first_moment, op.second_moment, op.gradient, written...);
+  };
+  if (op.model.data() == nullptr)
+    step(static_cast<void*>(nullptr));
   else
-    run_on(lane, "adamw",
-           StepAdamW<Model>{step, factors, main.data(), first_moment.data(), second_moment.data(), gradient.data(),
-                            model.data()},
-           main, first_moment, second_moment, gradient, model);
+    step(op.model.data(), op.model);
 }
 
-#define FSDP_ELEMENTS(T)                                                                                            \
-  template void add<T>(Lane, Tensor<const T>, Tensor<T>);                                                           \
-  template void copy<T, float>(Lane, Tensor<const T>, Tensor<float>);                                               \
-  template void copy<T, bf16>(Lane, Tensor<const T>, Tensor<bf16>);                                                 \
-  template void copy<T, f16>(Lane, Tensor<const T>, Tensor<f16>);                                                   \
-  template void fill<T>(Lane, Tensor<T>, float);                                                                    \
-  template void scale<T, T>(Lane, Tensor<const T>, Tensor<T>, float, bool, const Dropout&);                         \
-  template void swiglu<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<T>);                                       \
-  template void swiglu_backward<T>(Lane, Tensor<T>, Tensor<T>, Tensor<T>);                                          \
-  template void adamw<T>(Lane, const AdamWRules&, const StepDecision*, Tensor<float>, Tensor<float>, Tensor<float>, \
-                         Tensor<const float>, Tensor<T>, AdamWFactors*);
-FSDP_ELEMENTS(float)
-FSDP_ELEMENTS(bf16)
-FSDP_ELEMENTS(f16)
-template void fill<double>(Lane, Tensor<double>, float);
-template void scale<bf16, float>(Lane, Tensor<const bf16>, Tensor<float>, float, bool, const Dropout&);
-template void scale<f16, float>(Lane, Tensor<const f16>, Tensor<float>, float, bool, const Dropout&);
+#define FSDP_COPY(X)                                          \
+  template void compute(Lane, const device::Copy<X, float>&); \
+  template void compute(Lane, const device::Copy<X, bf16>&);  \
+  template void compute(Lane, const device::Copy<X, f16>&);
+FSDP_COPY(float)
+FSDP_COPY(bf16)
+FSDP_COPY(f16)
+FSDP_COMPUTE(device::Add)
+FSDP_COMPUTE(device::Fill)
+FSDP_COMPUTE(device::Scale)
+FSDP_COMPUTE(device::SwiGlu)
+FSDP_COMPUTE(device::SwiGluBackward)
+FSDP_COMPUTE(AdamWStep, Scratch)
+template void compute(Lane, const device::Fill<double>&);
+template void compute(Lane, const device::Scale<bf16, float>&);
+template void compute(Lane, const device::Scale<f16, float>&);
 
 }  // namespace fsdp::device::cuda

@@ -96,15 +96,16 @@ __global__ void scatter_plain(Scatter<T> s) {
 }  // namespace
 
 template <class T>
-void embedding(Lane lane, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out) {
+void compute(Lane lane, const Embedding<T>& op) {
+  const auto& [table, tokens, out] = op;
   const Access accesses[] = {access(table), access(out)};
   run<16 / sizeof(T)>(lane, "embedding", Gather<T>{table, table.rows(), tokens.data(), out}, out.rows(), out.columns(),
                       accesses);
 }
 
 template <class T>
-void embedding_backward(Lane lane, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable,
-                        Write write) {
+void compute(Lane lane, const EmbeddingBackward<T>& op) {
+  const auto& [tokens, dy, dtable, write] = op;
   if (dtable.numel() == 0) return;
   constexpr int width = 16 / sizeof(T);
   const Scatter<T> s{.tokens = tokens.data(),
@@ -125,11 +126,7 @@ void embedding_backward(Lane lane, Tensor<const std::int32_t> tokens, Tensor<con
   launch(lane, "embedding_backward", cut.vectors > 0 ? scatter<T, width> : scatter<T, 1>, grid, 0, cut, s);
 }
 
-#define FSDP_EMBEDDING(T)                                                                   \
-  template void embedding<T>(Lane, Tensor<const T>, Tensor<const std::int32_t>, Tensor<T>); \
-  template void embedding_backward<T>(Lane, Tensor<const std::int32_t>, Tensor<const T>, Tensor<float>, Write);
-FSDP_EMBEDDING(float)
-FSDP_EMBEDDING(bf16)
-FSDP_EMBEDDING(f16)
+FSDP_COMPUTE(Embedding)
+FSDP_COMPUTE(EmbeddingBackward)
 
 }  // namespace fsdp::device::cuda

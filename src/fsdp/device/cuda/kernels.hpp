@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Functions that enqueue the kernels of one operation each, on checked arguments. Shapes are those of
-/// device/operations/ and device/compute/.
-///
-/// T is float, bf16 or f16. The caller provides scratch, sized by scratch.hpp.
+/// Functions that enqueue the kernels of one operation each, on checked arguments. T is float, bf16 or f16.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +9,16 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/compute/attention.hpp>
+#include <tessera/fsdp/device/compute/bias.hpp>
 #include <tessera/fsdp/device/compute/cached_attention.hpp>
+#include <tessera/fsdp/device/compute/cross_entropy.hpp>
+#include <tessera/fsdp/device/compute/embedding.hpp>
 #include <tessera/fsdp/device/compute/muon.hpp>
+#include <tessera/fsdp/device/compute/norm.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
+#include <tessera/fsdp/device/compute/swiglu.hpp>
 #include <tessera/fsdp/device/operations/adamw.hpp>
+#include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/device/operations/sgd.hpp>
@@ -35,121 +38,111 @@ struct Lane {
 /// Throws if the last kernel launch failed.
 void require_launched(const char* kernel);
 
+/// Enqueues the kernels of an operation. `memory`: its scratch, as large as its `scratch` says (scratch.hpp).
+/// @{
+
 // elements.cu
 template <class T>
-void add(Lane, Tensor<const T> x, Tensor<T> y);
+void compute(Lane, const Add<T>&);
 template <class X, class Y>
-void copy(Lane, Tensor<const X> x, Tensor<Y> y);
+void compute(Lane, const Copy<X, Y>&);
 template <class T>
-void fill(Lane, Tensor<T> y, float value);
+void compute(Lane, const Fill<T>&);
 template <class X, class Y>
-void scale(Lane, Tensor<const X> x, Tensor<Y> y, float factor, bool accumulate, const Dropout&);
+void compute(Lane, const Scale<X, Y>&);
 template <class T>
-void swiglu(Lane, Tensor<const T> gate, Tensor<const T> up, Tensor<T> h);
+void compute(Lane, const SwiGlu<T>&);
 template <class T>
-void swiglu_backward(Lane, Tensor<T> gate, Tensor<T> up, Tensor<T> dh);
-/// `factors` is scratch for the bias corrections, which are computed once instead of by every thread. `model` may be
-/// empty.
+void compute(Lane, const SwiGluBackward<T>&);
 template <class Model>
-void adamw(Lane, const AdamWRules&, const StepDecision*, Tensor<float> main, Tensor<float> first_moment,
-           Tensor<float> second_moment, Tensor<const float> gradient, Tensor<Model> model, AdamWFactors* factors);
+void compute(Lane, const AdamWStep<Model>&, Scratch memory);
 
 // steps.cu
 template <class Model>
-void sgd(Lane, const SgdStep<Model>&);
-void momentum_direction(Lane, const MomentumDirection&);
+void compute(Lane, const SgdStep<Model>&);
+void compute(Lane, const MomentumDirection&);
 template <class T>
-void normalized(Lane, const Normalized<T>&);
+void compute(Lane, const Normalized<T>&);
 template <class T>
-void combination(Lane, const Combination<T>&);
+void compute(Lane, const Combination<T>&);
 template <class T>
-void direction_step(Lane, const DirectionStep<T>&);
+void compute(Lane, const DirectionStep<T>&);
 
 // rope.cu
-void rotary_table(Lane, float theta, const RotaryScaling&, Tensor<float> table, Tensor<const std::int32_t> positions);
-/// Sets first[t] to the first row of token t's document. Reads `documents` before it returns.
-void first_rows(Lane, CumulativeLengths documents, Tensor<std::int32_t> first);
-/// `first` may be empty: then every table.rows() rows are one document.
+void compute(Lane, const RotaryTable&);
 template <class T>
-void rope(Lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, Tensor<const std::int32_t> first);
+void compute(Lane, const Rope<T>&, Scratch memory);
 
 // bias.cu
 template <class T>
-void add_bias(Lane, Tensor<const T> bias, Tensor<T> y);
-/// `parts` [row_parts(rows), columns] is scratch.
+void compute(Lane, const AddBias<T>&);
 template <class T>
-void bias_backward(Lane, Tensor<const T> dy, Tensor<float> dbias, Write write, Tensor<float> parts);
+void compute(Lane, const BiasBackward<T>&, Scratch memory);
 
-// norm.cu; rows of one or several heads, each as wide as w
+// norm.cu
 template <class T>
-void rms_norm(Lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd);
-/// `parts` [row_parts(rows * heads), columns of w] is scratch, empty without dw.
+void compute(Lane, const RmsNorm<T>&);
 template <class T>
-void rms_norm_backward(Lane, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd, Tensor<const T> dy,
-                       Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts);
+void compute(Lane, const RmsNormBackward<T>&, Scratch memory);
 
 // embedding.cu
 template <class T>
-void embedding(Lane, Tensor<const T> table, Tensor<const std::int32_t> tokens, Tensor<T> out);
+void compute(Lane, const Embedding<T>&);
 template <class T>
-void embedding_backward(Lane, Tensor<const std::int32_t> tokens, Tensor<const T> dy, Tensor<float> dtable, Write write);
+void compute(Lane, const EmbeddingBackward<T>&);
 
 // cross_entropy.cu
-/// Writes every row's loss to `losses` [t]. Does not change the logits.
 template <class T>
-void cross_entropy_losses(Lane, Tensor<const T> logits, Tensor<const std::int32_t> targets, Tensor<double> losses);
-/// The same, and replaces the logits by their gradient.
+void compute(Lane, const CrossEntropy<T>&, Scratch memory);
 template <class T>
-void cross_entropy(Lane, Tensor<T> logits, Tensor<const std::int32_t> targets, float scale, Tensor<double> losses);
+void compute(Lane, const CrossEntropyLoss<T>&, Scratch memory);
 template <class T>
-void cross_entropy_fold(Lane, Tensor<const T> logits, std::int64_t first, Tensor<const std::int32_t> targets,
-                        Tensor<double> state);
+void compute(Lane, const CrossEntropyFold<T>&);
 template <class T>
-void cross_entropy_gradient(Lane, Tensor<T> logits, std::int64_t first, Tensor<const std::int32_t> targets, float scale,
-                            Tensor<const double> state);
+void compute(Lane, const CrossEntropyGradient<T>&);
+
+// sums.cu
+void compute(Lane, const CrossEntropySum&);
+void compute(Lane, const SumOfSquares&, Scratch memory);
+void compute(Lane, const LargestMagnitude&, Scratch memory);
+void compute(Lane, const FixedPointSquares&, Scratch memory);
+void compute(Lane, const DecideStep&);
+
+// digest.cu
+template <class T>
+void compute(Lane, const AddDigest<T>&, Scratch memory);
+
+// attention_forward.cu, attention_backward.cu
+template <class T>
+void compute(Lane, const Attention<T>&, Scratch memory);
+template <class T>
+void compute(Lane, const AttentionBackward<T>&, Scratch memory);
+
+// attention_cached.cu
+template <class T>
+void compute(Lane, const KeepHeads<T>&);
+template <class T>
+void compute(Lane, const CachedAttention<T>&);
+
+/// @}
+
+/// Instantiates `compute` of an operation for each type; behind the operation stands Scratch where it takes any.
+#define FSDP_COMPUTE(Operation, ...)                                               \
+  template void compute(Lane, const Operation<float>& __VA_OPT__(, ) __VA_ARGS__); \
+  template void compute(Lane, const Operation<bf16>& __VA_OPT__(, ) __VA_ARGS__);  \
+  template void compute(Lane, const Operation<f16>& __VA_OPT__(, ) __VA_ARGS__);
 
 // sums.cu
 /// sum[0] += values[0] + values[1] + ..., in a fixed order.
 void add_up(Lane, Tensor<const double> values, Tensor<double> sum);
-/// The same for the losses of the states [t, 3].
-void add_up_states(Lane, Tensor<const double> state, Tensor<double> sum);
-/// Computes one sum per sum_chunk elements.
-void squares(Lane, Tensor<const float> x, Tensor<double> partials);
-/// `partials` is scratch, one for each chunk.
-void largest_magnitude(Lane, const LargestMagnitude&, Tensor<std::int64_t> partials);
-void fixed_point_squares(Lane, const FixedPointSquares&, Tensor<FixedPointSum> partials);
 inline constexpr std::size_t most_parts = 256;
 void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,
                   Write write, float* sum);
 void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* to);
-void decide_step(Lane, const DecideStep&);
 
-// digest.cu
-/// sum[0] += the digest of x (AddDigest); `partials` is scratch, a number for each chunk.
-template <class T>
-void digest(Lane, Tensor<const T> x, std::int64_t begin, std::uint64_t key, Tensor<std::int64_t> partials,
-            Tensor<std::int64_t> sum);
-
-// attention_forward.cu, attention_backward.cu, attention_backward_keys.cu; `first` as for rope
-template <class T>
-void attention(Lane, const AttentionShape&, Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out,
-               Tensor<float> lse, Tensor<const std::int32_t> first);
-/// The tensors of attention's backward.
-template <class T>
-struct AttentionBackward {
-  Tensor<const T> q, k, v, out, dout;
-  Tensor<const float> lse;
-  Tensor<T> dq, dk, dv;
-  Tensor<const std::int32_t> first;
-  Tensor<float> products;  ///< scratch [sequences * heads, S]: dout . out
-};
-template <class T>
-void attention_backward(Lane, const AttentionShape&, const AttentionBackward<T>&);
-
-// attention_cached.cu
-template <class T>
-void keep_heads(Lane, const KeepHeads<T>&);
-template <class T>
-void cached_attention(Lane, const CachedAttention<T>&);
+// rope.cu
+/// Returns the first row of every token's document, in `memory`; empty without packed documents. Reads `documents`
+/// before it returns.
+Tensor<const std::int32_t> first_rows(Lane, CumulativeLengths documents, std::int64_t tokens, Scratch memory);
 
 }  // namespace fsdp::device::cuda

@@ -182,7 +182,8 @@ constexpr std::int64_t most_shared = 96 * 1024;
 }  // namespace
 
 template <class T>
-void rms_norm(Lane lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor<T> y, Tensor<float> rstd) {
+void compute(Lane lane, const RmsNorm<T>& op) {
+  const auto& [x, w, eps, y, rstd] = op;
   if (x.numel() == 0) return;
   constexpr int width = 16 / sizeof(T);
   const std::int64_t columns = w.numel();
@@ -203,8 +204,8 @@ void rms_norm(Lane lane, Tensor<const T> x, Tensor<const T> w, float eps, Tensor
 }
 
 template <class T>
-void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<const float> rstd, Tensor<const T> dy,
-                       Tensor<T> dx, Write dx_write, Tensor<float> dw, Write dw_write, Tensor<float> parts) {
+void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
+  const auto& [x, w, rstd, dy, dx, dx_write, dw, dw_write] = op;
   constexpr int width = 16 / sizeof(T);
   const bool adds = dw_write == Write::accumulate;
   const std::int64_t columns = w.numel();
@@ -215,11 +216,11 @@ void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<c
                 .dy = {dy, columns},
                 .dx = {dx, columns},
                 .accumulate = dx_write == Write::accumulate,
-                .parts = dw.data() == nullptr ? nullptr : parts.data(),
+                .parts = op.wants_dw() ? reinterpret_cast<float*>(memory.data) : nullptr,
                 .in_shared = false};
   if (columns == 0) return;
   if (lane.plain) {
-    if (dw.data() != nullptr)  // before dx is written, since it may alias dy
+    if (op.wants_dw())  // before dx is written, since it may alias dy
       launch(lane, "rms_norm_backward", norm_dw_plain<T>, grid_of_elements(1, columns), 0, sizes, b, adds, dw.data());
     launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;
@@ -235,12 +236,7 @@ void rms_norm_backward(Lane lane, Tensor<const T> x, Tensor<const T> w, Tensor<c
            std::int64_t{grid.x}, adds, dw.data());
 }
 
-#define FSDP_NORM(T)                                                                                               \
-  template void rms_norm<T>(Lane, Tensor<const T>, Tensor<const T>, float, Tensor<T>, Tensor<float>);              \
-  template void rms_norm_backward<T>(Lane, Tensor<const T>, Tensor<const T>, Tensor<const float>, Tensor<const T>, \
-                                     Tensor<T>, Write, Tensor<float>, Write, Tensor<float>);
-FSDP_NORM(float)
-FSDP_NORM(bf16)
-FSDP_NORM(f16)
+FSDP_COMPUTE(RmsNorm)
+FSDP_COMPUTE(RmsNormBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

@@ -64,15 +64,16 @@ __global__ void rotate_rows(Heads heads, Rows<T> x, Rows<const float> table) {
 
 }  // namespace
 
-void rotary_table(Lane lane, float theta, const RotaryScaling& scaling, Tensor<float> table,
-                  Tensor<const std::int32_t> positions) {
-  if (table.numel() == 0) return;
-  const std::int64_t half = table.columns() / 2;
-  launch(lane, "rotary_table", make_table, grid_of_elements(1, table.rows() * half), 0, static_cast<double>(theta),
-         scaling, Rows<float>(table), table.rows(), half, positions.data());
+void compute(Lane lane, const RotaryTable& op) {
+  if (op.table.numel() == 0) return;
+  const std::int64_t half = op.table.columns() / 2;
+  launch(lane, "rotary_table", make_table, grid_of_elements(1, op.table.rows() * half), 0,
+         static_cast<double>(op.theta), op.scaling, Rows<float>(op.table), op.table.rows(), half, op.positions.data());
 }
 
-void first_rows(Lane lane, CumulativeLengths documents, Tensor<std::int32_t> first) {
+Tensor<const std::int32_t> first_rows(Lane lane, CumulativeLengths documents, std::int64_t tokens, Scratch memory) {
+  if (documents.empty()) return {};
+  const auto first = memory.as<std::int32_t>({tokens});
   for (std::size_t begin = 0; begin + 1 < documents.size(); begin += Borders::most - 1) {
     const std::size_t count = std::min<std::size_t>(Borders::most, documents.size() - begin);
     Borders borders{};
@@ -80,10 +81,13 @@ void first_rows(Lane lane, CumulativeLengths documents, Tensor<std::int32_t> fir
     const Grid grid{.x = static_cast<std::uint32_t>(count - 1), .threads = element_threads};
     launch(lane, "first_rows", find_first_rows, grid, 0, borders, first.data());
   }
+  return first;
 }
 
 template <class T>
-void rope(Lane lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, Tensor<const std::int32_t> first) {
+void compute(Lane lane, const Rope<T>& op, Scratch memory) {
+  const auto& [x, table, rotation, documents] = op;
+  const auto first = first_rows(lane, documents, x.rows(), memory);
   if (x.numel() == 0) return;
   constexpr int width = 16 / sizeof(T);
   const Heads heads{.rows = x.rows(),
@@ -101,8 +105,6 @@ void rope(Lane lane, Tensor<T> x, Tensor<const float> table, Rotation rotation, 
            Rows<const float>(table));
 }
 
-template void rope<float>(Lane, Tensor<float>, Tensor<const float>, Rotation, Tensor<const std::int32_t>);
-template void rope<bf16>(Lane, Tensor<bf16>, Tensor<const float>, Rotation, Tensor<const std::int32_t>);
-template void rope<f16>(Lane, Tensor<f16>, Tensor<const float>, Rotation, Tensor<const std::int32_t>);
+FSDP_COMPUTE(Rope, Scratch)
 
 }  // namespace fsdp::device::cuda

@@ -124,41 +124,37 @@ struct Move {
 }  // namespace
 
 template <class Model>
-void sgd(Lane lane, const SgdStep<Model>& op) {
+void compute(Lane lane, const SgdStep<Model>& op) {
   const StepSgd<Model> step{op.rules,           op.step.data(),     op.main.data(),
                             op.momentum.data(), op.gradient.data(), op.model.data()};
   run_on(lane, "sgd", step, static_cast<const Tensor<float>&>(op.main), op.gradient, op.momentum, op.model);
 }
 
-void momentum_direction(Lane lane, const MomentumDirection& op) {
+void compute(Lane lane, const MomentumDirection& op) {
   run_on(lane, "momentum_direction",
          Direct{op.momentum, op.nesterov, op.step.data(), op.gradient.data(), op.state.data(), op.direction.data()},
          op.gradient, op.state, op.direction);
 }
 
 template <class T>
-void normalized(Lane lane, const Normalized<T>& op) {
+void compute(Lane lane, const Normalized<T>& op) {
   run_on(lane, "normalized", Normalize<T>{op.x.data(), op.squares.data(), op.y.data()}, op.x, op.y);
 }
 
 template <class T>
-void combination(Lane lane, const Combination<T>& op) {
+void compute(Lane lane, const Combination<T>& op) {
   run_on(lane, "combination", Combine<T>{op.alpha, op.beta, op.x.data(), op.y.data()}, op.x, op.y);
 }
 
 template <class T>
-void direction_step(Lane lane, const DirectionStep<T>& op) {
+void compute(Lane lane, const DirectionStep<T>& op) {
   const Move<T> step{op.weight_decay, op.scale, op.step.data(), op.direction.data(), op.main.data(), op.model.data()};
   run_on(lane, "direction_step", step, static_cast<const Tensor<float>&>(op.main), op.direction, op.model);
 }
 
-#define FSDP_STEPS(T)                                        \
-  template void sgd<T>(Lane, const SgdStep<T>&);             \
-  template void normalized<T>(Lane, const Normalized<T>&);   \
-  template void combination<T>(Lane, const Combination<T>&); \
-  template void direction_step<T>(Lane, const DirectionStep<T>&);
-FSDP_STEPS(float)
-FSDP_STEPS(bf16)
-FSDP_STEPS(f16)
+FSDP_COMPUTE(SgdStep)
+FSDP_COMPUTE(Normalized)
+FSDP_COMPUTE(Combination)
+FSDP_COMPUTE(DirectionStep)
 
 }  // namespace fsdp::device::cuda

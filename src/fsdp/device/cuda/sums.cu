@@ -214,19 +214,22 @@ void add_up(Lane lane, Tensor<const double> values, Tensor<double> sum) {
   launch(lane, "add_up", add_values, grid_of_one(lane), 0, values.data(), values.numel(), sum.data());
 }
 
-void add_up_states(Lane lane, Tensor<const double> state, Tensor<double> sum) {
-  if (state.numel() == 0) return;
-  launch(lane, "add_up_states", add_states, grid_of_one(lane), 0, state.data(), state.rows(), sum.data());
+void compute(Lane lane, const CrossEntropySum& op) {
+  if (op.state.numel() == 0) return;
+  launch(lane, "add_up_states", add_states, grid_of_one(lane), 0, op.state.data(), op.state.rows(), op.loss.data());
 }
 
-void squares(Lane lane, Tensor<const float> x, Tensor<double> partials) {
-  const Chunks chunks = chunks_of(x, partials.numel());
+void compute(Lane lane, const SumOfSquares& op, Scratch memory) {
+  const auto partials = memory.as<double>({op.chunks()});
+  const Chunks chunks = chunks_of(op.x, partials.numel());
   if (chunks.chunks == 0) return;
-  launch(lane, "sum_of_squares", is_wide(lane, x) ? square_chunks<4> : square_chunks<1>, grid_of_chunks(lane, chunks),
-         0, chunks, partials.data());
+  launch(lane, "sum_of_squares", is_wide(lane, op.x) ? square_chunks<4> : square_chunks<1>,
+         grid_of_chunks(lane, chunks), 0, chunks, partials.data());
+  add_up(lane, partials, op.sum);
 }
 
-void largest_magnitude(Lane lane, const LargestMagnitude& op, Tensor<std::int64_t> partials) {
+void compute(Lane lane, const LargestMagnitude& op, Scratch memory) {
+  const auto partials = memory.as<std::int64_t>({op.chunks()});
   const Chunks chunks = chunks_of(op.x, partials.numel());
   if (chunks.chunks == 0) return;
   launch(lane, "largest_magnitude", is_wide(lane, op.x) ? largest_of_chunks<4> : largest_of_chunks<1>,
@@ -235,7 +238,8 @@ void largest_magnitude(Lane lane, const LargestMagnitude& op, Tensor<std::int64_
          op.largest.data());
 }
 
-void fixed_point_squares(Lane lane, const FixedPointSquares& op, Tensor<FixedPointSum> partials) {
+void compute(Lane lane, const FixedPointSquares& op, Scratch memory) {
+  const auto partials = memory.as<FixedPointSum>({op.chunks()});
   const Chunks chunks = chunks_of(op.x, partials.numel());
   if (chunks.chunks == 0) return;
   launch(lane, "fixed_point_squares", is_wide(lane, op.x) ? fixed_point_chunks<4> : fixed_point_chunks<1>,
@@ -244,7 +248,7 @@ void fixed_point_squares(Lane lane, const FixedPointSquares& op, Tensor<FixedPoi
          op.sum.data());
 }
 
-void decide_step(Lane lane, const DecideStep& op) {
+void compute(Lane lane, const DecideStep& op) {
   launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, op.rules, op.inputs.data(), op.sums.data(), op.ranks(),
          op.sums.columns(), op.largest.data(), op.is_exact() ? op.exact.data() : nullptr, op.step.data());
 }
@@ -260,11 +264,13 @@ void sum_in_order(Lane lane, std::span<const std::byte* const> parts, DType stor
 }
 
 void round(Lane lane, const float* from, DType wire, std::int64_t count, std::byte* to) {
-  const Tensor<const float> x(from, {count});
+  const auto copy = [&]<class Y>(Y* rounded) {
+    compute(lane, Copy<float, Y>{.x = {from, {count}}, .y = {rounded, {count}}});
+  };
   switch (wire) {
-    case DType::f32: return copy<float, float>(lane, x, {reinterpret_cast<float*>(to), {count}});
-    case DType::bf16: return copy<float, bf16>(lane, x, {reinterpret_cast<bf16*>(to), {count}});
-    case DType::f16: return copy<float, f16>(lane, x, {reinterpret_cast<f16*>(to), {count}});
+    case DType::f32: return copy(reinterpret_cast<float*>(to));
+    case DType::bf16: return copy(reinterpret_cast<bf16*>(to));
+    case DType::f16: return copy(reinterpret_cast<f16*>(to));
     default: throw LogicError(message("round: a wire of ", name_of(wire)));
   }
 }

@@ -7,13 +7,13 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 
+#include "../../../fsdp/core/paths.hpp"
 #include "../formats/token_folder.hpp"
 #include "encodings.hpp"
 #include "file_kinds.hpp"
@@ -92,8 +92,7 @@ std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut&
 }
 
 bool holds_text(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) || read_token_folder(path)) return false;
+  if (!path_exists(path) || read_token_folder(path)) return false;
   const InputFiles inputs = input_files(std::span(&path, 1));
   return std::ranges::any_of(inputs.files, [](const InputFile& file) {
     const TextCandidate candidate(file.path);

@@ -8,6 +8,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../../fsdp/core/utf8.hpp"
 #include "encodings.hpp"
 
 namespace fsdp::data {
@@ -15,8 +16,6 @@ namespace {
 
 constexpr std::size_t looked_around = 1024;  // bytes to compare on each side of a cut
 constexpr int most_tries = 64;               // newlines to try before more text is read
-
-bool is_inside_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 /// Returns the last place where a text, which is not complete, can be cut; 0 if there is none.
 std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
@@ -34,8 +33,8 @@ std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
 
 bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at) {
   std::size_t first = at - std::min(at, looked_around), last = std::min(text.size(), at + looked_around);
-  while (first < at && is_inside_character(text[first])) ++first;
-  while (last < text.size() && last > at && is_inside_character(text[last])) --last;
+  while (first < at && continues_code_point(text[first])) ++first;
+  while (last < text.size() && last > at && continues_code_point(text[last])) --last;
   std::vector<text::TokenId> halves = tokenizer.encode(text.substr(first, at - first), false);
   tokenizer.append_following(text.substr(at, last - at), halves);
   return halves == tokenizer.encode(text.substr(first, last - first), false);

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "token_folder.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../../fsdp/checkpoint/posix.hpp"
 #include "../../../fsdp/checkpoint/strict_json.hpp"
+#include "../../../fsdp/core/paths.hpp"
 #include "llm_c.hpp"
 
 namespace fsdp::data {
@@ -39,8 +35,7 @@ std::int64_t TokenFolder::tokens() const {
 
 std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / token_folder_file;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  if (!path_exists(path)) return std::nullopt;
   const nlohmann::json root = parse_strict(read_small_file(path, most_json_bytes), path.string(), folder_limits);
   const auto damaged = [&]() -> InputError {
     return InputError(
@@ -85,44 +80,33 @@ void write_token_folder(const std::filesystem::path& folder, const TokenFolder& 
                                  {"skip", contents.skip},
                                  {"shards", nlohmann::ordered_json::array()}};
   for (const TokenShard& shard : contents.shards) root["shards"].push_back(shard.tokens);
-  const std::filesystem::path path = folder / token_folder_file, part = folder / "tokens.json.part";
-  ::unlink(part.c_str());
-  checkpoint::write_new_file(part, root.dump() + "\n");
-  if (::rename(part.c_str(), path.c_str()) != 0) throw_errno(path, "written");
-  checkpoint::sync_directory(folder);
+  const std::string text = root.dump() + "\n";
+  checkpoint::PartFile file(folder / "tokens.json.part", folder / token_folder_file);
+  file.write(text.data(), text.size(), 0);
+  file.finish();
 }
 
 TokenWriter::TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards)
     : folder_(std::move(folder)), token_bytes_(token_bytes), shard_tokens_(shard_tokens), shards_(shards) {}
 
-TokenWriter::~TokenWriter() {
-  if (file_.open()) ::unlink(part_.c_str());
-}
-
-void TokenWriter::begin() {
-  part_ = folder_ / (name_of_shard(shards_) + ".part");
-  file_ = open_file(part_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "created");
-}
-
 std::size_t TokenWriter::append(const text::TokenId* ids, std::size_t count) {
-  if (!file_.open()) begin();
+  const std::string name = name_of_shard(shards_);
+  if (!file_) file_.emplace(folder_ / (name + ".part"), folder_ / name);
   count = std::min(count, static_cast<std::size_t>(shard_tokens_ - tokens_));
   const auto width = static_cast<std::size_t>(token_bytes_);
   buffer_.resize(count * width);
   for (std::size_t i = 0; i < count; ++i) std::memcpy(buffer_.data() + i * width, ids + i, width);  // little-endian
-  checkpoint::write_all(file_, part_, buffer_.data(), buffer_.size(), llm_c_header_bytes + tokens_ * token_bytes_);
+  file_->write(buffer_.data(), buffer_.size(), llm_c_header_bytes + tokens_ * token_bytes_);
   tokens_ += static_cast<std::int64_t>(count);
   return count;
 }
 
 TokenShard TokenWriter::close() {
   const std::string header = llm_c_header(token_bytes_, tokens_);
-  checkpoint::write_all(file_, part_, header.data(), header.size(), 0);
-  checkpoint::sync_file(file_, part_);
-  checkpoint::close_file(file_, part_);
+  file_->write(header.data(), header.size(), 0);
+  file_->finish();
+  file_.reset();
   TokenShard shard{.name = name_of_shard(shards_), .tokens = tokens_};
-  if (::rename(part_.c_str(), (folder_ / shard.name).c_str()) != 0) throw_errno(folder_ / shard.name, "written");
-  checkpoint::sync_directory(folder_);
   ++shards_;
   tokens_ = 0;
   return shard;

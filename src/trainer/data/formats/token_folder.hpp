@@ -12,6 +12,7 @@
 
 #include <tessera/trainer/text/tokenizer.hpp>
 
+#include "../../../fsdp/checkpoint/posix.hpp"
 #include "../files/text_units.hpp"
 
 namespace fsdp::data {
@@ -47,12 +48,10 @@ std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder
 void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents);
 
 /// Writes the shards of a folder: `tokens_000000.bin`, ... of at most `shard_tokens`. A shard appears under its name
-/// when it is complete.
+/// when it is complete; an incomplete one is removed.
 class TokenWriter {
  public:
   TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards);
-  TokenWriter(const TokenWriter&) = delete;
-  ~TokenWriter();  ///< removes an incomplete shard
 
   /// Appends ids until the shard is full; returns how many it took. A full shard must be closed.
   std::size_t append(const text::TokenId* ids, std::size_t count);
@@ -61,13 +60,11 @@ class TokenWriter {
   TokenShard close();  ///< syncs the shard to disk and gives it its name
 
  private:
-  void begin();
-
-  std::filesystem::path folder_, part_;
+  std::filesystem::path folder_;
   int token_bytes_;
   std::int64_t shard_tokens_, tokens_ = 0;
   std::size_t shards_;
-  FileDescriptor file_;
+  std::optional<checkpoint::PartFile> file_;
   std::string buffer_;
 };
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "../../../fsdp/checkpoint/strict_json.hpp"
 #include "../json_part.hpp"
 
 namespace fsdp::text {
@@ -12,11 +11,12 @@ std::vector<BpeFile::Token> read_vocabulary(const JsonPart& part) {
   const JsonPart vocabulary = part.object("vocab");
   std::vector<BpeFile::Token> tokens;
   tokens.reserve(vocabulary.value().size());
-  for (const auto& [name, id] : vocabulary.value().get_ref<const nlohmann::json::object_t&>()) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > static_cast<std::uint64_t>(largest_id))
-      part.refuse("gives token \"", shortened(name), "\" the id ", shortened(id.dump()),
+  for (const auto& [name, value] : vocabulary.value().get_ref<const nlohmann::json::object_t&>()) {
+    const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
+    if (!id)
+      part.refuse("gives token \"", shortened(name), "\" the id ", shortened(value.dump()),
                   "; ids are whole numbers of 0 to ", largest_id);
-    tokens.push_back({.name = name, .id = id.get<TokenId>()});
+    tokens.push_back({.name = name, .id = static_cast<TokenId>(*id)});
   }
   std::sort(tokens.begin(), tokens.end(), [](const BpeFile::Token& a, const BpeFile::Token& b) { return a.id < b.id; });
   for (std::size_t i = 1; i < tokens.size(); ++i)

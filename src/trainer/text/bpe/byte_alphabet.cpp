@@ -2,8 +2,8 @@
 #include "byte_alphabet.hpp"
 
 #include <array>
-#include <charconv>
 
+#include "../../../fsdp/core/numbers.hpp"
 #include "../unicode/code_points.hpp"
 
 namespace fsdp::text {
@@ -54,10 +54,7 @@ std::optional<unsigned char> byte_of_fallback(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   std::string_view digits = token.substr(3, 2);
   if (digits[0] == '+') digits.remove_prefix(1);  // Rust accepts a sign, too
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return static_cast<unsigned char>(value);
+  return parsed<unsigned char>(digits, 16);
 }
 
 std::string fallback_of_byte(unsigned char byte) {

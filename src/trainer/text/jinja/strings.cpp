@@ -2,10 +2,10 @@
 #include "strings.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../../fsdp/core/numbers.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_normalization.hpp"
 #include "../unicode/unicode_sets.hpp"
@@ -95,7 +95,7 @@ std::string_view strip(std::string_view text, std::optional<std::string_view> of
 }
 
 std::int64_t length_of(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(text.begin(), text.end(), [](char c) { return !continues_code_point(c); });
 }
 
 std::vector<std::string_view> characters(std::string_view text) {
@@ -208,18 +208,12 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
 
 std::optional<std::int64_t> whole_number(std::string_view text, int base) {
   if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parsed<std::int64_t>(text, base);
 }
 
 std::optional<double> real_number(std::string_view text) {
   if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parsed<double>(text);
 }
 
 bool is_alphabetic(char32_t code) {

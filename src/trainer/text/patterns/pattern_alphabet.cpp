@@ -7,6 +7,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../../fsdp/core/numbers.hpp"
+
 namespace fsdp::text {
 
 /// Visits the intervals of ranges. Only the first range may begin before the first interval.
@@ -71,12 +73,11 @@ std::string PatternAlphabet::text_of(const CodePointSet& set) const {
   for (const CodePointRange& range : set.ranges())
     for (char32_t code = range.begin; code < std::min<char32_t>(range.end, 0x80); ++code) member[code] = true;
   each(set.ranges(), [&](std::size_t interval) { member[0x80 + symbols_[interval]] = true; });
-  constexpr std::string_view digits = "0123456789abcdef";
   std::string text;
   for (std::size_t begin = 0; begin < 256;) {
     std::size_t end = begin;
     while (end < 256 && member[end]) ++end;
-    const auto hex = [&](std::size_t byte) { return std::string("\\x") + digits[byte >> 4] + digits[byte & 15]; };
+    const auto hex = [&](std::size_t byte) { return "\\x" + hexadecimal(byte, 2); };
     if (end > begin) text += hex(begin) + (end - begin > 1 ? "-" + hex(end - 1) : "");
     begin = end + 1;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "../../../fsdp/checkpoint/strict_json.hpp"
 #include "../json_part.hpp"
 
 namespace fsdp::text {
@@ -14,11 +13,12 @@ std::vector<TokenId> ids_of(const JsonPart& part, const std::string& token) {
   if (!tokens.has(token.c_str()))
     part.refuse("\"TemplateProcessing\" uses \"", shortened(token), "\", which its special_tokens do not hold");
   std::vector<TokenId> ids;
-  for (const nlohmann::json& id : tokens.object(token.c_str()).array("ids")) {
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > static_cast<std::uint64_t>(largest_id))
-      part.refuse("\"TemplateProcessing\" has the id ", shortened(id.dump()), "; ids are whole numbers of 0 to ",
+  for (const nlohmann::json& value : tokens.object(token.c_str()).array("ids")) {
+    const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
+    if (!id)
+      part.refuse("\"TemplateProcessing\" has the id ", shortened(value.dump()), "; ids are whole numbers of 0 to ",
                   largest_id);
-    ids.push_back(id.get<TokenId>());
+    ids.push_back(static_cast<TokenId>(*id));
   }
   return ids;
 }

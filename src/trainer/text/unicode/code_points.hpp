@@ -24,7 +24,7 @@ using fsdp::Utf8Step;
 /// Returns where the code point before `at` begins. The text must be valid UTF-8.
 inline std::size_t previous_code_point(std::string_view text, std::size_t at) {
   do --at;
-  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  while (continues_code_point(text[at]));
   return at;
 }
 

@@ -25,24 +25,8 @@ struct ForwardLayout {
 
 ForwardKeys forward_keys(const AttentionBlocks& blocks, const AttentionBlocks& tile, std::int64_t d, DType dtype) {
   const std::int64_t leading = tile_leading(blocks.keys);
-  return {.scores = {.a = dtype,
-                     .m = tile.queries,
-                     .n = tile.keys,
-                     .k = d,
-                     .lda = d,
-                     .ldb = d,
-                     .ldc = leading,
-                     .b_transposed = true,
-                     .single_thread = true},
-          .gather = {.a = dtype,
-                     .m = tile.queries,
-                     .n = d,
-                     .k = tile.keys,
-                     .lda = leading * size_of(DType::f32) / size_of(dtype),
-                     .ldb = d,
-                     .ldc = d,
-                     .accumulate = true,
-                     .single_thread = true}};
+  return {.scores = scores_matmul(dtype, tile.queries, tile.keys, d, leading),
+          .gather = sums_matmul(dtype, tile.queries, tile.keys, d, leading)};
 }
 
 ForwardLayout forward_layout(const Cpu::Planner& planner, const AttentionShape& shape, const AttentionBlocks& blocks,

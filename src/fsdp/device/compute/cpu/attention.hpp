@@ -89,6 +89,36 @@ constexpr std::int64_t tile_leading(std::int64_t columns) { return round_up(colu
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_dim)); }
 
+/// The matmul that makes a tile's scores: [rows, d] times [columns, d] transposed, into rows of `leading` floats.
+inline MatmulKey scores_matmul(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t d,
+                               std::int64_t leading) {
+  return {.a = dtype,
+          .m = rows,
+          .n = columns,
+          .k = d,
+          .lda = d,
+          .ldb = d,
+          .ldc = leading,
+          .b_transposed = true,
+          .single_thread = true};
+}
+
+/// The matmul that adds to sums [rows, d]: a tile [rows, inner], `transposed` or not, in rows of `leading` floats that
+/// hold the narrower type, times [inner, d].
+inline MatmulKey sums_matmul(DType dtype, std::int64_t rows, std::int64_t inner, std::int64_t d, std::int64_t leading,
+                             bool transposed = false) {
+  return {.a = dtype,
+          .m = rows,
+          .n = d,
+          .k = inner,
+          .lda = leading * size_of(DType::f32) / size_of(dtype),
+          .ldb = d,
+          .ldc = d,
+          .a_transposed = transposed,
+          .accumulate = true,
+          .single_thread = true};
+}
+
 /// The primitives by tile size.
 template <class Matmuls>
 class ByExtent {

@@ -34,35 +34,9 @@ struct BackwardLayout {
 
 BackwardKeys backward_keys(const AttentionBlocks& blocks, const AttentionBlocks& tile, std::int64_t d, DType dtype) {
   const std::int64_t leading = tile_leading(blocks.queries);
-  const std::int64_t narrow = leading * size_of(DType::f32) / size_of(dtype);
-  return {.scores = {.a = dtype,
-                     .m = tile.keys,
-                     .n = tile.queries,
-                     .k = d,
-                     .lda = d,
-                     .ldb = d,
-                     .ldc = leading,
-                     .b_transposed = true,
-                     .single_thread = true},
-          .to_keys = {.a = dtype,
-                      .m = tile.keys,
-                      .n = d,
-                      .k = tile.queries,
-                      .lda = narrow,
-                      .ldb = d,
-                      .ldc = d,
-                      .accumulate = true,
-                      .single_thread = true},
-          .to_query = {.a = dtype,
-                       .m = tile.queries,
-                       .n = d,
-                       .k = tile.keys,
-                       .lda = narrow,
-                       .ldb = d,
-                       .ldc = d,
-                       .a_transposed = true,
-                       .accumulate = true,
-                       .single_thread = true}};
+  return {.scores = scores_matmul(dtype, tile.keys, tile.queries, d, leading),
+          .to_keys = sums_matmul(dtype, tile.keys, tile.queries, d, leading),
+          .to_query = sums_matmul(dtype, tile.queries, tile.keys, d, leading, true)};
 }
 
 BackwardLayout backward_layout(const Cpu::Planner& planner, const AttentionShape& shape, const AttentionBlocks& blocks,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is said of a path that should be a folder.
+/// What stands at a path; false where the system does not say.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,26 @@
 
 namespace fsdp {
 
+/// Whether there is a file, a folder or anything else.
+inline bool path_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+/// The same; a broken symbolic link counts, so that opening it reports the error.
+inline bool entry_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
+inline bool folder_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
 /// Throws InputError if a path is a file.
 inline void require_no_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::file_status there = std::filesystem::status(path, error);
-  require<InputError>(!std::filesystem::exists(there) || std::filesystem::is_directory(there), path.string(),
+  require<InputError>(!path_exists(path) || folder_exists(path), path.string(),
                       ": is a file; give the folder that holds it");
 }
 
