@@ -1,9 +1,9 @@
 # Turns sources for Tessera 0.2 into sources for 0.3: headers, and names whose namespace changed. For sed -E.
 s#<fsdp/fsdp\.hpp>#<tessera/trainer/train_main.hpp>#
-s#<fsdp/train/agreement\.hpp>#<tessera/comm/agreement.hpp>#
+s#<fsdp/train/agreement\.hpp>#<tessera/comm/agreement.hpp>\n\#include <tessera/comm/together.hpp>#
 s#<fsdp/train/cores\.hpp>#<tessera/comm/launch/cores.hpp>#
 s#<fsdp/train/(launch|program|training)\.hpp>#<tessera/fsdp/training/\1.hpp>#
-s#<fsdp/train/peers\.hpp>#<tessera/fsdp/checkpoint/peers.hpp>#
+s#<fsdp/train/peers\.hpp>#<tessera/fsdp/checkpoint/folder.hpp>#
 s#<fsdp/train/shards_io\.hpp>#<tessera/fsdp/checkpoint/shards_io.hpp>\n\#include <tessera/fsdp/model_files/load.hpp>#
 s#<fsdp/checkpoint/(adapters|export|model_files)\.hpp>#<tessera/fsdp/model_files/\1.hpp>#
 s#<fsdp/models/config_values\.hpp>#<tessera/fsdp/core/config_values.hpp>#
@@ -25,8 +25,12 @@ s#<fsdp/#<tessera/fsdp/#
 s#<comm/(launch|signals)\.hpp>#<tessera/comm/launch/\1.hpp>#
 s#<comm/(any_queue|backend|checks|collectives|communicator|mesh|monitor|mpi|mpi_rank|mpi_staged|nccl|nccl_rank|nccl_table|pending|poll|queued_core|ranks|rendezvous|self|simulated|threads|threads_rank|transfer)\.hpp>#<tessera/comm/\1.hpp>#
 s#<tiling/(budget|chosen|policies|problem|tile_plan)\.hpp>#<tessera/tiling/\1.hpp>#
-s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(agree_on_(arguments|cores|opened)|Complaint|complaint_in_flight|cores_shared_by|gather_texts|on_all_ranks)\b#\1\2comm::\3#g
+s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(agree_on_(arguments|cores|opened)|cores_shared_by|gather_texts|on_all_ranks)\b#\1\2comm::\3#g
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(rank_threads|require_same_texts|shared_cores|SharedCores|threads_per_rank|throw_first)\b#\1\2comm::\3#g
+s#\bcomm::on_all_ranks\b#comm::together#g
+s#\bread_on_all_ranks\b#read_together#g
+s#\b(fsdp::)?train::peers_of\(([^()]*(\(\))?)\)#\2#g
+s#(^|[^A-Za-z0-9_:])(fsdp::)?train::agree_on_folder\b#\1\2checkpoint::agree_on_folder#g
 s#(^|[^A-Za-z0-9_:])(fsdp::)?train::(Range|require_in_range)\b#\1fsdp::\3#g
 s#\bShardedModule<#ShardedModel<#g
 s#\bNamedParameter\b#Parameter#g

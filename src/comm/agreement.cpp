@@ -2,12 +2,9 @@
 #include <tessera/comm/agreement.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
 
-#include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
@@ -22,55 +19,13 @@ std::string line_at(const std::string& text, std::size_t at) {
   return start < text.size() ? text.substr(start, text.find('\n', start) - start) : "";
 }
 
-/// Returns the name of a rank; with its host if the ranks are on several hosts.
+}  // namespace
+
 std::string name_of(const Monitor& monitor, std::ptrdiff_t rank) {
   const auto& hosts = monitor.hosts;
   const bool one = std::ranges::adjacent_find(hosts, std::ranges::not_equal_to()) == hosts.end();
   return one ? message("rank ", monitor.world_rank_of(static_cast<int>(rank)))
              : monitor.name_of(static_cast<int>(rank));
-}
-
-}  // namespace
-
-Complaint complaint_in_flight() {
-  try {
-    throw;
-  } catch (const CollectiveError&) {
-    throw;
-  } catch (const InputError& error) {
-    return {.family = Complaint::Family::input, .text = error.what()};
-  } catch (const LogicError& error) {
-    return {.family = Complaint::Family::logic, .text = error.what()};
-  } catch (const MemoryError& error) {
-    return {.family = Complaint::Family::memory, .text = error.what()};
-  } catch (const DivergedError& error) {
-    return {.family = Complaint::Family::diverged, .text = error.what()};
-  } catch (const StoppedError& error) {
-    return {.family = Complaint::Family::stopped,
-            .text = static_cast<char>(error.signal_number()) + std::string(error.what())};
-  } catch (const std::exception& error) {
-    return {.text = error.what()};
-  } catch (...) {
-    return {.text = "an exception of unknown type"};
-  }
-}
-
-void throw_first(const Monitor& monitor, std::span<const std::string> complaints) {
-  const auto first = std::ranges::find_if(complaints, [](const std::string& text) { return !text.empty(); });
-  if (first == complaints.end()) return;
-  const bool all = std::ranges::all_of(complaints, [&](const std::string& text) { return text == *first; });
-  const auto family = static_cast<Complaint::Family>(first->front());
-  if (family == Complaint::Family::stopped) throw StoppedError((*first)[1], first->substr(2));
-  const std::string text = (all ? "" : name_of(monitor, first - complaints.begin()) + ": ") + first->substr(1);
-  switch (family) {
-    case Complaint::Family::input: throw InputError(text);
-    case Complaint::Family::logic: throw LogicError(text);
-    case Complaint::Family::memory: throw MemoryError(text);
-    case Complaint::Family::diverged: throw DivergedError(text);
-    case Complaint::Family::stopped:
-    case Complaint::Family::other: break;
-  }
-  throw Error(text);
 }
 
 void require_same_texts(const Monitor& monitor, std::span<const std::string> texts, std::string_view what,
@@ -99,17 +54,6 @@ std::vector<std::string> gather_texts(const Ranks& ranks, const std::string& min
     texts[rank].erase(std::min(texts[rank].find('\0'), width));
   }
   return texts;
-}
-
-void detail::call_on_all_ranks(const Ranks& ranks, std::string_view label, FunctionRef<void()> f) {
-  std::string complaint;
-  try {
-    f();
-  } catch (...) {
-    const Complaint mine = complaint_in_flight();
-    complaint = static_cast<char>(mine.family) + mine.text;
-  }
-  throw_first(ranks.monitor(), gather_texts(ranks, complaint, label));
 }
 
 void agree_on_arguments(const Ranks& ranks, const std::string& arguments) {

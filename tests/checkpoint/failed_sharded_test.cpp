@@ -12,6 +12,8 @@
 
 #include <support/nets.hpp>
 
+#include <tessera/comm/agreement.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::test {

@@ -9,6 +9,9 @@
 #include <array>
 #include <memory>
 
+#include <tessera/comm/self.hpp>
+#include <tessera/comm/threads.hpp>
+
 #include "support/listed_llama.hpp"
 #include "support/saved_llama.hpp"
 #include "support/temporary_folder.hpp"
@@ -295,21 +298,34 @@ TEST(Save, WithoutCommitNothingRemains) {
 TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 3);
-  for (const int stage : {0, 1, 2}) {  // the stage at which another rank reports a failure
-    Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
-    int calls = 0;
-    const auto on_all = [&](FunctionRef<void()> f) {
-      f();
-      if (calls++ == stage) throw InputError("rank 1: its own reason");
-    };
-    const auto write = [](Save& s) { write_share(s, 0, 1); };
-    EXPECT_INPUT_ERROR(save(checkpoint, {.rank = 0, .on_all = on_all}, some_state, write), "rank 1: its own reason");
-    EXPECT_EQ(find_latest(folder.path(), read), folder.path() / (stage < 2 ? "step-00000003" : "step-00000007"));
-    for (const std::string& name : names_in(folder.path())) EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
-  }
+  using Comm = comm::Threads<>;
+  const auto fails = [&](const TrainerState& state, const auto& write, const std::string& words) {
+    Comm::run(2, {}, [&](Comm& ranks) {
+      Save checkpoint(folder.path(), 7, 1, test::listing_of(small_model), states_for(small_model));
+      EXPECT_INPUT_ERROR(save(checkpoint, ranks, state, [&](Save& to) { write(to, ranks.rank()); }), words);
+      if (ranks.rank() != 0) return;
+      EXPECT_EQ(find_latest(folder.path(), read), folder.path() / "step-00000003");
+      for (const std::string& name : names_in(folder.path())) EXPECT_EQ(name.find("tmp"), std::string::npos) << name;
+    });
+  };
+  const auto write = [](Save& to, int rank) { write_share(to, rank, 2); };
+  TrainerState too_large = some_state;
+  too_large.run["large"] = std::string(70'000, 'x');
+  fails(too_large, write, "rank 0: ");  // before anything is written, on rank 0
+  const auto refuse = [&](Save& to, int rank) {
+    write(to, rank);
+    require<InputError>(rank == 0, "its own reason");
+  };
+  fails(some_state, refuse, "rank 1: its own reason");
+  const auto obstruct = [&](Save& to, int rank) {
+    write(to, rank);
+    if (rank == 0) folder.write("step-00000007.tmp-1/trainer.json", "in the way");
+  };
+  fails(some_state, obstruct, "rank 0: ");  // where rank 0 commits
   Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model), states_for(small_model));
+  comm::Self<> alone;
   const auto fail = [](Save&) { throw InputError("this rank's own reason"); };
-  EXPECT_INPUT_ERROR(save(checkpoint, {}, some_state, fail), "this rank's own reason");
+  EXPECT_INPUT_ERROR(save(checkpoint, alone, some_state, fail), "this rank's own reason");
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "step-00000008"));
 }
 

@@ -45,7 +45,8 @@ TEST(SideFiles, OfACheckpointAreInItsManifest) {
   const TemporaryFolder folder;
   Save checkpoint(folder.path(), 7, 1, test::listing_of(test::small_model), test::states_for(test::small_model),
                   {{"tokenizer.json", "{}"}});
-  save(checkpoint, {}, test::some_state, [](Save& s) { test::write_share(s, 0, 1); });
+  comm::Self<> ranks;
+  save(checkpoint, ranks, test::some_state, [](Save& s) { test::write_share(s, 0, 1); });
   const std::filesystem::path step = checkpoint.path();
   folder.write("step-00000007/merges.txt", "added by hand");
   EXPECT_EQ(read_side_files(step), (SideFiles{{"merges.txt", "added by hand"}, {"tokenizer.json", "{}"}}));

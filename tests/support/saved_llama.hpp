@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/comm/self.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 
 #include "support/listed_llama.hpp"
@@ -71,7 +72,8 @@ inline void save_alone(const std::filesystem::path& dir, std::int64_t step, cons
   TrainerState state = some_state;
   state.step = step;
   Save checkpoint(dir, step, 1, test::listing_of(config), states_for(config));
-  save(checkpoint, {}, state, [](Save& s) { write_share(s, 0, 1); });
+  comm::Self<> ranks;
+  save(checkpoint, ranks, state, [](Save& s) { write_share(s, 0, 1); });
 }
 
 inline std::vector<std::string> names_in(const std::filesystem::path& dir) {

@@ -15,7 +15,6 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
@@ -195,7 +194,7 @@ void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, co
                                        .windows = 1,
                                        .seq_len = options.sequence_length,
                                        .schedule_steps = options.steps};
-  checkpoint::save(save, train::peers_of(communicator), state,
+  checkpoint::save(save, communicator, state,
                    [&](checkpoint::Save& file) { train::write_shards(module, optimizer, file); });
 }
 

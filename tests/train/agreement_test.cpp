@@ -8,6 +8,7 @@
 
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/threads.hpp>
+#include <tessera/comm/together.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -28,6 +29,10 @@ std::vector<std::string> told(Call call) {
       text = std::string("diverged: ") + error.what();
     } catch (const LogicError& error) {
       text = std::string("logic: ") + error.what();
+    } catch (const MemoryError& error) {
+      text = std::string("memory: ") + error.what();
+    } catch (const CorruptionError& error) {
+      text = std::string("corruption: ") + error.what();
     } catch (const comm::StoppedError& error) {
       text = std::to_string(error.signal_number()) + " " + error.what();
     } catch (const Error& error) {
@@ -37,15 +42,15 @@ std::vector<std::string> told(Call call) {
   return texts;
 }
 
-TEST(OnAllRanks, ReturnsWhatEachRankHasMade) {
-  EXPECT_EQ(told([](Comm& c) { return comm::on_all_ranks(c, "test", [&] { return std::to_string(c.rank()); }); }),
+TEST(Together, ReturnsWhatEachRankHasMade) {
+  EXPECT_EQ(told([](Comm& c) { return comm::together(c, "test", [&] { return std::to_string(c.rank()); }); }),
             (std::vector<std::string>{"0", "1", "2"}));
 }
 
-TEST(OnAllRanks, AnErrorOfOneIsThatOfAllWithItsName) {
+TEST(Together, AnErrorOfOneIsThatOfAllWithItsName) {
   const auto failing = [](auto error_of) {
     return told([&](Comm& c) {
-      comm::on_all_ranks(c, "test", [&] {
+      comm::together(c, "test", [&] {
         if (c.rank() > 0) error_of(c.rank());
       });
       return std::string();
@@ -55,17 +60,32 @@ TEST(OnAllRanks, AnErrorOfOneIsThatOfAllWithItsName) {
             (std::vector<std::string>(3, "input: rank 1: no file 1")));
   EXPECT_EQ(failing([](int) { throw DivergedError("nan"); }), (std::vector<std::string>(3, "diverged: rank 1: nan")));
   EXPECT_EQ(failing([](int) { throw LogicError("order"); }), (std::vector<std::string>(3, "logic: rank 1: order")));
+  EXPECT_EQ(failing([](int) { throw MemoryError("full"); }), (std::vector<std::string>(3, "memory: rank 1: full")));
+  EXPECT_EQ(failing([](int) { throw CorruptionError("bit"); }),
+            (std::vector<std::string>(3, "corruption: rank 1: bit")));
+  EXPECT_EQ(failing([](int) { throw Error("full disk"); }), (std::vector<std::string>(3, "error: rank 1: full disk")));
+  EXPECT_EQ(failing([](int) { throw 7; }),
+            (std::vector<std::string>(3, "error: rank 1: an exception of unknown type")));
   EXPECT_EQ(failing([](int) { throw comm::StoppedError(15, "SIGTERM: ended"); }),
             (std::vector<std::string>(3, "15 SIGTERM: ended")));
   EXPECT_EQ(failing([](int) { throw std::bad_alloc(); }).front().substr(0, 14), "error: rank 1:");
 }
 
-TEST(OnAllRanks, AnErrorOfAllHasNoName) {
+TEST(Together, AnErrorOfAllHasNoName) {
   EXPECT_EQ(told([](Comm& c) {
-              comm::on_all_ranks(c, "test", [] { throw InputError("no file"); });
+              comm::together(c, "test", [] { throw InputError("no file"); });
               return std::string();
             }),
             (std::vector<std::string>(3, "input: no file")));
+}
+
+TEST(Together, IsOneCollectiveAndASecondWhereOneFails) {
+  Comm::run(3, {}, [&](Comm& c) {
+    comm::together(c, "test", [] {});
+    EXPECT_EQ(c.monitor().totals.collectives, 1);
+    EXPECT_THROW(comm::together(c, "test", [&] { require(c.rank() != 1, "order"); }), LogicError);
+    EXPECT_EQ(c.monitor().totals.collectives, 3);
+  });
 }
 
 TEST(AgreeOnOpened, NamesTheFirstLineThatDiffersAsBothHaveIt) {

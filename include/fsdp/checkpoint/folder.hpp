@@ -6,7 +6,7 @@
 ///
 /// A checkpoint is written to `step-00001000.tmp-<id>`, synced, then renamed: it appears complete or not at all.
 /// `<dir>/latest` holds the name of the newest one, as a hint. The contents do not depend on the number of ranks.
-/// Not here: which rank owns which range, and how ranks communicate; the trainer passes both in.
+/// Not here: which rank owns which range; the trainer passes it in.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/safetensors.hpp>
 #include <tessera/fsdp/checkpoint/side_files.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
 
 namespace fsdp::checkpoint {
@@ -139,18 +139,9 @@ class Save {
   bool created_ = false;
 };
 
-/// The collectives that `save` needs. The defaults are for a single rank.
-struct Peers {
-  int rank = 0;
-  /// Calls f() on every rank. If it throws on any rank, all ranks throw the error of the first such rank.
-  std::function<void(FunctionRef<void()>)> on_all = [](FunctionRef<void()> f) { f(); };
-  /// Returns every rank's text, in rank order; only rank 0 uses the result.
-  std::function<std::vector<std::string>(std::string)> gather = [](std::string text) { return std::vector{text}; };
-};
-
 /// Writes a checkpoint; every rank calls it. `write_mine` calls write_weight and write_state for this rank's ranges. If
 /// any rank fails, every rank throws that rank's error and nothing remains on disk.
-void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
+void save(Save& checkpoint, const comm::Ranks& ranks, const TrainerState& state,
           const std::function<void(Save&)>& write_mine);
 
 /// Returns the name of a step's folder: "step-00000012".
@@ -179,6 +170,10 @@ inline constexpr const char* run_identity = "identity";  ///< its name in Traine
 /// Returns a line for each .json and .safetensors file directly in a folder: path, bytes, digest. The digest of a large
 /// .safetensors file covers only a sample of its bytes. Throws InputError.
 std::string folder_identity(const std::filesystem::path& folder);
+
+/// Throws the same InputError on every rank unless all see the same files in a model's or checkpoint's folder; compares
+/// its folder_identity.
+void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder);
 
 /// A step's folder, sound or not.
 struct StepFolder {

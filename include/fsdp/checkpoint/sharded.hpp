@@ -19,11 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/listing.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
@@ -104,7 +103,7 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
   const std::vector<Parameter> statistics = detail::statistics_of(sharded);
   const std::uint64_t id = agreed_id(module.communicator());
   std::optional<Save> files;
-  comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+  comm::together(module.communicator(), "checkpoint", [&] {
     require_values(module.without_values());
     OptimizerStates states = train::states_of(module, optimizer.optimizer());
     for (const Parameter& statistic : statistics) states.of[statistic.name] = {};
@@ -115,7 +114,7 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
     state.taken = optimizer.control().taken();
   else
     state.skipped_steps = optimizer.control().skipped();
-  save(*files, train::peers_of(module.communicator()), state, [&](Save& to) {
+  save(*files, module.communicator(), state, [&](Save& to) {
     train::require_finite(module, optimizer);
     train::write_shards(module, optimizer, to);
     if (module.communicator().rank() != 0) return;
@@ -133,13 +132,13 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
 template <class SharedT>
 HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const Warn& warn = {}) {
   auto& module = sharded.module();
-  const Checkpoint from = comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+  const Checkpoint from = comm::together(module.communicator(), "checkpoint", [&] {
     return open_step(folder, listing_of(module.group_list(), detail::statistics_of(sharded)), warn);
   });
-  train::agree_on_folder(module.communicator(), from.path());
+  agree_on_folder(module.communicator(), from.path());
   auto& optimizer = sharded.optimizer();
   const bool replaces = detail::holds_values(module);
-  comm::on_all_ranks(module.communicator(), "checkpoint", [&] {
+  comm::together(module.communicator(), "checkpoint", [&] {
     from.check_same_optimizer(train::states_of(module, optimizer.optimizer()));
     require_same_classes(from, module.step_classes());
     for (const Parameter& statistic : detail::statistics_of(sharded))
@@ -149,8 +148,8 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
     if (replaces) train::verify_shards(module, optimizer, from);
   });
   try {
-    comm::on_all_ranks(module.communicator(), "checkpoint", [&] { train::read_shards(module, optimizer, from); });
-    comm::on_all_ranks(module.communicator(), "checkpoint", [&] {  // they have values, also where weights have none
+    comm::together(module.communicator(), "checkpoint", [&] { train::read_shards(module, optimizer, from); });
+    comm::together(module.communicator(), "checkpoint", [&] {  // they have values, also where weights have none
       detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
         from.read_weight(statistic.name, 0, values.numel(), values.data());
       });
@@ -171,7 +170,7 @@ void load(SharedT& sharded, const std::filesystem::path& from, const Rename& ren
   auto& module = sharded.module();
   std::optional<WeightFiles> files;
   std::map<std::string, std::string> stored;
-  comm::on_all_ranks(module.communicator(), "weights", [&] {
+  comm::together(module.communicator(), "weights", [&] {
     std::error_code absent;
     files = std::filesystem::is_directory(from, absent) ? WeightFiles::open(from) : WeightFiles(SafetensorsFile(from));
     stored = stored_names(*files, module.group_list(), rename);
@@ -181,7 +180,7 @@ void load(SharedT& sharded, const std::filesystem::path& from, const Rename& ren
         files->read_finite(stored.at(piece.parameter->name), begin, std::ssize(values), values.data());
       });
   });
-  comm::on_all_ranks(module.communicator(), "weights", [&] {
+  comm::together(module.communicator(), "weights", [&] {
     for (const auto& piece : module.pieces())
       with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
         files->read_finite(stored.at(piece.parameter->name), begin, values.numel(), values.data());

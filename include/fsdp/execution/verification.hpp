@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
@@ -91,7 +91,7 @@ class Verification {
   DigestTable repeat(float scale, const BatchOf& batch_of, const PieceOf& piece_of) {
     const int piece = piece_of(module_.communicator().rank());
     std::vector<Batch> batches;
-    comm::on_all_ranks(module_.communicator(), "verification", [&] {  // a rank may be unable to read its data
+    comm::together(module_.communicator(), "verification", [&] {  // a rank may be unable to read its data
       if (piece >= 0 && piece < module_.step_pieces()) batches.push_back(batch_of(piece));
     });
     executor_.repeat(executor_.upload(batches), scale);

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
@@ -42,7 +42,7 @@ void load_agreed_weights(typename Module::Comm& communicator, Module& module, co
                          const checkpoint::Warn& warn, const std::string& adapter = {}) {
   const checkpoint::ModelFiles files = open_agreed_model(
       communicator, folder, checkpoint::read_listing_with<typename Module::Model>(adapter), warn, adapter);
-  comm::on_all_ranks(communicator, "model", [&] { load_weights(module, files); });
+  comm::together(communicator, "model", [&] { load_weights(module, files); });
 }
 
 }  // namespace fsdp::train

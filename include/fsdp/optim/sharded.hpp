@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/simulated.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -309,7 +309,7 @@ class Sharded {
   /// An error of one rank is thrown on all: else they would wait for it.
   static PlannedBytes agreed_plan(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy,
                                   const Settings& settings) {
-    const PlannedBytes planned = comm::on_all_ranks(communicator, "plan", [&] {
+    const PlannedBytes planned = comm::together(communicator, "plan", [&] {
       const PlannedBytes mine = plan(communicator.size(), communicator.rank(), units, strategy, settings);
       require<MemoryError>(settings.budget == 0 || mine.sum() <= settings.budget, "rank ", communicator.rank(),
                            " would hold ", mine.sum(), " bytes, and its budget is ", settings.budget,

@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 
@@ -20,8 +19,7 @@ void save_training(Training& training, const std::filesystem::path& folder) {
   const std::int64_t step = training.optimizer().steps();
   checkpoint::Save save(folder, step, 1, checkpoint::listing_of(module.model()),
                         train::states_of(module, training.optimizer().optimizer()));
-  checkpoint::save(save, train::peers_of(module.communicator()),
-                   {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
+  checkpoint::save(save, module.communicator(), {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
                    [&](checkpoint::Save& file) { train::write_shards(module, training.optimizer(), file); });
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 
@@ -29,14 +29,12 @@ auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::str
       work, [&](FunctionRef<void()> call) { detail::call_with_disk_deadline(ranks, seconds, what, call); });
 }
 
-/// Calls f(), which reads files and starts no collective, on every rank, as on_all_ranks does (agreement.hpp). Ranks
-/// wait up to `seconds` for each other.
+/// Calls f(), which reads files and starts no collective, on every rank, as comm::together does. Ranks wait up to
+/// `seconds` for each other.
 template <class F>
-auto read_on_all_ranks(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
-  return comm::detail::result_of(f, [&](FunctionRef<void()> call) {
-    with_disk_deadline(ranks, seconds, message("reading ", label, " (--disk-deadline)"),
-                       [&] { comm::detail::call_on_all_ranks(ranks, label, call); });
-  });
+auto read_together(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {
+  return with_disk_deadline(ranks, seconds, message("reading ", label, " (--disk-deadline)"),
+                            [&] { return comm::together(ranks, label, f); });
 }
 
 }  // namespace fsdp::train

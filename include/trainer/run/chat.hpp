@@ -15,6 +15,7 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/training/launch.hpp>
@@ -52,7 +53,7 @@ int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sh
     const std::int64_t vocabulary = vocabulary_of(model),
                        most = std::min<std::int64_t>(mine.context, prompt_pass_tokens);
     const bool leads = communicator.rank() == 0;
-    std::optional<ChatSession> session = comm::on_all_ranks(communicator, "--tokenizer", [&] {
+    std::optional<ChatSession> session = comm::together(communicator, "--tokenizer", [&] {
       return leads ? std::optional<ChatSession>(std::in_place, mine, vocabulary) : std::nullopt;
     });
     if (leads && !set_by_file.empty()) print_sentence("by generation_config.json: " + set_by_file);

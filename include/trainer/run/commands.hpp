@@ -159,7 +159,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     try {
       const double limit = options.launch.disk_deadline_seconds;
       const Model model =
-          read_on_all_ranks(communicator, limit, "--model", [&] { return begun_model<Model>(options).first; });
+          read_together(communicator, limit, "--model", [&] { return begun_model<Model>(options).first; });
       if constexpr (HasAdapters<typename Model::Config>)
         require<InputError>(
             !options.cuda_graphs || model.config().adapters().dropout == 0,
@@ -170,7 +170,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
                     {.model_folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "",
                      .cache = options.checkpoint_dir ? *options.checkpoint_dir + "/tokens" : "",
                      .vocabulary = vocabulary});
-      const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
+      const data::TextSource source = read_together(communicator, limit, "--data", [&] {
         return text_of(options, data.names(), options.validation_fraction, vocabulary);
       });
       return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer,
@@ -187,8 +187,8 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
 template <class Model>
 Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder,
                    const std::string& adapter) {
-  Model model = read_on_all_ranks(communicator, launch.disk_deadline_seconds, "--model",
-                                  [&] { return Model(read_config<typename Model::Config>(folder, adapter)); });
+  Model model = read_together(communicator, launch.disk_deadline_seconds, "--model",
+                              [&] { return Model(read_config<typename Model::Config>(folder, adapter)); });
   comm::agree_on_opened(communicator, model.config().write());
   return model;
 }
@@ -228,9 +228,9 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
     require<InputError>(data.names().weights.empty(),
                         "eval: --data has weights, which are for training; leave them out");
     const data::TextSource source =
-        read_on_all_ranks(communicator, limit, "--data", [&] { return text_of(options, data.names(), 0, vocabulary); });
-    comm::agree_on_opened(communicator, read_on_all_ranks(communicator, limit, "--data",
-                                                          [&] { return message("data = ", source.identity(), "\n"); }));
+        read_together(communicator, limit, "--data", [&] { return text_of(options, data.names(), 0, vocabulary); });
+    comm::agree_on_opened(communicator, read_together(communicator, limit, "--data",
+                                                      [&] { return message("data = ", source.identity(), "\n"); }));
     if (const std::string losses = source.losses(); communicator.rank() == 0 && !losses.empty())
       print_sentence("data: " + losses);
     const int pieces = sharding::facts_of(sharding).pieces;

@@ -25,8 +25,8 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -168,7 +168,7 @@ class Replay {
   /// Restores the newest sound checkpoint before the step, or begins as the run did.
   void restore() {
     const std::vector<std::string> mine = with_disk([&] {
-      return comm::on_all_ranks(communicator_, "checkpoints", [&] {
+      return comm::together(communicator_, "checkpoints", [&] {
         return leads() ? checkpoints_before(request_.folder, request_.step, recorded_) : std::vector<std::string>();
       });
     });
@@ -189,7 +189,7 @@ class Replay {
   }
   /// Returns what is wrong with a checkpoint; empty if all ranks restored it.
   std::string restored(const std::string& path) {
-    const std::string mine = comm::on_all_ranks(communicator_, "a checkpoint", [&]() -> std::string {
+    const std::string mine = comm::together(communicator_, "a checkpoint", [&]() -> std::string {
       std::optional<checkpoint::Checkpoint> from;
       try {
         from.emplace(checkpoint::Checkpoint::open(path, checkpoint::read_listing_with<Model>({})));
@@ -212,19 +212,19 @@ class Replay {
     });
     for (const std::string& text : comm::gather_texts(communicator_, mine, "a checkpoint"))
       if (!text.empty()) return text;
-    agree_on_folder(communicator_, path);
+    checkpoint::agree_on_folder(communicator_, path);
     return {};
   }
 
   void open() {
     with_disk([&] {
-      comm::on_all_ranks(communicator_, "replay", [&] {
+      comm::together(communicator_, "replay", [&] {
         if (!leads()) return;
         report_.emplace(request_);
         if (tensors_) tensors_->create();
         report_->open(step_.start, tensors_ ? &*tensors_ : nullptr);
       });
-      comm::on_all_ranks(communicator_, "--tensors", [&] {
+      comm::together(communicator_, "--tensors", [&] {
         if (!leads() && tensors_) tensors_->join();
       });
     });
@@ -247,7 +247,7 @@ class Replay {
   void compute() {
     const QueuedStep step = queue_step();
     if (tensors_)
-      comm::on_all_ranks(communicator_, "--tensors", [&] {
+      comm::together(communicator_, "--tensors", [&] {
         if (stream_error_) std::rethrow_exception(stream_error_);
       });
     step_.digests = training_.executor().watch().steps()->collect();
@@ -284,7 +284,7 @@ class Replay {
   template <class F>
   void for_each_stepped(F f) {
     with_disk([&] {
-      comm::on_all_ranks(communicator_, "--tensors", [&] {
+      comm::together(communicator_, "--tensors", [&] {
         for (const auto& piece : module().pieces())
           if (piece.owned && module().is_stepped(piece)) f(piece);
       });
@@ -305,13 +305,13 @@ class Replay {
                                   {values.data(), static_cast<std::size_t>(values.numel())});
       });
     });
-    with_disk([&] { comm::on_all_ranks(communicator_, "--tensors", [&] { tensors_->finish(); }); });
+    with_disk([&] { comm::together(communicator_, "--tensors", [&] { tensors_->finish(); }); });
   }
 
   int tell() {
     std::int64_t status = with_disk([&] {
-      return comm::on_all_ranks(communicator_, "replay",
-                                [&]() -> std::int64_t { return leads() ? report_->tell(step_) : 0; });
+      return comm::together(communicator_, "replay",
+                            [&]() -> std::int64_t { return leads() ? report_->tell(step_) : 0; });
     });
     comm::Ranks(communicator_).broadcast(std::as_writable_bytes(std::span(&status, 1)), 0, {"replay"});
     if (tensors_) tensors_->keep();
@@ -357,16 +357,15 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const Flag
     require_ranks(recorded, communicator.size());
     validate(flags, options, communicator.size(), sharding::facts_of(sharding).pieces);
     const double limit = options.launch.disk_deadline_seconds;
-    read_on_all_ranks(communicator, limit, "--digests", [&] {
+    read_together(communicator, limit, "--digests", [&] {
       if (communicator.rank() == 0) require_apart(request, options);
     });
-    const Model model =
-        read_on_all_ranks(communicator, limit, "a checkpoint", [&] { return model_of<Model>(options); });
+    const Model model = read_together(communicator, limit, "a checkpoint", [&] { return model_of<Model>(options); });
     const std::int64_t vocabulary = vocabulary_of(model);
     const TokenizedData data =
         tokenized(communicator, options,
                   {.model_folder = options.model.name, .made = request.folder + "/tokens", .vocabulary = vocabulary});
-    const data::TextSource source = read_on_all_ranks(communicator, limit, "--data", [&] {
+    const data::TextSource source = read_together(communicator, limit, "--data", [&] {
       return text_of(options, data.names(), options.validation_fraction, vocabulary);
     });
     return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, flags, recorded, after, model,

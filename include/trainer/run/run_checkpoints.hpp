@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
@@ -100,7 +100,7 @@ class RunCheckpoints {
   /// DivergedError if they are not, also without --checkpoint-dir. `state`: what the trainer's parts have of it.
   template <class T>
   void save(T& training, checkpoint::TrainerState state) {
-    comm::on_all_ranks(ranks_, "finite weights", [&] {
+    comm::together(ranks_, "finite weights", [&] {
       require_finite(training.module(), training.optimizer());
       dir_.require_held();
     });
@@ -132,7 +132,7 @@ class RunCheckpoints {
     if (!stored) return random_lines();
     const checkpoint::ModelFiles files =
         open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);
-    comm::on_all_ranks(ranks_, "--model", [&] { load_weights(training.module(), files); });
+    comm::together(ranks_, "--model", [&] { load_weights(training.module(), files); });
     return {};
   }
 

@@ -25,7 +25,7 @@ namespace fsdp::train {
 template <class Model, class Source>
 std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, const Model& model,
                         const Source& source) {
-  const std::string data = read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "data", [&] {
+  const std::string data = read_together(ranks, options.launch.disk_deadline_seconds, "data", [&] {
     if constexpr (data::detail::has_identity<Source>()) return source.identity();
     return source.text();
   });

@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include <tessera/comm/agreement.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
@@ -165,6 +167,10 @@ std::string folder_identity(const std::filesystem::path& folder) {
   std::string text;
   for (const auto& [name, line] : lines) text += line;
   return text;
+}
+
+void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder) {
+  comm::agree_on_opened(ranks, comm::together(ranks, "what was opened", [&] { return folder_identity(folder); }));
 }
 
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {

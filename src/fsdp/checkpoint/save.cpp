@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <span>
+#include <string>
 #include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
@@ -36,6 +40,21 @@ std::vector<Share> shares_in(std::span<const std::string> texts) {
     std::memcpy(shares.data() + before, text.data(), (shares.size() - before) * sizeof(Share));
   }
   return shares;
+}
+
+/// Returns every rank's shares on rank 0, and empty texts on the others.
+std::vector<std::string> gathered(const comm::Ranks& ranks, std::string mine) {
+  const std::int64_t length = std::ssize(mine);
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(ranks.size()));
+  ranks.gather_bytes(std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)), {"checkpoint"});
+  std::vector<std::string> all;
+  for (int rank = 0; rank < ranks.size(); ++rank) {  // one broadcast each, since lengths may differ a lot
+    std::string shares = rank == ranks.rank() ? std::move(mine) : std::string();
+    shares.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(rank)]));
+    ranks.broadcast(std::as_writable_bytes(std::span(shares)), rank, {"checkpoint"});
+    all.push_back(ranks.rank() == 0 ? std::move(shares) : std::string());
+  }
+  return all;
 }
 
 }  // namespace
@@ -159,30 +178,30 @@ void Save::abort() noexcept {
   std::filesystem::remove_all(temporary_, ignored);
 }
 
-void save(Save& checkpoint, const Peers& peers, const TrainerState& state,
+void save(Save& checkpoint, const comm::Ranks& ranks, const TrainerState& state,
           const std::function<void(Save&)>& write_mine) {
   const auto stage = [&](const auto& work) {
     try {
-      peers.on_all(work);
+      comm::together(ranks, "checkpoint", work);
     } catch (...) {
       checkpoint.abort();
       throw;
     }
   };
   stage([&] {
-    if (peers.rank != 0) return;
+    if (ranks.rank() != 0) return;
     checkpoint.trainer_text(state);  // refuses values before anything is written
     checkpoint.create();
   });
   std::string shares;
   stage([&] {
-    if (peers.rank != 0) checkpoint.join();
+    if (ranks.rank() != 0) checkpoint.join();
     write_mine(checkpoint);
     shares = checkpoint.sync();
   });
-  const std::vector<std::string> all_shares = peers.gather(std::move(shares));
+  const std::vector<std::string> all_shares = gathered(ranks, std::move(shares));
   stage([&] {
-    if (peers.rank == 0) checkpoint.commit(state, all_shares);
+    if (ranks.rank() == 0) checkpoint.commit(state, all_shares);
   });
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/model_files/load.hpp>
 
-#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/comm/together.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 
 namespace fsdp::train {
 
@@ -9,9 +10,9 @@ checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::st
                                          const checkpoint::ReadModelListing& read, const checkpoint::Warn& warn,
                                          const std::string& adapter) {
   checkpoint::ModelFiles files =
-      comm::on_all_ranks(ranks, "model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
-  agree_on_folder(ranks, folder);
-  if (!adapter.empty()) agree_on_folder(ranks, adapter);
+      comm::together(ranks, "model", [&] { return checkpoint::open_model(folder, read, warn, adapter); });
+  checkpoint::agree_on_folder(ranks, folder);
+  if (!adapter.empty()) checkpoint::agree_on_folder(ranks, adapter);
   return files;
 }
 

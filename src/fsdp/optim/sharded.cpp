@@ -7,6 +7,8 @@
 #include <string>
 #include <type_traits>
 
+#include <tessera/comm/agreement.hpp>
+
 namespace fsdp::detail {
 namespace {
 

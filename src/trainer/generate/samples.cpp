@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
@@ -49,7 +48,7 @@ std::optional<report::SampleRecord> Samples::write(std::int64_t step) {
 }
 
 void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
-  text_ = read_on_all_ranks(ranks_, options_.launch.disk_deadline_seconds, "--sample-prompt", [&] {
+  text_ = read_together(ranks_, options_.launch.disk_deadline_seconds, "--sample-prompt", [&] {
     return ranks_.rank() == 0 ? std::optional<SampleText>(std::in_place, options_, folder, vocabulary) : std::nullopt;
   });
   std::vector<std::int32_t> shared(static_cast<std::size_t>(options_.seq_len) + 1);  // count, then tokens

@@ -10,6 +10,7 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
@@ -46,14 +47,14 @@ void require_unused(const TrainOptions& options) {
 
 CheckpointDir::CheckpointDir(const comm::Ranks& ranks, const TrainOptions& options) {
   if (options.metrics || options.digests || options.trace)
-    read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--metrics", [&] {
+    read_together(ranks, options.launch.disk_deadline_seconds, "--metrics", [&] {
       if (ranks.rank() == 0) require_apart(options);
     });
   if (!options.checkpoint_dir) return;
   const std::string& dir = *options.checkpoint_dir;
   with_disk_deadline(ranks, options.launch.disk_deadline_seconds,
                      message("locking --checkpoint-dir ", dir, " (--disk-deadline)"), [&] {
-                       comm::on_all_ranks(ranks, "--checkpoint-dir", [&] {
+                       comm::together(ranks, "--checkpoint-dir", [&] {
                          if (ranks.rank() != 0) return;
                          require_writable(dir);
                          prefixed(flag_prefix, [&] { lock_.emplace(dir, print_warning); });
@@ -66,8 +67,8 @@ void CheckpointDir::require_shared(const comm::Ranks& ranks, const TrainOptions&
   if (!options.checkpoint_dir) return;
   const std::string& dir = *options.checkpoint_dir;
   const std::string text = comm::gather_texts(ranks, lock_ ? lock_->text() : "", "--checkpoint-dir").front();
-  read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--checkpoint-dir",
-                    [&] { prefixed(flag_prefix, [&] { checkpoint::require_lock_seen(dir, text); }); });
+  read_together(ranks, options.launch.disk_deadline_seconds, "--checkpoint-dir",
+                [&] { prefixed(flag_prefix, [&] { checkpoint::require_lock_seen(dir, text); }); });
 }
 
 void CheckpointDir::require_held() const {

@@ -10,7 +10,7 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/checkpoint/peers.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
@@ -27,7 +27,7 @@ namespace {
 /// Returns nothing where the folder holds none.
 std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
   constexpr Looked sample{.whole = 1 << 20, .blocks = 64};
-  const std::string mine = comm::on_all_ranks(ranks, "--model", [&]() -> std::string {
+  const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
     if (ranks.rank() != 0) return {};
     std::map<std::string, std::uint64_t> digests;
     std::error_code error;
@@ -76,19 +76,18 @@ std::string identity_of(const RunRecord& run) {
 
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
                              const checkpoint::ReadListing& read) {
-  const std::string mine =
-      read_on_all_ranks(ranks, options.launch.disk_deadline_seconds, "--resume", [&]() -> std::string {
-        if (ranks.rank() != 0) return {};
-        try {
-          const std::optional<std::filesystem::path> folder = folder_to_resume(options, read, {});
-          if (!folder) return {};
-          const checkpoint::Checkpoint from = checkpoint::Checkpoint::open(*folder, read);
-          const RunRecord& run = from.state().run;
-          return run.contains("pieces") ? value_of(run, "threads") : std::string();
-        } catch (const InputError&) {
-          return {};  // resuming from it says what is wrong
-        }
-      });
+  const std::string mine = read_together(ranks, options.launch.disk_deadline_seconds, "--resume", [&]() -> std::string {
+    if (ranks.rank() != 0) return {};
+    try {
+      const std::optional<std::filesystem::path> folder = folder_to_resume(options, read, {});
+      if (!folder) return {};
+      const checkpoint::Checkpoint from = checkpoint::Checkpoint::open(*folder, read);
+      const RunRecord& run = from.state().run;
+      return run.contains("pieces") ? value_of(run, "threads") : std::string();
+    } catch (const InputError&) {
+      return {};  // resuming from it says what is wrong
+    }
+  });
   const std::string text = comm::gather_texts(ranks, mine, "--resume").front();
   std::int64_t threads = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
@@ -110,7 +109,7 @@ RunCheckpoints::~RunCheckpoints() = default;
 
 void RunCheckpoints::require_folder() {
   dir_.require_shared(ranks_, options_);
-  comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+  comm::together(ranks_, "--checkpoint-dir", [&] {
     if (leads() && options_.checkpoint_dir) require_room(options_, model_.listing, model_.states, warn());
   });
 }
@@ -122,7 +121,7 @@ Loaded RunCheckpoints::within_deadline(FunctionRef<Loaded()> load) {
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
                      message("reading ", resumes ? *options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
                        loaded = load();
-                       comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
+                       comm::together(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
                      });
   return loaded;
 }
@@ -139,7 +138,7 @@ void RunCheckpoints::write(checkpoint::TrainerState state, const std::function<v
   checkpoint::Save save(*options_.checkpoint_dir, state.step, id, model_.listing, model_.states, side_files_);
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
                      message("saving to --checkpoint-dir ", *options_.checkpoint_dir, " (--disk-deadline)"), [&] {
-                       checkpoint::save(save, peers_of(ranks_), state, write_mine);
+                       checkpoint::save(save, ranks_, state, write_mine);
                        if (leads()) remove_older(options_, state.step, spared(state), warn());
                        ranks_.barrier({"checkpoint"});
                      });
@@ -172,15 +171,15 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
     return model_.read(folder);
   };
   const auto open = [&](const std::filesystem::path& path) { return checkpoint::Checkpoint::open(path, read, warn()); };
-  const std::string mine = comm::on_all_ranks(ranks_, "--resume", [&]() -> std::string {
+  const std::string mine = comm::together(ranks_, "--resume", [&]() -> std::string {
     if (!leads()) return {};
     const auto found = folder_to_resume(options_, read, warn());
     return found ? open(*found).path().string() : std::string();
   });
   const std::filesystem::path chosen = comm::gather_texts(ranks_, mine, "--resume").front();
   if (chosen.empty()) return std::nullopt;
-  checkpoint::Checkpoint from = comm::on_all_ranks(ranks_, "--resume", [&] { return open(chosen); });
-  agree_on_folder(ranks_, chosen);
+  checkpoint::Checkpoint from = comm::together(ranks_, "--resume", [&] { return open(chosen); });
+  checkpoint::agree_on_folder(ranks_, chosen);
   return from;
 }
 
@@ -189,7 +188,7 @@ Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
   from.check_same_model(model_.listing);
   record_first_weights(run_, ranks_, options_, names_folder_);
   Resumed found = compare_with(from.path().string(), from.state(), run_, options_, windows_);
-  found.identity = comm::on_all_ranks(ranks_, "--checkpoint-dir", [&] {
+  found.identity = comm::together(ranks_, "--checkpoint-dir", [&] {
     return leads() ? resumed_identity(options_, from, identity_of(run_)) : std::string();
   });
   return found;
@@ -221,7 +220,7 @@ bool RunCheckpoints::first_weights_are_stored() {
   run_.try_emplace("model", "random weights");
   run_[checkpoint::run_identity] = identity_of(run_);
   if (!names_folder_) return false;
-  const bool stored = comm::on_all_ranks(
+  const bool stored = comm::together(
       ranks_, "--model", [&] { return starts_from_folder(options_, names_folder_, model_.listing.lora.has_value()); });
   comm::agree_on_opened(ranks_, message("--model ", options_.model.name, stored ? " has weights\n" : " has none\n"));
   return stored;
@@ -250,7 +249,7 @@ void RunCheckpoints::read_side_files() {
 
 /// Restores a checkpoint on every rank. Returns false if a rank found damage: the checkpoint is then left out.
 bool RunCheckpoints::restored(const checkpoint::Checkpoint& from, FunctionRef<void()> restore) {
-  const std::string mine = comm::on_all_ranks(ranks_, "--resume", [&]() -> std::string {
+  const std::string mine = comm::together(ranks_, "--resume", [&]() -> std::string {
     try {
       restore();
       return {};

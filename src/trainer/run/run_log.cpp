@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
 
@@ -15,13 +15,13 @@ RunLog::RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::strin
 RunLog::~RunLog() = default;
 
 void RunLog::open() {
-  comm::on_all_ranks(ranks_, "--metrics", [&] {
+  comm::together(ranks_, "--metrics", [&] {
     if (speaks() && options_.metrics) metrics_ = report::Metrics(*options_.metrics);
   });
-  comm::on_all_ranks(ranks_, "--digests", [&] {
+  comm::together(ranks_, "--digests", [&] {
     if (speaks() && options_.digests) digests_ = report::DigestWriter(*options_.digests);
   });
-  comm::on_all_ranks(ranks_, "--tensorboard", [&] {
+  comm::together(ranks_, "--tensorboard", [&] {
     if (speaks() && options_.tensorboard) tensorboard_ = report::TensorBoard(*options_.tensorboard);
   });
 }

@@ -9,6 +9,7 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
@@ -174,11 +175,11 @@ TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextIn
   const comm::CatchSignals signals;  // on every rank: those that wait for rank 0 end with it
   inputs.data = data::parse_data(options.data);
   inputs.format = options.data_format;
-  TokenizedData mine = read_on_all_ranks(ranks, limit, "--data", [&] {
+  TokenizedData mine = read_together(ranks, limit, "--data", [&] {
     return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
   });
   const std::vector<std::string> texts = comm::gather_texts(ranks, mine.text(), "--data");
-  return comm::on_all_ranks(ranks, "--data", [&] {
+  return comm::together(ranks, "--data", [&] {
     signals.throw_if_stopped("ended before the data were read");
     return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front());
   });
