@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/run_checkpoints.hpp>
 
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -18,6 +17,8 @@
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::train {
 
@@ -89,10 +90,8 @@ std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& optio
     }
   });
   const std::string text = comm::gather_texts(ranks, mine, "--resume").front();
-  std::int64_t threads = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && thread_counts.holds(threads) ? threads : 0;
+  const std::int64_t threads = parsed<std::int64_t>(text).value_or(0);
+  return thread_counts.holds(threads) ? threads : 0;
 }
 
 RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunModel model,
