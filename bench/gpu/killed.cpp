@@ -57,8 +57,8 @@ class Training {
  public:
   explicit Training(Comm& communicator)
       : model_(config()),
-        plan_(plan::dry_run(model_, {}, {}, {.ranks = communicator.size(), .sequences = 1, .shape = shape(0)})),
-        module_(communicator, model_, {}, {}, shape(plan_.activation_bytes)),
+        plan_(plan::dry_run(model_, {}, {}, {.ranks = communicator.size(), .sequences = 1, .shape = shape()})),
+        module_(communicator, model_, {}, shape(plan_)),
         optimizer_(module_, {}),
         executor_(module_),
         steps_(module_, executor_, optimizer_, true) {
@@ -74,14 +74,14 @@ class Training {
   std::int64_t launched() const { return steps_.launched(); }
 
  private:
-  static RunShape shape(std::int64_t activation_bytes) {
-    return {.sequence_length = sequence, .micro_batches = 1, .activation_bytes = activation_bytes};
+  static RunShape shape(const plan::Plan& plan = {}) {
+    return {.sequence_length = sequence, .activation_bytes = plan.activation_bytes, .plans = plan.plans};
   }
 
   Model model_;
   plan::Plan plan_;
   ShardedModel<Model> module_;
-  optim::ShardedOptimizer<typename Model::Stack> optimizer_;
+  optim::ShardedOptimizer<typename ShardedModel<Model>::Stack> optimizer_;
   Executor<Model> executor_;
   optim::TrainingStep<Model> steps_;
   std::vector<std::int32_t> tokens_;

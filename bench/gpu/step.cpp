@@ -80,8 +80,8 @@ class Run {
  public:
   Run(Comm& communicator, std::int64_t sequences)
       : model_(config()),
-        plan_(plan::dry_run(model_, {}, {}, {.sequences = sequences, .shape = shape(0)})),
-        module_(communicator, model_, {}, {}, shape(plan_.activation_bytes)),
+        plan_(plan::dry_run(model_, {}, {}, {.sequences = sequences, .shape = shape()})),
+        module_(communicator, model_, {}, shape(plan_)),
         optimizer_(module_, {}),
         executor_(module_, parts_.observer()),
         graphs_(module_, executor_, optimizer_, true),
@@ -137,8 +137,8 @@ class Run {
   }
 
  private:
-  static RunShape shape(std::int64_t activation_bytes) {
-    return {.sequence_length = sequence, .micro_batches = 1, .activation_bytes = activation_bytes};
+  static RunShape shape(const plan::Plan& plan = {}) {
+    return {.sequence_length = sequence, .activation_bytes = plan.activation_bytes, .plans = plan.plans};
   }
   /// As optim::initialize sets them, but that values are repeated: on one thread a billion and a half take a minute.
   void set_weights() {
@@ -155,7 +155,7 @@ class Run {
   Model model_;
   plan::Plan plan_;
   Module module_;
-  optim::ShardedOptimizer<typename Model::Stack> optimizer_;
+  optim::ShardedOptimizer<typename ShardedModel<Model>::Stack> optimizer_;
   Parts parts_;
   Executor<Model> executor_;
   optim::TrainingStep<Model> graphs_;

@@ -10,8 +10,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
-#include <tessera/fsdp/nn/settled_plan.hpp>
 
 namespace forecaster {
 
@@ -35,7 +35,7 @@ struct Batch {
 
   /// Returns a batch of this shape without memory behind it, for dry runs.
   static Batch unread(std::int64_t sequences, std::int64_t length, std::int64_t features, std::int64_t outputs) {
-    using fsdp::nn::unbacked;
+    using fsdp::device::unbacked;
     return {.inputs = unbacked<const float>({sequences * length, features}),
             .targets = unbacked<const float>({sequences * length, outputs}),
             .sequences = sequences};

@@ -11,8 +11,8 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
-#include <tessera/fsdp/nn/settled_plan.hpp>
 #include <tessera/fsdp/nn/valid_rows.hpp>
 
 #include "linear.hpp"
@@ -86,23 +86,16 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
     nn::project<L, 1>(context, normed, {weights.table}, logits);
   }
 
-  /// Plans the tiles. No tile's activations are kept.
-  fsdp::tiling::TilePlan plan(nn::Context<L>& context) const {
+  /// No tile's activations are kept.
+  fsdp::tiling::Problem problem(std::int64_t tokens) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
-    const fsdp::tiling::Problem problem{
-        .tokens = context.tokens(),
-        .tile_bytes_per_token = (hidden + vocabulary) * size + 2 * std::int64_t{sizeof(float)},
-        .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};
-    return nn::settled_plan(context, problem, [&](const fsdp::tiling::TilePlan& plan) {
-      const Head<nn::Dry<L>> same{{}, vocabulary, hidden, eps};
-      const auto x = nn::unbacked<Compute>({context.tokens(), hidden});           // [T, H]
-      const auto targets = nn::unbacked<const std::int32_t>({context.tokens()});  // [T]
-      return nn::dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
-        same.loss(dry, weights, gradients, x, targets, 1.0f, x, nn::unbacked<double>({1}));
-      });
-    });
+    return {.tokens = tokens,
+            .tile_bytes_per_token = (hidden + vocabulary) * size + 2 * std::int64_t{sizeof(float)},
+            .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide)};
   }
+  /// Returns the tiling plan: for the lines that describe a run.
+  fsdp::tiling::TilePlan plan(nn::Context<L>& context) const { return nn::plan_of(context, *this); }
 
  private:
   /// The rows [begin, end) of a tile, and its memory.
@@ -124,7 +117,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
   /// Computes each tile's logits and calls body(tile).
   template <class Body>
   void for_each_tile(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, const Body& body) const {
-    for (const fsdp::tiling::Tile& each : plan(context).tiles) {
+    for (const fsdp::tiling::Tile& each : nn::plan_of(context, *this).tiles) {
       typename L::Frame frame(context.arena);
       const Tile tile{.begin = each.begin,
                       .end = each.end,

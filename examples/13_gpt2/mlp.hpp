@@ -10,7 +10,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 
 #include "linear.hpp"
 
@@ -48,24 +48,21 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
              {"mlp.c_proj.bias", {hidden}, nn::Initial::zeros}}};
   }
 
-  /// Plans the tiles. A kept token costs GELU's input; a tile costs GELU's input and output and the norm's output.
-  fsdp::tiling::TilePlan plan(nn::Context<L>& context) const {
+  /// A kept token costs GELU's input; a tile costs GELU's input and output and the norm's output.
+  fsdp::tiling::Problem problem(std::int64_t tokens) const {
     constexpr auto size = std::int64_t{sizeof(Compute)};
     constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
-    const fsdp::tiling::Problem problem{.tokens = context.tokens(),
-                                        .kept_bytes_per_token = intermediate * size,
-                                        .tile_bytes_per_token = (hidden + 2 * intermediate) * size,
-                                        .recomputed_flops_per_token = 2 * hidden * intermediate,
-                                        .traffic_per_tile = 2 * hidden * intermediate * (3 * size + 2 * wide),
-                                        .repeats = repeats};
-    const Mlp<nn::Dry<L>> same{{}, hidden, intermediate, eps, out_deviation, repeats};
-    return nn::settled_plan(context, problem,
-                            [&](const fsdp::tiling::TilePlan& plan) { return nn::dry_peak(context, same, plan); });
+    return {.tokens = tokens,
+            .kept_bytes_per_token = intermediate * size,
+            .tile_bytes_per_token = (hidden + 2 * intermediate) * size,
+            .recomputed_flops_per_token = 2 * hidden * intermediate,
+            .traffic_per_tile = 2 * hidden * intermediate * (3 * size + 2 * wide),
+            .repeats = repeats};
   }
 
   void forward(nn::Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
-    const fsdp::tiling::TilePlan plan = this->plan(context);
+    const fsdp::tiling::TilePlan& plan = nn::plan_of(context, *this);
     saved = {.x = x,
              .statistics = {context.template save<float>({x.rows()}), context.template save<float>({x.rows()})},
              .kept = context.template save<Compute>({plan.kept_tokens(), intermediate})};
@@ -79,7 +76,7 @@ struct Mlp : nn::ModuleTypes<L, MlpFields> {
 
   void backward(nn::Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    for_each_tile(context, plan(context), saved, [&](const Tile& tile) {
+    for_each_tile(context, nn::plan_of(context, *this), saved, [&](const Tile& tile) {
       const Tensor<Compute> d = tile.rows(dy);  // [t, H]
       if (tile.kept)
         normalise(context, weights.norm, eps, tile.x, tile.normed, tile.statistics);

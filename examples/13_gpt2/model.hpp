@@ -49,7 +49,7 @@ struct Block : nn::ModuleTypes<L, BlockFields> {
   };
 
   Parameters parameters() const { return {attention.parameters(), mlp.parameters()}; }
-  fsdp::tiling::TilePlan plan(nn::Context<L>& context) const { return mlp.plan(context); }
+  fsdp::tiling::TilePlan plan(nn::Context<L>& context) const { return nn::plan_of(context, mlp); }
 
   void forward(nn::Context<L>& context, const Shared&, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {

@@ -24,10 +24,12 @@
 namespace fsdp::tiling {
 
 /// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) in order, never with an empty tile.
+/// Its `plan` is looked for first, so that a class that is made of a policy can be asked whether it is one.
 template <class Policy>
-concept Tiling = std::copyable<Policy> && requires(const Policy policy, const Problem& problem) {
+concept Tiling = requires(const Policy policy, const Problem& problem) {
   { policy.plan(problem) } -> std::same_as<TilePlan>;
-};
+}
+&&std::copyable<Policy>;
 
 /// Explains in static_assert messages what a type lacks to be a tiling policy. Call it where the type is first used.
 template <class Policy>

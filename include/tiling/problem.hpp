@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <utility>
 
@@ -43,7 +44,7 @@ struct Problem {
   constexpr std::int64_t kept_tile_bytes(std::int64_t tile_tokens) const {
     return tile_bytes(tile_tokens) - tile_tokens * kept_bytes_per_token;
   }
-  friend constexpr bool operator==(const Problem&, const Problem&) = default;
+  friend constexpr auto operator<=>(const Problem&, const Problem&) = default;
 };
 
 /// Returns the plan of these tiles, with its costs. Blocks of columns and kept tiles exclude each other.

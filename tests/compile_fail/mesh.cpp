@@ -21,7 +21,7 @@ using buffer::Partial, buffer::Replicate, buffer::Shard;
 
 template <class Sharding, int axes>
 void make(comm::Mesh<Comm, axes> mesh) {
-  ShardedModel<Model<Sharding>>(std::move(mesh), Model<Sharding>(LlamaConfig{}), Sharding{}, tiling::Untiled{}, {});
+  ShardedModel<Model<Sharding>>(std::move(mesh), Model<Sharding>(LlamaConfig{}), Sharding{}, {});
 }
 
 void use(Comm& world) {

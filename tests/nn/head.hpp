@@ -37,11 +37,14 @@ class Head {
         loss_slot(Shape{1}),
         context{.arena = rank.arena,
                 .stream = rank.stream,
-                .tiling = run.tiling,
+                .plans = std::make_shared<TilePlans>(run.tiling),
                 .sequences = sizes.sequences,
                 .sequence_length = sizes.length,
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
-                .poll_state = &polls} {}
+                .poll_state = &polls} {
+    using Dry = Local<device::MetaFor<Device>, Precision>;
+    bring<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, run.threads);
+  }
   void loss(float scale) {
     module.loss(context, fields.weight_views(), fields.gradient_views(), stream[0], targets[0], scale, stream[1],
                 loss_slot[0]);
@@ -69,11 +72,9 @@ class Entry {
         fields(module, run.placing),
         stream(std::vector<Shape>(2, {sizes.tokens(), sizes.hidden}), Placing::padded),
         tokens(Shape{sizes.tokens()}),
-        context{.arena = rank.arena,
-                .stream = rank.stream,
-                .tiling = run.tiling,
-                .sequences = sizes.sequences,
-                .sequence_length = sizes.length} {}
+        context{
+            .arena = rank.arena, .stream = rank.stream, .sequences = sizes.sequences, .sequence_length = sizes.length} {
+  }
   void forward() { module.forward(context, fields.weight_views(), tokens[0], stream[0]); }
   void backward() { module.backward(context, fields.gradient_views(), tokens[0], stream[1]); }
 };

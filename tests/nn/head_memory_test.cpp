@@ -40,7 +40,11 @@ struct LargeHead {
         targets(block<std::int32_t>(tokens)),
         arena(make(ledger, arena_bytes)),
         stream(arena, threads),
-        context{.arena = arena, .stream = stream, .tiling = tiling, .sequence_length = tokens} {}
+        context{
+            .arena = arena, .stream = stream, .plans = std::make_shared<TilePlans>(tiling), .sequence_length = tokens} {
+    using Dry = Local<device::MetaFor<Device>, Precision>;
+    bring<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, threads);
+  }
 
   template <class T>
   device::Block<Device> block(std::int64_t elements) {

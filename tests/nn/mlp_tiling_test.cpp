@@ -208,7 +208,7 @@ Taken taken(const Sizes& sizes, const Run<>& run) {
 template <class S>
 Taken expect_planned(const Sizes& sizes, const Run<>& run) {
   Unit<Meta, typename S::Kind, typename S::Precision> unit(sizes, run);
-  const tiling::TilePlan plan = unit.module.plan(unit.context);
+  const tiling::TilePlan plan = plan_of(unit.context, unit.module);
   const Taken dry = taken<Meta, S>(sizes, run);
   EXPECT_EQ(dry.held, plan.peak_bytes() + Case<typename S::Kind>::saved_besides(sizes)) << plan;
   EXPECT_EQ(dry.flops, 18 * sizes.tokens() * sizes.hidden * sizes.intermediate + plan.recomputed_flops) << plan;
@@ -243,7 +243,7 @@ TYPED_TEST(MlpTiling, KeepsItsBudgetWithDropoutBesideIt) {
     for (const std::int64_t bytes : {untiled, untiled / 2, tile, tile / 2}) {
       const Run<> run{.tiling = RunTime::budget(bytes)};
       Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, run);
-      const tiling::TilePlan plan = unit.module.plan(unit.context);
+      const tiling::TilePlan plan = plan_of(unit.context, unit.module);
       SCOPED_TRACE(::testing::Message() << paths << ", " << bytes << " bytes: " << plan);
       const Taken dry = taken<Meta, TypeParam>(sizes, run);
       EXPECT_EQ((taken<Cpu, TypeParam>(sizes, run)), dry);
@@ -275,7 +275,7 @@ TYPED_TEST(MlpTiling, NeverTakesMoreThanUntiledWhateverTheThreads) {
           const Run<> run{.tiling = policy.tiling, .placing = placing, .threads = threads};
           EXPECT_LE(expect_planned<TypeParam>(sizes, run).peak, untiled.peak);
           Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, run);
-          settled += unit.module.plan(unit.context) != policy.tiling.plan(problem_of<TypeParam>(sizes));
+          settled += plan_of(unit.context, unit.module) != policy.tiling.plan(problem_of<TypeParam>(sizes));
         }
       }
   if (takes_scratch) {

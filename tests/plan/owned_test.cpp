@@ -81,7 +81,7 @@ TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
     std::vector<std::int64_t> work;
     for (int rank = 0; rank < ranks; ++rank) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
-      const Module module(communicator, small_model(), Sharding{{}, {.slack = 2}}, {},
+      const Module module(communicator, small_model(), Sharding{{}, {.slack = 2}},
                           {.sequence_length = 16, .step_work = step_work});
       work.push_back(0);
       for (const auto& piece : module.pieces()) {

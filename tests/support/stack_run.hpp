@@ -28,6 +28,7 @@
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/testing/memory_watch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
+#include <tessera/fsdp/training/training.hpp>
 #include "src/program/cli/sharding_of.hpp"
 
 #include <support/bit_flips.hpp>
@@ -155,8 +156,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
                         .purpose = Purpose::generate};
   if (begun < options.sequence_length) request.shape.cached_rows = options.sequence_length;
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request);
-  request.shape.activation_bytes = plan.activation_bytes;
-  ShardedModel<Model> module(communicator, model, sharding, options.tiling, request.shape, Purpose::generate);
+  ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan), Purpose::generate);
   Executor<Model> executor(module);
   begin(module, options);
   std::vector<std::vector<float>> all;
@@ -182,7 +182,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 }
 
 template <class Model>
-using TestOptimizer = optim::ShardedOptimizer<typename Model::Stack, optim::RunTime>;
+using TestOptimizer = optim::ShardedOptimizer<typename ShardedModel<Model>::Stack, optim::RunTime>;
 
 template <class Model>
 void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, const RunOptions& options) {
@@ -216,9 +216,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
                                   .digests = options.digests,
                                   .verifies = options.verifies}};
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
-  request.shape.activation_bytes = plan.activation_bytes;
-  request.shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
-  ShardedModel<Model> module(communicator, model, sharding, options.tiling, request.shape);
+  ShardedModel<Model> module(communicator, model, sharding, train::planned_shape(request, plan));
   TestOptimizer<Model> optimizer(module, options.optimizer, {.clip = options.clip});
   testing::MemoryWatch<Model> watch(module);
   BitFlips flips(module, optimizer, options.flip, watch.observer());

@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
@@ -61,6 +62,13 @@ TEST(Training, TakesWhatItPlannedToTheByte) {
     EXPECT_EQ(training.module().arena().peak(), training.plan().activation_bytes);
   });
 }
+
+// Units, their optimizer and dry runs are of one type for all tilings.
+template <class Tiling>
+using Tiled = Llama<Stack<FullyShard<>, Comm, Fp32, Tiling>>;
+static_assert(std::is_same_v<Training<Tiled<tiling::Untiled>>::Optimizer, Training<Model>::Optimizer>);
+static_assert(std::is_base_of_v<ShardedModule<Stack<FullyShard<>, Comm, Fp32>>, Training<Model>::Module>);
+static_assert(std::is_same_v<plan::MetaTwin<Tiled<tiling::StaticTiles<4>>>, plan::MetaTwin<Model>>);
 
 // A row's logits take less than a step. So many rows take more, and then they decide what is planned.
 TEST(Training, PlansForLogitsWhereTheyAreAskedForToTheByte) {
@@ -189,6 +197,23 @@ TEST(Evaluation, HasTheSameLossAsTraining) {
     const double sum = evaluation.executor().evaluate(data.batches().front());
     EXPECT_NEAR(comm::sum_over_ranks(communicator, sum, {"test"}) / targets, trained, 1e-6 * trained);
     EXPECT_EQ(targets, 2 * (2 * length - 4));
+  });
+}
+
+// No dry run had 12 tokens; their tiles are those of a run that was planned for them.
+TEST(Evaluation, OfFewerSequencesThanWerePlannedIsTiledToo) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    const Data data(communicator.rank(), 1, 1);
+    const auto loss = [&](std::int64_t sequences) {
+      Training<Model> training(communicator, Model(small()),
+                               {.sequences = sequences, .sequence_length = length, .threads = 1}, {},
+                               tiling::RunTime::tokens(5));
+      training.initialize(1);
+      const double found = training.executor().evaluate(data.batches().front());
+      EXPECT_LE(training.module().arena().peak(), training.plan().activation_bytes);
+      return found;
+    };
+    EXPECT_EQ(loss(3), loss(1));
   });
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/device/queue.hpp>
@@ -75,6 +76,12 @@ template <class Target, class Op>
 void run(MetaStream<Target>&, const Op&, Scratch = {}) {}
 
 using Meta = MetaOf<Cpu>;
+
+/// Returns a tensor for dry runs, whose memory nobody reads.
+template <class T>
+Tensor<T> unbacked(const Shape& shape) {
+  return {reinterpret_cast<T*>(Meta::unbacked(0)), shape};
+}
 
 namespace detail {
 template <class Device>

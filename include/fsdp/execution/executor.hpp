@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
@@ -43,7 +44,7 @@ template <class Model>
 class Executor {
  public:
   using Module = ShardedModel<Model>;
-  using Stack = typename Model::Stack;
+  using Stack = typename Module::Stack;
   using Device = typename Module::Device;
   using Compute = typename Module::Compute;
   using Arena = typename Device::Arena;
@@ -63,7 +64,9 @@ class Executor {
         entry_(module.model().entry()),
         head_(module.model().head()),
         watch_(module, observer),
-        context_{.arena = module.arena(), .stream = module.stream(), .tiling = module.tiling()},
+        context_{.arena = module.arena(),
+                 .stream = module.stream(),
+                 .plans = std::make_shared<nn::TilePlans>(*module.shape().plans)},
         blocks_(all_blocks(module.model())),
         cache_(module, blocks_),
         saved_(blocks_.size()),
@@ -110,6 +113,9 @@ class Executor {
   /// This rank's sums of losses of the last pass, on the device: one for each micro-batch that the module is planned
   /// for.
   Tensor<const double> loss() const { return loss_; }
+
+  /// How modules are tiled; in a dry run, for the run that follows (RunShape::plans).
+  std::shared_ptr<const nn::TilePlans> plans() const { return context_.plans; }
 
   /// What looks at the training passes.
   StepWatch<Model>& watch() { return watch_; }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/tile_plans.hpp>
 
 namespace fsdp {
 
@@ -23,6 +25,8 @@ struct RunShape {
   std::int64_t cached_rows = 0;
   bool digests = false;   ///< training steps are digested (StepDigests)
   bool verifies = false;  ///< micro-batches may be computed again and compared (Executor::repeat)
+  /// How modules are tiled, from a dry run. Default: they are not.
+  std::shared_ptr<const nn::TilePlans> plans = std::make_shared<const nn::TilePlans>();
 };
 
 }  // namespace fsdp

@@ -17,36 +17,34 @@
 
 namespace fsdp {
 
-/// A ShardedModule over a model's units, with the model, its tiling and the memory of offloaded block inputs. Executor
+/// A ShardedModule over a model's units, with the model and the memory of offloaded block inputs. Executor
 /// runs its passes.
 template <class ModelT>
-class ShardedModel : public ShardedModule<typename ModelT::Stack> {
-  using Base = ShardedModule<typename ModelT::Stack>;
+class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling> {
+  using Base = ShardedModule<typename ModelT::Stack::WithoutTiling>;
 
  public:
   using Model = ModelT;
-  using Stack = typename Model::Stack;
+  using Stack = typename Base::Stack;
   using Local = typename Stack::Local;
   using typename Base::Comm;
   using typename Base::Device;
   using typename Base::Offload;
 
   /// `communicator` must outlive it. Weights are zero until they are initialised or loaded. Collective.
-  ShardedModel(Comm& communicator, Model model, typename Stack::Sharding sharding, typename Stack::Tiling tiling,
-               const RunShape& shape, Purpose purpose = Purpose::train)
+  ShardedModel(Comm& communicator, Model model, typename Stack::Sharding sharding, const RunShape& shape,
+               Purpose purpose = Purpose::train)
       : Base(communicator, units_of(model), sharding, settings_of(model.units(), shape, purpose)),
         model_(std::move(model)),
-        tiling_(tiling),
         shape_(shape),
         offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {}
 
   /// The same on a mesh, which must have as many axes as the strategy works on.
   template <int axes>
-  ShardedModel(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding,
-               typename Stack::Tiling tiling, const RunShape& shape, Purpose purpose = Purpose::train)
+  ShardedModel(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding, const RunShape& shape,
+               Purpose purpose = Purpose::train)
       : Base(std::move(mesh), units_of(model), sharding, settings_of(model.units(), shape, purpose)),
         model_(std::move(model)),
-        tiling_(tiling),
         shape_(shape),
         offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {}
 
@@ -54,7 +52,6 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack> {
   /// @{
   const Model& model() const { return model_; }
   const RunShape& shape() const { return shape_; }
-  const typename Stack::Tiling& tiling() const { return tiling_; }
   /// @}
   /// The arena of offloaded block inputs in host memory.
   typename Offload::Arena& offload_arena() { return offload_arena_; }
@@ -75,7 +72,6 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack> {
   }
 
   Model model_;
-  typename Stack::Tiling tiling_;
   RunShape shape_;
   device::Ledger input_ledger_;
   typename Offload::Arena offload_arena_;

@@ -38,8 +38,8 @@ struct Captured<Device, Pattern> {
 template <class Model, class OptimizerT = RunTime>
 class TrainingStep {
  public:
-  using Optimizer = ShardedOptimizer<typename Model::Stack, OptimizerT>;
   using Module = ShardedModel<Model>;
+  using Optimizer = ShardedOptimizer<typename Module::Stack, OptimizerT>;
   using Device = typename Module::Device;
   using Batch = typename Model::Batch;
 

@@ -56,7 +56,7 @@ template <class Model>
 class Verification {
  public:
   using Module = ShardedModel<Model>;
-  using Stack = typename Model::Stack;
+  using Stack = typename Module::Stack;
   using Batch = typename Model::Batch;
   /// Returns a piece of the step, by its number; the batch must stay until the verification ends.
   using BatchOf = std::function<Batch(int piece)>;

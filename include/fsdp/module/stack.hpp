@@ -75,9 +75,11 @@ struct Stack {
       std::is_same_v<typename Precision::Main, float> && std::is_same_v<typename Precision::Accumulate, float>,
       "fsdp: optimizers and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
 
-  /// The same stack with another communicator, and so on another device. The dry run uses it.
+  /// The same stack for what does not depend on tiling: units, their optimizer, and all that moves them.
+  using WithoutTiling = Stack<Sharding, Comm, Precision>;
+  /// The same with another communicator, and so on another device. Dry runs use it; they take a tiling as a value.
   template <class OtherComm>
-  using WithComm = Stack<Sharding, OtherComm, Precision, Tiling>;
+  using WithComm = Stack<Sharding, OtherComm, Precision>;
 
   /// Returns text such as "fsdp2 / threads / bf16".
   static std::string name(const Sharding& sharding = {}) {

@@ -19,9 +19,9 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
 #include <tessera/fsdp/nn/repeat.hpp>
-#include <tessera/fsdp/nn/settled_plan.hpp>
 #include <tessera/fsdp/nn/valid_rows.hpp>
 #include <tessera/tiling/policies.hpp>
 
@@ -73,8 +73,10 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// cache lines, so that the plan is exact to the byte.
   static constexpr std::int64_t row_step = device::alignment / std::int64_t{sizeof(float)};
 
-  /// Returns the tiling plan. Nothing is kept; if there are blocks of columns, the gradient recomputes all but the
-  /// last.
+  /// The sizes that the tiling plans with. Nothing is kept.
+  tiling::Problem problem(std::int64_t tokens) const;
+
+  /// Returns the tiling plan. If there are blocks of columns, the gradient recomputes all but the last.
   tiling::TilePlan plan(Context<L>& context) const;
 
  private:
@@ -84,15 +86,6 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     const RowTiles tiles(valid, plan.longest_tile());
     const auto alike = [&](std::size_t i) { return tiles.rows(i) == tiles.rows(i - 1); };
     repeat(context, tiles.size(), alike, [&](std::size_t i) { body(tiles[i]); });
-  }
-
-  std::int64_t peak_with(const Context<L>& context, const tiling::TilePlan& plan) const {
-    const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
-    const auto x = unbacked<Compute>({context.tokens(), hidden});           // [T, H]
-    const auto targets = unbacked<const std::int32_t>({context.tokens()});  // [T]
-    return dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
-      same.loss(dry, weights, gradients, x, targets, 1.0f, x, unbacked<double>({1}));
-    });
   }
 
   /// The rows of a tile, packed together. Matmuls may see R >= t rows; the additional ones are zeros.
@@ -117,31 +110,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     Tensor<Compute> logits;  // [R, c]: of the last block
   };
 
-  /// Returns the peak bytes of a tile of `rows` for the loss alone, with first gradients and with added gradients. The
-  /// context caches them, so its number of threads must not change.
-  const std::array<std::int64_t, 3>& peaks_of(Context<L>& context, std::int64_t rows, std::int64_t columns) const {
-    const auto [known, missing] = context.head_peaks.try_emplace({rows, columns});
-    if (!missing) return known->second;
-    const LossHead<Dry<L>> same{{}, vocabulary, hidden, eps, tied};
-    const tiling::TilePlan plan{.tiles = {{.begin = 0, .end = rows}}, .columns_per_block = columns};
-    const auto x = unbacked<Compute>({rows, hidden});           // [t, H]
-    const auto targets = unbacked<const std::int32_t>({rows});  // [t]
-    for (std::size_t losses = 0; losses < known->second.size(); ++losses)
-      known->second[losses] = dry_peak(context, same, plan, [&](auto& dry, const auto& weights, const auto& gradients) {
-        if (losses == 0) same.loss_only(dry, weights, x, targets, unbacked<double>({1}));
-        for (std::size_t i = 0; i < losses; ++i)
-          same.loss(dry, weights, gradients, x, targets, 1.0f, x, unbacked<double>({1}));
-      });
-    return known->second;
-  }
-
   /// Returns how many rows matmuls compute for a tile of `rows`. That is the longest tile's number if the matmul
   /// library would take more scratch for fewer rows (oneDNN's bf16 matmuls with AMX do): the plan has no room for more.
   std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
     const std::int64_t longest = plan.longest_tile();
-    if (rows == longest || context.decided != nullptr) return rows;
-    const auto& mine = peaks_of(context, rows, plan.columns_per_block);
-    const auto& most = peaks_of(context, longest, plan.columns_per_block);
+    if (rows == longest || context.plans->rehearses()) return rows;
+    const auto peaks = [&](std::int64_t tokens) -> const TilePlans::Peaks& {
+      return context.plans->tile_peaks(typeid(Parameters), problem(tokens), plan.columns_per_block);
+    };
+    const auto &mine = peaks(rows), &most = peaks(longest);
     return std::equal(mine.begin(), mine.end(), most.begin(), std::less_equal<>()) ? rows : longest;
   }
 
@@ -300,27 +277,29 @@ void LossHead<L>::logits(Context<L>& context, const Weights& weights, Tensor<con
 }
 
 template <class L>
-tiling::TilePlan LossHead<L>::plan(Context<L>& context) const {
+tiling::Problem LossHead<L>::problem(std::int64_t tokens) const {
   constexpr auto size = std::int64_t{sizeof(Compute)};
   constexpr auto wide = std::int64_t{sizeof(typename L::Accumulate)};
-  const tiling::Problem problem{
-      .tokens = context.tokens(),
-      .columns = vocabulary,
-      .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
-      .tile_bytes_per_token_column = size,
-      .blocked_bytes_per_token =
-          hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
-      .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward and dx; the gradient twice
-      .flops_per_byte = device::flops_per_byte<Device>};
-  tiling::TilePlan plan =
-      settled_plan(context, problem, [&](const tiling::TilePlan& each) { return peak_with(context, each); });
+  return {.tokens = tokens,
+          .columns = vocabulary,
+          .tile_bytes_per_token = hidden * size + std::int64_t{sizeof(float) + sizeof(std::int32_t)},
+          .tile_bytes_per_token_column = size,
+          .blocked_bytes_per_token =
+              hidden * std::int64_t{sizeof(float)} + device::cross_entropy_state * std::int64_t{sizeof(double)},
+          .traffic_per_tile = vocabulary * hidden * (2 * size + 2 * wide),  // forward and dx; the gradient twice
+          .flops_per_byte = device::flops_per_byte<Device>};
+}
+
+template <class L>
+tiling::TilePlan LossHead<L>::plan(Context<L>& context) const {
+  tiling::TilePlan plan = plan_of(context, *this);
   if (plan.tiles.size() > 1 && plan.longest_tile() % row_step != 0 && plan.longest_tile() > row_step) {
     std::vector<tiling::Tile> tiles;
-    append_tiles(tiles, 0, problem.tokens, plan.longest_tile() / row_step * row_step, false);
-    plan = priced(problem, std::move(tiles), plan.columns_per_block);
+    append_tiles(tiles, 0, context.tokens(), plan.longest_tile() / row_step * row_step, false);
+    plan = priced(problem(context.tokens()), std::move(tiles), plan.columns_per_block);
   }
   if (const std::int64_t block = plan.columns_per_block; block > 0)
-    plan.recomputed_flops = 2 * problem.tokens * hidden * ((vocabulary - 1) / block * block);
+    plan.recomputed_flops = 2 * context.tokens() * hidden * ((vocabulary - 1) / block * block);
   return plan;
 }
 

@@ -8,23 +8,21 @@
 /// neither communicators nor sharding.
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/nn/tile_plans.hpp>
 #include <tessera/fsdp/precision/local.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/tiling/chosen.hpp>
 
 namespace fsdp::nn {
 
@@ -39,13 +37,6 @@ using fsdp::Role;
 using fsdp::unflatten;
 using Parameter = fsdp::Field;
 /// @}
-
-/// A cached tiling plan, with the kind of module and the problem that it was made for.
-struct KnownPlan {
-  const void* kind = nullptr;
-  tiling::Problem problem{};
-  tiling::TilePlan plan{};
-};
 
 /// Positions of a decoding pass, which adds one token to each sequence. The cache holds the tokens before it
 /// (CachingBlock).
@@ -64,7 +55,7 @@ struct Noise {
   std::int64_t first_row = 0;  ///< number of this micro-batch's first row
 };
 
-/// What a module may use while it computes: memory, a stream, the tiling, the micro-batch's shape. Tensors are [tokens,
+/// What a module may use while it computes: memory, a stream, tile plans, the micro-batch's shape. Tensors are [tokens,
 /// ...].
 ///
 /// What a module allocates follows from its own values, `tokens()`, `training` and whether `positions` are empty. A dry
@@ -73,7 +64,7 @@ template <class L>
 struct Context {
   typename L::Arena& arena;
   typename L::Device::Stream& stream;
-  tiling::Chosen tiling{};
+  std::shared_ptr<TilePlans> plans = std::make_shared<TilePlans>();  ///< of tiled modules: plan_of
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
@@ -82,11 +73,6 @@ struct Context {
   bool training = true;  ///< whether backward follows: a module with dropout then takes its memory, whatever the noise
   void (*poll)(void*) = nullptr;
   void* poll_state = nullptr;
-  const tiling::TilePlan* decided = nullptr;  ///< used instead of the tiling's plan; dry runs set it
-  std::vector<KnownPlan> plans{};             ///< cache of settled_plan (tessera/fsdp/nn/settled_plan.hpp)
-  /// Cache of LossHead, by {rows of a tile, columns of a block}: peak bytes of a tile for the loss alone, with first
-  /// gradients and with added gradients.
-  std::map<std::array<std::int64_t, 2>, std::array<std::int64_t, 3>> head_peaks{};
 
   /// Tokens of all sequences of the micro-batch.
   std::int64_t tokens() const { return sequences * sequence_length; }

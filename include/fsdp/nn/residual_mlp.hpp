@@ -10,7 +10,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
 namespace fsdp::nn {
@@ -49,15 +49,14 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
             SwiGluMlp<L>{{}, hidden, intermediate, paths}.parameters()};
   }
 
-  tiling::TilePlan plan(Context<L>& context) const {
-    const ResidualMlp<Dry<L>> same{{}, hidden, intermediate, eps, repeats, paths};
-    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, paths, hidden, repeats),
-                        [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
+  /// The sizes that the tiling plans with.
+  tiling::Problem problem(std::int64_t tokens) const {
+    return Tile::problem(tokens, hidden, intermediate, paths, hidden, repeats);
   }
 
   void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
-    const tiling::TilePlan tiles = plan(context);
+    const tiling::TilePlan& tiles = plan_of(context, *this);
     saved = begin(context, tiles, x);
     device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
     Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
@@ -68,7 +67,7 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
 
   /// Recomputes what forward saves, without its output. Computes nothing for tiles that backward recomputes anyway.
   void replay(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
-    const tiling::TilePlan tiles = plan(context);
+    const tiling::TilePlan& tiles = plan_of(context, *this);
     saved = begin(context, tiles, x);
     Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
       if (tile.kept()) tile.replay(normalise(context, weights, saved, tile, frame));
@@ -77,20 +76,20 @@ struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
 
   void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    Tile::for_each(
-        context, plan(context), paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
-          const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
-          const auto d = tile.rows(dy);                                         // [t, H]
-          tile.backward(gradients.mlp, normed, d, normed);
-          device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
-                                                                           .weight = weights.norm,
-                                                                           .rstd = tile.rows(saved.rstd),
-                                                                           .dy = normed,
-                                                                           .dx = d,
-                                                                           .dx_write = Write::accumulate,
-                                                                           .dw = gradients.norm.tensor,
-                                                                           .dw_write = gradients.norm.next()});
-        });
+    const tiling::TilePlan& tiles = plan_of(context, *this);
+    Tile::for_each(context, tiles, paths, weights.mlp, saved.kept, [&](const Tile& tile, typename L::Frame& frame) {
+      const auto normed = normalise(context, weights, saved, tile, frame);  // [t, H], then its gradient
+      const auto d = tile.rows(dy);                                         // [t, H]
+      tile.backward(gradients.mlp, normed, d, normed);
+      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = tile.rows(saved.x),
+                                                                       .weight = weights.norm,
+                                                                       .rstd = tile.rows(saved.rstd),
+                                                                       .dy = normed,
+                                                                       .dx = d,
+                                                                       .dx_write = Write::accumulate,
+                                                                       .dw = gradients.norm.tensor,
+                                                                       .dw_write = gradients.norm.next()});
+    });
   }
 
  private:

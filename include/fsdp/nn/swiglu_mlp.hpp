@@ -10,7 +10,7 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/settled_plan.hpp>
+#include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/swiglu_tile.hpp>
 #include <tessera/tiling/policies.hpp>
 
@@ -47,15 +47,14 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
                                    intermediate, {hidden})};
   }
 
-  tiling::TilePlan plan(Context<L>& context) const {
-    const SwiGluMlp<Dry<L>> same{{}, hidden, intermediate, paths};
-    return settled_plan(context, Tile::problem(context.tokens(), hidden, intermediate, paths, 0, 1),
-                        [&](const tiling::TilePlan& plan) { return dry_peak(context, same, plan); });
+  /// The sizes that the tiling plans with.
+  tiling::Problem problem(std::int64_t tokens) const {
+    return Tile::problem(tokens, hidden, intermediate, paths, 0, 1);
   }
 
   void forward(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
-    const tiling::TilePlan tiles = plan(context);
+    const tiling::TilePlan& tiles = plan_of(context, *this);
     saved = {x, Tile::save_kept(context, tiles, intermediate)};
     Tile::for_each(context, tiles, paths, weights, saved.kept, [&](const Tile& tile, typename L::Frame&) {
       tile.forward(tile.rows(x), tile.rows(y), Write::overwrite);
@@ -64,10 +63,11 @@ struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
 
   void backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
                 Tensor<Compute> dy) const {
-    Tile::for_each(context, plan(context), paths, weights, saved.kept, [&](const Tile& tile, typename L::Frame&) {
-      const auto d = tile.rows(dy);  // [t, H]
-      tile.backward(gradients, tile.rows(saved.x), d, d);
-    });
+    Tile::for_each(context, plan_of(context, *this), paths, weights, saved.kept,
+                   [&](const Tile& tile, typename L::Frame&) {
+                     const auto d = tile.rows(dy);  // [t, H]
+                     tile.backward(gradients, tile.rows(saved.x), d, d);
+                   });
   }
 };
 

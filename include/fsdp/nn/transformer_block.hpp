@@ -67,7 +67,7 @@ typename TransformerBlock<L>::Parameters TransformerBlock<L>::parameters() const
 
 template <class L>
 tiling::TilePlan TransformerBlock<L>::plan(Context<L>& context) const {
-  return mlp.plan(context);
+  return plan_of(context, mlp);
 }
 
 template <class L>

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -50,6 +51,7 @@ struct Plan {
   std::int64_t offloaded_activation_bytes = 0;  ///< the same in host memory
   std::int64_t offloaded_bytes = 0;             ///< all host memory that offloading takes; not in `bytes`
   device::Counters work;                        ///< of one training step without its optimizer
+  std::shared_ptr<const nn::TilePlans> plans;   ///< how the step is tiled
 
   /// Sum of the bytes of all kinds.
   std::int64_t peak_bytes() const {
@@ -59,7 +61,7 @@ struct Plan {
   }
 };
 
-/// The same model on a device without storage that counts for the model's device.
+/// The same model on a device without storage that counts for the model's device; one type for all tilings.
 template <class Model>
 using MetaTwin = typename Model::template On<
     typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
@@ -89,8 +91,10 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   using MetaModel = MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
-  ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
-                                 request.shape, request.purpose);
+  RunShape shape = request.shape;
+  shape.plans = std::make_shared<const nn::TilePlans>(tiling);
+  ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, shape,
+                                 request.purpose);
   if (request.rank == most_loaded) {
     Plan most;
     Request one = request;
@@ -108,7 +112,6 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
     exchanges.emplace_back(communicator, module.ledger());
 
-  using Meta = typename MetaModel::Stack::Device;
   using Batch = typename MetaModel::Batch;
   const auto batch_of = [&](std::int64_t sequences) {
     return module.model().unread_batch(sequences, request.shape.sequence_length);
@@ -137,12 +140,12 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     using Compute = typename Model::Stack::Precision::Compute;
     std::int64_t columns = 0;
     if constexpr (generates) columns = module.model().head().logits_columns();
-    return Tensor<Compute>(reinterpret_cast<Compute*>(Meta::unbacked(0)), {rows, columns});
+    return device::unbacked<Compute>({rows, columns});
   };
   Plan result;
   result.rank = request.rank;
   if (request.purpose == Purpose::train) {
-    optim::ShardedOptimizer<typename MetaModel::Stack, Optimizer> optimizer(module, with);
+    optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
     std::optional<RestingDigests<MetaModel, decltype(optimizer)>> resting;  // held while its bytes are counted
     module.stream().counters.matmuls = request.matmuls;
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
@@ -199,6 +202,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   } else {
     throw InputError(no_logits);
   }
+  result.plans = executor.plans();
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
   result.offloaded_bytes = module.offloaded_bytes();
@@ -214,7 +218,7 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
   typename Meta::Stream stream(arena, request.shape.threads);
   nn::Context<typename MetaModel::Local> context{.arena = arena,
                                                  .stream = stream,
-                                                 .tiling = tiling,
+                                                 .plans = std::make_shared<nn::TilePlans>(tiling),
                                                  .sequences = request.sequences,
                                                  .sequence_length = request.shape.sequence_length};
   const MetaModel meta(model.config(), model.units());

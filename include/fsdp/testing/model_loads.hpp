@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -195,9 +196,10 @@ std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const 
   using MetaModel = plan::MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
-  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, task.tiling,
-                                 request.shape, Purpose::train);
-  optim::ShardedOptimizer<typename MetaModel::Stack, optim::RunTime> optimizer(module, optim::RunTime());
+  RunShape shape = request.shape;
+  shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
+  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, shape);
+  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTime> optimizer(module, optim::RunTime());
   Executor<MetaModel> executor(module);
   executor.queue_training(batches, 1.0f);
   optimizer.step(executor.loss(), {});

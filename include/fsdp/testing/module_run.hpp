@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -149,14 +151,16 @@ class ModuleRun {
   }
 
  public:
-  explicit ModuleRun(const Case& how)
-      : rank(how.threads, arena_bytes(how)),
+  explicit ModuleRun(const Case& how) : ModuleRun(how, std::make_shared<nn::TilePlans>(how.tiling)) {}
+  /// The same with the plans of another run of the case.
+  ModuleRun(const Case& how, std::shared_ptr<nn::TilePlans> plans)
+      : rank(how.threads, arena_bytes(how, plans)),
         module(Tested::template make<L>(how.sizes)),
         fields(module, how.placing),
         stream(std::vector<Shape>(3, {how.sizes.tokens(), how.sizes.hidden}), Placing::padded),
         context{.arena = rank.arena,
                 .stream = rank.stream,
-                .tiling = how.tiling,
+                .plans = std::move(plans),
                 .sequences = how.sizes.sequences,
                 .sequence_length = how.sizes.length} {
     if constexpr (reads_shared) shared = make_shared(how.sizes);
@@ -187,13 +191,13 @@ class ModuleRun {
 
  private:
   /// More than twice the bytes of the dry run, so that a module that takes more than planned fails a check instead of
-  /// running out of memory.
-  static std::int64_t arena_bytes(const Case& how) {
+  /// running out of memory. The dry run makes the plans.
+  static std::int64_t arena_bytes(const Case& how, const std::shared_ptr<nn::TilePlans>& plans) {
     constexpr std::int64_t some = std::int64_t{2} << 20;
     if constexpr (Device::counts_only) {
       return some;
     } else {
-      ModuleRun<device::Meta, Tested, Precision, Tiling> planned(how);
+      ModuleRun<device::Meta, Tested, Precision, Tiling> planned(how, plans);
       planned.forward();
       planned.backward();
       return some + 2 * planned.rank.arena.peak();

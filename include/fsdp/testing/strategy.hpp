@@ -105,8 +105,8 @@ std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const Strateg
   using Model = plan::MetaTwin<StrategyModel<Strategy>>;
   const plan::Request request = train::plan_request(strategy_size(how), how.ranks, 0, purpose);
   typename Model::Stack::Comm communicator(comm::simulated_world<comm::Threads<>>(how.ranks, 0));
-  const ShardedModel<Model> module(communicator, Model(strategy_config(how.tied), how.units), strategy, {},
-                                   request.shape, purpose);
+  const ShardedModel<Model> module(communicator, Model(strategy_config(how.tied), how.units), strategy, request.shape,
+                                   purpose);
   using sharding::Pass;
   std::vector<sharding::Schedule> lists;
   for (const Pass pass : {Pass::train, Pass::evaluate, Pass::generate, Pass::generate_again})

@@ -43,7 +43,7 @@ struct StepSize {
 /// Returns the dry run's request for a step of this size on rank `rank` of `ranks`.
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
 
-/// Returns the request's shape with the plan's activation bytes: what a ShardedModule is built for.
+/// Returns the request's shape with the plan's activation bytes and tile plans: what a ShardedModel is built for.
 RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
 
 /// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
@@ -52,11 +52,11 @@ template <class ModelT, class OptimizerT = optim::RunTime>
 class Training {
  public:
   using Model = ModelT;
-  using Optimizer = optim::ShardedOptimizer<typename Model::Stack, OptimizerT>;
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
   using Batch = typename Model::Batch;
   using Module = ShardedModel<Model>;
+  using Optimizer = optim::ShardedOptimizer<typename Module::Stack, OptimizerT>;
 
   /// Optional settings.
   struct Choices {
@@ -72,7 +72,7 @@ class Training {
            typename Stack::Tiling tiling = {}, const Choices& choices = {})
       : request_(request_of(communicator, size, choices.optimizer)),
         plan_(plan::dry_run(model, sharding, tiling, request_, choices.optimizer)),
-        module_(communicator, model, sharding, tiling, planned_shape(request_, plan_)),
+        module_(communicator, model, sharding, planned_shape(request_, plan_)),
         optimizer_(module_, choices.optimizer, choices.rules),
         executor_(module_, choices.observer),
         step_(module_, executor_, optimizer_, choices.graphs),
@@ -165,7 +165,7 @@ class Evaluation {
              typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)
       : request_(plan_request(size, communicator.size(), communicator.rank(), purpose)),
         plan_(plan::dry_run(model, sharding, tiling, request_)),
-        module_(communicator, model, sharding, tiling, planned_shape(request_, plan_), purpose),
+        module_(communicator, model, sharding, planned_shape(request_, plan_), purpose),
         executor_(module_) {
     if (purpose == Purpose::evaluate) counts_.emplace(communicator, module_.ledger());
   }

@@ -102,7 +102,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
   if (options.print_schedule) {
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
-    const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, tiling,
+    const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding,
                                          request.shape);
     print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
   }

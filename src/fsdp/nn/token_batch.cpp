@@ -10,8 +10,7 @@
 namespace fsdp {
 
 TokenBatch TokenBatch::unread(std::int64_t sequences, std::int64_t sequence_length) {
-  const Tensor<const std::int32_t> tokens(reinterpret_cast<const std::int32_t*>(device::Meta::unbacked(0)),
-                                          {sequences * sequence_length});
+  const auto tokens = device::unbacked<const std::int32_t>({sequences * sequence_length});
   return {.tokens = tokens, .targets = tokens, .sequences = sequences};
 }
 

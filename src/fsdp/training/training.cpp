@@ -24,6 +24,7 @@ RunShape planned_shape(const plan::Request& request, const plan::Plan& plan) {
   RunShape shape = request.shape;
   shape.activation_bytes = plan.activation_bytes;
   shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
+  shape.plans = plan.plans;
   return shape;
 }
 

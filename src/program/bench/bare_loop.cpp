@@ -16,7 +16,7 @@
 namespace fsdp::bench {
 template <class PrecisionT>
 struct BareLoop<PrecisionT>::State {
-  using Model = Llama<Stack<Replicated, comm::Self<>, PrecisionT, tiling::RunTime>>;
+  using Model = Llama<Stack<Replicated, comm::Self<>, PrecisionT>>;
   using Device = device::Cpu;
   using Compute = typename PrecisionT::Compute;
   using End = Device::Arena::End;
@@ -30,14 +30,17 @@ struct BareLoop<PrecisionT>::State {
     bool written = false;
   };
 
-  State(const LlamaConfig& config, const tiling::RunTime& tiling, const RunShape& shape)
+  State(const LlamaConfig& config, const RunShape& shape)
       : model(config),
         entry(model.entry()),
         block(model.block(0)),
         head(model.head()),
         arena(ledger, shape.activation_bytes),
         stream(arena, shape.threads),
-        context{.arena = arena, .stream = stream, .tiling = tiling, .sequence_length = shape.sequence_length},
+        context{.arena = arena,
+                .stream = stream,
+                .plans = std::make_shared<nn::TilePlans>(*shape.plans),
+                .sequence_length = shape.sequence_length},
         saved(static_cast<std::size_t>(config.layers)),
         marks(saved.size()) {
     std::vector<nn::Parameter> parameters;
@@ -165,8 +168,8 @@ struct BareLoop<PrecisionT>::State {
 };
 
 template <class PrecisionT>
-BareLoop<PrecisionT>::BareLoop(const LlamaConfig& config, const tiling::RunTime& tiling, const RunShape& shape)
-    : state_(std::make_unique<State>(config, tiling, shape)) {}
+BareLoop<PrecisionT>::BareLoop(const LlamaConfig& config, const RunShape& shape)
+    : state_(std::make_unique<State>(config, shape)) {}
 template <class PrecisionT>
 BareLoop<PrecisionT>::BareLoop(BareLoop&&) noexcept = default;
 template <class PrecisionT>

@@ -12,7 +12,6 @@
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::bench {
 
@@ -20,7 +19,7 @@ namespace fsdp::bench {
 template <class PrecisionT>
 class BareLoop {
  public:
-  BareLoop(const LlamaConfig& config, const tiling::RunTime& tiling, const RunShape& shape);
+  BareLoop(const LlamaConfig& config, const RunShape& shape);
   BareLoop(BareLoop&&) noexcept;
   ~BareLoop();
 

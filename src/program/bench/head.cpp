@@ -3,6 +3,7 @@
 /// The head alone, final norm and loss included, against the three matmuls that it consists of.
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -78,12 +79,13 @@ class Head {
   using Compute = typename L::Compute;
   using Arena = typename Device::Arena;
 
-  Head(const Operands<Device, Compute>& operands, const tiling::RunTime& tiling, std::int64_t arena_bytes)
+  Head(const Operands<Device, Compute>& operands, std::shared_ptr<nn::TilePlans> plans, std::int64_t arena_bytes)
       : operands_(operands),
         module_{{}, operands.sizes.vocabulary, operands.sizes.hidden},
         arena_(Arena::planned(ledger_, arena_bytes)),
         stream_(arena_, operands.sizes.threads),
-        context_{.arena = arena_, .stream = stream_, .tiling = tiling, .sequence_length = operands.sizes.tokens} {}
+        context_{
+            .arena = arena_, .stream = stream_, .plans = std::move(plans), .sequence_length = operands.sizes.tokens} {}
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;
 
@@ -149,9 +151,10 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
   Rounds rounds;
   std::vector<std::unique_ptr<Layer>> layers;
   for (const cli::TilingChoice& choice : tilings) {
-    Planned planned(unbacked, cli::policy_of(choice), 0);
+    const auto plans = std::make_shared<nn::TilePlans>(cli::policy_of(choice));
+    Planned planned(unbacked, plans, 0);
     planned.loss();
-    layers.push_back(std::make_unique<Layer>(operands, cli::policy_of(choice), planned.arena_peak()));
+    layers.push_back(std::make_unique<Layer>(operands, plans, planned.arena_peak()));
     rounds.add([&layer = *layers.back()] { layer.loss(); });
   }
   device::Meta::Arena planned_scratch = device::Meta::Arena::unbounded();

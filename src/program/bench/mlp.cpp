@@ -35,9 +35,10 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
   std::vector<Measured> list;
   std::int64_t largest_arena = 0;
   for (const cli::TilingChoice& choice : tilings) {
-    const std::int64_t arena_bytes = planned_arena<PrecisionT>(sizes, cli::policy_of(choice));
+    const auto plans = std::make_shared<nn::TilePlans>(cli::policy_of(choice));
+    const std::int64_t arena_bytes = planned_arena<PrecisionT>(sizes, plans);
     largest_arena = std::max(largest_arena, arena_bytes);
-    auto layer = std::make_unique<Layer>(operands, cli::policy_of(choice), arena_bytes);
+    auto layer = std::make_unique<Layer>(operands, plans, arena_bytes);
     Layer& own = *layer;
     const std::size_t forward = rounds.add([&own] { own.forward(); }, [&own] { own.restore(); });
     const std::size_t backward = rounds.add([&own] { own.backward(); });

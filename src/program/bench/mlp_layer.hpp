@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
@@ -71,12 +73,13 @@ class MlpLayer {
   using Operands = MlpOperands<Device, typename L::Compute>;
 
   /// On Meta `arena_bytes` is ignored.
-  MlpLayer(const Operands& operands, const tiling::RunTime& tiling, std::int64_t arena_bytes)
+  MlpLayer(const Operands& operands, std::shared_ptr<nn::TilePlans> plans, std::int64_t arena_bytes)
       : operands_(operands),
         module_{{}, operands.sizes.hidden, operands.sizes.intermediate},
         arena_(Arena::planned(ledger_, arena_bytes)),
         stream_(arena_, operands.sizes.threads),
-        context_{.arena = arena_, .stream = stream_, .tiling = tiling, .sequence_length = operands.sizes.tokens} {}
+        context_{
+            .arena = arena_, .stream = stream_, .plans = std::move(plans), .sequence_length = operands.sizes.tokens} {}
   MlpLayer(const MlpLayer&) = delete;
   MlpLayer& operator=(const MlpLayer&) = delete;
 
@@ -96,7 +99,7 @@ class MlpLayer {
   }
 
   typename Device::Stream& stream() { return stream_; }
-  tiling::TilePlan plan() { return module_.plan(context_); }
+  tiling::TilePlan plan() { return nn::plan_of(context_, module_); }
   std::int64_t arena_peak() const { return arena_.peak(); }
   std::int64_t matmul_flops() const { return stream_.counters.matmul_flops; }
 
@@ -114,13 +117,13 @@ class MlpLayer {
   bool written_[3] = {};
 };
 
-/// Returns the bytes of the arena that forward and backward need, by a dry run.
+/// Returns the bytes of the arena that forward and backward need, by a dry run, which brings the layer to the plans.
 template <class PrecisionT, class Device = device::Cpu>
-std::int64_t planned_arena(const MlpSizes& sizes, const tiling::RunTime& tiling) {
+std::int64_t planned_arena(const MlpSizes& sizes, const std::shared_ptr<nn::TilePlans>& plans) {
   device::Ledger ledger;
   using Meta = device::MetaFor<Device>;
   const MlpOperands<Meta, typename PrecisionT::Compute> operands(ledger, sizes);
-  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, tiling, 0);
+  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, plans, 0);
   layer.forward();
   layer.backward();
   return layer.arena_peak();

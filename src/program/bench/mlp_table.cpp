@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -103,6 +104,7 @@ class Progress {
 struct Entry {
   MlpSizes sizes;
   cli::TilingChoice tiling;
+  std::shared_ptr<const nn::TilePlans> plans;
   tiling::TilePlan plan;
   Line line;  ///< up to the times
   std::int64_t activation_bytes, matmul_flops;
@@ -118,11 +120,13 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
   device::Ledger ledger;
   const MlpOperands<Meta, Compute> operands(ledger, sizes);
   const Shards<Meta, Compute> shards(ledger, sizes, 0, ranks);
-  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, cli::policy_of(tiling), 0);
+  const auto plans = std::make_shared<nn::TilePlans>(cli::policy_of(tiling));
+  MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, plans, 0);
   layer.forward();
   layer.backward();
   Entry entry{.sizes = sizes,
               .tiling = tiling,
+              .plans = plans,
               .plan = layer.plan(),
               .line = Line("mlp_table"),
               .activation_bytes = layer.arena_peak(),
@@ -195,7 +199,8 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   device::Ledger ledger;
   const MlpOperands<Cpu, Compute> operands(ledger, entry.sizes);
   const Shards<Cpu, Compute> shards(ledger, entry.sizes, communicator.rank(), communicator.size());
-  MlpLayer<nn::Local<Cpu, PrecisionT>> layer(operands, cli::policy_of(entry.tiling), entry.activation_bytes);
+  MlpLayer<nn::Local<Cpu, PrecisionT>> layer(operands, std::make_shared<nn::TilePlans>(*entry.plans),
+                                             entry.activation_bytes);
   const std::vector<comm::Segment<Compute>> weights = {
       {shards.weights().data(), reinterpret_cast<Compute*>(operands.weights.data()), shards.counts}};
   const std::vector<comm::Segment<float>> gradients = {{reinterpret_cast<float*>(shards.gradients.data()),

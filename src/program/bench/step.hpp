@@ -25,6 +25,7 @@
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
+#include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include "../cli/sharding_of.hpp"
 
@@ -56,7 +57,8 @@ class StepRun {
         with_(resolve(options.optimizer)),
         request_(request(communicator, options)),
         plan_(plan::dry_run(model_, sharding_, tiling, request_, with_)),
-        module_(communicator, model_, sharding_, tiling, shape()),
+        tiling_(tiling),
+        module_(communicator, model_, sharding_, train::planned_shape(request_, plan_)),
         optimizer_(module_, with_),
         executor_(module_, clock_.observer()),
         exchange_(communicator, module_.ledger()),
@@ -107,14 +109,14 @@ class StepRun {
     std::size_t bare_case = 0;
     if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTime>)
       if (communicator_.size() == 1 && with_ == optim::RunTime{} && options.model.empty()) {  // as in the bare loop
-        bare.emplace(model_.config(), module_.tiling(), shape());
+        bare.emplace(model_.config(), module_.shape());
         for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
       }
     std::optional<StepRun> lora;
     std::size_t lora_case = 0;
     if (options.lora_rank > 0) {
-      lora.emplace(communicator_, options, module_.tiling(), true);
+      lora.emplace(communicator_, options, tiling_, true);
       lora_case = rounds.add([&] { lora->step(); });
     }
     StepFloor floor(work());
@@ -201,11 +203,6 @@ class StepRun {
                       .step_work = with_.step_work()},
             .matmuls = &matmuls_};
   }
-  RunShape shape() const {
-    RunShape planned = request_.shape;
-    planned.activation_bytes = plan_.activation_bytes;
-    return planned;
-  }
   /// Returns the largest optimizer work of a rank over the mean; only for optimizers of whole tensors.
   std::optional<double> owners_balance() const {
     if (with_.grain() == optim::Grain::elements) return std::nullopt;
@@ -248,8 +245,9 @@ class StepRun {
   optim::RunTime with_;
   plan::Request request_;
   plan::Plan plan_;
+  typename Stack::Tiling tiling_;
   ShardedModel<Model> module_;
-  optim::ShardedOptimizer<typename Model::Stack, optim::RunTime> optimizer_;
+  optim::ShardedOptimizer<typename ShardedModel<Model>::Stack, optim::RunTime> optimizer_;
   PhaseClock clock_;
   Executor<Model> executor_;
   CountExchange<Comm> exchange_;

@@ -22,7 +22,7 @@ std::vector<std::string> refusals(const RunOptions& options, void (*spoil)(shard
                          .activation_bytes = std::int64_t{1} << 60};
     try {
       const ShardedModel<OwnModel> module(communicator, OwnModel(options.config, options.units),
-                                          {.spoil = on(communicator.rank()) ? spoil : nullptr}, options.tiling, shape);
+                                          {.spoil = on(communicator.rank()) ? spoil : nullptr}, shape);
     } catch (const InputError& error) {
       words[static_cast<std::size_t>(communicator.rank())] = error.what();
     }
