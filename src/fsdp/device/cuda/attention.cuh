@@ -98,22 +98,23 @@ bool rows_are_wide(const Tensor<T>&... matrices) {
 /// AttentionBackward's arguments for kernels.
 template <class T>
 struct BackwardArguments {
-  Rows<const T> q, k, v, out, dout;
+  Rows<const T> q, k, v, dout;
   const float* lse;
   float* products;  ///< scratch [sequences * heads, S]: dout . out
   Rows<T> dq, dk, dv;
+  Rows<const T> out;
 
   BackwardArguments(const AttentionBackward<T>& op, const Tensor<float>& out_products)
       : q(op.q),
         k(op.k),
         v(op.v),
-        out(op.out),
         dout(op.dout),
         lse(op.lse.data()),
         products(out_products.data()),
         dq(op.dq),
         dk(op.dk),
-        dv(op.dv) {}
+        dv(op.dv),
+        out(op.out) {}
 };
 
 // attention_plain.cu: any type, strides and head sizes up to 512
