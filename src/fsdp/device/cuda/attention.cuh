@@ -100,9 +100,8 @@ template <class T>
 struct BackwardArguments {
   Rows<const T> q, k, v, dout;
   const float* lse;
-  float* products;  ///< scratch [sequences * heads, S]: dout . out
+  const float* products;  ///< [sequences * heads, S]: dout . out
   Rows<T> dq, dk, dv;
-  Rows<const T> out;
 
   BackwardArguments(const AttentionBackward<T>& op, const Tensor<float>& out_products)
       : q(op.q),
@@ -113,17 +112,16 @@ struct BackwardArguments {
         products(out_products.data()),
         dq(op.dq),
         dk(op.dk),
-        dv(op.dv),
-        out(op.out) {}
+        dv(op.dv) {}
 };
 
 // attention_plain.cu: any type, strides and head sizes up to 512
 template <class T>
 void attention_plain(Lane, const AttentionSizes&, const Attention<T>&);
 template <class T>
-void attention_backward_plain(Lane, const AttentionSizes&, const BackwardArguments<T>&);
+void attention_backward_plain(Lane, const AttentionSizes&, const AttentionBackward<T>&, float* products);
 /// products = dout . out, which every backward needs.
 template <class T>
-void attention_products(Lane, const AttentionSizes&, const BackwardArguments<T>&);
+void attention_products(Lane, const AttentionSizes&, const AttentionBackward<T>&, float* products);
 
 }  // namespace fsdp::device::cuda

@@ -100,8 +100,9 @@ void compute(Lane lane, const AttentionBackward<T>& op, Scratch memory) {
   const AttentionShape& shape = op.shape;
   if (shape.tokens() == 0) return;
   const AttentionSizes s(shape, first_rows(lane, shape.documents, shape.tokens(), memory));
-  const BackwardArguments<T> b(op, memory.as<float>(op.lse.shape(), attention_products_at(shape)));
-  attention_products(lane, s, b);
+  const auto products = memory.as<float>(op.lse.shape(), attention_products_at(shape));
+  const BackwardArguments<T> b(op, products);
+  attention_products(lane, s, op, products.data());
   if constexpr (sizeof(T) == 2)
     if (!lane.plain && fits_tiles(s.head_dim) && rows_are_wide(op.q, op.k, op.v, op.dout, op.dq, op.dk, op.dv)) {
       attention_backward_keys(lane, s, b);
@@ -113,7 +114,7 @@ void compute(Lane lane, const AttentionBackward<T>& op, Scratch memory) {
                queries_shared<D>, s, b);
       });
     }
-  attention_backward_plain(lane, s, b);
+  attention_backward_plain(lane, s, op, products.data());
 }
 
 FSDP_COMPUTE(AttentionBackward, Scratch)

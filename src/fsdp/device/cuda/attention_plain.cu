@@ -52,8 +52,30 @@ __global__ void forward(AttentionSizes s, Rows<const T> q, Rows<const T> k, Rows
   });
 }
 
+/// AttentionBackward's arguments for these kernels; registers depend on the layout, so that BackwardArguments keeps its
+/// own.
+template <class T>
+struct Arguments {
+  Rows<const T> q, k, v, out, dout;
+  const float* lse;
+  Rows<T> dq, dk, dv;
+  float* products;
+
+  Arguments(const AttentionBackward<T>& op, float* out_products)
+      : q(op.q),
+        k(op.k),
+        v(op.v),
+        out(op.out),
+        dout(op.dout),
+        lse(op.lse.data()),
+        dq(op.dq),
+        dk(op.dk),
+        dv(op.dv),
+        products(out_products) {}
+};
+
 template <class T, int N>
-__global__ void multiply_out(AttentionSizes s, BackwardArguments<T> b) {
+__global__ void multiply_out(AttentionSizes s, Arguments<T> b) {
   for_tasks(s, s.heads, [&](const Task& task) {
     LaneRow<N> out, dout;
     out.load(b.out.row(task.token) + task.head * s.head_dim, s.head_dim);
@@ -64,7 +86,7 @@ __global__ void multiply_out(AttentionSizes s, BackwardArguments<T> b) {
 }
 
 template <class T, int N>
-__global__ void backward_queries(AttentionSizes s, BackwardArguments<T> b) {
+__global__ void backward_queries(AttentionSizes s, Arguments<T> b) {
   for_tasks(s, s.heads, [&](const Task& task) {
     const std::int64_t own = task.head * s.head_dim, kv = task.head / s.group() * s.head_dim;
     const float lse = b.lse[statistic(s, task, task.head)], product = b.products[statistic(s, task, task.head)];
@@ -82,7 +104,7 @@ __global__ void backward_queries(AttentionSizes s, BackwardArguments<T> b) {
 }
 
 template <class T, int N>
-__global__ void backward_keys(AttentionSizes s, BackwardArguments<T> b) {
+__global__ void backward_keys(AttentionSizes s, Arguments<T> b) {
   for_tasks(s, s.kv_heads, [&](const Task& task) {
     const std::int64_t kv = task.head * s.head_dim;
     LaneRow<N> key, value, query, dout, key_sum, value_sum;
@@ -117,25 +139,27 @@ void attention_plain(Lane lane, const AttentionSizes& s, const Attention<T>& op)
 }
 
 template <class T>
-void attention_products(Lane lane, const AttentionSizes& s, const BackwardArguments<T>& b) {
+void attention_products(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& op, float* products) {
   with_columns(s.head_dim, [&](auto n) {
-    launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s, b);
+    launch(lane, "attention_backward", multiply_out<T, decltype(n)::value>, grid(s, s.heads), 0, s,
+           Arguments<T>(op, products));
   });
 }
 
 template <class T>
-void attention_backward_plain(Lane lane, const AttentionSizes& s, const BackwardArguments<T>& b) {
+void attention_backward_plain(Lane lane, const AttentionSizes& s, const AttentionBackward<T>& op, float* products) {
   with_columns(s.head_dim, [&](auto n) {
     constexpr int columns = decltype(n)::value;
+    const Arguments<T> b(op, products);
     launch(lane, "attention_backward", backward_queries<T, columns>, grid(s, s.heads), 0, s, b);
     launch(lane, "attention_backward", backward_keys<T, columns>, grid(s, s.kv_heads), 0, s, b);
   });
 }
 
-#define FSDP_ATTENTION_PLAIN(T)                                                               \
-  template void attention_plain(Lane, const AttentionSizes&, const Attention<T>&);            \
-  template void attention_products(Lane, const AttentionSizes&, const BackwardArguments<T>&); \
-  template void attention_backward_plain(Lane, const AttentionSizes&, const BackwardArguments<T>&);
+#define FSDP_ATTENTION_PLAIN(T)                                                                       \
+  template void attention_plain(Lane, const AttentionSizes&, const Attention<T>&);                    \
+  template void attention_products(Lane, const AttentionSizes&, const AttentionBackward<T>&, float*); \
+  template void attention_backward_plain(Lane, const AttentionSizes&, const AttentionBackward<T>&, float*);
 FSDP_ATTENTION_PLAIN(float)
 FSDP_ATTENTION_PLAIN(bf16)
 FSDP_ATTENTION_PLAIN(f16)
