@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/identity.hpp>
 
 #include "../core/utf8.hpp"
 #include "strict_json.hpp"
@@ -121,9 +122,7 @@ std::string hash_of(std::span<const NamedShape> parameters) {
   std::uint64_t hash = hash_seed;
   for (const NamedShape& parameter : parameters)
     hash = hashed(hashed(hash, parameter.name), shape_text(parameter.shape));
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(hash >> shift) & 15];
-  return text;
+  return digest_text(hash);
 }
 
 std::string to_json(const TrainerFile& file) {

@@ -2,12 +2,12 @@
 #include <tessera/trainer/flags/byte_count.hpp>
 
 #include <array>
-#include <charconv>
 #include <limits>
-#include <system_error>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::train {
 
@@ -20,9 +20,8 @@ std::int64_t bytes_of(std::string_view text) {
       scale = std::int64_t{1} << (10 * (i + 1));
       break;
     }
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) return 0;
+  const std::int64_t number = parsed<std::int64_t>(text).value_or(0);
+  if (number < 1) return 0;
   return number <= std::numeric_limits<std::int64_t>::max() / scale ? number * scale : 0;
 }
 

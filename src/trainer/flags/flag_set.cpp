@@ -5,21 +5,23 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
+#include "../../fsdp/core/numbers.hpp"
+
 namespace fsdp::train {
 namespace {
 
 template <class T>
 void parse_number(std::string_view flag, std::string_view text, T& value, const char* what) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  require<InputError>(whole, "--", flag, " '", shortened(text), "' is not ", what);
+  const std::optional<T> number = parsed<T>(text);
+  require<InputError>(number.has_value(), "--", flag, " '", shortened(text), "' is not ", what);
+  value = *number;
 }
 
 template <class T>

@@ -2,8 +2,6 @@
 #include <tessera/trainer/flags/options.hpp>
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
@@ -12,6 +10,8 @@
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -133,29 +133,23 @@ std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
   const std::string& text = options.loss_scale;
   if (text == "off") return std::nullopt;
   if (text == "dynamic") return DynamicLossScale();
-  double scale = 0;
   constexpr std::string_view prefix = "dynamic:";
-  const char* const end = text.data() + text.size();
-  if (text.starts_with(prefix)) {
-    const auto [last, error] = std::from_chars(text.data() + prefix.size(), end, scale);
-    if (error == std::errc() && last == end) return DynamicLossScale({.scale = scale, .sound_steps = 0});
-  }
+  if (text.starts_with(prefix))
+    if (const auto scale = parsed<double>(std::string_view(text).substr(prefix.size())))
+      return DynamicLossScale({.scale = *scale, .sound_steps = 0});
   throw InputError(message("--loss-scale ", shortened(text), " is not known; write off, dynamic or dynamic:INITIAL"));
 }
 
 std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text) {
   std::vector<std::int32_t> ids;
-  const char* at = text.data();
-  const char* const end = text.data() + text.size();
-  while (true) {
-    std::int32_t id = -1;
-    const auto [last, error] = std::from_chars(at, end, id);
-    require<InputError>(error == std::errc() && id >= 0 && (last == end || *last == ','), "--", flag, " '",
-                        shortened(text),
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const std::int32_t id = parsed<std::int32_t>(rest.substr(0, comma)).value_or(-1);
+    require<InputError>(id >= 0, "--", flag, " '", shortened(text),
                         "' is no list of token ids; write whole numbers with commas between, such as 1,2,3");
     ids.push_back(id);
-    if (last == end) return ids;
-    at = last + 1;
+    if (comma == std::string_view::npos) return ids;
+    rest.remove_prefix(comma + 1);
   }
 }
 
