@@ -9,20 +9,16 @@
 #  - <build>/stacks/sharded.cpp, from src/program/stacks/stack.cpp.in, once for each communicator and precision with
 #      @STACK_NAME@      sharded_threads_bf16, an identifier
 #      @SHARDING@ @COMM@ @PRECISION@                    the short names
-#      @SHARDING_TYPE@ @COMM_TYPE@ @PRECISION_TYPE@     the C++ types
+#      @COMM_TYPE@ @PRECISION_TYPE@                     the C++ types
 #      @COMM_HEADER@     the backend's header, as in #include <@COMM_HEADER@>
 #  - a line for each stack in the header <stacks.inc>, which sources of <target> include after defining the macro:
 #      FSDP_STACK(sharded_threads_bf16)
 #
-# To add a policy: add its short name to the list of its axis below, and its type. If one type represents several
-# strategies, add their short names to TESSERA_KINDS_<type>.
+# To add a policy: add its short name to the list of its axis below, and its type; that of a strategy stands in
+# src/program/cli/strategies.hpp. If one type represents several strategies, add their short names to
+# TESSERA_KINDS_<type>.
 
-set(TESSERA_SHARDING_NAMES sharded grouped hybrid_full replicated sharded_offload)
-set(TESSERA_SHARDING_sharded "fsdp::RunTimeSharded")
-set(TESSERA_SHARDING_grouped "fsdp::RunTimeGrouped")
-set(TESSERA_SHARDING_hybrid_full "fsdp::RunTimeHybridFull")
-set(TESSERA_SHARDING_replicated "fsdp::Replicated")
-set(TESSERA_SHARDING_sharded_offload "fsdp::Offload<fsdp::RunTimeSharded>")
+set(TESSERA_SHARDING_NAMES sharded grouped hybrid_full replicated sharded_offload)  # the types of strategies.hpp
 set(TESSERA_KINDS_sharded fsdp2 fsdp2_no_reshard zero1 zero2 zero3)
 set(TESSERA_KINDS_grouped fsdp2_group hybrid)
 set(TESSERA_KINDS_sharded_offload fsdp2_offload zero1_offload zero2_offload zero3_offload)

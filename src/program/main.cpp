@@ -56,16 +56,17 @@ std::string kind_of(const std::string& name) { return name.substr(0, name.find('
 /// Returns the flags that choose a compiled stack.
 std::string flags_of(const stacks::CompiledStack& stack) {
   const std::string offload =
-      stack.offload == cli::OffloadChoice::none ? "" : " --offload " + cli::name_of(stack.offload);
-  return message("--sharding ", stack.sharding, offload, " --comm ", stack.comm, " --precision ", stack.precision);
+      stack.offload == cli::OffloadChoice::none ? "" : " --offload " + cli::to_text(stack.offload);
+  return message("--sharding ", cli::sharding_kinds(stack.takes), offload, " --comm ", stack.comm, " --precision ",
+                 stack.precision);
 }
 
 /// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
 /// compile another one.
 stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
   const std::string sharding = cli::kind_name(asked.sharding);
-  const std::string comm = kind_of(cli::name_of(asked.comm));
-  const std::string precision = cli::name_of(asked.precision);
+  const std::string comm = kind_of(cli::to_text(asked.comm));
+  const std::string precision = cli::to_text(asked.precision);
   std::string known, closest;
   int most = -1;
   bool has_comm = false;
@@ -82,7 +83,7 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
                           : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
                                           : message(" (it was built without ", comm, ")");
   const std::string offload =
-      asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::name_of(asked.offload);
+      asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::to_text(asked.offload);
   const std::optional<std::string> in_cmake = cli::cmake_name(asked);
   throw InputError(message("this program was compiled without the stack ", sharding, offload, " / ", comm, " / ",
                            precision, why, "; the nearest is ", closest, ". It has:", known, "\n",
@@ -105,7 +106,7 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
   if (!one_job && !plans)
-    comm::require_one_process(message("--comm ", cli::name_of(comm)), joined_by(comm.kind == Kind::nccl));
+    comm::require_one_process(message("--comm ", cli::to_text(comm)), joined_by(comm.kind == Kind::nccl));
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   launch.ranks = comm.ranks;
 }
@@ -154,7 +155,7 @@ struct Run {
     try {
       run = cli::recorded_run(command, by_mpi, warnings);
     } catch (const InputError&) {
-      const std::string comm = command.comm ? kind_of(cli::name_of(*command.comm)) : by_mpi ? "mpi" : "";
+      const std::string comm = command.comm ? kind_of(cli::to_text(*command.comm)) : by_mpi ? "mpi" : "";
       const bool joins = (comm == "mpi" && by_mpi) || (comm == "nccl" && comm::launched_by_torchrun());
       const auto stacks = compiled_stacks();
       const auto of_job = std::ranges::find(stacks, comm, &stacks::CompiledStack::comm);

@@ -9,7 +9,6 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 
-#include "src/program/cli/sharding_of.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::cli {

@@ -29,15 +29,13 @@ TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
                            "zero1:pieces=3",
                            "zero2:pieces=3",
                            "zero3:prefetch=2:persist=7:live=9:pieces=3"})
-    EXPECT_EQ(name_of(parse_sharding(name)), name);
-  EXPECT_EQ(parse_sharding("fsdp2:pieces=8"), (ShardingChoice{.pieces = 8}));
+    EXPECT_EQ(to_text(parse_sharding(name)), name);
+  EXPECT_EQ(pieces_of(parse_sharding("fsdp2:pieces=8")), 8);
   EXPECT_EQ(parse_sharding("fsdp2:pieces=8:2:deferred"), parse_sharding("fsdp2:2:deferred:pieces=8"));
-  EXPECT_EQ(parse_sharding("hybrid:4:full"),
-            (ShardingChoice{.kind = ShardingChoice::Kind::hybrid, .number = 4, .full = true}));
-  EXPECT_FALSE(parse_sharding("fsdp2:no-reshard").reshard);
+  EXPECT_EQ(std::get<RunTimeHybridFull>(parse_sharding("hybrid:4:full").strategy).group, 4);
   EXPECT_EQ(parse_sharding("hybrid:zero3:persist=7:2:full"), parse_sharding("hybrid:2:full:zero3:persist=7"));
   EXPECT_EQ(parse_sharding("hybrid:2:fsdp2"), parse_sharding("hybrid:2"));
-  EXPECT_EQ(inner_of(parse_sharding("hybrid:2:full:zero3:prefetch=4")), parse_sharding("zero3:prefetch=4"));
+  EXPECT_NE(parse_sharding("hybrid:2:prefetch=2"), parse_sharding("hybrid:2"));
 }
 
 TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
@@ -49,6 +47,18 @@ TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
                           "hybrid:2:zero3:zero2", "hybrid:2:zero1:deferred", "hybrid:2:persist=3",
                           "hybrid:2:zero3:no-reshard", "FSDP2", "fsdp2:99999999999999999999"})
     EXPECT_THROW(parse_sharding(bad), InputError) << bad;
+}
+
+TEST(ParseSharding, AnErrorNamesEveryKindAndEveryNumberOnce) {
+  EXPECT_INPUT_ERROR(parse_sharding("zero"),
+                     "Known: fsdp2, fsdp2:no-reshard, fsdp2:K, fsdp2:deferred, fsdp2:prefetch=N, fsdp2:pieces=N, "
+                     "zero1, zero2, zero3, zero3:persist=N, zero3:live=N, hybrid:K, hybrid:K:full, hybrid:K:zero3, "
+                     "replicated");
+  for (const char* bad : {"hybrid", "hybrid:full"})
+    EXPECT_INPUT_ERROR(parse_sharding(bad), std::string("--sharding ") + bad +
+                                                " does not say how many ranks hold a model together; write hybrid:K");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:4294967298"), "the number must be at most 2147483647");
+  EXPECT_INPUT_ERROR(parse_sharding("zero3:live=99999999999999999999"), "the number must be at most 1125899906842624");
 }
 
 TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {
@@ -73,7 +83,7 @@ TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {
 
 TEST(ParseLayout, ReadsNamesAndRefusesOthers) {
   for (const char* name : {"default", "per-parameter", "flat", "rows", "owned"})
-    EXPECT_EQ(name_of(parse_layout(name)), name);
+    EXPECT_EQ(to_text(parse_layout(name)), name);
   EXPECT_INPUT_ERROR(parse_layout("row"), "--layout row is not known; did you mean 'rows'?");
 }
 
@@ -97,13 +107,13 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
 
 TEST(ParseTiling, ReadsPolicies) {
   for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
-    EXPECT_EQ(name_of(parse_tiling(name)), name);
+    EXPECT_EQ(to_text(parse_tiling(name)), name);
   EXPECT_EQ(policy_of(parse_tiling("off")), tiling::RunTime());
   EXPECT_EQ(policy_of(parse_tiling("tiles:4")), tiling::RunTime::tiles(4));
   EXPECT_EQ(policy_of(parse_tiling("tokens:512")), tiling::RunTime::tokens(512));
   EXPECT_EQ(policy_of(parse_tiling("budget:5")), tiling::RunTime::budget(5));
   EXPECT_EQ(parse_tiling("budget:3KiB").number, 3 * 1024);
-  EXPECT_EQ(name_of(parse_tiling("budget:512MiB")), "budget:536870912");
+  EXPECT_EQ(to_text(parse_tiling("budget:512MiB")), "budget:536870912");
   EXPECT_EQ(parse_tiling("budget:2GiB").number, std::int64_t{2} << 30);
   EXPECT_INPUT_ERROR(policy_of(parse_tiling("budget:auto")), "give bytes");
   for (const char* bad : {"budget:0", "budget:-1", "budget:", "budget:MiB", "budget:1MB", "budget:9999999TiB"})
@@ -113,14 +123,14 @@ TEST(ParseTiling, ReadsPolicies) {
 }
 
 TEST(ParsePrecisionAndComm, ReadNamesAndRefuseOthers) {
-  EXPECT_EQ(name_of(parse_precision("fp32")), "fp32");
-  EXPECT_EQ(name_of(parse_precision("bf16")), "bf16");
-  EXPECT_EQ(name_of(parse_precision("bf16:wire=bf16")), "bf16:wire=bf16");
+  EXPECT_EQ(to_text(parse_precision("fp32")), "fp32");
+  EXPECT_EQ(to_text(parse_precision("bf16")), "bf16");
+  EXPECT_EQ(to_text(parse_precision("bf16:wire=bf16")), "bf16:wire=bf16");
   EXPECT_INPUT_ERROR(parse_precision("bf16:wire=fp8"), "did you mean 'bf16:wire=bf16'?");
-  for (const char* name : {"none", "optimizer"}) EXPECT_EQ(name_of(parse_offload(name)), name);
+  for (const char* name : {"none", "optimizer"}) EXPECT_EQ(to_text(parse_offload(name)), name);
   EXPECT_INPUT_ERROR(parse_offload("optimiser"), "did you mean 'optimizer'?");
   EXPECT_INPUT_ERROR(parse_precision("fp16"), "--precision fp16");
-  for (const char* name : {"self", "threads:3", "mpi", "nccl"}) EXPECT_EQ(name_of(parse_comm(name)), name);
+  for (const char* name : {"self", "threads:3", "mpi", "nccl"}) EXPECT_EQ(to_text(parse_comm(name)), name);
   EXPECT_INPUT_ERROR(parse_comm("thread:2"), "did you mean 'threads:N'?");
   EXPECT_INPUT_ERROR(parse_comm("threads:5000"), "at most 1024");
 }

@@ -22,7 +22,6 @@
 namespace fsdp::foreign {
 
 using Comm = comm::Threads<>;
-using AnyStrategy = std::variant<RunTimeSharded, RunTimeGrouped, RunTimeHybridFull, Replicated>;
 
 template <class Strategy, class Precision = Fp32>
 using ShardedBy = Sharded<Stack<Strategy, Comm, Precision>>;

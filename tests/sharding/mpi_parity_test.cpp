@@ -22,7 +22,7 @@ TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
   const int ranks = comm::mpi_world().size();
   for (const auto strategy : {"fsdp2", "fsdp2:no-reshard", "fsdp2:deferred", "zero1", "zero2", "zero3", "replicated",
                               "fsdp2:2", "hybrid:1", "hybrid:2", "hybrid:1:full", "hybrid:2:full"}) {
-    if (ranks % std::max<std::int64_t>(cli::parse_sharding(strategy).number, 1) != 0) continue;
+    if (ranks % ranks_per_group(strategy) != 0) continue;
     for (const int micro_batches : {1, 3})
       for (const bool recompute : {false, true}) {
         SCOPED_TRACE(message(strategy, ", ", micro_batches, " micro-batches", recompute ? ", recomputed" : ""));
@@ -46,7 +46,7 @@ TEST(MpiParity, RanksThatOwnWholeTensorsGiveTheBitsOfThreads) {
   const int ranks = comm::mpi_world().size();
   const RunOptions options = uneven_options(ranks, 2);
   for (const auto strategy : {"fsdp2", "zero2"}) {
-    const RunResults found = run_mpi(strategy, options, cli::LayoutChoice::owned);
+    const RunResults found = run_mpi(strategy, options, buffer::Owned{});
     EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
     if (comm::mpi_world().rank() != 0) continue;
     const RunResults threads = run(strategy, options);

@@ -3,6 +3,7 @@
 // to chance.
 #include <gtest/gtest.h>
 
+#include <support/any_strategy.hpp>
 #include <support/small_llama.hpp>
 
 namespace fsdp::test {
@@ -31,7 +32,8 @@ TEST_P(OverNccl, GivesTheBitsOfThreads) {
   for (const int ranks : GetParam().ranks) {
     SCOPED_TRACE(ranks);
     // NCCL adds up the ranks, and the sum is added to that of the micro-batch before: threads add rank after rank.
-    const int pieces = static_cast<int>(cli::parse_sharding(GetParam().stack).pieces);
+    const int pieces = std::visit([](const auto& strategy) { return sharding::facts_of(strategy).pieces; },
+                                  any_strategy(GetParam().stack));
     RunOptions options = uneven_options(ranks, pieces > 0 ? sharding::micro_batches_of(pieces, ranks) : 1);
     options.steps = 2;
     const RunResults expected = run(std::string(GetParam().stack) + (pieces > 0 ? "/run-time" : ""), options);

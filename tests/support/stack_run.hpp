@@ -26,10 +26,10 @@
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/testing/memory_watch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include "src/program/cli/sharding_of.hpp"
 
 #include <support/bit_flips.hpp>
 #include <support/stack_runner.hpp>
@@ -141,6 +141,19 @@ void begin(ShardedModel<Model>& module, const RunOptions& options) {
     train::load_weights(module, checkpoint::open_model<Model>(options.model));
 }
 
+/// The strategy that the options name.
+template <class Sharding>
+Sharding strategy_of(const RunOptions& options) {
+  std::optional<Sharding> strategy = Sharding{};
+  if (!options.sharding.empty()) strategy = read_strategy<Sharding>(options.sharding);
+  require<InputError>(strategy.has_value(), "no stack of the tests is called '", options.sharding, "'");
+  if constexpr (requires { strategy->other_layout; })
+    strategy->other_layout = options.layout;
+  else if constexpr (requires { strategy->inner.other_layout; })
+    strategy->inner.other_layout = options.layout;
+  return *strategy;
+}
+
 /// Logits of each window from a module that gathers once and keeps: of its first `begun` tokens, and then of one more
 /// after the other.
 template <class Model>
@@ -148,7 +161,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
                                        std::int64_t begun) {
   using Compute = typename Model::Stack::Precision::Compute;
   const Model model(options.config, options.units);
-  const auto sharding = cli::sharding_of<typename Model::Stack::Sharding>(options.sharding);
+  const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
                         .rank = communicator.rank(),
                         .sequences = 1,
@@ -206,7 +219,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   const bool uses_checkpoints = !options.model.empty() || !options.resume.empty() || !options.save_to.empty();
   require<InputError>(has_checkpoints || !uses_checkpoints, "this test needs checkpoints, and was built without JSON");
   const Model model(options.config, options.units);
-  const auto sharding = cli::sharding_of<typename Model::Stack::Sharding>(options.sharding);
+  const auto sharding = strategy_of<typename Model::Stack::Sharding>(options);
   plan::Request request{.ranks = communicator.size(),
                         .rank = rank,
                         .sequences = options.most_sequences,

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/buffer/any_layout.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
@@ -26,7 +27,6 @@
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/tiling/policies.hpp>
-#include "src/program/cli/stack_choice.hpp"
 
 namespace fsdp::test {
 
@@ -69,7 +69,8 @@ using Batch = std::function<std::vector<Window>(const Place&)>;
 struct RunOptions {
   LlamaConfig config;
   Units units = {};
-  cli::ShardingChoice sharding = {};  ///< numbers of the strategy; `run` fills it from the stack's name
+  std::string sharding = {};                     ///< the strategy's text, which `run` sets; empty: its default value
+  std::optional<buffer::AnyLayout> layout = {};  ///< replaces the own layout of a strategy that is chosen at run time
   std::int64_t sequence_length = 0;
   std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
   bool fewer_sequences = true;      ///< micro-batches, and those of evaluations, may have fewer

@@ -6,9 +6,6 @@
 /// whose `text()` or `name` is no text does not compile.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -44,22 +41,6 @@ consteval bool check_name() {
 }
 
 }  // namespace detail
-
-/// `Joined<A::name, B::name>::text` is the concatenation of the parts. The parts must be static members or namespace
-/// variables.
-template <const std::string_view&... parts>
-class Joined {
-  static constexpr std::size_t size = (parts.size() + ... + 0);
-  static constexpr std::array<char, size> characters = [] {
-    std::array<char, size> all{};
-    auto end = all.begin();
-    ((end = std::copy(parts.begin(), parts.end(), end)), ...);
-    return all;
-  }();
-
- public:
-  static constexpr std::string_view text{characters.data(), size};
-};
 
 /// Returns the type's name as the compiler writes it, such as "mine::Strategy".
 template <class P>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strategies that are chosen at run time: one type for each set of placements. All other differences are run-time
-/// values.
+/// Strategies that are chosen at run time, also by their texts: one type for each set of placements. All other
+/// differences are run-time values.
 ///
-/// A program that compiles these four types supports every strategy of strategies.hpp with every layout:
-/// RunTimeSharded, RunTimeGrouped, RunTimeHybridFull and Replicated.
+/// A program that compiles the four types of AnyStrategy supports every strategy of strategies.hpp with every layout.
 #pragma once
 
 #include <optional>
@@ -14,6 +13,9 @@
 #include <variant>
 
 #include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
@@ -27,7 +29,6 @@ struct OneOf {
                     ((offloads_optimizer_of<First> == offloads_optimizer_of<Rest>)&&...),
                 "fsdp: OneOf holds strategies whose placements and mesh axes are the same, since buffers have them in "
                 "their type; give each set of placements a OneOf of its own");
-  static constexpr std::string_view name = "run-time";
   static constexpr int mesh_axes = mesh_axes_of<First>;
   static constexpr bool offloads_optimizer = offloads_optimizer_of<First>;
   /// See fsdp::may_have_pieces.
@@ -49,22 +50,73 @@ struct OneOf {
     return other_layout ? *other_layout
                         : std::visit([](const auto& held) -> buffer::AnyLayout { return layout_of(held); }, strategy);
   }
-  /// Returns the strategy's name, followed by the layout if `other_layout` is set.
-  std::string text() const {
-    std::string text = std::visit([](const auto& held) { return policy_text(held); }, strategy);
-    return other_layout ? text + ":layout=" + policy_text(*other_layout) : text;
+  std::string text() const { return listed_text(*this); }
+  /// Lists what the strategy that it holds lists, and the layout if `other_layout` is set.
+  void visit(PolicyParts& parts) {
+    parts.part(strategy);
+    if (other_layout) parts.suffix("layout", policy_text(*other_layout));
   }
 };
 
+/// Each of the strategies, and the same in pieces.
+template <class... S>
+using OneOfEachInPieces = OneOf<S..., Reproducible<S>...>;
+
 /// Shards over all ranks.
 using RunTimeSharded =
-    OneOf<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3,
-          Reproducible<FullyShard<ReshardAfterForward::yes>>, Reproducible<FullyShard<ReshardAfterForward::no>>,
-          Reproducible<Zero1>, Reproducible<Zero2>, Reproducible<Zero3>>;
+    OneOfEachInPieces<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3>;
 /// Strategies on a mesh of two axes, with optimizer state replicated over the outer axis.
 using RunTimeGrouped = OneOf<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
                              Reproducible<FullyShard<ReshardAfterForward::to_group>>>;
 /// The same with optimizer state sharded over both axes.
 using RunTimeHybridFull = HybridShard<RunTimeSharded, OptimizerAcross::sharded>;
+
+/// Any strategy of this library.
+using AnyStrategy = std::variant<RunTimeSharded, RunTimeGrouped, RunTimeHybridFull, Replicated>;
+
+template <class S, class F>
+void each_kind(const F& f);
+
+namespace detail {
+
+/// Gives `held` every kind of its alternatives, and calls `f` for each.
+template <class... S, class F>
+void set_each_kind(std::variant<S...>& held, const F& f) {
+  const auto set = [&](const auto& strategy) { held = strategy, f(); };
+  (each_kind<S>(set), ...);
+}
+
+}  // namespace detail
+
+/// Calls `f` with a value of every kind that a strategy type, or a std::variant of such types, represents.
+template <class S, class F>
+void each_kind(const F& f) {
+  S strategy{};
+  if constexpr (requires { strategy.index(); }) {
+    detail::set_each_kind(strategy, [&] { f(strategy); });
+  } else if constexpr (requires { strategy.strategy; }) {
+    detail::set_each_kind(strategy.strategy, [&] { f(strategy); });
+  } else if constexpr (requires { strategy.inner; }) {
+    each_kind<decltype(strategy.inner)>([&](const auto& inner) {
+      strategy.inner = inner;
+      if (sharding::facts_of(inner).pieces == 0) f(strategy);  // a group of ranks adds up its gradients first
+    });
+  } else {
+    f(strategy);
+  }
+}
+
+/// Returns the strategy of a text; nothing if the type represents none of this name. Throws InputError if a number is
+/// too large; `what` says whose text it is.
+template <class S>
+std::optional<S> read_strategy(std::string_view text, std::string_view what = "the strategy ") {
+  std::optional<S> found;
+  each_kind<S>([&](S strategy) {
+    PolicyParts parts;
+    parts.part(strategy);
+    if (parts.read(text, what)) found = strategy;
+  });
+  return found;
+}
 
 }  // namespace fsdp

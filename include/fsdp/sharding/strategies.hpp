@@ -3,8 +3,9 @@
 /// All sharding strategies: how weights, gradients and optimizer state are placed, at rest and in use.
 ///
 /// To add one, write a struct with the members of the concept here, and add its schedules to
-/// tests/sharding/schedule_test.cpp, its type to tessera/fsdp/sharding/run_time.hpp, and its name to
-/// src/program/cli/stack_choice.cpp and cmake/stacks.cmake.
+/// tests/sharding/schedule_test.cpp. The program knows it by its type in tessera/fsdp/sharding/run_time.hpp and its
+/// name in cmake/stacks.cmake. What a strategy lists by `visit` (tessera/fsdp/core/policy_parts.hpp), texts, flags and
+/// help know.
 #pragma once
 
 #include <concepts>
@@ -15,7 +16,7 @@
 
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
-#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
@@ -23,10 +24,9 @@
 namespace fsdp {
 namespace detail {
 
-/// Returns text such as ":prefetch=2"; nothing for the default value.
-inline std::string number_text(const char* what, std::int64_t value, std::int64_t usual = 0) {
-  return value == usual ? "" : message(":", what, "=", value);
-}
+inline constexpr PolicyNumber group_number = {.member = "group", .kind = "K"};
+inline constexpr PolicyNumber prefetch_number = {
+    .name = "prefetch", .member = "prefetch_depth", .usual = 1, .least = 0, .help = "units gathered ahead"};
 
 }  // namespace detail
 
@@ -42,9 +42,6 @@ enum class ReduceGradients : std::uint8_t { every_micro_batch, last_micro_batch 
 /// by unit.
 template <ReshardAfterForward reshard = ReshardAfterForward::yes>
 struct FullyShard {
-  static constexpr std::string_view name = reshard == ReshardAfterForward::yes  ? "fsdp2"
-                                           : reshard == ReshardAfterForward::no ? "fsdp2:no-reshard"
-                                                                                : "fsdp2:K";
   static constexpr int mesh_axes = reshard == ReshardAfterForward::to_group ? 2 : 1;
   using AtRest = buffer::Shard;
   using Layout = buffer::PerParameter;
@@ -59,13 +56,17 @@ struct FullyShard {
             .reduce_every_micro_batch = reduce == ReduceGradients::every_micro_batch,
             .prefetch_depth = prefetch_depth};
   }
-  std::string text() const {
-    return (reshard == ReshardAfterForward::to_group ? message("fsdp2:", group) : std::string(name)) + numbers();
-  }
-  /// Returns what follows the name in text(): the values that differ from their defaults.
-  std::string numbers() const {
-    return std::string(reduce == ReduceGradients::last_micro_batch ? ":deferred" : "") +
-           detail::number_text("prefetch", prefetch_depth, 1);
+  std::string text() const { return listed_text(*this); }
+  void visit(PolicyParts& parts) {
+    parts.word("fsdp2");
+    if constexpr (reshard == ReshardAfterForward::no) parts.word("no-reshard");
+    if constexpr (reshard == ReshardAfterForward::to_group) parts.number(detail::group_number, group);
+    parts.number({.name = "deferred",
+                  .member = "reduce",
+                  .option = "fsdp::ReduceGradients::last_micro_batch",
+                  .help = "reduce after the last micro-batch"},
+                 reduce);
+    parts.number(detail::prefetch_number, prefetch_depth);
   }
 };
 
@@ -92,7 +93,6 @@ struct Zero2 {
 /// `persistence_threshold` elements are treated as in stage 2. Source: DeepSpeed's param_persistence_threshold and
 /// max_live_parameters.
 struct Zero3 {
-  static constexpr std::string_view name = "zero3";
   using AtRest = buffer::Shard;
   using Layout = buffer::Flat;
   int prefetch_depth = 1;                  ///< how many computations ahead of its use a gather is issued
@@ -106,11 +106,18 @@ struct Zero3 {
             .prefetch_depth = prefetch_depth,
             .live_bound = live_bound};
   }
-  std::string text() const { return std::string(name) + numbers(); }
-  /// Returns what follows the name in text(): the values that differ from their defaults.
-  std::string numbers() const {
-    return detail::number_text("prefetch", prefetch_depth, 1) + detail::number_text("persist", persistence_threshold) +
-           detail::number_text("live", live_bound);
+  std::string text() const { return listed_text(*this); }
+  void visit(PolicyParts& parts) {
+    constexpr std::int64_t most = std::int64_t{1} << 50;
+    parts.word("zero3");
+    parts.number(detail::prefetch_number, prefetch_depth);
+    parts.number({.name = "persist",
+                  .member = "persistence_threshold",
+                  .most = most,
+                  .help = "tensors up to N elements stay gathered"},
+                 persistence_threshold);
+    parts.number({.name = "live", .member = "live_bound", .most = most, .help = "most elements gathered at a time"},
+                 live_bound);
   }
 };
 
@@ -134,21 +141,6 @@ typename S::Layout layout_of(const S& strategy) {
     return {};
 }
 
-namespace detail {
-inline constexpr std::string_view hybrid_name = "hybrid:K", full_name = ":full", colon = ":", no_name = "";
-inline constexpr std::string_view layout_name = ":layout=";
-
-/// The name of a HybridShard, with that of the inner strategy unless this is FullyShard<>.
-template <class Inner, bool full, class Usual = FullyShard<>>
-using HybridName = std::conditional_t<std::is_same_v<Inner, Usual>, Joined<hybrid_name, full ? full_name : no_name>,
-                                      Joined<hybrid_name, full ? full_name : no_name, colon, Inner::name>>;
-
-/// The name of a strategy, with that of the layout unless this is the strategy's own.
-template <class Strategy, class L>
-using LayoutName = std::conditional_t<std::is_same_v<typename Strategy::Layout, L>, Joined<Strategy::name>,
-                                      Joined<Strategy::name, layout_name, L::name>>;
-}  // namespace detail
-
 /// What HybridShard does with main weights and optimizer state over the mesh's outer axis.
 enum class OptimizerAcross : std::uint8_t { replicated, sharded };
 
@@ -165,7 +157,6 @@ struct HybridShard {
       !requires(Inner inner) { inner.pieces; },
       "fsdp: HybridShard adds up the gradients of each group of ranks first, and Reproducible those of a "
       "step's pieces one after the other; use Reproducible alone");
-  static constexpr std::string_view name = detail::HybridName<Inner, optimizer == OptimizerAcross::sharded>::text;
   static constexpr int mesh_axes = 2;
   using AtRest = buffer::Shard;
   using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
@@ -174,13 +165,13 @@ struct HybridShard {
   Inner inner{};  ///< the strategy within a group, with its numbers
 
   Layout layout() const { return layout_of(inner); }
-  /// Returns text such as "hybrid:2" or "hybrid:2:full:zero3"; an inner fsdp2 is not named.
-  std::string text() const {
-    const std::string held = policy_text(inner);
-    const std::string_view usual = FullyShard<>::name;
-    const bool unnamed = held.starts_with(usual) && !held.starts_with(FullyShard<ReshardAfterForward::no>::name);
-    return message("hybrid:", group, optimizer == OptimizerAcross::sharded ? ":full" : "",
-                   unnamed ? held.substr(usual.size()) : ":" + held);
+  std::string text() const { return listed_text(*this); }
+  /// Lists the inner strategy behind its own, as in "hybrid:2:full:zero3"; an inner fsdp2 is not named.
+  void visit(PolicyParts& parts) {
+    parts.word("hybrid");
+    parts.number(detail::group_number, group);
+    if constexpr (optimizer == OptimizerAcross::sharded) parts.word("full");
+    parts.inner(inner, "fsdp2");
   }
   int ranks_per_group() const { return group; }
   constexpr sharding::Facts facts() const {
@@ -205,24 +196,28 @@ struct HybridShard {
 template <class Strategy>
 struct Offload : Strategy {
   static constexpr bool offloads_optimizer = true;
-  std::string text() const { return policy_text(static_cast<const Strategy&>(*this)) + ":offload=optimizer"; }
+  std::string text() const { return listed_text(*this); }
+  void visit(PolicyParts& parts) {
+    parts.part<Strategy>(*this);
+    parts.suffix("offload", "optimizer");
+  }
 };
 
 /// A strategy with another layout policy; `policy` holds the layout's numbers.
 template <class Strategy, buffer::LayoutPolicy L>
 struct WithLayout : Strategy {
-  static constexpr std::string_view name = detail::LayoutName<Strategy, L>::text;
   using Layout = L;
   L policy{};  ///< the layout, with its numbers
 
   L layout() const { return policy; }
-  std::string text() const {
-    return policy_text(static_cast<const Strategy&>(*this)) + ":layout=" + policy_text(policy);
+  std::string text() const { return listed_text(*this); }
+  void visit(PolicyParts& parts) {
+    parts.part<Strategy>(*this);
+    parts.suffix("layout", policy_text(policy));
   }
 };
 
 namespace detail {
-inline constexpr std::string_view pieces_name = ":pieces=V";
 template <class Strategy>
 inline constexpr bool is_hybrid = false;
 template <class Inner, OptimizerAcross optimizer>
@@ -242,7 +237,6 @@ struct Reproducible : Strategy {
   static_assert(!detail::is_hybrid<Strategy>,
                 "fsdp: Reproducible adds the gradients of a step's pieces one after the other, and HybridShard adds up "
                 "those of each group of ranks first; take FullyShard, Zero2 or Zero3 inside");
-  static constexpr std::string_view name = Joined<Strategy::name, detail::pieces_name>::text;
   int pieces = 1;  ///< of a step's batch; at least 1
 
   constexpr sharding::Facts facts() const {
@@ -256,7 +250,16 @@ struct Reproducible : Strategy {
     rules.reduce_every_micro_batch = true;
     return rules;
   }
-  std::string text() const { return policy_text(static_cast<const Strategy&>(*this)) + message(":pieces=", pieces); }
+  std::string text() const { return listed_text(*this); }
+  void visit(PolicyParts& parts) {
+    parts.part<Strategy>(*this);
+    parts.number({.name = "pieces",
+                  .member = "pieces",
+                  .kind = "V",
+                  .most = 1 << 20,
+                  .help = "a step is cut into N pieces, and has the same bits on any number of ranks"},
+                 pieces);
+  }
 };
 
 /// A sharding strategy: the placement at rest of weights, gradients and optimizer state, a layout, and either rules

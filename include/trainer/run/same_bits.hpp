@@ -15,7 +15,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
-#include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/run/resumed.hpp>
@@ -45,10 +44,6 @@ void agree_on_last_bits(const comm::Ranks& ranks, const RunRecord& mine);
 
 namespace detail {
 
-template <class... Strategies>
-const auto& chosen_of(const OneOf<Strategies...>& strategy) {
-  return strategy.strategy;
-}
 template <class Strategy>
 const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
   return strategy;
@@ -60,8 +55,8 @@ const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
 /// each; empty for any other strategy.
 template <class Sharding>
 std::string reduced_sooner(const Sharding& strategy) {
-  if constexpr (requires { detail::chosen_of(strategy); }) {
-    return std::visit([](const auto& held) { return reduced_sooner(held); }, detail::chosen_of(strategy));
+  if constexpr (requires { strategy.strategy; }) {
+    return std::visit([](const auto& held) { return reduced_sooner(held); }, strategy.strategy);
   } else if constexpr (requires { detail::strategy_in_pieces(strategy); }) {
     const auto& inner = detail::strategy_in_pieces(strategy);
     using Inner = std::remove_cvref_t<decltype(inner)>;

@@ -121,7 +121,7 @@ Line measure(const BenchOptions& options, std::int64_t head_dim, int threads) {
       .add("heads", shape.heads)
       .add("kv_heads", shape.kv_heads)
       .add("head_dim", head_dim)
-      .add("precision", cli::name_of(options.stack.precision))
+      .add("precision", cli::to_text(options.stack.precision))
       .add("threads", threads)
       .add("forward_ms", 1e3 * rounds.median_seconds(forward))
       .add("backward_ms", 1e3 * rounds.median_seconds(backward))

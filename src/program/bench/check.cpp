@@ -30,10 +30,10 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
   for (const char* flag : {"up-to", "dry-run"})
     require<InputError>(options.table || !flags.is_given(flag), "bench: --", flag, " belongs to mlp --table");
   require<InputError>(!options.table || options.stack.comm.kind == cli::CommChoice::Kind::threads, "bench: --comm ",
-                      cli::name_of(options.stack.comm), ": the ranks of mlp --table are threads:N");
+                      cli::to_text(options.stack.comm), ": the ranks of mlp --table are threads:N");
   require<InputError>(options.what == "step" || options.what == "generate" || options.what == "load" ||
                           options.what == "comm" || options.stack.precision != cli::PrecisionChoice::bf16_wire,
-                      "bench: --precision ", cli::name_of(options.stack.precision),
+                      "bench: --precision ", cli::to_text(options.stack.precision),
                       " says what ranks send each other, and ", options.what, " measures what one computes; take bf16");
   require<InputError>(options.model.empty() || options.what == "step" || options.what == "generate" ||
                           options.what == "load" || options.what == "tokenize",

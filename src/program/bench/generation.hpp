@@ -12,7 +12,7 @@
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include "../cli/sharding_of.hpp"
+#include "../cli/strategies.hpp"
 
 #include "../cli/bench_options.hpp"
 #include "floors.hpp"

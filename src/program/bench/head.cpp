@@ -171,7 +171,7 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
         .add("tokens", sizes.tokens)
         .add("hidden", sizes.hidden)
         .add("vocabulary", sizes.vocabulary)
-        .add("tiling", cli::name_of(tilings[i]))
+        .add("tiling", cli::to_text(tilings[i]))
         .add("precision", PrecisionT::name)
         .add("threads", sizes.threads)
         .add("tokens_per_tile", plan.longest_tile())

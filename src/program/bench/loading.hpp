@@ -11,7 +11,7 @@
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/run/commands.hpp>
-#include "../cli/sharding_of.hpp"
+#include "../cli/strategies.hpp"
 
 #include "../cli/bench_options.hpp"
 #include "floors.hpp"

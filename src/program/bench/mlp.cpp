@@ -60,7 +60,7 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
     };
     Line line("mlp");
     line.add("seq", sizes.tokens)
-        .add("tiling", cli::name_of(measured.tiling))
+        .add("tiling", cli::to_text(measured.tiling))
         .add("precision", PrecisionT::name)
         .add("threads", sizes.threads)
         .add("hidden", sizes.hidden)

@@ -133,7 +133,7 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
               .matmul_flops = layer.matmul_flops(),
               .counted_as_published = operands.bytes() + shards.main.bytes() + layer.arena_peak()};
   entry.line.add("seq", sizes.tokens)
-      .add("tiling", cli::name_of(tiling))
+      .add("tiling", cli::to_text(tiling))
       .add("plan", message(entry.plan))
       .add("precision", PrecisionT::name)
       .add("ranks", ranks)
@@ -220,7 +220,7 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   rounds.run(
       repeats, [&] { comm::barrier(communicator, {"bench"}); }, repeats > 1);
   comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});
-  require(layer.arena_peak() == entry.activation_bytes, "bench: ", cli::name_of(entry.tiling), " of ",
+  require(layer.arena_peak() == entry.activation_bytes, "bench: ", cli::to_text(entry.tiling), " of ",
           entry.sizes.tokens, " tokens took ", layer.arena_peak(), " bytes of activations, its dry run said ",
           entry.activation_bytes);
   return {rounds.median_seconds(forward), rounds.median_seconds(backward)};
@@ -242,7 +242,7 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
       untiled_flops = entry_flops;
     }
     if (entry.timed) {
-      progress.show(entry.sizes.tokens, cli::name_of(entry.tiling));
+      progress.show(entry.sizes.tokens, cli::to_text(entry.tiling));
       const auto same = std::find_if(known.begin(), known.end(), [&](auto& k) { return k.first == entry.plan; });
       const Times times = same != known.end() ? same->second : timed<PrecisionT>(communicator, entry, repeats);
       known.push_back({entry.plan, times});

@@ -158,7 +158,7 @@ Line measure(const BenchOptions& options, cli::PrecisionChoice precision, int th
   const int ranks = options.stack.comm.ranks > 1 ? static_cast<int>(options.stack.comm.ranks) : 8;
   const Balance balance = balance_of(layer, options.layers, ranks);
   return Line("muon")
-      .add("precision", cli::name_of(precision))
+      .add("precision", cli::to_text(precision))
       .add("threads", threads)
       .add("parameters", muon.elements())
       .add("ms", rounds.median_seconds(muon_case) * 1e3)

@@ -70,7 +70,7 @@ Line measure(const BenchOptions& options, cli::PrecisionChoice precision, int th
   const auto bytes = static_cast<double>(bytes_per_parameter * options.parameters);
   const auto triad_bytes = static_cast<double>(triad.bytes());
   return Line("optim")
-      .add("precision", cli::name_of(precision))
+      .add("precision", cli::to_text(precision))
       .add("threads", threads)
       .add("parameters", options.parameters)
       .add("bytes_per_parameter", bytes_per_parameter)

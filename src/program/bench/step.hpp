@@ -27,7 +27,7 @@
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/batches.hpp>
-#include "../cli/sharding_of.hpp"
+#include "../cli/strategies.hpp"
 
 #include "../cli/bench_options.hpp"
 #include "bare_loop.hpp"
@@ -137,7 +137,7 @@ class StepRun {
     const auto tokens = static_cast<double>(communicator_.size() * request_.shape.sequence_length);
     Line line("step");
     line.add("stack", Stack::name(sharding_))
-        .add("tiling", cli::name_of(options.stack.tiling))
+        .add("tiling", cli::to_text(options.stack.tiling))
         .add("optimizer", with_.name())
         .add("ranks", communicator_.size())
         .add("threads", request_.shape.threads)

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands.hpp"
 
-#include <algorithm>
 #include <limits>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
@@ -16,15 +13,7 @@ namespace fsdp::cli {
 using train::Effect;
 
 void bind(train::FlagSet& flags, StackChoice& stack) {
-  flags.add(
-      Effect::chosen, "sharding", stack.sharding,
-      "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
-      "per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
-      "hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
-      ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) "
-      "and :live=N (most elements gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is "
-      "cut "
-      "into N pieces, and has the same bits on any number of ranks)");
+  flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
             "with fsdp2, flat with zero1, zero2 and zero3");
@@ -65,9 +54,8 @@ void bind(train::FlagSet& flags, Chat& command) {
 /// Converts the name of a type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   const std::vector<std::string> names = {"f32", "bf16", "f16"};
-  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", shortened(text),
-                      " is not known; ", suggestion(text, names));
-  value.dtype = text == "f32" ? DType::f32 : text == "bf16" ? DType::bf16 : DType::f16;
+  const DType types[] = {DType::f32, DType::bf16, DType::f16};
+  value.dtype = types[index_of_name(flag, text, names)];
 }
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
 

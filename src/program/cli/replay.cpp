@@ -11,6 +11,7 @@
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
@@ -98,12 +99,13 @@ ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) 
   if (!command.sharding) return of_run;
   ShardingChoice given = *command.sharding;
   given.layout = of_run.layout;
-  if (of_run.pieces == 0)
-    require<InputError>(given == of_run, "--sharding ", name_of(given),
+  const int pieces = pieces_of(of_run);
+  if (pieces == 0)
+    require<InputError>(given == of_run, "--sharding ", to_text(given),
                         ": the run's steps are not cut into pieces, so ",
-                        "that replay takes its ranks and its strategy, ", name_of(of_run), "; leave --sharding out");
-  require<InputError>(given.pieces == of_run.pieces, "--sharding ", name_of(given), ": the run cut a step into ",
-                      of_run.pieces, " pieces (--sharding ", name_of(of_run), "); give a strategy with as many");
+                        "that replay takes its ranks and its strategy, ", to_text(of_run), "; leave --sharding out");
+  require<InputError>(pieces_of(given) == pieces, "--sharding ", to_text(given), ": the run cut a step into ", pieces,
+                      " pieces (--sharding ", to_text(of_run), "); give a strategy with as many");
   return given;
 }
 
@@ -113,9 +115,7 @@ StackChoice recorded_stack(const std::string& sharding, const std::string& preci
   StackChoice stack;
   std::string strategy;
   LayoutChoice layout = LayoutChoice::own;
-  for (std::string_view rest = sharding; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(':'));
-    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+  for (const std::string_view part : parts_of(sharding)) {
     constexpr std::string_view layout_key = "layout=", offload_key = "offload=";
     if (part.starts_with(layout_key))
       layout = parse_layout(part.substr(layout_key.size()));
@@ -143,7 +143,7 @@ RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<st
 
   run.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
   run.stack.sharding = sharding_of(command, run.stack.sharding);
-  const bool pieces = run.stack.sharding.pieces > 0;
+  const bool pieces = pieces_of(run.stack.sharding) > 0;
   run.stack.comm = command.comm.value_or(
       CommChoice{.ranks = pieces || by_launcher ? 1 : std::max<std::int64_t>(number_of(saved.record(), "ranks"), 1)});
 

@@ -1,53 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stack_lines.hpp"
 
+#include <map>
+#include <string_view>
 #include <utility>
-#include <vector>
+#include <variant>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 
 namespace fsdp::cli {
 namespace {
 
-using Kind = ShardingChoice::Kind;
-
-/// A field and its value; empty if it has its default.
-using Field = std::pair<const char*, std::string>;
-
-std::string number(std::int64_t value, std::int64_t usual) { return value == usual ? "" : std::to_string(value); }
-
-std::string braces(const std::vector<Field>& fields) {
+/// What differs from the usual, in braces. C++ wants it in the order of the struct's members.
+std::string braces(const PolicyParts& parts) {
+  std::map<const void*, std::string> fields;
+  for (const auto& [word, number, value, get, set, inner, implied, fixed] : parts.list())
+    if (value != nullptr && (!number.kind.empty() || get(value) != number.usual))
+      fields[value] = message(".", number.member, " = ",
+                              number.option.empty() ? std::to_string(get(value)) : std::string(number.option));
   std::string text;
-  for (const auto& [name, value] : fields)
-    if (!value.empty()) text += message(text.empty() ? "{" : ", ", ".", name, " = ", value);
+  for (const auto& [value, field] : fields) text += (text.empty() ? "{" : ", ") + field;
   return text.empty() ? "" : text + "}";
 }
 
-Spelled spelled_fsdp2(const ShardingChoice& choice) {
-  const char* const reshard = choice.number > 0 ? "fsdp::ReshardAfterForward::to_group"
-                              : choice.reshard  ? ""
-                                                : "fsdp::ReshardAfterForward::no";
-  return {message("fsdp::FullyShard<", reshard, ">"),
-          braces({{"prefetch_depth", number(choice.prefetch_depth, 1)},
-                  {"reduce", choice.deferred ? "fsdp::ReduceGradients::last_micro_batch" : ""},
-                  {"group", number(choice.number, 0)}})};
-}
-
-Spelled spelled_zero3(const ShardingChoice& choice) {
-  return {"fsdp::Zero3", braces({{"prefetch_depth", number(choice.prefetch_depth, 1)},
-                                 {"persistence_threshold", number(choice.persistence, 0)},
-                                 {"live_bound", number(choice.live_bound, 0)}})};
-}
-
 const char* type_of(LayoutChoice layout) {
-  switch (layout) {
-    case LayoutChoice::flat: return "fsdp::buffer::Flat";
-    case LayoutChoice::rows: return "fsdp::buffer::Rows";
-    case LayoutChoice::owned: return "fsdp::buffer::Owned";
-    case LayoutChoice::per_parameter:
-    case LayoutChoice::own: break;
-  }
-  return "fsdp::buffer::PerParameter";
+  const char* const types[] = {"", "fsdp::buffer::PerParameter", "fsdp::buffer::Flat", "fsdp::buffer::Rows",
+                               "fsdp::buffer::Owned"};
+  return types[static_cast<std::size_t>(layout)];
 }
 
 /// A type whose base, its first part, has the value.
@@ -55,53 +36,65 @@ Spelled derived(std::string type, const std::string& value) {
   return {std::move(type), value.empty() ? "" : "{" + value + "}"};
 }
 
-Spelled spelled(const ShardingChoice& choice) {
-  if (choice.kind == Kind::hybrid) {
-    const Spelled inner = spelled(inner_of(choice));
-    return {message("fsdp::HybridShard<", inner.type, choice.full ? ", fsdp::OptimizerAcross::sharded" : "", ">"),
-            braces({{"group", std::to_string(choice.number)}, {"inner", inner.value}})};
+/// Spells strategies in another layout, if that is not `own`.
+struct Spelling {
+  LayoutChoice layout;
+
+  template <class S>
+  static std::string type(const S&) {
+    const std::string name(type_name<S>());
+    return name.find("::") == std::string::npos ? "fsdp::" + name : name;  // g++ leaves our own namespace out
   }
-  Spelled own = choice.kind == Kind::fsdp2   ? spelled_fsdp2(choice)
-                : choice.kind == Kind::zero1 ? Spelled{"fsdp::Zero1"}
-                : choice.kind == Kind::zero2 ? Spelled{"fsdp::Zero2"}
-                : choice.kind == Kind::zero3 ? spelled_zero3(choice)
-                                             : Spelled{"fsdp::Replicated"};
-  if (choice.pieces > 0)
-    own = derived(message("fsdp::Reproducible<", own.type, ">"),
-                  message(own.value.empty() ? "{}" : own.value, ", ", choice.pieces));
-  const LayoutChoice other = other_layout(choice);
-  if (other == LayoutChoice::own) return own;
-  return derived(message("fsdp::WithLayout<", own.type, ", ", type_of(other), ">"), own.value);
-}
+  template <ReshardAfterForward reshard>
+  static std::string type(const FullyShard<reshard>&) {
+    if (reshard == ReshardAfterForward::yes) return "fsdp::FullyShard<>";
+    return message(
+        "fsdp::FullyShard<fsdp::ReshardAfterForward::", reshard == ReshardAfterForward::no ? "no" : "to_group", ">");
+  }
+  template <class S>
+  static Spelled plain(S strategy) {
+    PolicyParts parts;
+    parts.part(strategy);
+    return {type(strategy), braces(parts)};
+  }
+  template <class S>
+  static Spelled plain(const Reproducible<S>& strategy) {
+    const Spelled inner = plain(static_cast<const S&>(strategy));
+    return derived(message("fsdp::Reproducible<", inner.type, ">"),
+                   message(inner.value.empty() ? "{}" : inner.value, ", ", strategy.pieces));
+  }
+
+  template <class S>
+  Spelled operator()(const S& strategy) const {
+    const Spelled own = plain(strategy);
+    if (layout == LayoutChoice::own) return own;
+    return derived(message("fsdp::WithLayout<", own.type, ", ", type_of(layout), ">"), own.value);
+  }
+  template <class... S>
+  Spelled operator()(const OneOf<S...>& strategy) const {
+    return std::visit(*this, strategy.strategy);
+  }
+  template <class S, OptimizerAcross optimizer>
+  Spelled operator()(const HybridShard<S, optimizer>& strategy) const {
+    const Spelled inner = (*this)(strategy.inner);
+    const bool full = optimizer == OptimizerAcross::sharded;
+    return {message("fsdp::HybridShard<", inner.type, full ? ", fsdp::OptimizerAcross::sharded" : "", ">"),
+            message("{.group = ", strategy.group, inner.value.empty() ? "" : ", .inner = ", inner.value, "}")};
+  }
+};
 
 /// The communicator's name, as in its header's.
-std::string name_of_comm(const CommChoice& comm) {
-  switch (comm.kind) {
-    case CommChoice::Kind::self: return "self";
-    case CommChoice::Kind::mpi: return "mpi";
-    case CommChoice::Kind::nccl: return "nccl";
-    case CommChoice::Kind::threads: break;
-  }
-  return "threads";
-}
+std::string name_of_comm(const CommChoice& comm) { return std::string(parts_of(to_text(comm)).front()); }
 
 const char* type_of(const CommChoice& comm) {
-  switch (comm.kind) {
-    case CommChoice::Kind::self: return "fsdp::comm::Self<>";
-    case CommChoice::Kind::mpi: return "fsdp::comm::Mpi<>";
-    case CommChoice::Kind::nccl: return "fsdp::comm::Nccl<>";
-    case CommChoice::Kind::threads: break;
-  }
-  return "fsdp::comm::Threads<>";
+  const char* const types[] = {"fsdp::comm::Self<>", "fsdp::comm::Threads<>", "fsdp::comm::Mpi<>",
+                               "fsdp::comm::Nccl<>"};
+  return types[static_cast<std::size_t>(comm.kind)];
 }
 
 const char* type_of(PrecisionChoice precision) {
-  switch (precision) {
-    case PrecisionChoice::fp32: return "fsdp::Fp32";
-    case PrecisionChoice::bf16_wire: return "fsdp::Bf16Wire<fsdp::Bf16Mixed>";
-    case PrecisionChoice::bf16: break;
-  }
-  return "fsdp::Bf16Mixed";
+  const char* const types[] = {"fsdp::Fp32", "fsdp::Bf16Mixed", "fsdp::Bf16Wire<fsdp::Bf16Mixed>"};
+  return types[static_cast<std::size_t>(precision)];
 }
 
 /// `budget:auto` is known at run time only.
@@ -120,7 +113,7 @@ Spelled spelled(const TilingChoice& tiling) {
 }  // namespace
 
 Spelled spelled_sharding(const ShardingChoice& choice, OffloadChoice offload) {
-  const Spelled plain = spelled(choice);
+  const Spelled plain = std::visit(Spelling{other_layout(choice)}, choice.strategy);
   return offload == OffloadChoice::none ? plain : derived("fsdp::Offload<" + plain.type + ">", plain.value);
 }
 
@@ -142,20 +135,16 @@ std::string stack_lines(const StackChoice& choice) {
 }
 
 std::optional<std::string> cmake_name(const StackChoice& choice) {
-  const ShardingChoice& sharding = choice.sharding;
+  const AnyStrategy& strategy = choice.sharding.strategy;
+  const auto* const grouped = std::get_if<RunTimeGrouped>(&strategy);
   const bool offloads = choice.offload != OffloadChoice::none;
-  const bool grouped = sharding.kind == Kind::hybrid || (sharding.kind == Kind::fsdp2 && sharding.number > 0);
-  if (offloads && (grouped || sharding.kind == Kind::replicated)) return std::nullopt;
-  std::string name = sharding.kind == Kind::hybrid       ? (sharding.full ? "hybrid_full" : "hybrid")
-                     : sharding.kind == Kind::replicated ? "replicated"
-                     : sharding.kind == Kind::zero1      ? "zero1"
-                     : sharding.kind == Kind::zero2      ? "zero2"
-                     : sharding.kind == Kind::zero3      ? "zero3"
-                     : sharding.number > 0               ? "fsdp2_group"
-                                                         : "fsdp2";
+  if (offloads && !std::holds_alternative<RunTimeSharded>(strategy)) return std::nullopt;
+  std::string name(parts_of(to_text(choice.sharding)).front());
+  if (grouped != nullptr && !std::holds_alternative<HybridShard<RunTimeSharded>>(grouped->strategy)) name += "_group";
+  if (std::holds_alternative<RunTimeHybridFull>(strategy)) name += "_full";
   if (offloads) name += "_offload";
   const std::string precision =
-      choice.precision == PrecisionChoice::bf16_wire ? "bf16_wire" : name_of(choice.precision);
+      choice.precision == PrecisionChoice::bf16_wire ? "bf16_wire" : to_text(choice.precision);
   return message(name, "/", name_of_comm(choice.comm), "/", precision);
 }
 

@@ -105,7 +105,7 @@ std::string strategies() {
     constexpr bool sharded = std::is_same_v<typename S::AtRest, buffer::Shard>;
     constexpr bool sharded_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>;
     constexpr bool has_groups = requires { typename S::Across; };
-    Row& row = rows.emplace_back(Row{policy_text<S>(), sharded ? "sharded" : "replicated",
+    Row& row = rows.emplace_back(Row{listed_text(S{}, true), sharded ? "sharded" : "replicated",
                                      !has_groups      ? "-"
                                      : sharded_across ? "sharded"
                                                       : "replicated",

@@ -24,13 +24,12 @@
 #include "../bench/step.hpp"
 #include "../cli/commands.hpp"
 #include "../cli/replay.hpp"
-#include "../cli/sharding_of.hpp"
+#include "../cli/strategies.hpp"
 
 namespace fsdp::stacks {
 
 /// A compiled stack. Its strategy type may represent several kinds of --sharding.
 struct CompiledStack {
-  std::string sharding;  ///< all kinds that it represents
   bool (*takes)(const cli::ShardingChoice&) = nullptr;
   cli::OffloadChoice offload = cli::OffloadChoice::none;
   std::string comm;
@@ -103,7 +102,6 @@ CompiledStack compiled_stack() {
   using Stack = typename Model::Stack;
   static_assert(std::is_same_v<typename Stack::Tiling, tiling::RunTime>);
   CompiledStack stack{
-      .sharding = cli::sharding_kinds<typename Stack::Sharding>(),
       .takes = cli::takes<typename Stack::Sharding>,
       .offload =
           offloads_optimizer_of<typename Stack::Sharding> ? cli::OffloadChoice::optimizer : cli::OffloadChoice::none,

@@ -28,7 +28,7 @@ class CudaHost_training : public OnDoubles {
     return options;
   }
   static RunResults run(std::string_view stack, RunOptions options) {
-    options.sharding = cli::parse_sharding(std::string(stack));
+    options.sharding = stack;
     return test::cuda_host_stacks(options);
   }
   static void expect_follows(const RunResults& found, const RunResults& expected) {

@@ -28,7 +28,7 @@ inline constexpr std::string_view cuda_strategies[] = {
 inline RunResults run_cuda(std::string_view stack, const RunOptions& options) {
   if (stack == "fsdp2/bf16") return run_cuda_fsdp2_bf16(options);
   RunOptions chosen = options;
-  chosen.sharding = cli::parse_sharding(stack);
+  chosen.sharding = stack;
   return cuda_stacks(chosen);
 }
 

@@ -3,6 +3,7 @@
 /// The stacks of the MPI tests, in float: each runs on all processes of the program, whatever options.ranks says.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include <support/stack_runner.hpp>
@@ -13,10 +14,10 @@ namespace fsdp::test {
 extern const RunTimeStacks mpi_stacks;
 
 inline RunResults run_mpi(std::string_view strategy, const RunOptions& options,
-                          cli::LayoutChoice layout = cli::LayoutChoice::own) {
+                          std::optional<buffer::AnyLayout> layout = {}) {
   RunOptions chosen = options;
-  chosen.sharding = cli::parse_sharding(strategy);
-  chosen.sharding.layout = layout;
+  chosen.sharding = strategy;
+  chosen.layout = layout;
   return mpi_stacks(chosen);
 }
 

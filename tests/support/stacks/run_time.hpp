@@ -5,8 +5,7 @@
 /// bits of the types that they stand for.
 #pragma once
 
-#include <tessera/fsdp/core/error.hpp>
-
+#include <support/any_strategy.hpp>
 #include <support/stack_runner.hpp>
 
 namespace fsdp::test {
@@ -15,14 +14,10 @@ struct RunTimeStacks {
   using Run = RunResults (*)(const RunOptions&);
   Run sharded, grouped, full, replicated;
 
-  /// The strategy and layout of options.sharding.
-  RunResults operator()(const RunOptions& options) const { return of(options.sharding)(options); }
-
- private:
-  Run of(const cli::ShardingChoice& choice) const {
-    if (choice.kind == cli::ShardingChoice::Kind::replicated) return replicated;
-    if (choice.full) return full;
-    return choice.number > 0 ? grouped : sharded;
+  /// The strategy of options.sharding.
+  RunResults operator()(const RunOptions& options) const {
+    const Run runs[] = {sharded, grouped, full, replicated};  // in the order of AnyStrategy
+    return runs[any_strategy(options.sharding).index()](options);
   }
 };
 

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <variant>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
 
+#include <support/any_strategy.hpp>
 #include <support/stacks/run_time.hpp>
 
 namespace fsdp::test {
@@ -16,10 +19,24 @@ namespace {
 /// "fsdp2:2" of "fsdp2:2/bf16".
 std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
 
+buffer::AnyLayout layout_of(std::string_view name) {
+  for (const buffer::AnyLayout& layout :
+       {buffer::AnyLayout(buffer::PerParameter{}), {buffer::Flat{}}, {buffer::Rows{}}, {buffer::Owned{}}})
+    if (layout.text() == name) return layout;
+  throw InputError(message("no layout is called '", name, "'"));
+}
+
 }  // namespace
 
 std::int64_t ranks_per_group(std::string_view stack) {
-  return std::max<std::int64_t>(cli::parse_sharding(strategy_of(stack)).number, 1);
+  return std::visit(
+      []<class S>(const S& strategy) {
+        if constexpr (mesh_axes_of<S> == 2)
+          return strategy.ranks_per_group();
+        else
+          return 1;
+      },
+      any_strategy(strategy_of(stack)));
 }
 
 RunResults run(std::string_view stack, const RunOptions& options) {
@@ -45,12 +62,12 @@ RunResults run(std::string_view stack, const RunOptions& options) {
   if (stack == "watched") return run_watched(options);
   RunOptions chosen = options;
   const std::string_view strategy = strategy_of(stack);
-  chosen.sharding = cli::parse_sharding(strategy);
+  chosen.sharding = strategy;
   std::string rest(stack.substr(strategy.size()));
   constexpr std::string_view layout = "/layout=";
   if (rest.starts_with(layout)) {
     const std::size_t end = std::min(rest.find('/', layout.size()), rest.size());
-    chosen.sharding.layout = cli::parse_layout(rest.substr(layout.size(), end - layout.size()));
+    chosen.layout = layout_of(std::string_view(rest).substr(layout.size(), end - layout.size()));
     rest.erase(0, end);
   }
   if (rest == "/run-time") return threads_stacks(chosen);
@@ -60,7 +77,8 @@ RunResults run(std::string_view stack, const RunOptions& options) {
   if (rest == "/queued") return queued_stacks(chosen);
   if (rest == "/nccl") return nccl_stacks(chosen);
 #endif
-  const auto found = compiled.find(cli::kind_name(chosen.sharding) + rest);
+  const std::string kind = listed_text(any_strategy(strategy), true);
+  const auto found = compiled.find(kind + rest);
   require<InputError>(found != compiled.end(), "no stack of the tests is called '", stack, "'");
   return found->second(chosen);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/program/cli/sharding_of.hpp"
+#include "src/program/cli/strategies.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,19 +13,6 @@ ShardingChoice choice_of(std::string_view sharding, LayoutChoice layout = Layout
   choice.layout = layout;
   return choice;
 }
-
-static_assert(HybridShard<FullyShard<>>::name == "hybrid:K");
-static_assert(HybridShard<Zero3>::name == "hybrid:K:zero3");
-static_assert(HybridShard<Zero3, OptimizerAcross::sharded>::name == "hybrid:K:full:zero3");
-static_assert(WithLayout<FullyShard<>, buffer::Owned>::name == "fsdp2:layout=owned");
-static_assert(WithLayout<FullyShard<>, buffer::PerParameter>::name == "fsdp2");
-static_assert(HybridShard<WithLayout<Zero3, buffer::Rows>>::name == "hybrid:K:zero3:layout=rows");
-
-static_assert(tensors_whole<Replicated> && tensors_whole<WithLayout<Zero2, buffer::Owned>>);
-static_assert(tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>>>);
-static_assert(!tensors_whole<FullyShard<>> && !tensors_whole<WithLayout<Zero2, buffer::Rows>>);
-static_assert(!tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>, OptimizerAcross::sharded>>);
-static_assert(!tensors_whole<RunTimeSharded>);  // its layout is a value
 
 /// Every kind is taken by one of the four types that a program compiles, whatever its layout.
 TEST(ShardingOf, OneTypeOfEachSetOfPlacementsTakesEachKind) {
@@ -42,32 +29,7 @@ TEST(ShardingOf, OneTypeOfEachSetOfPlacementsTakesEachKind) {
     }
 }
 
-TEST(ShardingOf, TypesTakeTheirOwnKindAlone) {
-  EXPECT_TRUE(takes<Zero3>(choice_of("zero3:persist=4")));
-  EXPECT_TRUE(takes<Zero3>(choice_of("zero3", LayoutChoice::flat)));
-  EXPECT_FALSE(takes<Zero3>(choice_of("zero3", LayoutChoice::owned)));
-  EXPECT_FALSE(takes<Zero3>(choice_of("zero2")));
-  EXPECT_FALSE(takes<HybridShard<Zero3>>(choice_of("hybrid:2")));
-  EXPECT_TRUE(takes<HybridShard<Zero3>>(choice_of("hybrid:2:zero3")));
-  EXPECT_TRUE((takes<WithLayout<FullyShard<>, buffer::Owned>>(choice_of("fsdp2", LayoutChoice::owned))));
-}
-
 TEST(ShardingOf, PiecesChooseATypeOfTheirOwn) {
-  const ShardingChoice zero3 = choice_of("zero3:persist=7:prefetch=2:pieces=8");
-  EXPECT_TRUE(takes<Reproducible<Zero3>>(zero3));
-  EXPECT_FALSE(takes<Zero3>(zero3));
-  EXPECT_FALSE(takes<Reproducible<Zero3>>(choice_of("zero3")));
-  EXPECT_FALSE(takes<Reproducible<Zero2>>(zero3));
-  EXPECT_TRUE(
-      (takes<WithLayout<Reproducible<Zero3>, buffer::Owned>>(choice_of("zero3:pieces=8", LayoutChoice::owned))));
-  EXPECT_TRUE(
-      (takes<Reproducible<WithLayout<Zero3, buffer::Owned>>>(choice_of("zero3:pieces=8", LayoutChoice::owned))));
-
-  const auto own = sharding_of<Reproducible<Zero3>>(zero3);
-  EXPECT_EQ(own.pieces, 8);
-  EXPECT_EQ(own.persistence_threshold, 7);
-  EXPECT_EQ(policy_text(own), "zero3:prefetch=2:persist=7:pieces=8");
-
   const auto chosen = sharding_of<RunTimeSharded>(choice_of("fsdp2:deferred:pieces=6", LayoutChoice::owned));
   EXPECT_EQ(sharding::facts_of(chosen).pieces, 6);
   EXPECT_TRUE(chosen.rules().reduce_every_micro_batch);
@@ -76,16 +38,15 @@ TEST(ShardingOf, PiecesChooseATypeOfTheirOwn) {
   EXPECT_EQ(sharding::facts_of(grouped).pieces, 6);
   EXPECT_EQ(grouped.ranks_per_group(), 4);
   EXPECT_EQ(sharding::facts_of(sharding_of<RunTimeSharded>(choice_of("fsdp2"))).pieces, 0);
-  const auto with_layout =
-      sharding_of<WithLayout<Reproducible<Zero3>, buffer::Owned>>(choice_of("zero3:pieces=8", LayoutChoice::owned));
-  EXPECT_EQ(sharding::facts_of(with_layout).pieces, 8);
+  EXPECT_TRUE(takes<Offload<RunTimeSharded>>(choice_of("zero3:pieces=8")));
 }
 
 TEST(ShardingKinds, NameAStrategyAndTheSameWithPiecesOnce) {
-  EXPECT_EQ(sharding_kinds<RunTimeSharded>(),
+  EXPECT_EQ(sharding_kinds(takes<RunTimeSharded>),
             "fsdp2[:pieces=V] | fsdp2:no-reshard[:pieces=V] | zero1[:pieces=V] | zero2[:pieces=V] | zero3[:pieces=V]");
-  EXPECT_EQ(sharding_kinds<RunTimeGrouped>(), "fsdp2:K[:pieces=V] | hybrid:K[:INNER]");
-  EXPECT_EQ((sharding_kinds<OneOf<Zero1, Reproducible<Zero2>>>()), "zero1 | zero2:pieces=V");
+  EXPECT_EQ(sharding_kinds(takes<RunTimeGrouped>), "fsdp2:K[:pieces=V] | hybrid:K[:INNER]");
+  EXPECT_EQ(sharding_kinds(takes<RunTimeHybridFull>), "hybrid:K:full[:INNER]");
+  EXPECT_EQ(sharding_kinds(takes<Offload<RunTimeSharded>>), sharding_kinds(takes<RunTimeSharded>));
 }
 
 TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
@@ -109,6 +70,17 @@ TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
   EXPECT_EQ(layout_of(full).text(), "per-parameter");
 
   EXPECT_FALSE(sharding_of<RunTimeSharded>(choice_of("zero1", LayoutChoice::flat)).other_layout.has_value());
+}
+
+/// --help is the same text in docs/commands.
+TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
+  EXPECT_EQ(sharding_help(),
+            "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K "
+            "ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, "
+            "zero3 and hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K :deferred (reduce "
+            "after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) and :live=N "
+            "(most elements gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is cut "
+            "into N pieces, and has the same bits on any number of ranks)");
 }
 
 TEST(ShardingOf, ALayoutOfWhatIsNotCutIsAnError) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A policy's name and numbers as a list, from which its texts are written and by which they are read.
+///
+/// A policy makes it by `void visit(PolicyParts& parts)`, in the order of its text, and has `text()` return
+/// listed_text(*this). One without numbers needs a `name` alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <tessera/fsdp/core/policy_text.hpp>
+
+namespace fsdp {
+
+/// A number of a policy, as ":prefetch=2" in texts, or an option, which is 0 or 1, as ":deferred".
+struct PolicyNumber {
+  std::string_view name = {};    ///< in texts; empty: the number stands alone, as in "hybrid:2"
+  std::string_view member = {};  ///< in C++
+  std::string_view option = {};  ///< an option's 1 in C++; empty: this is a number
+  std::string_view kind = {};    ///< its place in the kind's name, as "K" in "hybrid:K"; empty: it has none
+  std::int64_t usual = 0;        ///< texts leave it out, unless it is part of the kind
+  std::int64_t least = 1;        ///< that a text may say
+  std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  std::string_view help = {};
+};
+
+/// What a policy lists.
+class PolicyParts {
+ public:
+  /// A word of the kind's name, or a number.
+  struct Part {
+    std::string word;
+    PolicyNumber number = {};
+    void* value = nullptr;  ///< of the number; nullptr: a word
+    std::int64_t (*get)(const void* value) = nullptr;
+    void (*set)(void* value, std::int64_t number) = nullptr;
+    bool inner = false;    ///< of a policy inside
+    bool implied = false;  ///< left out unless a word follows
+    bool fixed = false;    ///< said by the type, never read
+  };
+
+  void word(std::string_view word) { list_.push_back({.word = std::string(word)}); }
+  template <class T>
+  void number(const PolicyNumber& number, T& value) {
+    list_.push_back({.word = {},
+                     .number = number,
+                     .value = &value,
+                     .get = [](const void* of) { return static_cast<std::int64_t>(*static_cast<const T*>(of)); },
+                     .set = [](void* of, std::int64_t to) { *static_cast<T*>(of) = static_cast<T>(to); }});
+  }
+  /// Lists the policy that this one derives from, or holds.
+  template <class P>
+  void part(P& policy) {
+    if constexpr (requires { policy.visit(*this); })
+      policy.visit(*this);
+    else
+      word(policy_text(policy));
+  }
+  template <class... P>
+  void part(std::variant<P...>& held) {
+    std::visit([this](auto& policy) { part(policy); }, held);
+  }
+  /// Lists a policy that may stand anywhere behind the name of this one. Its name is left out if it is `usual`.
+  template <class P>
+  void inner(P& policy, std::string_view usual) {
+    const std::size_t begin = list_.size();
+    part(policy);
+    for (std::size_t i = begin; i < list_.size(); ++i) list_[i].inner = true;
+    list_[begin].implied = list_[begin].word == usual;
+  }
+  /// Adds what is written, and not read: the type says it.
+  void suffix(std::string_view name, std::string_view value);
+
+  const std::vector<Part>& list() const { return list_; }
+  /// Returns the policy's text, or its kind alone: "hybrid:2:zero3:prefetch=2" or "hybrid:K:zero3".
+  std::string text(bool kind_alone = false) const;
+  /// Sets the numbers to those of a text, whose parts behind the first word may have any order. Returns false if it is
+  /// of another kind; they are then anything. Throws InputError if one is too large; `what` says whose text it is.
+  bool read(std::string_view text, std::string_view what);
+
+ private:
+  std::vector<Part> list_;
+};
+
+/// Returns what a policy lists as its text, or as its kind.
+template <class P>
+std::string listed_text(P policy, bool kind_alone = false) {
+  PolicyParts parts;
+  parts.part(policy);
+  return parts.text(kind_alone);
+}
+
+/// Returns the parts of a text between colons.
+std::vector<std::string_view> parts_of(std::string_view text);
+
+/// Returns the number that digits say, or the largest std::int64_t for a larger one; nothing for any other text.
+std::optional<std::int64_t> whole_number(std::string_view digits);
+
+}  // namespace fsdp

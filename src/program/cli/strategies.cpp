@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategies.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+
+namespace fsdp::cli {
+namespace {
+
+const std::vector<std::string> layout_names = {"default", "per-parameter", "flat", "rows", "owned"};
+constexpr std::string_view in_pieces = ":pieces=V";
+
+/// Calls `f` with a value of every kind of strategy, and its list; with one for all that a hybrid may have inside.
+template <class F>
+void each_named_kind(const F& f) {
+  each_kind<AnyStrategy>([&](AnyStrategy strategy) {
+    PolicyParts parts;
+    parts.part(strategy);
+    const auto names_inner = [](const PolicyParts::Part& part) { return part.inner && !part.value && !part.implied; };
+    if (std::ranges::none_of(parts.list(), names_inner)) f(strategy, parts);
+  });
+}
+
+std::string first_word(std::string_view kind) { return std::string(parts_of(kind).front()); }
+
+/// The names of strategies, and the numbers that may stand behind them.
+struct Names {
+  struct Number {
+    PolicyNumber number;
+    std::vector<std::string> behind;  ///< the first kind of those that have it, for each first word
+  };
+  std::vector<std::string> kinds;  ///< without pieces; those with the same first word are side by side
+  std::vector<Number> numbers;
+};
+
+Names known_names() {
+  Names names;
+  each_named_kind([&](const AnyStrategy&, const PolicyParts& parts) {
+    const std::string kind = parts.text(true), word = first_word(kind);
+    const auto last = std::ranges::find(names.kinds.rbegin(), names.kinds.rend(), word, first_word);
+    if (!kind.ends_with(in_pieces))
+      names.kinds.insert(last == names.kinds.rend() ? names.kinds.end() : last.base(), kind);
+    const std::string owner = *std::ranges::find(names.kinds, word, first_word);
+    for (const PolicyParts::Part& part : parts.list()) {
+      if (part.number.name.empty()) continue;
+      const auto name_of = [](const Names::Number& known) { return known.number.name; };
+      auto known = std::ranges::find(names.numbers, part.number.name, name_of);
+      if (known == names.numbers.end()) known = names.numbers.insert(known, Names::Number{part.number, {}});
+      if (std::ranges::count(known->behind, owner) == 0) known->behind.push_back(owner);
+    }
+  });
+  return names;
+}
+
+std::string text_of(const PolicyNumber& number) { return message(number.name, number.option.empty() ? "=N" : ""); }
+
+/// The names for suggestions: all kinds, and each number behind the first strategy that has it.
+std::vector<std::string> suggested_names() {
+  const Names known = known_names();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < known.kinds.size(); ++i) {
+    const std::string word = first_word(known.kinds[i]);
+    names.push_back(known.kinds[i]);
+    if (i + 1 < known.kinds.size() && first_word(known.kinds[i + 1]) == word) continue;
+    if (word == "hybrid") names.push_back("hybrid:K:zero3");
+    for (const auto& [number, behind] : known.numbers)
+      if (first_word(behind.front()) == word) names.push_back(word + ":" + text_of(number));
+  }
+  return names;
+}
+
+/// Throws InputError if a step cannot be cut into the pieces that a text asks for; says what could be.
+void require_pieces(std::string_view text) {
+  constexpr std::string_view key = "pieces=";
+  const std::vector<std::string_view> parts = parts_of(text);
+  std::int64_t pieces = 0;
+  for (const std::string_view part : parts) {
+    if (!part.starts_with(key)) continue;
+    require<InputError>(pieces == 0, "--sharding ", shortened(text), ": says twice how many pieces a step has; ",
+                        "write pieces=N once");
+    pieces = whole_number(part.substr(key.size())).value_or(0);
+    require<InputError>(pieces > 0, "--sharding ", shortened(text), ": a step has at least 1 piece; write ", key,
+                        "N with a whole number from 1 on, such as ", key, "8");
+  }
+  const bool groups = parts.front() == "hybrid";
+  require<InputError>(pieces == 0 || !(groups || parts.front() == "replicated"), "--sharding ", shortened(text), ": ",
+                      groups ? "each group of ranks" : "each rank",
+                      " adds up its gradients first, so that results would depend on the number of ranks; take ",
+                      "fsdp2:pieces=", pieces, ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
+}
+
+}  // namespace
+
+ShardingChoice parse_sharding(std::string_view text) {
+  require_pieces(text);
+  if (const auto found = read_strategy<AnyStrategy>(text, "--sharding ")) return {.strategy = *found};
+  require<InputError>(!read_strategy<AnyStrategy>(message(text, ":1")), "--sharding ", text,
+                      " does not say how many ranks hold a model together; write hybrid:K");
+  refuse_unknown("sharding", text, suggested_names());
+}
+
+LayoutChoice parse_layout(std::string_view text) {
+  return static_cast<LayoutChoice>(index_of_name("layout", text, layout_names));
+}
+
+std::string kind_name(const ShardingChoice& choice) {
+  const LayoutChoice other = other_layout(choice);
+  return listed_text(choice.strategy, true) + (other == LayoutChoice::own ? "" : ":layout=" + to_text(other));
+}
+
+LayoutChoice other_layout(const ShardingChoice& choice) {
+  const std::string own =
+      std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);
+  return to_text(choice.layout) == own ? LayoutChoice::own : choice.layout;
+}
+
+std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice) {
+  const buffer::AnyLayout layouts[] = {buffer::PerParameter{}, buffer::Flat{}, buffer::Rows{}, buffer::Owned{}};
+  const LayoutChoice other = other_layout(choice);
+  if (other == LayoutChoice::own) return std::nullopt;
+  return layouts[static_cast<std::size_t>(other) - 1];
+}
+
+int pieces_of(const ShardingChoice& choice) {
+  return std::visit([](const auto& strategy) { return sharding::facts_of(strategy).pieces; }, choice.strategy);
+}
+
+std::string sharding_help() {
+  auto [kinds, numbers] = known_names();
+  std::ranges::stable_sort(numbers, {}, [](const Names::Number& known) {
+    return std::pair(!known.number.kind.empty(), -std::ssize(known.behind));
+  });
+  std::string text;
+  for (const std::string& kind : kinds) text += (text.empty() ? "" : " | ") + kind;
+  text += "; K ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2)";
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto& [number, behind] = numbers[i];
+    const bool sentence = i == 0 || !number.kind.empty();
+    if (!sentence && behind == numbers[i - 1].behind) {
+      text += " and";
+    } else {
+      text += sentence ? ". Behind " : "; behind ";
+      for (std::size_t k = 0; k < behind.size(); ++k)
+        text += (k == 0 ? "" : k + 1 < behind.size() ? ", " : " and ") + behind[k];
+      text += sentence ? " also" : "";
+    }
+    text += message(" :", text_of(number), " (", number.help, ")");
+  }
+  return text;
+}
+
+void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
+  value.strategy = parse_sharding(text).strategy;  // the layout is that of --layout
+}
+void from_text(std::string_view, std::string_view text, LayoutChoice& value) { value = parse_layout(text); }
+std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
+std::string to_text(LayoutChoice value) { return layout_names[static_cast<std::size_t>(value)]; }
+
+std::string sharding_kinds(bool (*takes)(const ShardingChoice& choice)) {
+  std::string text;
+  each_named_kind([&](const AnyStrategy& strategy, const PolicyParts& parts) {
+    const std::string kind = parts.text(true);
+    if (!takes({.strategy = strategy}) || kind.ends_with(in_pieces)) return;
+    const bool hybrid = std::ranges::any_of(parts.list(), &PolicyParts::Part::inner);
+    const bool pieces = read_strategy<AnyStrategy>(parts.text() + ":pieces=1").has_value();
+    text += message(text.empty() ? "" : " | ", kind, hybrid ? "[:INNER]" : pieces ? "[:pieces=V]" : "");
+  });
+  return text;
+}
+
+}  // namespace fsdp::cli

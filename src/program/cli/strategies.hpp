@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The program's sharding strategies: parses and prints `--sharding` and `--layout`, and finds the compiled type.
+///
+/// A strategy lists its name and numbers itself (tessera/fsdp/core/policy_parts.hpp). To add one to the program: add it
+/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp), and its name to cmake/stacks.cmake.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+
+namespace fsdp::cli {
+
+/// The types that stacks are compiled with, by the names of TESSERA_SHARDING_NAMES in cmake/stacks.cmake.
+namespace compiled {
+using sharded = RunTimeSharded;
+using grouped = RunTimeGrouped;
+using hybrid_full = RunTimeHybridFull;
+using replicated = Replicated;
+using sharded_offload = Offload<RunTimeSharded>;
+}  // namespace compiled
+
+/// --layout; `own` is the strategy's own layout.
+enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
+
+/// --sharding and --layout.
+struct ShardingChoice {
+  AnyStrategy strategy = {};
+  LayoutChoice layout = LayoutChoice::own;  ///< not part of the text of --sharding
+
+  friend bool operator==(const ShardingChoice& a, const ShardingChoice& b) {
+    return listed_text(a.strategy) == listed_text(b.strategy) && a.layout == b.layout;
+  }
+};
+
+/// Parse the text of a flag. Throw InputError, which suggests the nearest name.
+ShardingChoice parse_sharding(std::string_view text);
+LayoutChoice parse_layout(std::string_view text);
+
+/// Returns the strategy's kind without its numbers: "fsdp2:K", "hybrid:K:full:zero3", "zero2:pieces=V";
+/// "fsdp2:layout=owned" if the layout is not the strategy's own.
+std::string kind_name(const ShardingChoice& choice);
+/// Returns the layout if it differs from the strategy's own, else `own`.
+LayoutChoice other_layout(const ShardingChoice& choice);
+/// The same as a value; nullopt: the strategy's own.
+std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice);
+/// Returns the pieces of a step; 0 if the strategy cuts it into none.
+int pieces_of(const ShardingChoice& choice);
+
+/// Returns the help of --sharding.
+std::string sharding_help();
+/// Returns the kinds that a stack takes in one line, as --sharding names them.
+std::string sharding_kinds(bool (*takes)(const ShardingChoice& choice));
+
+// Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value is read as the same value.
+void from_text(std::string_view flag, std::string_view text, ShardingChoice& value);
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value);
+std::string to_text(const ShardingChoice& value);
+std::string to_text(LayoutChoice value);
+
+/// Returns whether a stack's strategy type represents the choice. --offload is another choice.
+template <class Sharding>
+bool takes(const ShardingChoice& choice) {
+  return std::visit([]<class S>(const S&) { return std::is_base_of_v<S, Sharding>; }, choice.strategy);
+}
+
+/// Returns the choice as a value of a stack's strategy type, which takes it.
+template <class Sharding>
+Sharding sharding_of(const ShardingChoice& choice) {
+  Sharding sharding;
+  const auto assign = [&]<class S>(const S& strategy) {
+    if constexpr (std::is_base_of_v<S, Sharding>) static_cast<S&>(sharding) = strategy;
+  };
+  std::visit(assign, choice.strategy);
+  if constexpr (requires { sharding.other_layout; })
+    sharding.other_layout = layout_of(choice);
+  else if constexpr (requires { sharding.inner.other_layout; })
+    sharding.inner.other_layout = layout_of(choice);
+  else
+    require<InputError>(choice.layout == LayoutChoice::own, "--layout ", to_text(choice.layout), ": ", to_text(choice),
+                        " cuts no tensor, so that no layout changes it; leave --layout out");
+  return sharding;
+}
+
+}  // namespace fsdp::cli

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The texts of strategies: what they list is written, and read back.
+#include <tessera/fsdp/sharding/strategies.hpp>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/buffer/rows.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+
+namespace fsdp {
+namespace {
+
+static_assert(tensors_whole<Replicated> && tensors_whole<WithLayout<Zero2, buffer::Owned>>);
+static_assert(tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>>>);
+static_assert(!tensors_whole<FullyShard<>> && !tensors_whole<WithLayout<Zero2, buffer::Rows>>);
+static_assert(!tensors_whole<HybridShard<WithLayout<Zero3, buffer::Owned>, OptimizerAcross::sharded>>);
+static_assert(!tensors_whole<RunTimeSharded>);  // its layout is a value
+
+template <class Strategy>
+std::string read_back(const char* text) {
+  const auto strategy = read_strategy<Strategy>(text);
+  return strategy ? policy_text(*strategy) : "nothing";
+}
+
+TEST(StrategyText, IsReadBack) {
+  for (const char* text : {"fsdp2", "fsdp2:deferred", "fsdp2:prefetch=0", "fsdp2:deferred:prefetch=3"})
+    EXPECT_EQ(read_back<FullyShard<>>(text), text);
+  EXPECT_EQ(read_back<FullyShard<ReshardAfterForward::no>>("fsdp2:no-reshard:prefetch=2"),
+            "fsdp2:no-reshard:prefetch=2");
+  EXPECT_EQ(read_back<FullyShard<ReshardAfterForward::to_group>>("fsdp2:4:deferred"), "fsdp2:4:deferred");
+  EXPECT_EQ(read_back<Zero1>("zero1"), "zero1");
+  EXPECT_EQ(read_back<Zero2>("zero2"), "zero2");
+  for (const char* text : {"zero3", "zero3:prefetch=2:persist=64:live=100000"}) EXPECT_EQ(read_back<Zero3>(text), text);
+  for (const char* text : {"hybrid:2", "hybrid:2:deferred:prefetch=2"})
+    EXPECT_EQ(read_back<HybridShard<FullyShard<>>>(text), text);
+  EXPECT_EQ(read_back<RunTimeHybridFull>("hybrid:no-reshard:4:full"), "hybrid:4:full:fsdp2:no-reshard");
+  EXPECT_EQ((read_back<HybridShard<FullyShard<>, OptimizerAcross::sharded>>("hybrid:4:full")), "hybrid:4:full");
+  EXPECT_EQ(read_back<Replicated>("replicated"), "replicated");
+  for (const char* text : {"fsdp2:pieces=8", "fsdp2:deferred:prefetch=2:pieces=8"})
+    EXPECT_EQ(read_back<Reproducible<FullyShard<>>>(text), text);
+  EXPECT_EQ(read_back<Reproducible<FullyShard<ReshardAfterForward::to_group>>>("fsdp2:2:pieces=8"), "fsdp2:2:pieces=8");
+  EXPECT_EQ(read_back<Reproducible<Zero1>>("zero1:pieces=8"), "zero1:pieces=8");
+}
+
+/// A strategy that is chosen at run time is none of what it holds, but holds what the text names.
+TEST(StrategyText, IsOfOneKindAlone) {
+  EXPECT_EQ(read_back<Zero3>("zero2"), "nothing");
+  EXPECT_EQ(read_back<FullyShard<>>("fsdp2:no-reshard"), "nothing");
+  EXPECT_EQ(read_back<FullyShard<>>("fsdp2:2"), "nothing");
+  EXPECT_EQ(read_back<HybridShard<Zero3>>("hybrid:2"), "nothing");
+  EXPECT_EQ(read_back<HybridShard<Zero3>>("hybrid:2:zero3"), "hybrid:2:zero3");
+  EXPECT_EQ(read_back<Reproducible<Zero3>>("zero3"), "nothing");
+  EXPECT_EQ(read_back<Zero3>("zero3:pieces=2"), "nothing");
+  EXPECT_EQ(read_strategy<RunTimeSharded>("zero2")->strategy.index(), RunTimeSharded{Zero2{}}.strategy.index());
+  EXPECT_EQ(read_strategy<Reproducible<Zero3>>("zero3:pieces=8:persist=7")->persistence_threshold, 7);
+}
+
+TEST(StrategyText, OfAStrategyAroundAnotherNamesBoth) {
+  EXPECT_EQ(policy_text(Offload<FullyShard<>>{{.prefetch_depth = 2}}), "fsdp2:prefetch=2:offload=optimizer");
+  EXPECT_EQ(policy_text(WithLayout<FullyShard<>, buffer::Flat>{}), "fsdp2:layout=flat");
+  EXPECT_EQ(policy_text(HybridShard<Zero3>{.group = 2, .inner = {.live_bound = 9}}), "hybrid:2:zero3:live=9");
+  EXPECT_EQ(policy_text(HybridShard<WithLayout<FullyShard<>, buffer::Rows>>{.group = 2}), "hybrid:2:layout=rows");
+}
+
+TEST(KindText, HasPlacesForTheNumbersOfTheKindAndNoOthers) {
+  EXPECT_EQ(listed_text(FullyShard<ReshardAfterForward::to_group>{.prefetch_depth = 2, .group = 4}, true), "fsdp2:K");
+  EXPECT_EQ(listed_text(HybridShard<FullyShard<>>{}, true), "hybrid:K");
+  EXPECT_EQ(listed_text(HybridShard<Zero3, OptimizerAcross::sharded>{}, true), "hybrid:K:full:zero3");
+  EXPECT_EQ(listed_text(HybridShard<WithLayout<Zero3, buffer::Rows>>{}, true), "hybrid:K:zero3:layout=rows");
+  EXPECT_EQ(listed_text(Reproducible<Zero3>{{.live_bound = 9}, 8}, true), "zero3:pieces=V");
+  EXPECT_EQ(listed_text(WithLayout<FullyShard<>, buffer::Owned>{}, true), "fsdp2:layout=owned");
+}
+
+/// Strategies of a user's, around which ours name themselves.
+struct Mine {
+  using AtRest = buffer::Shard;
+  using Layout = buffer::Flat;
+  sharding::Rules rules() const { return {}; }
+  std::string text() const { return "mine:2"; }
+};
+struct Named {
+  static constexpr std::string_view name = "named";
+  using AtRest = buffer::Shard;
+  using Layout = buffer::Flat;
+  sharding::Rules rules() const { return {}; }
+};
+
+TEST(StrategyText, AUsersOwnStandsWhereOursWould) {
+  EXPECT_EQ(policy_text(Offload<Mine>{}), "mine:2:offload=optimizer");
+  EXPECT_EQ(policy_text(HybridShard<Named>{.group = 3}), "hybrid:3:named");
+  EXPECT_EQ(listed_text(Reproducible<Named>{}, true), "named:pieces=V");
+}
+
+}  // namespace
+}  // namespace fsdp
