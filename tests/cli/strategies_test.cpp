@@ -70,6 +70,8 @@ TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
   EXPECT_EQ(layout_of(full).text(), "per-parameter");
 
   EXPECT_FALSE(sharding_of<RunTimeSharded>(choice_of("zero1", LayoutChoice::flat)).other_layout.has_value());
+  EXPECT_EQ(policy_text(sharding_of<RunTimeHybridFull>(choice_of("hybrid:2:full:zero2", LayoutChoice::owned))),
+            "hybrid:2:full:zero2:layout=owned");
 }
 
 /// --help is the same text in docs/commands.
