@@ -93,8 +93,9 @@ class Measurement {
 
  private:
   void add(const char* name, const tiling::RunTime& tiling) {
-    const std::int64_t arena_bytes = planned_arena<Bf16Mixed, Cuda>(operands_.sizes, tiling);
-    tilings_.push_back({name, std::make_unique<Layer>(operands_, tiling, arena_bytes)});
+    const auto plans = std::make_shared<nn::TilePlans>(tiling);
+    const std::int64_t arena_bytes = planned_arena<Bf16Mixed, Cuda>(operands_.sizes, plans);
+    tilings_.push_back({name, std::make_unique<Layer>(operands_, plans, arena_bytes)});
   }
   static void repeat(Layer& layer, int calls) {
     for (int i = 0; i < calls; ++i) {

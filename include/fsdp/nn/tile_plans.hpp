@@ -39,11 +39,13 @@ struct Rehearsal {
 /// The plans that one tiling policy makes for modules with one number of threads. Copies share nothing.
 class TilePlans {
  public:
-  /// Untiled's.
+  /// Those of Untiled, or of a policy of any type.
+  /// @{
   TilePlans() : TilePlans(tiling::Untiled{}) {}
   template <tiling::Tiling Policy>
   explicit TilePlans(Policy policy)
       : policy_([policy](const tiling::Problem& problem) { return policy.plan(problem); }) {}
+  /// @}
   /// The plan of a rehearsal, whatever is asked for.
   explicit TilePlans(tiling::TilePlan rehearsed) : rehearsed_(std::move(rehearsed)) {}
 
