@@ -53,6 +53,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"comm/|testing/", r"\w+ split\(int", "%Ranks of equal color form a new communicator, in the order of their ranks here."),
     (r"sharding/", r"(constexpr )?sharding::Rules rules\(\) const", "Rules of its schedule, as ShardingStrategy asks."),
     (r"sharding/", r"(constexpr )?sharding::Facts facts\(\) const", "What memory and mesh must know, as ShardingStrategy asks."),
+    (r"sharding/", r"void visit\(PolicyParts& parts\)", "Lists its name and numbers, from which its texts are made."),
     (r"sharding/", r"int ranks_per_group\(\) const", "%Ranks of the mesh's inner axis."),
     (r"sharding/", r"(Layout|L|buffer::AnyLayout) layout\(\) const", "The layout policy, with its numbers."),
     (r"tiling/", r"constexpr TilePlan plan\(const Problem& problem\) const", "The plan, as tiling::Tiling asks."),

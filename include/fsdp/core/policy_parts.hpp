@@ -46,7 +46,9 @@ class PolicyParts {
     bool fixed = false;    ///< said by the type, never read
   };
 
+  /// Adds a word of the kind's name.
   void word(std::string_view word) { list_.push_back({.word = std::string(word)}); }
+  /// Adds a number, which is read into `value`.
   template <class T>
   void number(const PolicyNumber& number, T& value) {
     list_.push_back({.word = {},
@@ -56,6 +58,7 @@ class PolicyParts {
                      .set = [](void* of, std::int64_t to) { *static_cast<T*>(of) = static_cast<T>(to); }});
   }
   /// Lists the policy that this one derives from, or holds.
+  /// @{
   template <class P>
   void part(P& policy) {
     if constexpr (requires { policy.visit(*this); })
@@ -67,6 +70,7 @@ class PolicyParts {
   void part(std::variant<P...>& held) {
     std::visit([this](auto& policy) { part(policy); }, held);
   }
+  /// @}
   /// Lists a policy that may stand anywhere behind the name of this one. Its name is left out if it is `usual`.
   template <class P>
   void inner(P& policy, std::string_view usual) {
@@ -78,6 +82,7 @@ class PolicyParts {
   /// Adds what is written, and not read: the type says it.
   void suffix(std::string_view name, std::string_view value);
 
+  /// The parts, in the order of the text.
   const std::vector<Part>& list() const { return list_; }
   /// Returns the policy's text, or its kind alone: "hybrid:2:zero3:prefetch=2" or "hybrid:K:zero3".
   std::string text(bool kind_alone = false) const;
