@@ -68,7 +68,7 @@ class PolicyParts {
   }
   template <class... P>
   void part(std::variant<P...>& held) {
-    std::visit([this](auto& policy) { part(policy); }, held);
+    std::visit([this](auto& policy) { this->part(policy); }, held);
   }
   /// @}
   /// Lists a policy that may stand anywhere behind the name of this one. Its name is left out if it is `usual`.
