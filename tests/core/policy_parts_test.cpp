@@ -38,9 +38,9 @@ TEST(PolicyParts, AreWrittenInTheirOrderAndReadInAny) {
 }
 
 TEST(PolicyParts, ReadNoOtherText) {
-  for (const char* bad :
-       {"", "cutter", "2:cutter", "cutter:0", "cutter:2:3", "cutter:2:", "cutter:2:width", "cutter:-2",
-        "cutter:2:width=", "cutter:2:width=x", "cutter:2:width=-1", "cutter:2:reversed=1", "cutters:2"})
+  for (const char* bad : {"", "cutter", "2:cutter", "cutter:0", "cutter:2:3", "cutter:2:", "cutter:2:width",
+                          "cutter:-2", "cutter:2:width=", "cutter:2:width=4:width=5", "cutter:2:reversed:reversed",
+                          "cutter:2:width=x", "cutter:2:width=-1", "cutter:2:reversed=1", "cutters:2"})
     EXPECT_EQ(read_back(bad), "nothing") << bad;
   for (const char* large : {"cutter:2:width=10", "cutter:width=99999999999999999999:2"})
     EXPECT_INPUT_ERROR(read_back(large), message("--cut ", large, ": the number must be at most 9"));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/core/policy_parts.hpp>
 
-#include <charconv>
+#include <algorithm>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "numbers.hpp"
 
 namespace fsdp {
 namespace {
@@ -50,18 +52,18 @@ bool PolicyParts::read(std::string_view text, std::string_view what) {
   if (rest.front() != list_.front().word) return false;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const Part& part : list_) {
-    const bool of_kind = part.value == nullptr || !part.number.kind.empty();
-    bool found = false;
-    std::erase_if(rest, [&](std::string_view said) {
-      if (found && of_kind) return false;  // a second one is too much
-      if (part.value == nullptr) return found = said == part.word && !part.fixed;
-      const auto number = number_in(said, part.number);
-      if (!number) return false;
-      if (*number > part.number.most) most = part.number.most;
-      part.set(part.value, *number);
-      return found = true;
+    std::optional<std::int64_t> number;
+    const auto said = std::ranges::find_if(rest, [&](std::string_view each) {
+      if (part.value == nullptr) return each == part.word && !part.fixed;
+      return (number = number_in(each, part.number)).has_value();
     });
-    if (of_kind && !found && !part.implied && !part.fixed) return false;
+    if (said != rest.end()) {
+      rest.erase(said);  // a second one stays, and is too much
+      if (number) part.set(part.value, *number);
+      if (number && *number > part.number.most) most = part.number.most;
+    } else if ((part.value == nullptr || !part.number.kind.empty()) && !part.implied && !part.fixed) {
+      return false;
+    }
   }
   require<InputError>(!rest.empty() || most == std::numeric_limits<std::int64_t>::max(), what, shortened(text),
                       ": the number must be at most ", most);
@@ -78,9 +80,7 @@ std::vector<std::string_view> parts_of(std::string_view text) {
 
 std::optional<std::int64_t> whole_number(std::string_view digits) {
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return error == std::errc() ? number : std::numeric_limits<std::int64_t>::max();
+  return parsed<std::int64_t>(digits).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace fsdp
