@@ -43,7 +43,7 @@ class Head {
                 .poll = [](void* count) { ++*static_cast<int*>(count); },
                 .poll_state = &polls} {
     using Dry = Local<device::MetaFor<Device>, Precision>;
-    bring<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, run.threads);
+    add_dry_run<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, run.threads);
   }
   void loss(float scale) {
     module.loss(context, fields.weight_views(), fields.gradient_views(), stream[0], targets[0], scale, stream[1],

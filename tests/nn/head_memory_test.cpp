@@ -43,7 +43,7 @@ struct LargeHead {
         context{
             .arena = arena, .stream = stream, .plans = std::make_shared<TilePlans>(tiling), .sequence_length = tokens} {
     using Dry = Local<device::MetaFor<Device>, Precision>;
-    bring<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, threads);
+    add_dry_run<Dry>(*context.plans, LossHead<Dry>{{}, sizes.vocabulary, sizes.hidden, sizes.eps}, threads);
   }
 
   template <class T>

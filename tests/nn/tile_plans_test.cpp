@@ -63,20 +63,20 @@ TEST(TilePlans, AreThoseThatWereRecorded) {
             "8 tiles of up to 144 tokens in blocks of 64 columns, 0 kept; 907776 bytes; 66974646272 FLOPs recomputed");
 }
 
-/// A made-up module: the bytes that it takes for each tile, and how often it was rehearsed.
+/// A made-up module: the bytes that it takes for each tile, and how often it ran.
 struct MadeUp {
   std::int64_t bytes_per_token = 100, bytes_per_tile = 0;
-  std::shared_ptr<int> rehearsals = std::make_shared<int>(0);
+  std::shared_ptr<int> runs = std::make_shared<int>(0);
 
   tiling::Problem problem(std::int64_t tokens) const {
     return {.tokens = tokens, .kept_bytes_per_token = bytes_per_token, .tile_bytes_per_token = bytes_per_token};
   }
-  Rehearsal rehearsal() const {
+  ModuleDryRun dry_run() const {
     return {.kind = typeid(MadeUp),
             .problem = [*this](std::int64_t tokens) { return problem(tokens); },
             .peak =
                 [*this](const tiling::TilePlan& plan, std::int64_t, int micro_batches) {
-                  ++*rehearsals;
+                  ++*runs;
                   return bytes_per_tile * std::ssize(plan.tiles) + 1000 * micro_batches;
                 }};
   }
@@ -86,42 +86,42 @@ TEST(TilePlans, AreThePolicysUnlessTheModuleTakesMoreThanUntiled) {
   for (const std::int64_t bytes_per_tile : {-1, 0, 1}) {
     const MadeUp module{.bytes_per_tile = bytes_per_tile};
     TilePlans plans{RunTime::tiles(4)};
-    plans.add(module.rehearsal());
+    plans.add(module.dry_run());
     const tiling::TilePlan& plan = plans.plan(typeid(MadeUp), module.problem(1024));
     EXPECT_EQ(plan, bytes_per_tile > 0 ? tiling::Untiled{}.plan(module.problem(1024))
                                        : RunTime::tiles(4).plan(module.problem(1024)));
   }
 }
 
-TEST(TilePlans, AreRehearsedOnceAndOnlyWhereThePolicyCuts) {
+TEST(TilePlans, RunAModuleOnceAndOnlyWhereThePolicyCuts) {
   const MadeUp module;
   TilePlans plans{RunTime::tiles(4)};
-  plans.add(module.rehearsal());
+  plans.add(module.dry_run());
   const tiling::TilePlan* const first = &plans.plan(typeid(MadeUp), module.problem(1024));
   plans.plan(typeid(MadeUp), module.problem(1));
-  EXPECT_EQ(*module.rehearsals, 2);  // one plan against the other; one token cannot be cut
+  EXPECT_EQ(*module.runs, 2);  // one plan against the other; one token cannot be cut
   plans.plan(typeid(MadeUp), module.problem(512));
-  EXPECT_EQ(*module.rehearsals, 4);
+  EXPECT_EQ(*module.runs, 4);
   EXPECT_EQ(first, &plans.plan(typeid(MadeUp), module.problem(1024)));
-  EXPECT_EQ(*module.rehearsals, 4);
+  EXPECT_EQ(*module.runs, 4);
 }
 
-TEST(TilePlans, RehearseATileOfAHeadOnceForEachWayToRunIt) {
+TEST(TilePlans, RunATileOfAHeadOnceForEachWayToRunIt) {
   const MadeUp module;
   TilePlans plans;
-  plans.add(module.rehearsal());
+  plans.add(module.dry_run());
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(plans.tile_peaks(typeid(MadeUp), module.problem(7), 0), (TilePlans::Peaks{0, 1000, 2000}));
     EXPECT_EQ(plans.tile_peaks(typeid(MadeUp), module.problem(7), 64), (TilePlans::Peaks{0, 1000, 2000}));
   }
-  EXPECT_EQ(*module.rehearsals, 6);
+  EXPECT_EQ(*module.runs, 6);
 }
 
 TEST(TilePlans, OfModulesOfOneKindAndOtherSizesAreTheirOwn) {
   const MadeUp small{.bytes_per_tile = 1}, large{.bytes_per_token = 101};
   TilePlans plans{RunTime::tiles(4)};
-  plans.add(small.rehearsal());
-  plans.add(large.rehearsal());
+  plans.add(small.dry_run());
+  plans.add(large.dry_run());
   EXPECT_EQ(plans.plan(typeid(MadeUp), small.problem(1024)).tiles.size(), 1u);
   EXPECT_EQ(plans.plan(typeid(MadeUp), large.problem(1024)).tiles.size(), 4u);
 }
@@ -153,9 +153,9 @@ TEST(TilePlans, OfAModuleThatNoDryRunHadAreAnErrorWhereItsScratchDecides) {
   } catch (const LogicError& error) {
     EXPECT_EQ(std::string(error.what()),
               "tiling: the tiles of a module are asked for, for 100 tokens, and no dry run had this module; give the "
-              "context the plans of a dry run (RunShape::plans, nn::bring)");
+              "context the plans of a dry run (RunShape::plans, nn::add_dry_run)");
   }
-  bring<OnMeta>(*tiled.context.plans, SwiGluMlp<OnMeta>{{}, 64, 192}, 2);
+  add_dry_run<OnMeta>(*tiled.context.plans, SwiGluMlp<OnMeta>{{}, 64, 192}, 2);
   EXPECT_NO_THROW(plan_of(tiled.context, module));
 }
 
@@ -163,19 +163,19 @@ TEST(TilePlans, OfAModuleThatNoDryRunHadAreAnErrorWhereItsScratchDecides) {
 template <class L>
 struct Unusual : ModuleTypes<L, SwiGluFields> {
   SwiGluMlp<L> mlp;
-  std::shared_ptr<std::vector<std::size_t>> tiles;  // of each rehearsal
+  std::shared_ptr<std::vector<std::size_t>> tiles;  // of each run
 
   auto parameters() const { return mlp.parameters(); }
   tiling::Problem problem(std::int64_t tokens) const { return mlp.problem(tokens); }
-  void rehearse(Context<L>& context, const typename SwiGluMlp<L>::Weights&, const typename SwiGluMlp<L>::Gradients&,
-                int micro_batches) const {
+  void dry_run(Context<L>& context, const typename SwiGluMlp<L>::Weights&, const typename SwiGluMlp<L>::Gradients&,
+               int micro_batches) const {
     EXPECT_EQ(micro_batches, 1);
     tiles->push_back(plan_of(context, *this).tiles.size());
     context.template save<float>({tiles->back() > 1 ? 1 : 2});
   }
 };
 
-TEST(TilePlans, RehearseAModuleAsItSays) {
+TEST(TilePlans, RunAModuleAsItSays) {
   const Unusual<OnMeta> module{{}, {{}, 64, 192}, std::make_shared<std::vector<std::size_t>>()};
   Planner<OnMeta> planner(TilePlans(RunTime::tiles(4)), 1024);
   EXPECT_EQ(plan_of(planner.context, module).tiles.size(), 4u);

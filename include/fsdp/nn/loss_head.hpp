@@ -114,7 +114,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   /// library would take more scratch for fewer rows (oneDNN's bf16 matmuls with AMX do): the plan has no room for more.
   std::int64_t computed_rows(Context<L>& context, std::int64_t rows, const tiling::TilePlan& plan) const {
     const std::int64_t longest = plan.longest_tile();
-    if (rows == longest || context.plans->rehearses()) return rows;
+    if (rows == longest || context.plans->fixed()) return rows;
     const auto peaks = [&](std::int64_t tokens) -> const TilePlans::Peaks& {
       return context.plans->tile_peaks(typeid(Parameters), problem(tokens), plan.columns_per_block);
     };

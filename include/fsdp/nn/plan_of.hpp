@@ -4,7 +4,7 @@
 ///
 /// A tiled module states its sizes, `tiling::Problem problem(std::int64_t tokens) const`, and asks for its plan in
 /// forward and backward. It can be run alone: it is a Module with `hidden` columns, or a head with `loss` and
-/// `loss_only`, or it has `rehearse(context, weights, gradients, micro_batches) const`, which runs it otherwise.
+/// `loss_only`, or it has `dry_run(context, weights, gradients, micro_batches) const`, which runs it otherwise.
 #pragma once
 
 #include <array>
@@ -23,16 +23,16 @@ namespace fsdp::nn {
 
 namespace detail {
 
-/// Runs a module on Meta as TilePlans rehearses it.
+/// Runs a module on Meta, as ModuleDryRun::peak says.
 template <class L, class M>
 void run_alone(const M& module, Context<L>& context, const typename M::Weights& weights,
                const typename M::Gradients& gradients, int micro_batches) {
-  if constexpr (requires { module.rehearse(context, weights, gradients, micro_batches); }) {
-    module.rehearse(context, weights, gradients, micro_batches);
+  if constexpr (requires { module.dry_run(context, weights, gradients, micro_batches); }) {
+    module.dry_run(context, weights, gradients, micro_batches);
   } else {
     static_assert(Module<M, L> || LossModule<M, L>,
                   "fsdp: a tiled module is run alone to plan its tiles, and this one has neither forward and backward "
-                  "as nn::Module, nor loss and loss_only as nn::LossModule; give it rehearse(context, weights, "
+                  "as nn::Module, nor loss and loss_only as nn::LossModule; give it dry_run(context, weights, "
                   "gradients, micro_batches), see tessera/fsdp/nn/plan_of.hpp");
     const auto x = device::unbacked<typename L::Compute>({context.tokens(), module.hidden});  // [T, H]
     if constexpr (LossModule<M, L>) {
@@ -50,10 +50,10 @@ void run_alone(const M& module, Context<L>& context, const typename M::Weights& 
 
 }  // namespace detail
 
-/// Brings a module that is compiled for `L`, a Local of Meta, for plans of `threads` threads. Dry runs do it by
-/// themselves; a context made by hand for another device needs it where rehearsals decide.
+/// Adds a module that is compiled for `L`, a Local of Meta, for plans of `threads` threads. Dry runs of models do it by
+/// themselves; a context made by hand for another device needs it where tiles are planned.
 template <class L, class M>
-void bring(TilePlans& plans, const M& module, int threads) {
+void add_dry_run(TilePlans& plans, const M& module, int threads) {
   const auto peak = [module, threads](const tiling::TilePlan& plan, std::int64_t tokens, int micro_batches) {
     using Compute = typename L::Compute;
     using Accumulate = typename L::Accumulate;
@@ -81,7 +81,7 @@ void bring(TilePlans& plans, const M& module, int threads) {
              .peak = peak});
 }
 
-/// Returns a module's plan for the context's tokens. In a dry run, brings the module.
+/// Returns a module's plan for the context's tokens. In a dry run, adds the module.
 template <class L, class M>
 const tiling::TilePlan& plan_of(Context<L>& context, const M& module) {
   static_assert(
@@ -93,8 +93,8 @@ const tiling::TilePlan& plan_of(Context<L>& context, const M& module) {
   const tiling::Problem problem = module.problem(context.tokens());
   const ModuleKind kind = typeid(typename M::Parameters);
   if constexpr (L::Device::counts_only)
-    if (!context.plans->rehearses() && context.plans->find(kind, problem) == nullptr)
-      bring<L>(*context.plans, module, context.stream.threads());
+    if (!context.plans->fixed() && context.plans->find(kind, problem) == nullptr)
+      add_dry_run<L>(*context.plans, module, context.stream.threads());
   return context.plans->plan(kind, problem);
 }
 

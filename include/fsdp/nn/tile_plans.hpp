@@ -4,11 +4,11 @@
 ///
 /// A tiling policy knows the bytes of a module's own tensors. The matmul library takes scratch as well. With many
 /// threads it can take more for a tile than for the whole sequence: one copy of a weight gradient per thread. So the
-/// table rehearses a module: it runs it alone on Meta, tiled and untiled, and takes the plan with the lower peak.
+/// table has a dry run of the module alone on Meta, tiled and untiled, and takes the plan with the lower peak.
 ///
-/// A dry run brings the modules (tessera/fsdp/nn/plan_of.hpp). Its table goes on to the run, which finds its plans
-/// there; the plan of another number of tokens is made once, when it is first asked for. Evaluation has the plan of
-/// training, and no batch changes it.
+/// A model's dry run adds its modules (tessera/fsdp/nn/plan_of.hpp). Its table goes on to the run, which finds its
+/// plans there; the plan of another number of tokens is made once, when it is first asked for. Evaluation has the plan
+/// of training, and no batch changes it.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ namespace fsdp::nn {
 using ModuleKind = std::type_index;
 
 /// A module on Meta that can be run alone, with the number of threads that it is planned for.
-struct Rehearsal {
+struct ModuleDryRun {
   ModuleKind kind;
   std::function<tiling::Problem(std::int64_t tokens)> problem;
   /// Returns the peak bytes of training on so many micro-batches, whose gradients add up; 0: of an evaluation.
@@ -46,11 +46,11 @@ class TilePlans {
   explicit TilePlans(Policy policy)
       : policy_([policy](const tiling::Problem& problem) { return policy.plan(problem); }) {}
   /// @}
-  /// The plan of a rehearsal, whatever is asked for.
-  explicit TilePlans(tiling::TilePlan rehearsed) : rehearsed_(std::move(rehearsed)) {}
+  /// One plan, whatever is asked for: that of a module's dry run.
+  explicit TilePlans(tiling::TilePlan fixed) : fixed_(std::move(fixed)) {}
 
-  /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws LogicError if a rehearsal decides and no
-  /// dry run brought the module. The plan stays where it is.
+  /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws LogicError if dry runs decide and the
+  /// module was not added. The plan stays where it is.
   const tiling::TilePlan& plan(ModuleKind kind, const tiling::Problem& problem);
 
   /// Peak bytes of an evaluation and of training on one and on two micro-batches.
@@ -59,19 +59,19 @@ class TilePlans {
   /// `plan`.
   const Peaks& tile_peaks(ModuleKind kind, const tiling::Problem& problem, std::int64_t columns);
 
-  /// Whether this is the plan of a rehearsal.
-  bool rehearses() const { return rehearsed_.has_value(); }
+  /// Whether there is one plan, whatever is asked for.
+  bool fixed() const { return fixed_.has_value(); }
   /// Returns the module with this problem, or nullptr.
-  const Rehearsal* find(ModuleKind kind, const tiling::Problem& problem) const;
-  /// Brings a module.
-  void add(Rehearsal module) { modules_.push_back(std::move(module)); }
+  const ModuleDryRun* find(ModuleKind kind, const tiling::Problem& problem) const;
+  /// Adds a module.
+  void add(ModuleDryRun module) { modules_.push_back(std::move(module)); }
 
  private:
-  const Rehearsal& module_of(ModuleKind kind, const tiling::Problem& problem) const;
+  const ModuleDryRun& module_of(ModuleKind kind, const tiling::Problem& problem) const;
 
   std::function<tiling::TilePlan(const tiling::Problem&)> policy_;
-  std::optional<tiling::TilePlan> rehearsed_;
-  std::vector<Rehearsal> modules_;
+  std::optional<tiling::TilePlan> fixed_;
+  std::vector<ModuleDryRun> modules_;
   std::map<std::pair<ModuleKind, tiling::Problem>, tiling::TilePlan> plans_;
   std::map<std::tuple<ModuleKind, tiling::Problem, std::int64_t>, Peaks> peaks_;
 };

@@ -9,11 +9,11 @@
 namespace fsdp::nn {
 
 const tiling::TilePlan& TilePlans::plan(ModuleKind kind, const tiling::Problem& problem) {
-  if (rehearsed_) return *rehearsed_;
+  if (fixed_) return *fixed_;
   if (const auto known = plans_.find({kind, problem}); known != plans_.end()) return known->second;
   tiling::TilePlan plan = policy_(problem), untiled = tiling::Untiled{}.plan(problem);
   if (plan != untiled) {
-    const Rehearsal& module = module_of(kind, problem);
+    const ModuleDryRun& module = module_of(kind, problem);
     const auto peak = [&](const tiling::TilePlan& each) {  // with what the other units keep meanwhile
       return module.peak(each, problem.tokens, 1) + (each.repeats - 1) * each.kept_bytes;
     };
@@ -25,25 +25,25 @@ const tiling::TilePlan& TilePlans::plan(ModuleKind kind, const tiling::Problem& 
 const TilePlans::Peaks& TilePlans::tile_peaks(ModuleKind kind, const tiling::Problem& problem, std::int64_t columns) {
   const std::tuple key(kind, problem, columns);
   if (const auto known = peaks_.find(key); known != peaks_.end()) return known->second;
-  const Rehearsal& module = module_of(kind, problem);
+  const ModuleDryRun& module = module_of(kind, problem);
   const tiling::TilePlan plan{.tiles = {{.begin = 0, .end = problem.tokens}}, .columns_per_block = columns};
   Peaks peaks{};
   for (std::size_t i = 0; i < peaks.size(); ++i) peaks[i] = module.peak(plan, problem.tokens, static_cast<int>(i));
   return peaks_.emplace(key, peaks).first->second;
 }
 
-const Rehearsal* TilePlans::find(ModuleKind kind, const tiling::Problem& problem) const {
-  const auto found = std::find_if(modules_.begin(), modules_.end(), [&](const Rehearsal& module) {
+const ModuleDryRun* TilePlans::find(ModuleKind kind, const tiling::Problem& problem) const {
+  const auto found = std::find_if(modules_.begin(), modules_.end(), [&](const ModuleDryRun& module) {
     return module.kind == kind && module.problem(problem.tokens) == problem;
   });
   return found == modules_.end() ? nullptr : &*found;
 }
 
-const Rehearsal& TilePlans::module_of(ModuleKind kind, const tiling::Problem& problem) const {
-  const Rehearsal* const module = find(kind, problem);
+const ModuleDryRun& TilePlans::module_of(ModuleKind kind, const tiling::Problem& problem) const {
+  const ModuleDryRun* const module = find(kind, problem);
   require<LogicError>(module != nullptr, "tiling: the tiles of a module are asked for, for ", problem.tokens,
                       " tokens, and no dry run had this module; give the context the plans of a dry run "
-                      "(RunShape::plans, nn::bring)");
+                      "(RunShape::plans, nn::add_dry_run)");
   return *module;
 }
 
