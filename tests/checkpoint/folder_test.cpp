@@ -311,7 +311,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
   const auto write = [](Save& to, int rank) { write_share(to, rank, 2); };
   TrainerState too_large = some_state;
   too_large.run["large"] = std::string(70'000, 'x');
-  fails(too_large, write, "rank 0: ");  // before anything is written, on rank 0
+  fails(too_large, write, "rank 0: checkpoint: the run's own values take");  // before anything is written, on rank 0
   const auto refuse = [&](Save& to, int rank) {
     write(to, rank);
     require<InputError>(rank == 0, "its own reason");
@@ -321,7 +321,7 @@ TEST(Save, IfOneRankFailsEveryRankThrowsAndTheOlderCheckpointStays) {
     write(to, rank);
     if (rank == 0) folder.write("step-00000007.tmp-1/trainer.json", "in the way");
   };
-  fails(some_state, obstruct, "rank 0: ");  // where rank 0 commits
+  fails(some_state, obstruct, "trainer.json: cannot be created");  // where rank 0 commits
   Save checkpoint(folder.path(), 8, 1, test::listing_of(small_model), states_for(small_model));
   comm::Self<> alone;
   const auto fail = [](Save&) { throw InputError("this rank's own reason"); };

@@ -25,5 +25,26 @@ TEST(PartFile, HasItsNameWhenItIsFinishedAndIsGoneWhereItIsNot) {
   EXPECT_FALSE(std::filesystem::exists(part));
 }
 
+TEST(PartFile, IsGoneIfItCannotHaveItsName) {
+  const test::TemporaryFolder folder;
+  folder.write("a/in_the_way", "");
+  {
+    PartFile file(folder.path() / "a.part", folder.path() / "a");
+    EXPECT_THROW(file.finish(), FileError);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.part"));
+}
+
+TEST(PartFile, ReplacesWhatAKilledRunHasLeft) {
+  const test::TemporaryFolder folder;
+  folder.write("elsewhere", "kept");
+  std::filesystem::create_symlink(folder.path() / "elsewhere", folder.path() / "a.part");
+  PartFile file(folder.path() / "a.part", folder.path() / "a");
+  file.write("new", 3, 0);
+  file.finish();
+  EXPECT_EQ(test::content_of(folder.path() / "a"), "new");
+  EXPECT_EQ(test::content_of(folder.path() / "elsewhere"), "kept");
+}
+
 }  // namespace
 }  // namespace fsdp::checkpoint

@@ -113,7 +113,10 @@ bool launched_by_mpi() {
   });
 }
 
-bool launched_by_open_mpi() { return !environment(launchers[0].size).empty(); }
+bool launched_by_open_mpi() {
+  static_assert(std::string_view(launchers[0].size) == "OMPI_COMM_WORLD_SIZE");
+  return !environment(launchers[0].size).empty();
+}
 
 int launched_ranks_here() {
   for (const Launcher& launcher : launchers)

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -17,7 +18,7 @@
 namespace fsdp {
 
 /// Returns a value as a bool, a whole number that is not negative and fits T, a real number or a text; nothing if it is
-/// of another type.
+/// of another type. A std::string_view is valid as long as the value.
 template <class T, class Json>
 std::optional<T> value_as(const Json& value) {
   bool fits = false;
@@ -27,8 +28,10 @@ std::optional<T> value_as(const Json& value) {
     fits = value.is_number_unsigned() && std::in_range<T>(value.template get<std::uint64_t>());
   else if constexpr (std::is_floating_point_v<T>)
     fits = value.is_number();
-  else
+  else {
+    static_assert(std::is_same_v<T, std::string> || std::is_same_v<T, std::string_view>);
     fits = value.is_string();
+  }
   return fits ? std::optional<T>(value.template get<T>()) : std::nullopt;
 }
 
@@ -52,6 +55,8 @@ class Keys {
   Keys(const nlohmann::json& object, const std::string& source) : object_(&object), source_(&source) {
     require<InputError>(object.is_object(), source, ": not a JSON object");
   }
+  Keys(const nlohmann::json&, std::string&&) = delete;
+  Keys(nlohmann::json&&, const std::string&) = delete;
 
   const std::string& source() const { return *source_; }
   /// Whether the key is present, even as null.
@@ -78,7 +83,7 @@ class Keys {
     return takes_default(key, null) ? otherwise : get<bool>(key, "it must be true or false");
   }
   Keys object(const char* key) const {
-    require_that(key, at(key).is_object(), "it must be an object");
+    require_that(key, present(key).is_object(), "it must be an object");
     return Keys(at(key), *source_);
   }
 
@@ -96,10 +101,13 @@ class Keys {
  private:
   template <class T>
   T get(const char* key, const char* must) const {
-    require<InputError>(given(key), *source_, ": the key \"", key, "\" is missing");
-    const std::optional<T> value = value_at<T>(*object_, key);
+    const std::optional<T> value = value_as<T>(present(key));
     require_that(key, value.has_value(), must);
     return *value;
+  }
+  const nlohmann::json& present(const char* key) const {
+    require<InputError>(given(key), *source_, ": the key \"", key, "\" is missing");
+    return at(key);
   }
   bool takes_default(const char* key, Null null) const {
     return !given(key) || (null == Null::absent && at(key).is_null());

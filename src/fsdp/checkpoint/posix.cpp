@@ -41,8 +41,22 @@ void close_file(FileDescriptor& file, const std::filesystem::path& path) {
   if (::close(file.release()) != 0 && errno != EINTR) throw_errno(path, "closed after it was written");
 }
 
+namespace {
+
+FileDescriptor created(const std::filesystem::path& path) {
+  return open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
+}
+
+/// Replaces what a run that was killed has left, whatever it is.
+FileDescriptor created_anew(const std::filesystem::path& path) {
+  ::unlink(path.c_str());
+  return created(path);
+}
+
+}  // namespace
+
 void write_new_file(const std::filesystem::path& path, std::string_view content) {
-  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
+  FileDescriptor file = created(path);
   write_all(file, path, content.data(), content.size(), 0);
   sync_file(file, path);
   close_file(file, path);
@@ -51,16 +65,17 @@ void write_new_file(const std::filesystem::path& path, std::string_view content)
 PartFile::PartFile(std::filesystem::path part, std::filesystem::path path)
     : part_(std::move(part)),
       path_(std::move(path)),
-      file_(open_file(part_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, "created")) {}
+      file_(created_anew(part_)) {}
 
 PartFile::~PartFile() {
-  if (file_.open()) ::unlink(part_.c_str());
+  if (!part_.empty()) ::unlink(part_.c_str());
 }
 
 void PartFile::finish() {
   sync_file(file_, part_);
   close_file(file_, part_);
   if (::rename(part_.c_str(), path_.c_str()) != 0) throw_errno(path_, "written");
+  part_.clear();
   sync_directory(path_.parent_path());
 }
 

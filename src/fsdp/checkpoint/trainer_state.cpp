@@ -13,6 +13,7 @@
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../core/utf8.hpp"
+#include "json_keys.hpp"
 #include "strict_json.hpp"
 
 namespace fsdp::checkpoint {
@@ -43,14 +44,11 @@ struct Writer {
 };
 
 // Read a value. Return false if it is of another kind.
-bool read(const Json& from, std::int64_t& to) {
-  if (!from.is_number_unsigned() || from.get<std::uint64_t>() > INT64_MAX) return false;
-  to = from.get<std::int64_t>();
-  return true;
-}
-bool read(const Json& from, double& to) {
-  if (from.is_number()) to = from.get<double>();
-  return from.is_number();
+template <class T>
+bool read(const Json& from, T& to) {
+  const std::optional<T> value = value_as<T>(from);
+  if (value) to = *value;
+  return value.has_value();
 }
 bool read(const Json& from, std::vector<std::int64_t>& to) {
   return from.is_array() &&
@@ -75,9 +73,8 @@ struct Reader {
 
   bool has(const char* key, bool = true) const { return object.contains(key); }
   void operator()(const char* key, std::uint64_t& value) {
-    require<InputError>(has(key) && object.at(key).is_number_unsigned(), source, ": \"", key,
+    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key,
                         "\" must be a whole number that is not negative");
-    value = object.at(key).get<std::uint64_t>();
     ++keys;
   }
   void operator()(const char* key, std::int64_t& value) {
@@ -86,8 +83,7 @@ struct Reader {
     require<InputError>(read(object.at(key), value), source, ": \"", key, "\" is too large");
   }
   void operator()(const char* key, std::string& value) {
-    require<InputError>(has(key) && object.at(key).is_string(), source, ": \"", key, "\" must be a string");
-    value = object.at(key).get<std::string>();
+    require<InputError>(has(key) && read(object.at(key), value), source, ": \"", key, "\" must be a string");
     ++keys;
   }
   template <class T>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stands at a path; false where the system does not say.
+/// What stands at a path.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,19 @@
 
 namespace fsdp {
 
-/// Whether there is a file, a folder or anything else.
+/// Whether there is a file, a folder or anything else; false if the system refuses to say.
 inline bool path_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
 }
 
-/// The same; a broken symbolic link counts, so that opening it reports the error.
+/// The same for a broken symbolic link too; true if the system refuses to say: opening it reports the error.
 inline bool entry_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
+/// Whether there is a folder; false if the system refuses to say.
 inline bool folder_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);

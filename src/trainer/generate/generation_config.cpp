@@ -92,7 +92,6 @@ std::string apply_generation_config(const FlagSet& flags, GenerateOptions& optio
   if (!entry_exists(path)) return {};
   const std::string source = path.string();
   const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
-  require<InputError>(object.is_object(), source, ": this is no JSON object");
   Reading reading(flags, options, Keys(object, source), path);
   reading.all();
   prefixed(message(source, " says ", reading.said(), ": "), [&] { validate_sampling(flags, options); });
