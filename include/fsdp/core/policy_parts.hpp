@@ -9,12 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 
 namespace fsdp {
@@ -76,6 +76,7 @@ class PolicyParts {
   void inner(P& policy, std::string_view usual) {
     const std::size_t begin = list_.size();
     part(policy);
+    require(begin < list_.size(), "a policy's visit lists nothing; begin with parts.word(its name)");
     for (std::size_t i = begin; i < list_.size(); ++i) list_[i].inner = true;
     list_[begin].implied = list_[begin].word == usual;
   }
@@ -101,11 +102,5 @@ std::string listed_text(P policy, bool kind_alone = false) {
   parts.part(policy);
   return parts.text(kind_alone);
 }
-
-/// Returns the parts of a text between colons.
-std::vector<std::string_view> parts_of(std::string_view text);
-
-/// Returns the number that digits say, or the largest std::int64_t for a larger one; nothing for any other text.
-std::optional<std::int64_t> whole_number(std::string_view digits);
 
 }  // namespace fsdp

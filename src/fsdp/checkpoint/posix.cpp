@@ -63,9 +63,7 @@ void write_new_file(const std::filesystem::path& path, std::string_view content)
 }
 
 PartFile::PartFile(std::filesystem::path part, std::filesystem::path path)
-    : part_(std::move(part)),
-      path_(std::move(path)),
-      file_(created_anew(part_)) {}
+    : part_(std::move(part)), path_(std::move(path)), file_(created_anew(part_)) {}
 
 PartFile::~PartFile() {
   if (!part_.empty()) ::unlink(part_.c_str());

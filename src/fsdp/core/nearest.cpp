@@ -7,9 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
-
 namespace fsdp {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -42,16 +39,6 @@ std::string suggestion(std::string_view word, std::span<const std::string> words
   std::string text = "did you mean '" + nearest(word, words) + "'? Known: ";
   for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
   return text;
-}
-
-void refuse_unknown(std::string_view flag, std::string_view value, std::span<const std::string> names) {
-  throw InputError(message("--", flag, " ", shortened(value), " is not known; ", suggestion(value, names)));
-}
-
-std::size_t index_of_name(std::string_view flag, std::string_view value, std::span<const std::string> names) {
-  const auto found = std::ranges::find(names, value);
-  if (found == names.end()) refuse_unknown(flag, value, names);
-  return static_cast<std::size_t>(found - names.begin());
 }
 
 }  // namespace fsdp

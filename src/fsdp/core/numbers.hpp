@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,13 @@ std::optional<T> parsed(std::string_view text, int base = 10) {
     read = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = read.ec == std::errc() && read.ptr == text.data() + text.size();
   return whole ? std::optional(number) : std::nullopt;
+}
+
+/// Returns the number that decimal digits say, or the largest std::int64_t for a larger one; nothing for any other
+/// text.
+inline std::optional<std::int64_t> number_of_digits(std::string_view digits) {
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  return parsed<std::int64_t>(digits).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 /// Returns the last hexadecimal digits of a number, in small letters.

@@ -2,11 +2,13 @@
 #include <tessera/fsdp/core/policy_parts.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "numbers.hpp"
+#include "split.hpp"
 
 namespace fsdp {
 namespace {
@@ -20,7 +22,7 @@ std::string key_of(const PolicyNumber& number) {
 std::optional<std::int64_t> number_in(std::string_view text, const PolicyNumber& number) {
   const std::string key = key_of(number);
   if (!number.option.empty()) return text == key ? std::optional<std::int64_t>(1) : std::nullopt;
-  const auto found = text.starts_with(key) ? whole_number(text.substr(key.size())) : std::nullopt;
+  const auto found = text.starts_with(key) ? number_of_digits(text.substr(key.size())) : std::nullopt;
   return found && *found >= number.least ? found : std::nullopt;
 }
 
@@ -48,7 +50,8 @@ std::string PolicyParts::text(bool kind_alone) const {
 }
 
 bool PolicyParts::read(std::string_view text, std::string_view what) {
-  std::vector<std::string_view> rest = parts_of(text);
+  require(!list_.empty(), "a policy's visit lists nothing; begin with parts.word(its name)");
+  std::vector<std::string_view> rest = split_at_colons(text);
   if (rest.front() != list_.front().word) return false;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const Part& part : list_) {
@@ -68,19 +71,6 @@ bool PolicyParts::read(std::string_view text, std::string_view what) {
   require<InputError>(!rest.empty() || most == std::numeric_limits<std::int64_t>::max(), what, shortened(text),
                       ": the number must be at most ", most);
   return rest.empty();
-}
-
-std::vector<std::string_view> parts_of(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (std::string_view rest = text;; rest.remove_prefix(parts.back().size() + 1)) {
-    parts.push_back(rest.substr(0, rest.find(':')));
-    if (parts.back().size() == rest.size()) return parts;
-  }
-}
-
-std::optional<std::int64_t> whole_number(std::string_view digits) {
-  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  return parsed<std::int64_t>(digits).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace fsdp

@@ -3,10 +3,11 @@
 
 #include <limits>
 
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
+
+#include "names.hpp"
 
 namespace fsdp::cli {
 

@@ -18,6 +18,7 @@
 
 #include "../../fsdp/core/numbers.hpp"
 #include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/split.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
@@ -115,7 +116,7 @@ StackChoice recorded_stack(const std::string& sharding, const std::string& preci
   StackChoice stack;
   std::string strategy;
   LayoutChoice layout = LayoutChoice::own;
-  for (const std::string_view part : parts_of(sharding)) {
+  for (const std::string_view part : split_at_colons(sharding)) {
     constexpr std::string_view layout_key = "layout=", offload_key = "offload=";
     if (part.starts_with(layout_key))
       layout = parse_layout(part.substr(layout_key.size()));

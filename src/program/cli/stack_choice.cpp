@@ -5,12 +5,14 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
+#include "names.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -26,7 +28,7 @@ constexpr std::int64_t most_int = std::numeric_limits<std::int32_t>::max();  // 
 /// above `most`.
 std::int64_t number_after(std::string_view text, std::string_view prefix, std::int64_t most, std::string_view flag) {
   if (!text.starts_with(prefix)) return 0;
-  const std::int64_t number = whole_number(text.substr(prefix.size())).value_or(0);
+  const std::int64_t number = number_of_digits(text.substr(prefix.size())).value_or(0);
   require<InputError>(number <= most, "--", flag, " ", shortened(text), ": the number must be at most ", most);
   return number;
 }

@@ -10,6 +10,8 @@
 #include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 
+#include "../../fsdp/core/split.hpp"
+
 namespace fsdp::cli {
 namespace {
 
@@ -84,7 +86,7 @@ struct Spelling {
 };
 
 /// The communicator's name, as in its header's.
-std::string name_of_comm(const CommChoice& comm) { return std::string(parts_of(to_text(comm)).front()); }
+std::string name_of_comm(const CommChoice& comm) { return std::string(split_at_colons(to_text(comm)).front()); }
 
 const char* type_of(const CommChoice& comm) {
   const char* const types[] = {"fsdp::comm::Self<>", "fsdp::comm::Threads<>", "fsdp::comm::Mpi<>",
@@ -139,7 +141,7 @@ std::optional<std::string> cmake_name(const StackChoice& choice) {
   const auto* const grouped = std::get_if<RunTimeGrouped>(&strategy);
   const bool offloads = choice.offload != OffloadChoice::none;
   if (offloads && !std::holds_alternative<RunTimeSharded>(strategy)) return std::nullopt;
-  std::string name(parts_of(to_text(choice.sharding)).front());
+  std::string name(split_at_colons(to_text(choice.sharding)).front());
   if (grouped != nullptr && !std::holds_alternative<HybridShard<RunTimeSharded>>(grouped->strategy)) name += "_group";
   if (std::holds_alternative<RunTimeHybridFull>(strategy)) name += "_full";
   if (offloads) name += "_offload";

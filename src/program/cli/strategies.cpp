@@ -6,10 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/split.hpp"
+#include "names.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -28,7 +31,7 @@ void each_named_kind(const F& f) {
   });
 }
 
-std::string first_word(std::string_view kind) { return std::string(parts_of(kind).front()); }
+std::string first_word(std::string_view kind) { return std::string(split_at_colons(kind).front()); }
 
 /// The names of strategies, and the numbers that may stand behind them.
 struct Names {
@@ -79,13 +82,13 @@ std::vector<std::string> suggested_names() {
 /// Throws InputError if a step cannot be cut into the pieces that a text asks for; says what could be.
 void require_pieces(std::string_view text) {
   constexpr std::string_view key = "pieces=";
-  const std::vector<std::string_view> parts = parts_of(text);
+  const std::vector<std::string_view> parts = split_at_colons(text);
   std::int64_t pieces = 0;
   for (const std::string_view part : parts) {
     if (!part.starts_with(key)) continue;
     require<InputError>(pieces == 0, "--sharding ", shortened(text), ": says twice how many pieces a step has; ",
                         "write pieces=N once");
-    pieces = whole_number(part.substr(key.size())).value_or(0);
+    pieces = number_of_digits(part.substr(key.size())).value_or(0);
     require<InputError>(pieces > 0, "--sharding ", shortened(text), ": a step has at least 1 piece; write ", key,
                         "N with a whole number from 1 on, such as ", key, "8");
   }
@@ -101,8 +104,10 @@ void require_pieces(std::string_view text) {
 ShardingChoice parse_sharding(std::string_view text) {
   require_pieces(text);
   if (const auto found = read_strategy<AnyStrategy>(text, "--sharding ")) return {.strategy = *found};
-  require<InputError>(!read_strategy<AnyStrategy>(message(text, ":1")), "--sharding ", text,
-                      " does not say how many ranks hold a model together; write hybrid:K");
+  const std::vector<std::string_view> parts = split_at_colons(text);
+  const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
+  require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
+                      shortened(text), " does not say how many ranks hold a model together; write hybrid:K");
   refuse_unknown("sharding", text, suggested_names());
 }
 
