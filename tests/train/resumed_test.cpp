@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/resumed.hpp>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,48 @@ TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
       "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum "
       "keep-last-block loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute replicate seed "
       "seq-len steps validation-fraction warmup ");
+}
+
+// A new flag must say how results depend on it, or be named here.
+TEST(RecordOf, LeavesOutTheseFlagsAlone) {
+  TrainOptions bound;
+  FlagSet flags;
+  bind(flags, bound);
+  std::set<std::string> names;
+  for (const Flag& flag : flags.flags())
+    if (flag.effect == Effect::none) names.insert(flag.name);
+  EXPECT_EQ(names, (std::set<std::string>{"chat-template",
+                                          "checkpoint-dir",
+                                          "checkpoint-every",
+                                          "cuda-graphs",
+                                          "data",
+                                          "deadline",
+                                          "device-deadline",
+                                          "digests",
+                                          "disk-deadline",
+                                          "dry-run",
+                                          "end-token",
+                                          "keep",
+                                          "log-every",
+                                          "memory",
+                                          "metrics",
+                                          "on-signal",
+                                          "patience",
+                                          "print-schedule",
+                                          "resume",
+                                          "resume-anyway",
+                                          "sample-prompt",
+                                          "sample-tokens",
+                                          "shared-windows",
+                                          "tensorboard",
+                                          "text-field",
+                                          "threads",
+                                          "token-cache",
+                                          "tokenizer",
+                                          "trace",
+                                          "validation-every",
+                                          "validation-windows",
+                                          "verify-every"}));
 }
 
 TEST(Resumed, AnotherScheduleIsSaid) {

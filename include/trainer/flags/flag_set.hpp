@@ -157,7 +157,7 @@ class FlagSet {
 
   std::vector<Flag>& flags() { return flags_; }
   const std::vector<Flag>& flags() const { return flags_; }
-  /// Returns whether the command line or a file gave a flag.
+  /// Returns whether the command line or a file gave a flag. Throws Error if there is none of this name.
   bool is_given(std::string_view name) const;
   /// Both leave positions out.
   /// @{

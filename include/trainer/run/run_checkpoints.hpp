@@ -21,11 +21,9 @@
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/precision/loss_scale.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/resumed.hpp>

@@ -15,13 +15,17 @@
 namespace fsdp::cli {
 namespace {
 
-/// What differs from the usual, in braces. C++ wants it in the order of the struct's members.
+/// What differs from the usual, in braces. C++ wants it in the order of the struct's members: that of their addresses.
 std::string braces(const PolicyParts& parts) {
   std::map<const void*, std::string> fields;
-  for (const auto& [word, number, value, get, set, inner, implied, fixed] : parts.list())
-    if (value != nullptr && (!number.kind.empty() || get(value) != number.usual))
-      fields[value] = message(".", number.member, " = ",
-                              number.option.empty() ? std::to_string(get(value)) : std::string(number.option));
+  for (const PolicyParts::Part& part : parts.list()) {
+    if (part.value == nullptr) continue;
+    const PolicyNumber& number = part.number;
+    const std::int64_t value = part.get(part.value);
+    if (number.kind.empty() && value == number.usual) continue;
+    fields[part.value] =
+        message(".", number.member, " = ", number.option.empty() ? std::to_string(value) : std::string(number.option));
+  }
   std::string text;
   for (const auto& [value, field] : fields) text += (text.empty() ? "{" : ", ") + field;
   return text.empty() ? "" : text + "}";

@@ -77,6 +77,7 @@ bool takes(const ShardingChoice& choice) {
 /// Returns the choice as a value of a stack's strategy type, which takes it.
 template <class Sharding>
 Sharding sharding_of(const ShardingChoice& choice) {
+  require(takes<Sharding>(choice), "--sharding ", to_text(choice), " is no strategy of this stack");
   Sharding sharding;
   const auto assign = [&]<class S>(const S& strategy) {
     if constexpr (std::is_base_of_v<S, Sharding>) static_cast<S&>(sharding) = strategy;

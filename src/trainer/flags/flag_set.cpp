@@ -150,7 +150,9 @@ Flag* FlagSet::find(std::string_view name) {
 }
 
 bool FlagSet::is_given(std::string_view name) const {
-  return std::ranges::any_of(flags_, [&](const Flag& flag) { return flag.name == name && flag.given; });
+  const auto found = std::ranges::find(flags_, name, &Flag::name);
+  require(found != flags_.end(), "no flag is called --", name);
+  return found->given;
 }
 
 std::vector<std::string> FlagSet::names(std::string_view prefix) const {

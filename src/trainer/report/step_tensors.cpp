@@ -82,7 +82,7 @@ struct Tensors {
 };
 
 Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place) {
-  const bool stream = place.kind == Kind::forward || place.kind == Kind::backward;
+  const bool stream = is_stream(place.kind);
   const std::filesystem::path path = folder / (stream ? piece_name(place.piece) : parameters_name);
   Tensors found;
   if (!path_exists(path)) return found;

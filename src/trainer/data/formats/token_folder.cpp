@@ -90,8 +90,10 @@ TokenWriter::TokenWriter(std::filesystem::path folder, int token_bytes, std::int
     : folder_(std::move(folder)), token_bytes_(token_bytes), shard_tokens_(shard_tokens), shards_(shards) {}
 
 std::size_t TokenWriter::append(const text::TokenId* ids, std::size_t count) {
-  const std::string name = name_of_shard(shards_);
-  if (!file_) file_.emplace(folder_ / (name + ".part"), folder_ / name);
+  if (!file_) {
+    const std::string name = name_of_shard(shards_);
+    file_.emplace(folder_ / (name + ".part"), folder_ / name);
+  }
   count = std::min(count, static_cast<std::size_t>(shard_tokens_ - tokens_));
   const auto width = static_cast<std::size_t>(token_bytes_);
   buffer_.resize(count * width);
