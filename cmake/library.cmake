@@ -27,14 +27,6 @@ function(tessera_headers out)
   set(${out} "${all}" PARENT_SCOPE)
 endfunction()
 
-# How sources are optimised that decide, plan, read, report and enqueue: they compute nothing, so that -O1 is enough and
-# compiles faster; instrumented by a sanitizer they take 2.5 times as long to compile at -O1 as at -O0. Fuzzers run them
-# millions of times.
-set(TESSERA_HOST_LEVEL $<$<CONFIG:Release>:-O1>)
-if(CMAKE_CXX_FLAGS MATCHES "-fsanitize" AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize=fuzzer")
-  set(TESSERA_HOST_LEVEL -O0)
-endif()
-
 # tessera_library(<target> <name> [SOURCES ...] [HOST ...] [HEADERS ...] [PUBLIC ...] [PRIVATE ...])
 #
 # A static library tessera::<name> with the headers of its users; without sources, headers alone. HOST: sources at
@@ -60,7 +52,8 @@ function(tessera_library target name)
   add_library(tessera::${name} ALIAS ${target})
   foreach(part IN LISTS parts)
     tessera_own_target(${part})
-    set_target_properties(${part} PROPERTIES LINKER_LANGUAGE CXX UNITY_BUILD ${TESSERA_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${part} PROPERTIES LINKER_LANGUAGE CXX)
+    tessera_unity(${part} 16)
     target_include_directories(${part} PRIVATE "${PROJECT_BINARY_DIR}/include")
     target_link_libraries(${part} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   endforeach()

@@ -29,7 +29,6 @@ foreach(part TESTS PROGRAM EXAMPLES)  # not cached: they follow TESSERA_COMPONEN
   endif()
 endforeach()
 option(TESSERA_POSITION_INDEPENDENT_CODE "Archives that can go into a shared library" ON)
-option(TESSERA_UNITY_BUILD "Compile small sources several at a time: less time from nothing, more after an edit" ON)
 option(TESSERA_INSTALL "Write install rules" ${PROJECT_IS_TOP_LEVEL})
 if(PROJECT_IS_TOP_LEVEL AND DEFINED ENV{CI})
   set(in_ci ON)

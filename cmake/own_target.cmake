@@ -1,17 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# g++'s garbage collection takes a fifth of the time to compile a whole stack. If the machine has 3 GiB per core, let
-# g++ allocate 1 GiB before the first collection (it then uses up to 1.6 GiB in total instead of 1.1 GiB).
-set(TESSERA_COMPILER_MEMORY "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)  # MiB
-  cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
-  math(EXPR memory_per_core "${memory} / ${cores}")
-  if(memory_per_core GREATER_EQUAL 3072)
-    set(TESSERA_COMPILER_MEMORY "SHELL:--param ggc-min-heapsize=1048576")  # KiB
-  endif()
-endif()
-
 # Sets C++20 without extensions, and all warnings. They are errors only in CI (TESSERA_WERROR), so that a newer compiler
 # cannot break a user's build; a sub-project has none, whatever its parent's flags are.
 function(tessera_own_target target)

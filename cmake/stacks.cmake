@@ -11,6 +11,7 @@
 #      @SHARDING@ @COMM@ @PRECISION@                    the short names
 #      @COMM_TYPE@ @PRECISION_TYPE@                     the C++ types
 #      @COMM_HEADER@     the backend's header, as in #include <@COMM_HEADER@>
+#      @MODULES_HEADER@  that of modules that are compiled for the backend's device
 #  - a line for each stack in the header <stacks.inc>, which sources of <target> include after defining the macro:
 #      FSDP_STACK(sharded_threads_bf16)
 #
@@ -110,6 +111,10 @@ function(tessera_add_stack target)
       message(FATAL_ERROR "tessera: the stack ${SHARDING}/${stack} needs CUDA and NCCL, and this build lacks one of them")
     endif()
     set(COMM_HEADER "tessera/comm/${COMM}.hpp")
+    set(MODULES_HEADER "tessera/fsdp/nn/instances.hpp")
+    if(COMM STREQUAL "nccl")
+      set(MODULES_HEADER "tessera/fsdp/nn/cuda_instances.hpp")
+    endif()
     set(STACK_NAME "${SHARDING}_${COMM}_${PRECISION}")
     file(READ "${TESSERA_STACK_TEMPLATE}" text)
     string(CONFIGURE "${text}" text @ONLY)
@@ -120,10 +125,8 @@ function(tessera_add_stack target)
   set(source "${PROJECT_BINARY_DIR}/stacks/${target}/${SHARDING}.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "${content}" @ONLY)
   target_sources(${target} PRIVATE "${source}")
-  # A stack calls kernels and modules that are compiled elsewhere (tessera/fsdp/nn/instances.hpp), so optimizing its own code is not
-  # worth the compile time.
   set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES
-    COMPILE_OPTIONS "$<$<CONFIG:Release>:-O0>")
+    COMPILE_OPTIONS "${TESSERA_STACK_LEVEL}")
 
   if(NOT listed)
     set(directory "${PROJECT_BINARY_DIR}/stacks/${target}")
