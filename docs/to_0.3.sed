@@ -37,3 +37,9 @@ s#\bNamedParameter\b#Parameter#g
 s#\bUnitParameters\b#Unit#g
 s#\bunit_parameters\(#units_of(#g
 s#\bReadListing\b#ReadModelListing#g
+s#\boptim::RunTime\b#optim::RunTimeOptimizer#g
+s#\btiling::RunTime\b#tiling::RunTimeTiling#g
+s#\bfsdp::Units\b#fsdp::UnitOptions#g
+s#\boptim::Begin\b#optim::Initialized#g
+s#\bbuffer::Piece\b#buffer::TensorRange#g
+s#\bcomm::Asked\b#comm::SignalRequests#g

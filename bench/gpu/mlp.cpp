@@ -51,8 +51,8 @@ class Measurement {
     fill(matmuls_.operands(), matmuls_.stream());
     add("off", {});
     if (sizes.tokens >= first_tiled) {
-      add("tokens:8192", tiling::RunTime::tokens(8192));
-      add("tokens:4096", tiling::RunTime::tokens(4096));
+      add("tokens:8192", tiling::RunTimeTiling::tokens(8192));
+      add("tokens:4096", tiling::RunTimeTiling::tokens(4096));
     }
   }
 
@@ -92,7 +92,7 @@ class Measurement {
   }
 
  private:
-  void add(const char* name, const tiling::RunTime& tiling) {
+  void add(const char* name, const tiling::RunTimeTiling& tiling) {
     const auto plans = std::make_shared<nn::TilePlans>(tiling);
     const std::int64_t arena_bytes = planned_arena<Bf16Mixed, Cuda>(operands_.sizes, plans);
     tilings_.push_back({name, std::make_unique<Layer>(operands_, plans, arena_bytes)});

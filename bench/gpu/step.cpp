@@ -24,7 +24,7 @@ namespace {
 using namespace fsdp;
 using device::Cuda;
 using Comm = comm::Threads<Cuda>;
-using Model = Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTime>>;
+using Model = Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTimeTiling>>;
 using Module = ShardedModel<Model>;
 
 constexpr std::int64_t sequence = 4096;
@@ -146,7 +146,7 @@ class Run {
     std::vector<float> values(std::size_t{1} << 20);
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<float>(0.02 * optim::normal_at(1, static_cast<std::int64_t>(i)));
-    for (const auto& piece : module_.pieces())
+    for (const auto& piece : module_.shards())
       gpu::fill_with(module_.stream(),
                      piece.parameter->initial == nn::Initial::ones ? std::vector<float>(4096, 1.0f) : values,
                      Tensor<float>(piece.main.data(), {piece.main.numel()}));

@@ -5,7 +5,7 @@
 // one time step before, `@` both.
 //
 // Try next: change the values of Config, or replace the series in source.hpp by your own; change FullyShard to
-// fsdp::Zero3; tile the MLP: pass fsdp::tiling::RunTime::tokens(16) as the tiling of Trainer and Evaluation.
+// fsdp::Zero3; tile the MLP: pass fsdp::tiling::RunTimeTiling::tokens(16) as the tiling of Trainer and Evaluation.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@
 #include "source.hpp"
 
 using Comm = fsdp::comm::Threads<>;
-using Model = forecaster::Forecaster<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32, fsdp::tiling::RunTime>>;
+using Model = forecaster::Forecaster<fsdp::Stack<fsdp::FullyShard<>, Comm, fsdp::Fp32, fsdp::tiling::RunTimeTiling>>;
 static_assert(fsdp::check_model<Model>());
 
 /// Forecasts each next value of a held-out window, and draws the second of its series.

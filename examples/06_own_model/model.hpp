@@ -93,12 +93,12 @@ class Forecaster {
   template <class Other>
   using On = Forecaster<Other>;
 
-  explicit Forecaster(const Config& config, fsdp::Units units = {}) : config_(config), units_(std::move(units)) {
+  explicit Forecaster(const Config& config, fsdp::UnitOptions units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
   }
 
   const Config& config() const { return config_; }
-  const fsdp::Units& units() const { return units_; }
+  const fsdp::UnitOptions& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden; }
 
   Entry entry() const { return {{{}, config_.series, config_.hidden}, head_dim()}; }
@@ -129,7 +129,7 @@ class Forecaster {
   std::int64_t head_dim() const { return config_.hidden / config_.heads; }
 
   Config config_;
-  fsdp::Units units_;
+  fsdp::UnitOptions units_;
 };
 
 }  // namespace forecaster

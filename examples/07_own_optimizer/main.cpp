@@ -10,7 +10,7 @@
 
 #include "lion.hpp"
 
-using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTime>;
+using Stack = fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTimeTiling>;
 
 int main(int argc, char** argv) {
   const char* const plan[] = {argv[0], "--dry-run", "--model", "tiny"};

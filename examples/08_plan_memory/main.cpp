@@ -16,7 +16,7 @@
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
-using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTime>;
+using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::RunTimeTiling>;
 
 int main() {
   const fsdp::LlamaConfig config{.vocab_size = 128256,
@@ -35,8 +35,8 @@ int main() {
     for (const int ranks : {1, 8, 64}) {
       const auto request = fsdp::train::plan_request({.sequence_length = 8192, .micro_batches = 4, .threads = 1}, ranks,
                                                      fsdp::plan::most_loaded);
-      const fsdp::plan::Plan plan =
-          fsdp::plan::dry_run(model, strategy, fsdp::tiling::RunTime::tokens(2048), request, fsdp::optim::AdamW{});
+      const fsdp::plan::Plan plan = fsdp::plan::dry_run(model, strategy, fsdp::tiling::RunTimeTiling::tokens(2048),
+                                                        request, fsdp::optim::AdamW{});
       std::printf("%-9s %5d", strategy.text().c_str(), ranks);
       for (const std::int64_t bytes : plan.bytes) std::printf(" %11.2f", static_cast<double>(bytes) / (1 << 30));
       std::printf(" %11.2f\n", static_cast<double>(plan.peak_bytes()) / (1 << 30));

@@ -86,12 +86,12 @@ class Gpt2 {
   template <class Other>
   using On = Gpt2<Other>;
 
-  explicit Gpt2(const Config& config, fsdp::Units units = {}) : config_(config), units_(std::move(units)) {
+  explicit Gpt2(const Config& config, fsdp::UnitOptions units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
   }
 
   const Config& config() const { return config_; }
-  const fsdp::Units& units() const { return units_; }
+  const fsdp::UnitOptions& units() const { return units_; }
   std::int64_t hidden() const { return config_.n_embd; }
 
   Entry entry() const { return {{}, config_.vocab_size, config_.n_positions, config_.n_embd}; }
@@ -139,7 +139,7 @@ class Gpt2 {
   float eps() const { return static_cast<float>(config_.layer_norm_epsilon); }
 
   Config config_;
-  fsdp::Units units_;
+  fsdp::UnitOptions units_;
 };
 
 }  // namespace gpt2

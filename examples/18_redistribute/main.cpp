@@ -25,9 +25,9 @@ int main() {
     std::vector<float> shard(static_cast<std::size_t>(layout.local_size(rank)));
     std::vector<float> full(static_cast<std::size_t>(layout.full_size)), sums(full);
     const Buffer<buffer::Shard> weights(layout, rank, shard.data());
-    for (const buffer::Piece& piece : weights.pieces())
-      for (std::int64_t i = 0; i < piece.count; ++i)
-        weights.piece(piece)[i] = static_cast<float>(100 * piece.tensor + piece.begin + i);
+    for (const buffer::TensorRange& range : weights.ranges())
+      for (std::int64_t i = 0; i < range.count; ++i)
+        weights.range(range)[i] = static_cast<float>(100 * range.tensor + range.begin + i);
 
     const Buffer<buffer::Replicate> whole(layout, rank, full.data());
     redistribute(ranks, weights, whole, {"weights"}).wait();
@@ -40,10 +40,10 @@ int main() {
     for (int turn = 0; turn < ranks.size(); ++turn) {
       fsdp::comm::barrier(ranks);
       if (turn != rank) continue;
-      for (const buffer::Piece& piece : weights.pieces())
+      for (const buffer::TensorRange& range : weights.ranges())
         std::printf("rank %d has elements %lld to %lld of tensor %lld; the first sum is %g\n", rank,
-                    static_cast<long long>(piece.begin), static_cast<long long>(piece.begin + piece.count - 1),
-                    static_cast<long long>(piece.tensor), static_cast<double>(weights.piece(piece)[0]));
+                    static_cast<long long>(range.begin), static_cast<long long>(range.begin + range.count - 1),
+                    static_cast<long long>(range.tensor), static_cast<double>(weights.range(range)[0]));
       if (rank == 0)
         std::printf("whole, its last element is %g; the gather moved %lld bytes here, the reduction %lld\n",
                     static_cast<double>(whole.tensor(1)[6]), static_cast<long long>(gathered),

@@ -23,11 +23,11 @@ class StoppedError : public Error {
 };
 
 /// The signals that a rank has received.
-struct Asked {
+struct SignalRequests {
   int stop = 0;            ///< the first signal that asks the run to end; 0: none came
   std::int64_t saves = 0;  ///< number of SIGUSR1 received
 
-  friend bool operator==(const Asked&, const Asked&) = default;
+  friend bool operator==(const SignalRequests&, const SignalRequests&) = default;
 };
 
 }  // namespace fsdp::comm

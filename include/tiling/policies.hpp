@@ -91,20 +91,20 @@ struct TokensPerTile {
 };
 
 /// Any of the policies, chosen at run time, as by the program's --tiling. The factories check the numbers.
-class RunTime {
+class RunTimeTiling {
  public:
-  constexpr RunTime() = default;
+  constexpr RunTimeTiling() = default;
   /// Makes `off`: one tile, kept.
-  constexpr RunTime(Untiled) {}
+  constexpr RunTimeTiling(Untiled) {}
   /// Makes at most `count` tiles of equal length. Throws InputError unless count > 0.
-  static RunTime tiles(std::int64_t count);
+  static RunTimeTiling tiles(std::int64_t count);
   /// Makes tiles of at most `per_tile` tokens. Throws InputError unless per_tile > 0.
-  static RunTime tokens(std::int64_t per_tile);
+  static RunTimeTiling tokens(std::int64_t per_tile);
   /// Minimises work within `bytes`; see tessera/tiling/budget.hpp. Throws InputError unless bytes > 0.
-  static RunTime budget(std::int64_t bytes);
+  static RunTimeTiling budget(std::int64_t bytes);
 
   /// Makes a placeholder for "all memory that is left". The trainer must replace it by `budget(bytes)` before `plan`.
-  static constexpr RunTime budget_of_memory() { return RunTime(Kind::budget, 0); }
+  static constexpr RunTimeTiling budget_of_memory() { return RunTimeTiling(Kind::budget, 0); }
   /// Returns whether this is the placeholder of budget_of_memory.
   constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
 
@@ -112,11 +112,11 @@ class RunTime {
   std::string text() const;
   /// Returns the plan of the chosen policy.
   TilePlan plan(const Problem& problem) const;
-  friend constexpr bool operator==(const RunTime&, const RunTime&) = default;
+  friend constexpr bool operator==(const RunTimeTiling&, const RunTimeTiling&) = default;
 
  private:
   enum class Kind : std::uint8_t { off, tiles, tokens, budget };
-  constexpr RunTime(Kind kind, std::int64_t number) : kind_(kind), number_(number) {}
+  constexpr RunTimeTiling(Kind kind, std::int64_t number) : kind_(kind), number_(number) {}
   Kind kind_ = Kind::off;
   std::int64_t number_ = 0;
 };

@@ -36,9 +36,10 @@ Policy left_out() {
 }  // namespace detail
 
 /// Runs `tessera train` for one stack with these policies. Takes the same flags, without the sub-command; flags that
-/// choose a policy are refused. If Optimizer is optim::RunTime, --optimizer chooses the optimizer; any other optimizer
-/// has flags for its constants only. Returns the exit status (comm::ExitStatus); an error prints one line on stderr.
-template <class Model, class Optimizer = optim::RunTime>
+/// choose a policy are refused. If Optimizer is optim::RunTimeOptimizer, --optimizer chooses the optimizer; any other
+/// optimizer has flags for its constants only. Returns the exit status (comm::ExitStatus); an error prints one line on
+/// stderr.
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
                typename Model::Stack::Tiling tiling, Optimizer optimizer) {
   using Stack = typename Model::Stack;
@@ -62,20 +63,20 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
 }
 
 /// The same with a default-constructed optimizer.
-template <class Model, class Optimizer = optim::RunTime>
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
                typename Model::Stack::Tiling tiling) {
   return train_main<Model, Optimizer>(argc, argv, sharding, tiling, detail::left_out<Optimizer>());
 }
 
 /// The same with a default-constructed tiling policy and optimizer.
-template <class Model, class Optimizer = optim::RunTime>
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
 int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
   return train_main<Model, Optimizer>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
 }
 
 /// The same with default-constructed policies and optimizer.
-template <class Model, class Optimizer = optim::RunTime>
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
 int train_main(int argc, const char* const* argv) {
   return train_main<Model, Optimizer>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());
 }

@@ -3,22 +3,22 @@
 
 namespace fsdp::tiling {
 
-RunTime RunTime::tiles(std::int64_t count) {
+RunTimeTiling RunTimeTiling::tiles(std::int64_t count) {
   require<InputError>(count > 0, "tiling: tiles:", count, " has no tile; give a count of at least 1");
-  return RunTime(Kind::tiles, count);
+  return RunTimeTiling(Kind::tiles, count);
 }
 
-RunTime RunTime::tokens(std::int64_t per_tile) {
+RunTimeTiling RunTimeTiling::tokens(std::int64_t per_tile) {
   require<InputError>(per_tile > 0, "tiling: tokens:", per_tile, " has no token; give a length of at least 1");
-  return RunTime(Kind::tokens, per_tile);
+  return RunTimeTiling(Kind::tokens, per_tile);
 }
 
-RunTime RunTime::budget(std::int64_t bytes) {
+RunTimeTiling RunTimeTiling::budget(std::int64_t bytes) {
   require<InputError>(bytes > 0, "tiling: budget:", bytes, " holds nothing; give at least 1 byte");
-  return RunTime(Kind::budget, bytes);
+  return RunTimeTiling(Kind::budget, bytes);
 }
 
-std::string RunTime::text() const {
+std::string RunTimeTiling::text() const {
   switch (kind_) {
     case Kind::tiles: return message("tiles:", number_);
     case Kind::tokens: return message("tokens:", number_);
@@ -28,7 +28,7 @@ std::string RunTime::text() const {
   return Untiled::text();
 }
 
-TilePlan RunTime::plan(const Problem& problem) const {
+TilePlan RunTimeTiling::plan(const Problem& problem) const {
   switch (kind_) {
     case Kind::tiles: return cut_into(problem, number_);
     case Kind::tokens: return cut(problem, number_);

@@ -62,9 +62,9 @@ void gathers_what_each_rank_holds() {
     std::vector<float> full(static_cast<std::size_t>(layout.full_size), -1.0f);
     const Buffer<Shard> from(layout, c.rank(), local.data());
     const Buffer<Replicate> to(layout, c.rank(), full.data());
-    for (const Piece& part : from.pieces())
+    for (const TensorRange& part : from.ranges())
       for (std::int64_t i = 0; i < part.count; ++i)
-        from.piece(part)[i] = value(7, static_cast<std::size_t>(part.tensor), part.begin + i);
+        from.range(part)[i] = value(7, static_cast<std::size_t>(part.tensor), part.begin + i);
 
     redistribute(c, from, to, label).wait();
 
@@ -85,15 +85,15 @@ void sums_each_ranks_part() {
 
     Buffer<Partial> from(layout, c.rank(), full.data());
     redistribute<Wire>(c, std::move(from), to, Write::accumulate, label).wait();
-    for (const Piece& part : to.pieces())
+    for (const TensorRange& part : to.ranges())
       for (std::int64_t i = 0; i < part.count; ++i)
-        ASSERT_EQ(to.piece(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i, 0.25f));
+        ASSERT_EQ(to.range(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i, 0.25f));
 
     Buffer<Partial> again(layout, c.rank(), full.data());
     redistribute<Wire>(c, std::move(again), to, Write::overwrite, label).wait();
-    for (const Piece& part : to.pieces())
+    for (const TensorRange& part : to.ranges())
       for (std::int64_t i = 0; i < part.count; ++i)
-        ASSERT_EQ(to.piece(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i));
+        ASSERT_EQ(to.range(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i));
   });
 }
 
@@ -144,8 +144,8 @@ TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
 
     EXPECT_EQ(part.data(), full.data() + layout.local_size(0) * c.rank());
     EXPECT_EQ(part.size(), layout.local_size(c.rank()));
-    for (const Piece& piece : part.pieces())
-      EXPECT_EQ(part.piece(piece)[0], value(3, static_cast<std::size_t>(piece.tensor), piece.begin));
+    for (const TensorRange& range : part.ranges())
+      EXPECT_EQ(part.range(range)[0], value(3, static_cast<std::size_t>(range.tensor), range.begin));
   });
 }
 

@@ -23,7 +23,7 @@ Layout layout_of(const std::vector<Shape>& shapes, int ranks, const L& policy = 
   return policy.build(std::span<const TensorGroup>(&group, 1), ranks).front();
 }
 
-/// Every element of every tensor is in one piece of one rank, and no two pieces of a rank share memory.
+/// Every element of every tensor is in one range of one rank, and no two ranges of a rank share memory.
 template <class L>
 void expect_each_element_once(int ranks) {
   const Layout layout = layout_of<L>(uneven, ranks);
@@ -31,11 +31,11 @@ void expect_each_element_once(int ranks) {
   for (const Shape& shape : layout.shapes) owners.emplace_back(static_cast<std::size_t>(shape.numel()));
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<int> used(static_cast<std::size_t>(layout.local_size(rank)));
-    for (const Piece& piece : layout.pieces(rank)) {
-      EXPECT_GT(piece.count, 0);
-      for (std::int64_t i = 0; i < piece.count; ++i) {
-        ++owners.at(static_cast<std::size_t>(piece.tensor)).at(static_cast<std::size_t>(piece.begin + i));
-        EXPECT_EQ(used.at(static_cast<std::size_t>(piece.local + i))++, 0);
+    for (const TensorRange& range : layout.ranges(rank)) {
+      EXPECT_GT(range.count, 0);
+      for (std::int64_t i = 0; i < range.count; ++i) {
+        ++owners.at(static_cast<std::size_t>(range.tensor)).at(static_cast<std::size_t>(range.begin + i));
+        EXPECT_EQ(used.at(static_cast<std::size_t>(range.local + i))++, 0);
       }
     }
   }
@@ -58,7 +58,7 @@ void expect_runs_inside(int ranks) {
   }
 }
 
-TEST(Layout, PiecesCoverEachElementExactlyOnce) {
+TEST(Layout, RangesCoverEachElementExactlyOnce) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
     expect_each_element_once<PerParameter>(ranks);
     expect_each_element_once<Flat>(ranks);
@@ -97,23 +97,23 @@ TEST(PerParameter, CutsRowsAsTorchChunkDoes) {
   EXPECT_EQ(four.runs[3].counts, (Counts{4, 4, 4, 0}));  // not 2, 2, 1, 1 rows
 }
 
-TEST(PerParameter, PiecesAreWholeRowsInTheOrderOfTheLocalBuffer) {
+TEST(PerParameter, RangesAreWholeRowsInTheOrderOfTheLocalBuffer) {
   const std::vector<Shape> shapes = {{5, 3}, {1}, {100}};
   const Layout layout = PerParameter::of_group(shapes, 2);
   EXPECT_EQ(layout.local_size(0), 64 + 64 + 64);
-  EXPECT_EQ(layout.pieces(0), (std::vector<Piece>{{.tensor = 0, .begin = 0, .count = 9, .local = 0},
-                                                  {.tensor = 1, .begin = 0, .count = 1, .local = 64},
-                                                  {.tensor = 2, .begin = 0, .count = 50, .local = 128}}));
-  EXPECT_EQ(layout.pieces(1), (std::vector<Piece>{{.tensor = 0, .begin = 9, .count = 6, .local = 0},
-                                                  {.tensor = 2, .begin = 50, .count = 50, .local = 128}}));
+  EXPECT_EQ(layout.ranges(0), (std::vector<TensorRange>{{.tensor = 0, .begin = 0, .count = 9, .local = 0},
+                                                        {.tensor = 1, .begin = 0, .count = 1, .local = 64},
+                                                        {.tensor = 2, .begin = 0, .count = 50, .local = 128}}));
+  EXPECT_EQ(layout.ranges(1), (std::vector<TensorRange>{{.tensor = 0, .begin = 9, .count = 6, .local = 0},
+                                                        {.tensor = 2, .begin = 50, .count = 50, .local = 128}}));
 }
 
 TEST(PerParameter, ARankMayHoldNothing) {
   const std::vector<Shape> shapes = {{1, 8}};
   const Layout layout = PerParameter::of_group(shapes, 3);
-  EXPECT_EQ(layout.pieces(0).size(), 1u);
-  EXPECT_TRUE(layout.pieces(1).empty());
-  EXPECT_TRUE(layout.pieces(2).empty());
+  EXPECT_EQ(layout.ranges(0).size(), 1u);
+  EXPECT_TRUE(layout.ranges(1).empty());
+  EXPECT_TRUE(layout.ranges(2).empty());
 }
 
 TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
@@ -123,17 +123,17 @@ TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
   EXPECT_EQ(layout.local_size(0), 128);
   ASSERT_EQ(layout.runs.size(), 1u);
   EXPECT_EQ(layout.runs[0], (buffer::Run{.full = 0, .local = 0, .counts = {128, 128}}));
-  EXPECT_EQ(layout.pieces(0), (std::vector<Piece>{{.tensor = 0, .begin = 0, .count = 128, .local = 0}}));
-  EXPECT_EQ(layout.pieces(1), (std::vector<Piece>{{.tensor = 0, .begin = 128, .count = 22, .local = 0},
-                                                  {.tensor = 1, .begin = 0, .count = 10, .local = 64}}));
+  EXPECT_EQ(layout.ranges(0), (std::vector<TensorRange>{{.tensor = 0, .begin = 0, .count = 128, .local = 0}}));
+  EXPECT_EQ(layout.ranges(1), (std::vector<TensorRange>{{.tensor = 0, .begin = 128, .count = 22, .local = 0},
+                                                        {.tensor = 1, .begin = 0, .count = 10, .local = 64}}));
 }
 
 TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
   const std::vector<Shape> shapes = {{3}};
   const Layout layout = Flat::of_group(shapes, 3);
   EXPECT_EQ(layout.full_size, 192);
-  EXPECT_EQ(layout.pieces(0).size(), 1u);
-  EXPECT_TRUE(layout.pieces(2).empty());
+  EXPECT_EQ(layout.ranges(0).size(), 1u);
+  EXPECT_TRUE(layout.ranges(2).empty());
 }
 
 /// Offsets and sizes that Megatron's tests of DBuffer assert.
@@ -152,11 +152,11 @@ TEST(Rows, PlacesTensorsWhereDBufferDoes) {
 void expect_whole_rows(const std::vector<Shape>& shapes, int ranks) {
   const Layout layout = Rows::of_group(shapes, ranks);
   for (int rank = 0; rank < ranks; ++rank)
-    for (const Piece& piece : layout.pieces(rank)) {
-      const Shape& shape = shapes[static_cast<std::size_t>(piece.tensor)];
+    for (const TensorRange& range : layout.ranges(rank)) {
+      const Shape& shape = shapes[static_cast<std::size_t>(range.tensor)];
       const std::int64_t row = shape.numel() / shape[0];
-      EXPECT_EQ(piece.begin % row, 0);
-      EXPECT_EQ(piece.count % row, 0);
+      EXPECT_EQ(range.begin % row, 0);
+      EXPECT_EQ(range.count % row, 0);
     }
 }
 
@@ -194,10 +194,10 @@ TEST(Layout, CutAcrossHoldsEachElementOnce) {
         std::vector<int> held(static_cast<std::size_t>(layout.shapes.size()) * 1000);
         for (int shard = 0; shard < shards; ++shard)
           for (int replica = 0; replica < replicas; ++replica)
-            for (const Piece& piece : layout.pieces_across(shard, replica)) {
-              EXPECT_LE(piece.local + piece.count, layout.across_size(shard));
-              for (std::int64_t i = 0; i < piece.count; ++i)
-                ++held.at(static_cast<std::size_t>(piece.tensor * 1000 + piece.begin + i));
+            for (const TensorRange& range : layout.ranges_across(shard, replica)) {
+              EXPECT_LE(range.local + range.count, layout.across_size(shard));
+              for (std::int64_t i = 0; i < range.count; ++i)
+                ++held.at(static_cast<std::size_t>(range.tensor * 1000 + range.begin + i));
             }
         for (std::size_t t = 0; t < layout.shapes.size(); ++t)
           for (std::int64_t i = 0; i < layout.shapes[t].numel(); ++i)
@@ -209,7 +209,7 @@ TEST(Layout, CutAcrossHoldsEachElementOnce) {
 TEST(Layout, AnEmptyGroupTakesNoMemory) {
   EXPECT_EQ(PerParameter::of_group({}, 3).full_size, 0);
   EXPECT_EQ(Flat::of_group({}, 3).local_size(0), 0);
-  EXPECT_TRUE(Flat::of_group({}, 3).pieces(1).empty());
+  EXPECT_TRUE(Flat::of_group({}, 3).ranges(1).empty());
 }
 
 TEST(AnyLayout, IsThePolicyThatItHolds) {

@@ -32,14 +32,14 @@ Balance balance_of(const Groups& groups, const std::vector<Layout>& layouts, int
       const auto at = static_cast<std::size_t>(rank);
       balance.elements[at] += layouts[g].local_size(rank);
       std::int64_t held = 0;
-      for (const Piece& piece : layouts[g].pieces(rank)) {
-        const auto tensor = static_cast<std::size_t>(piece.tensor);
-        EXPECT_EQ(piece.begin, 0);
-        EXPECT_EQ(piece.count, groups[g].tensors[tensor].shape.numel());
-        EXPECT_EQ(piece.local % element_alignment, 0);
+      for (const TensorRange& range : layouts[g].ranges(rank)) {
+        const auto tensor = static_cast<std::size_t>(range.tensor);
+        EXPECT_EQ(range.begin, 0);
+        EXPECT_EQ(range.count, groups[g].tensors[tensor].shape.numel());
+        EXPECT_EQ(range.local % element_alignment, 0);
         EXPECT_EQ(layouts[g].offsets[tensor] % element_alignment, 0);
         ++owners[tensor];
-        held += round_up(piece.count, element_alignment);
+        held += round_up(range.count, element_alignment);
         balance.work[at] += groups[g].tensors[tensor].work;
       }
       EXPECT_EQ(held, layouts[g].local_size(rank)) << "a rank's buffer holds its tensors and nothing else";
@@ -154,7 +154,7 @@ TEST(Owned, ARankMayHoldNothingAndAGroupMayBeEmpty) {
   const Groups groups = {{{{.shape = {4}, .work = 4}}}, {}};
   const std::vector<Layout> layouts = build(groups, 3);
   EXPECT_EQ(layouts[0].local_sizes, (std::vector<std::int64_t>{64, 0, 0}));
-  EXPECT_TRUE(layouts[0].pieces(2).empty());
+  EXPECT_TRUE(layouts[0].ranges(2).empty());
   EXPECT_EQ(layouts[1].full_size, 0);
   EXPECT_EQ(layouts[1].local_sizes, (std::vector<std::int64_t>{0, 0, 0}));
 }

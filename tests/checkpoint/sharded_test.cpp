@@ -56,7 +56,7 @@ Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
 template <class Sharding>
 typename Net<Sharding>::Settings settings(Comm& communicator, std::vector<std::string> frozen = {}) {
   return {.micro_batches = micro_batches_of_all_ranks / communicator.size(),
-          .choices = {.frozen = std::move(frozen)},
+          .unit_options = {.frozen = std::move(frozen)},
           .statistics = {{.name = "running_mean", .shape = {3}},
                          {.name = "rank", .shape = {1}, .merge = Statistic::Merge::own}}};
 }
@@ -174,8 +174,8 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
   on_ranks(2, [&](Comm& communicator) {
     const auto sharded = with(communicator, zero3, {"unit1.*"});
     checkpoint::restore(*sharded, folder.path());
-    for (std::size_t i = 0; i < sharded->pieces().size(); ++i) {
-      if (!sharded->pieces()[i].parameter->name.starts_with("unit0.")) continue;
+    for (std::size_t i = 0; i < sharded->shards().size(); ++i) {
+      if (!sharded->shards()[i].parameter->name.starts_with("unit0.")) continue;
       for (const Tensor<float>& moment : sharded->optimizer().states(i))
         for (std::int64_t k = 0; k < moment.numel(); ++k) EXPECT_EQ(moment.data()[k], 0.0f);
     }

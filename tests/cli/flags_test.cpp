@@ -344,15 +344,15 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
 
 TEST(Flags, AnOptimizerTakesItsOwnConstants) {
   const Train sgd = command_of({"--optimizer", "sgd", "--momentum", "0.8", "--nesterov"});
-  EXPECT_EQ(resolve(sgd.optimizer), (optim::RunTime{optim::Sgd{.momentum = 0.8, .nesterov = true}}));
-  EXPECT_EQ(resolve(command_of({}).optimizer), optim::RunTime());
+  EXPECT_EQ(resolve(sgd.optimizer), (optim::RunTimeOptimizer{optim::Sgd{.momentum = 0.8, .nesterov = true}}));
+  EXPECT_EQ(resolve(command_of({}).optimizer), optim::RunTimeOptimizer());
   EXPECT_INPUT_ERROR(command_of({"--nesterov"}), "--nesterov is not adamw's; it takes --beta1, --beta2");
   EXPECT_INPUT_ERROR(command_of({"--optimizer", "mun"}), "--optimizer mun is not known; did you mean 'muon'?");
   EXPECT_INPUT_ERROR(command_of({"--beta2", "1"}), "--beta2 1 must be at least 0 and below 1");
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", "[train]\noptimizer = \"sgd\"\nweight_decay = 0.5\n").string();
   EXPECT_EQ(resolve(command_of({"--config", path.c_str()}).optimizer),
-            (optim::RunTime{optim::Sgd{.weight_decay = 0.5}}));
+            (optim::RunTimeOptimizer{optim::Sgd{.weight_decay = 0.5}}));
   EXPECT_INPUT_ERROR(command_of({"--config", path.c_str(), "--optimizer", "adamw", "--momentum", "0"}),
                      "--momentum is not adamw's");
 }

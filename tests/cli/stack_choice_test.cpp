@@ -108,10 +108,10 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
 TEST(ParseTiling, ReadsPolicies) {
   for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
     EXPECT_EQ(to_text(parse_tiling(name)), name);
-  EXPECT_EQ(policy_of(parse_tiling("off")), tiling::RunTime());
-  EXPECT_EQ(policy_of(parse_tiling("tiles:4")), tiling::RunTime::tiles(4));
-  EXPECT_EQ(policy_of(parse_tiling("tokens:512")), tiling::RunTime::tokens(512));
-  EXPECT_EQ(policy_of(parse_tiling("budget:5")), tiling::RunTime::budget(5));
+  EXPECT_EQ(policy_of(parse_tiling("off")), tiling::RunTimeTiling());
+  EXPECT_EQ(policy_of(parse_tiling("tiles:4")), tiling::RunTimeTiling::tiles(4));
+  EXPECT_EQ(policy_of(parse_tiling("tokens:512")), tiling::RunTimeTiling::tokens(512));
+  EXPECT_EQ(policy_of(parse_tiling("budget:5")), tiling::RunTimeTiling::budget(5));
   EXPECT_EQ(parse_tiling("budget:3KiB").number, 3 * 1024);
   EXPECT_EQ(to_text(parse_tiling("budget:512MiB")), "budget:536870912");
   EXPECT_EQ(parse_tiling("budget:2GiB").number, std::int64_t{2} << 30);

@@ -96,8 +96,8 @@ TEST(StackLines, AreAProgramWithEveryPolicyThatWasAskedFor) {
   const std::string main =
       "  int main(int argc, char** argv) {\n    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv";
   EXPECT_EQ(ends("budget:auto", "mpi", PrecisionChoice::bf16_wire),
-            "fsdp::comm::Mpi<>, fsdp::Bf16Wire<fsdp::Bf16Mixed>, fsdp::tiling::RunTime>;\n" + main +
-                ", {}, fsdp::tiling::RunTime::budget_of_memory()); }");
+            "fsdp::comm::Mpi<>, fsdp::Bf16Wire<fsdp::Bf16Mixed>, fsdp::tiling::RunTimeTiling>;\n" + main +
+                ", {}, fsdp::tiling::RunTimeTiling::budget_of_memory()); }");
   EXPECT_EQ(ends("off", "threads:2", PrecisionChoice::bf16),
             "fsdp::comm::Threads<>, fsdp::Bf16Mixed, fsdp::tiling::Untiled>;\n" + main + "); }");
   EXPECT_EQ(ends("budget:1MiB", "self", PrecisionChoice::bf16),

@@ -16,15 +16,15 @@ namespace {
 TEST(CatchSignals, RemembersWhatCameWhileOneLives) {
   {
     const CatchSignals signals, of_another_rank;
-    EXPECT_EQ(signals.asked(), Asked{});
+    EXPECT_EQ(signals.asked(), SignalRequests{});
     std::raise(SIGUSR1);
     std::raise(SIGUSR1);
-    EXPECT_EQ(signals.asked(), (Asked{.stop = 0, .saves = 2}));
+    EXPECT_EQ(signals.asked(), (SignalRequests{.stop = 0, .saves = 2}));
     std::raise(SIGINT);
-    EXPECT_EQ(of_another_rank.asked(), (Asked{.stop = SIGINT, .saves = 2}));
+    EXPECT_EQ(of_another_rank.asked(), (SignalRequests{.stop = SIGINT, .saves = 2}));
   }
   const CatchSignals fresh;
-  EXPECT_EQ(fresh.asked(), Asked{});
+  EXPECT_EQ(fresh.asked(), SignalRequests{});
 }
 
 TEST(CatchSignalsDeathTest, ASecondSignalEndsAtOnce) {
@@ -59,7 +59,7 @@ TEST(CatchSignals, LeavesAnIgnoredHangUpIgnoredAndClosedPipesErrors) {
   {
     const CatchSignals signals;
     std::raise(SIGHUP);
-    EXPECT_EQ(signals.asked(), Asked{});
+    EXPECT_EQ(signals.asked(), SignalRequests{});
     std::raise(SIGPIPE);  // ignored meanwhile
   }
   EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);

@@ -11,7 +11,7 @@
 // expect 10: fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule follows
 // expect 11: fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const
 // expect 12: fsdp: a sharding strategy's Layout is no layout policy
-// expect 13: fsdp: OneOf holds strategies whose placements and mesh axes are the same
+// expect 13: fsdp: RunTimeStrategy holds strategies whose placements and mesh axes are the same
 // expect 14: fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
@@ -97,7 +97,7 @@ Stack<WithoutFacts, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 12
 Stack<OldLayout, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 13
-Stack<OneOf<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
+Stack<RunTimeStrategy<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 14
 Stack<comm::Threads<>, FullyShard<>, Fp32, tiling::Untiled> stack;
 #endif

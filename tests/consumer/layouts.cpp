@@ -34,7 +34,7 @@ void print_model() {
 
 template <class Precision>
 void print_models() {
-  using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, Precision, fsdp::tiling::RunTime>;
+  using Stack = fsdp::Stack<fsdp::RunTimeSharded, fsdp::comm::Threads<>, Precision, fsdp::tiling::RunTimeTiling>;
   using Planned = typename Stack::template WithComm<fsdp::comm::Simulated<>>;
   print_model<fsdp::Llama<Stack>>();
   print_model<fsdp::Llama<Planned>>();
@@ -54,5 +54,5 @@ int main() {
   print<fsdp::comm::Options>();
   print<fsdp::comm::Monitor>();
   print<fsdp::train::TrainOptions>();
-  print<fsdp::optim::RunTime>();
+  print<fsdp::optim::RunTimeOptimizer>();
 }

@@ -14,7 +14,7 @@ using Imitated = Llama<Stack<FullyShard<>, Threads<>, Bf16Mixed, tiling::TokensP
 /// Three policies that each take another as their argument.
 using Wrapped =
     Llama<Stack<Offload<WithLayout<FullyShard<>, buffer::Flat>>, Threads<>, Bf16Wire<Bf16Mixed>, tiling::Untiled>>;
-using Hybrid = Llama<Stack<HybridShard<Zero3>, Threads<>, Bf16Mixed, tiling::RunTime>>;
+using Hybrid = Llama<Stack<HybridShard<Zero3>, Threads<>, Bf16Mixed, tiling::RunTimeTiling>>;
 
 }  // namespace
 
@@ -24,6 +24,6 @@ int main(int argc, char** argv) {
   if (which == "foreign") return train_main<Foreign>(argc, argv, {.ahead = 1}, mine::Tiles(9));
   if (which == "imitated") return train_main<Imitated>(argc, argv);
   if (which == "wrapped") return train_main<Wrapped>(argc, argv);
-  if (which == "hybrid") return train_main<Hybrid>(argc, argv, {.group = 2}, tiling::RunTime::tokens(9));
+  if (which == "hybrid") return train_main<Hybrid>(argc, argv, {.group = 2}, tiling::RunTimeTiling::tokens(9));
   return 1;
 }

@@ -148,11 +148,11 @@ TEST(CudnnAttention, PartsOfBackwardAreEqualAndWithinTheLimit) {
 
 /// Workspaces that cuDNN 9.19 asked for on sm_90 (a device described to it, none present).
 TEST(CudnnAttention, ScratchHoldsWhatCudnnAsksFor) {
-  struct Asked {
+  struct SignalRequests {
     AttentionShape shape;
     std::int64_t bytes;
   };
-  const Asked asked[] = {
+  const SignalRequests asked[] = {
       {{.sequences = 1, .sequence_length = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128}, 1141375232},
       {{.sequences = 1, .sequence_length = 8192, .heads = 8, .kv_heads = 1, .head_dim = 128}, 1107558656},
       {{.sequences = 4, .sequence_length = 2048, .heads = 16, .kv_heads = 16, .head_dim = 64}, 537395456},
@@ -161,7 +161,7 @@ TEST(CudnnAttention, ScratchHoldsWhatCudnnAsksFor) {
       {{.sequences = 2, .sequence_length = 100, .heads = 4, .kv_heads = 4, .head_dim = 40}, 265600},
       {{.sequences = 3, .sequence_length = 200, .heads = 6, .kv_heads = 3, .head_dim = 8}, 2489152},
   };
-  for (const Asked& a : asked) {
+  for (const SignalRequests& a : asked) {
     const std::int64_t held = cuda::cudnn_scratch(a.shape, DType::bf16, true);
     EXPECT_GE(held, a.bytes) << name(a.shape, 1);
     EXPECT_LE(held, a.bytes + cuda::cudnn_slack) << name(a.shape, 1);

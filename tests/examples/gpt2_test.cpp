@@ -43,7 +43,7 @@ struct Gpt2 {
   using Model = gpt2::Gpt2<Stack>;
   using Data = test::Data;
   static constexpr double learns_to = 0.5;
-  static std::vector<tiling::RunTime> tilings() { return {tiling::RunTime::budget(4000)}; }
+  static std::vector<tiling::RunTimeTiling> tilings() { return {tiling::RunTimeTiling::budget(4000)}; }
   static gpt2::Gpt2Config config() { return test::config; }
   static train::StepSize size() {
     return {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1};
@@ -143,10 +143,10 @@ TEST(Gpt2, LossIsThatOfFloat64) {
   comm::Threads<>::run(1, {.checks = true}, [](comm::Threads<>& communicator) {
     train::Training<Gpt2On<RunTimeSharded>> training(communicator, Gpt2On<RunTimeSharded>(config),
                                                      {.sequences = sequences, .sequence_length = length},
-                                                     {FullyShard<>{}}, tiling::RunTime::tokens(8));
+                                                     {FullyShard<>{}}, tiling::RunTimeTiling::tokens(8));
     testing::spread_weights(training.module(), 0.3);
     Weights weights;
-    for (const auto& piece : training.module().pieces())
+    for (const auto& piece : training.module().shards())
       weights[piece.parameter->name].assign(piece.main.data(), piece.main.data() + piece.main.numel());
     const Data data(0, config);
     for (const TokenBatch& batch : data.batches) {

@@ -16,7 +16,7 @@ namespace {
 struct UnetLoop {
   static std::vector<Unit> units() { return unet_network().units; }
   static Order order() { return unet_network().order; }
-  static Units choices() { return {.frozen = {"middle.beta"}}; }
+  static UnitOptions unit_options() { return {.frozen = {"middle.beta"}}; }
   template <class Pass>
   static double compute(Pass& pass, int step, int piece, int pieces) {
     static const auto compute_in_float = unet_network().compute;

@@ -87,7 +87,7 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
   expect_refused<InputError>("0 micro-batches make no step",
                              [](int, auto&, auto& settings) { settings.micro_batches = 0; });
   expect_refused<InputError>("frozen pattern 'encoder.*' matches no parameter",
-                             [](int, auto&, auto& settings) { settings.choices.frozen = {"encoder.*"}; });
+                             [](int, auto&, auto& settings) { settings.unit_options.frozen = {"encoder.*"}; });
 }
 
 TEST(Misuse, OfSettingsIsRefusedOnEveryRank) {

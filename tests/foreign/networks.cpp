@@ -133,7 +133,7 @@ Network tied_network() {
   return {.name = "tied",
           .units = std::move(units),
           .order = mirrored(uses, Tied::scores),
-          .choices = {.frozen = {"scale"}},
+          .unit_options = {.frozen = {"scale"}},
           .compute = compute_tied<float, AnyPass>,
           .compute_in_double = compute_tied<double, plain::Loop<double>::Pass>};
 }

@@ -19,7 +19,7 @@ struct Network {
   std::string name;
   std::vector<Unit> units;
   Order order;
-  Units choices = {};
+  UnitOptions unit_options = {};
   double (*compute)(AnyPass& pass, int step, int piece, int pieces) = nullptr;
   double (*compute_in_double)(plain::Loop<double>::Pass& pass, int step, int piece, int pieces) = nullptr;
 };

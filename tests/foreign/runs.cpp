@@ -119,7 +119,7 @@ ShardedSettings<> settings_for(const Network& network, int micro_batches, double
           .micro_batches = micro_batches,
           .optimizer = {.weight_decay = 0.01},
           .rules = {.clip = clip},
-          .choices = network.choices};
+          .unit_options = network.unit_options};
 }
 
 Outcome train_sharded(const Network& network, const Request& request) {
@@ -146,7 +146,7 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
       parameters.push_back({.name = parameter.name,
                             .shape = {extents.begin(), extents.begin() + parameter.shape.rank},
                             .decays = parameter.decays,
-                            .trained = !matches_any(network.choices.frozen, parameter.name),
+                            .trained = !matches_any(network.unit_options.frozen, parameter.name),
                             .values = values.at(parameter.name)});
     }
   });

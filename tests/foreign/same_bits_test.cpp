@@ -144,7 +144,7 @@ TEST(SameBits, ARankWithoutAPieceAddsNothingToTheSum) {
       std::fill_n(gradient.tensor.data(), gradient.tensor.numel(), -0.0f);
     }
     pass.finish();
-    for (const auto& piece : sharded.pieces())
+    for (const auto& piece : sharded.shards())
       for (std::int64_t i = 0; i < piece.gradient.numel(); ++i)
         EXPECT_TRUE(piece.gradient[i] == 0 && std::signbit(piece.gradient[i])) << "element " << piece.begin + i;
   });
@@ -185,7 +185,7 @@ TEST(SameBits, WhatWouldDependOnTheRanksIsRefused) {
   const AnyStrategy strategy = in_pieces(FullyShard<>{}, 4);
   EXPECT_EQ(refusal(strategy, {}), "");
   EXPECT_NE(refusal(strategy, {.micro_batches = 3}).find("has 2 micro-batches, and 3 are planned"), std::string::npos);
-  EXPECT_NE(refusal(strategy, {.choices = {.replicated = {"*"}}}).find("whole on every rank"), std::string::npos);
+  EXPECT_NE(refusal(strategy, {.unit_options = {.replicated = {"*"}}}).find("whole on every rank"), std::string::npos);
   EXPECT_NE(refusal(strategy, {.statistics = {{.name = "mean", .shape = {3}}}}).find("statistics"), std::string::npos);
   EXPECT_NE(refusal(in_pieces(FullyShard<>{}, -1), {}).find("-1 pieces"), std::string::npos);
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {Reproducible<Zero2>{{}, 4}}};

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/sharding/check.hpp>
-#include <tessera/fsdp/sharding/place.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 #include "runs.hpp"
 
@@ -131,9 +131,9 @@ TEST(FixedSlots, TakeNoMoreMemoryInChains) {
         for (const bool overlap : {false, true}) {
           Problem problem = chain_problem(units, overlap);
           const Schedule list = sharding::schedule_from(rules, problem);
-          const auto free = sharding::slot_sizes(sharding::place(list, problem), problem);
+          const auto free = sharding::slot_sizes(sharding::assign_slots(list, problem), problem);
           problem.fixed_slots = true;
-          const auto fixed = sharding::slot_sizes(sharding::place(list, problem), problem);
+          const auto fixed = sharding::slot_sizes(sharding::assign_slots(list, problem), problem);
           EXPECT_LE(elements_of(fixed.weights), elements_of(free.weights)) << units << " units, depth " << depth;
           // Gradients of neighbours overlap, those of the last and the first unit too: a ring of odd length needs
           // three.
@@ -146,7 +146,7 @@ TEST(FixedSlots, TakeNoMoreMemoryInChains) {
 TEST(FixedSlots, AreNeededWhereGathersRunFarAhead) {
   const Problem problem = chain_problem(6, false);
   const Schedule placed =
-      sharding::place(sharding::schedule_from(FullyShard<>{.prefetch_depth = 3}.rules(), problem), problem);
+      sharding::assign_slots(sharding::schedule_from(FullyShard<>{.prefetch_depth = 3}.rules(), problem), problem);
   const auto slots = slots_by_group(placed, Action::gather);
   EXPECT_TRUE(std::ranges::any_of(slots, [](const auto& group) { return group.second.size() > 1; }));
 }

@@ -44,7 +44,7 @@ struct Golden {
   }
 
   /// The 20 steps that made the folder, over so many places.
-  RunOptions options(int ranks, int micro_batches, tiling::RunTime tiling, double clip) const {
+  RunOptions options(int ranks, int micro_batches, tiling::RunTimeTiling tiling, double clip) const {
     return {.config = config,
             .sequence_length = length,
             .most_sequences = most_dealt(windows.size(), ranks, micro_batches),
@@ -98,11 +98,13 @@ inline constexpr GoldenFolder family_folders[] = {
 
 struct NamedTiling {
   const char* name;
-  tiling::RunTime policy;
+  tiling::RunTimeTiling policy;
   int number;
 };
 inline std::vector<NamedTiling> golden_tilings() {
-  return {{"tiles:2", tiling::RunTime::tiles(2), 1}, {"tokens:5", tiling::RunTime::tokens(5), 2}, {"off", {}, 3}};
+  return {{"tiles:2", tiling::RunTimeTiling::tiles(2), 1},
+          {"tokens:5", tiling::RunTimeTiling::tokens(5), 2},
+          {"off", {}, 3}};
 }
 
 }  // namespace fsdp::test

@@ -21,7 +21,7 @@ template <class Sharding, bool entry_takes_weights = false>
 using Series = SeriesModel<testing::ModelStack<Sharding>, entry_takes_weights>;
 
 static_assert(check_model<Series<FullyShard<>>>() && Model<Series<Zero3, true>>);
-static_assert(check_model<Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTime>>>());
+static_assert(check_model<Llama<Stack<FullyShard<>, Comm, Bf16Mixed, tiling::RunTimeTiling>>>());
 static_assert(check_model<AlternatingLlama<Stack<Replicated, Comm, Fp32, tiling::Untiled>>>());
 static_assert(!Model<int> && !Model<SeriesConfig> && !ModelConfig<int> && ModelConfig<SeriesConfig>);
 
@@ -56,7 +56,7 @@ struct Data {
 };
 
 template <class Model>
-testing::ModelTask<Model, Data> task(const tiling::RunTime& tiling = {}) {
+testing::ModelTask<Model, Data> task(const tiling::RunTimeTiling& tiling = {}) {
   return {.size = {.sequences = sequences, .sequence_length = length, .micro_batches = micro_batches, .threads = 1},
           .tiling = tiling};
 }
@@ -77,8 +77,8 @@ TEST(SeriesModel, LearnsUnderEveryStrategyAndTilingAlike) {
     testing::expect_losses_near("the losses of fsdp2, within 1e-5", what, losses(one), first);
   };
   near("replicated", task<Series<Replicated>>());
-  near("tiles", task<Series<FullyShard<>>>(tiling::RunTime::tokens(5)));
-  near("budget", task<Series<FullyShard<>>>(tiling::RunTime::budget(4000)));
+  near("tiles", task<Series<FullyShard<>>>(tiling::RunTimeTiling::tokens(5)));
+  near("budget", task<Series<FullyShard<>>>(tiling::RunTimeTiling::budget(4000)));
 }
 
 TEST(SeriesModel, GradientsAreDifferencesOfTheLoss) {
@@ -121,7 +121,7 @@ TEST(SeriesModel, AWeightThatNothingReadsStays) {
   with_training<Series<FullyShard<>>>(2, [&](Comm& communicator, auto& training) {
     const Data data(communicator.rank(), SeriesConfig{});
     for (int step = 0; step < 5; ++step) training.step(data.batches, {.lr = 1e-2});
-    for (const auto& piece : training.module().pieces()) {
+    for (const auto& piece : training.module().shards()) {
       if (piece.parameter->name != "blocks.1.unused") continue;
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) EXPECT_EQ(piece.main[i], 0.0f);
     }
@@ -139,7 +139,7 @@ TEST(SeriesModel, RefusesABatchThatItCannotUse) {
 TEST(SeriesModel, ItsWeightsBeginAsTheirParametersSay) {
   with_training<Series<FullyShard<>>>(1, [](Comm&, auto& training) {
     std::int64_t normal = 0, zeros = 0;
-    for (const auto& piece : training.module().pieces()) {
+    for (const auto& piece : training.module().shards()) {
       const std::string& name = piece.parameter->name;
       const std::uint64_t key = mixed(3) ^ hashed(hash_seed, name);
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) {

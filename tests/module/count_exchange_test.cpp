@@ -53,15 +53,15 @@ TEST(BatchCounts, BringWhatSignalsAskedOfAnyRank) {
   Comm::run(3, {}, [&](Comm& communicator) {
     device::Ledger ledger;
     CountExchange<Comm> exchange(communicator, ledger);
-    const auto told = [&](const comm::Asked& mine) {
+    const auto told = [&](const comm::SignalRequests& mine) {
       exchange.start([] { return BatchCounts{}; }, mine);
       exchange.finish();
       return exchange.asked();
     };
-    EXPECT_EQ(told({}), comm::Asked{});
+    EXPECT_EQ(told({}), comm::SignalRequests{});
     EXPECT_EQ(told({.stop = communicator.rank() == 1 ? 15 : 0, .saves = communicator.rank()}),
-              (comm::Asked{.stop = 15, .saves = 2}));
-    EXPECT_EQ(told({}), comm::Asked{});
+              (comm::SignalRequests{.stop = 15, .saves = 2}));
+    EXPECT_EQ(told({}), comm::SignalRequests{});
   });
 }
 

@@ -55,7 +55,7 @@ void reads_and_writes(int ranks, Sharding sharding) {
     with_full_parameters(module, {"*.mlp.*"}, half, Access::write);
     with_full_parameters(module, {"*norm*"}, half);  // not written back
     EXPECT_EQ(module.ledger().current()[0], resting);
-    for (const auto& piece : module.pieces()) {
+    for (const auto& piece : module.shards()) {
       const float factor = piece.parameter->name.find(".mlp.") != std::string::npos ? 0.5f : 1.0f;
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
         ASSERT_EQ(piece.main[i], factor * initial(*piece.parameter, piece.begin + i)) << piece.parameter->name;
@@ -93,7 +93,7 @@ void takes_what_rank_1_wrote() {
         whole[i] = static_cast<float>(rank) + 0.001f * static_cast<float>(i);
     };
     with_full_parameters(module, {"*norm*"}, write, Access::write, 1);
-    for (const auto& piece : module.pieces()) {
+    for (const auto& piece : module.shards()) {
       if (piece.parameter->name.find("norm") == std::string::npos) continue;
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
         using Compute = typename std::remove_reference_t<decltype(module)>::Compute;

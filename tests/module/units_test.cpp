@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
-#include <tessera/fsdp/sharding/place.hpp>
 #include <tessera/fsdp/sharding/scheduler.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::test {
@@ -36,13 +36,13 @@ std::string text_of(const UnitGroups& groups) {
   return text;
 }
 
-TEST(Units, EachIsAGroupUnlessToldOtherwise) {
+TEST(UnitOptions, EachIsAGroupUnlessToldOtherwise) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {}, 0)),
             "embedding: table; block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; "
             "head: norm head");
 }
 
-TEST(Units, ASharedWeightIsAGroupOfItsOwnAfterThem) {
+TEST(UnitOptions, ASharedWeightIsAGroupOfItsOwnAfterThem) {
   const UnitGroups groups = group_parameters(small_units(true), {}, 0);
   EXPECT_EQ(text_of(groups),
             "block 0: a.norm a.weight; block 1: b.norm b.weight; block 2: c.norm c.weight; head: norm; table: table");
@@ -51,7 +51,7 @@ TEST(Units, ASharedWeightIsAGroupOfItsOwnAfterThem) {
   EXPECT_EQ(groups.references.back()[1].group, 4);
 }
 
-TEST(Units, KBlocksMakeAUnit) {
+TEST(UnitOptions, KBlocksMakeAUnit) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {.blocks_per_unit = 2}, 0)),
             "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2: c.norm c.weight; "
             "head: norm head");
@@ -59,14 +59,14 @@ TEST(Units, KBlocksMakeAUnit) {
             "embedding: table; block 0 to block 2: a.norm a.weight b.norm b.weight c.norm c.weight; head: norm head");
 }
 
-TEST(Units, SmallOnesJoinTheirNeighbours) {
+TEST(UnitOptions, SmallOnesJoinTheirNeighbours) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {.merge_below = 60}, 0)),
             "embedding: table; block 0 and block 1: a.norm a.weight b.norm b.weight; block 2 and head: c.norm c.weight "
             "norm head");
   EXPECT_EQ(group_parameters(small_units(), {.merge_below = 1000}, 0).groups.size(), 1u);
 }
 
-TEST(Units, FrozenExemptAndPersistentTensorsStandApart) {
+TEST(UnitOptions, FrozenExemptAndPersistentTensorsStandApart) {
   EXPECT_EQ(text_of(group_parameters(small_units(), {.replicated = {"table"}, .frozen = {"b.*", "?.norm"}}, 0)),
             "embedding, replicated: table; block 0: a.weight; block 1, frozen: b.norm b.weight; block 2: c.weight; "
             "head: norm head; block 0, frozen: a.norm; block 2, frozen: c.norm");
@@ -76,7 +76,7 @@ TEST(Units, FrozenExemptAndPersistentTensorsStandApart) {
             "head, persistent: norm");
 }
 
-TEST(Units, SmallPartsThatStayTakeNoLargeSlot) {
+TEST(UnitOptions, SmallPartsThatStayTakeNoLargeSlot) {
   const sharding::Rules rules = Zero3{.persistence_threshold = 4}.rules();
   UnitGroups groups = group_parameters(small_units(), {}, rules.facts.persistence_threshold);
   sharding::Problem problem{.units = std::move(groups.uses), .groups = {}, .micro_batches = 2};
@@ -88,7 +88,7 @@ TEST(Units, SmallPartsThatStayTakeNoLargeSlot) {
   EXPECT_LE(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
 }
 
-TEST(Units, WhatMakesNoSenseIsAnError) {
+TEST(UnitOptions, WhatMakesNoSenseIsAnError) {
   EXPECT_THROW(group_parameters(small_units(), {.blocks_per_unit = 0}, 0), InputError);
   EXPECT_THROW(group_parameters(small_units(), {.merge_below = -1}, 0), InputError);
   EXPECT_THROW(group_parameters(small_units(), {.replicated = {"nothing"}}, 0), InputError);
@@ -96,7 +96,7 @@ TEST(Units, WhatMakesNoSenseIsAnError) {
 }
 
 /// The tests below train.
-RunResults trained(std::string_view stack, int ranks, const Units& units, int micro_batches = 1) {
+RunResults trained(std::string_view stack, int ranks, const UnitOptions& units, int micro_batches = 1) {
   RunOptions options = uneven_options(ranks, micro_batches);
   options.units = units;
   options.steps = 5;
@@ -106,12 +106,12 @@ RunResults trained(std::string_view stack, int ranks, const Units& units, int mi
   return results;
 }
 
-TEST(Units, HowTheyAreCutChangesNoBit) {
+TEST(UnitOptions, HowTheyAreCutChangesNoBit) {
   for (const auto stack : {"fsdp2", "zero1", "zero3", "fsdp2:2", "hybrid:2"}) {
     SCOPED_TRACE(stack);
     const RunResults first = trained(stack, 2, {}, 2);
-    for (const Units& units :
-         {Units{.blocks_per_unit = 2}, Units{.merge_below = 5000}, Units{.keep_last_block = false}}) {
+    for (const UnitOptions& units :
+         {UnitOptions{.blocks_per_unit = 2}, UnitOptions{.merge_below = 5000}, UnitOptions{.keep_last_block = false}}) {
       const RunResults other = trained(stack, 2, units, 2);
       EXPECT_EQ(other.losses, first.losses);
       EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{});
@@ -119,7 +119,7 @@ TEST(Units, HowTheyAreCutChangesNoBit) {
   }
 }
 
-TEST(Units, PersistentTensorsAndALiveBoundChangeNoBit) {
+TEST(UnitOptions, PersistentTensorsAndALiveBoundChangeNoBit) {
   const RunResults first = trained("zero3", 3, {});
   for (const auto stack : {"zero3:persist=19", "zero3:persist=400", "zero3:live=3000", "zero3:prefetch=3:live=4000",
                            "zero3:prefetch=0", "fsdp2:prefetch=2"}) {
@@ -129,7 +129,7 @@ TEST(Units, PersistentTensorsAndALiveBoundChangeNoBit) {
   }
 }
 
-TEST(Units, AnExemptModuleIsTrainedLikeTheOthers) {
+TEST(UnitOptions, AnExemptModuleIsTrainedLikeTheOthers) {
   for (const auto stack : {"fsdp2", "zero3", "hybrid:2", "hybrid:2:full"})
     for (const int micro_batches : sampled({1, 2})) {
       const RunResults first = trained(stack, 4, {}, micro_batches);
@@ -144,7 +144,7 @@ TEST(Units, AnExemptModuleIsTrainedLikeTheOthers) {
 /// Names that a run has moved.
 Names moved(const RunResults& results) { return tensors_that_differ(results.weights, results.initial); }
 
-TEST(Units, FrozenParametersStayAndTheOthersMove) {
+TEST(UnitOptions, FrozenParametersStayAndTheOthersMove) {
   for (const auto stack : {"fsdp2", "zero1", "zero3", "hybrid:2:full", "replicated"}) {
     SCOPED_TRACE(stack);
     const RunResults head = trained(stack, 2, {.frozen = {"model.*"}}, 2);
@@ -157,7 +157,7 @@ TEST(Units, FrozenParametersStayAndTheOthersMove) {
   }
 }
 
-TEST(Units, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
+TEST(UnitOptions, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
   const RunResults all = trained("fsdp2", 2, {});
   for (const Names& frozen :
        {Names{"model.layers.0.*", "*embed*"}, Names{"*.mlp.*"}, Names{"*layernorm*", "lm_head*"}}) {
@@ -169,18 +169,19 @@ TEST(Units, WhatIsTrainedBesideFrozenParametersHasTheSameGradient) {
   }
 }
 
-TEST(Units, FrozenWeightsMayBeComputedInBlocksOfColumns) {
+TEST(UnitOptions, FrozenWeightsMayBeComputedInBlocksOfColumns) {
   RunOptions options = uneven_options(2);
   options.steps = 3;
   options.units.frozen = {"*gate_proj*", "*down_proj*", "lm_head*"};
   const RunResults whole = run("fsdp2", options);
-  options.tiling = tiling::RunTime::budget(1500);  // less than a row of gate, up and h, or of logits, of some tokens
+  options.tiling =
+      tiling::RunTimeTiling::budget(1500);  // less than a row of gate, up and h, or of logits, of some tokens
   const RunResults blocked = run("fsdp2", options);
   EXPECT_LE(largest_relative(blocked.losses, whole.losses), 1e-6);
   EXPECT_LE(largest_relative(blocked.weights, whole.weights), 1e-4);
 }
 
-TEST(Units, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
+TEST(UnitOptions, AFrozenPrefixTakesLessMemoryAndFewerCollectives) {
   const RunResults all = trained("fsdp2", 2, {});
   const RunResults top = trained("fsdp2", 2, {.frozen = {"*embed*", "model.layers.0.*", "model.layers.1.*"}});
   using device::MemoryKind;

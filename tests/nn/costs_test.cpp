@@ -10,7 +10,7 @@ namespace {
 using namespace reference;
 using device::Cpu;
 using device::Meta;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 
 /// What the calls of a module left behind.
 struct Costs {

@@ -9,7 +9,7 @@ namespace fsdp::nn {
 namespace {
 
 using namespace reference;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 
 constexpr std::int64_t mebi = std::int64_t{1} << 20;
 

@@ -11,7 +11,7 @@ namespace {
 using namespace reference;
 using device::Cpu;
 using device::Meta;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 
 const std::vector<std::int64_t> lengths = {1, 2, 3, 5, 7, 9, 1000, 4097};
 

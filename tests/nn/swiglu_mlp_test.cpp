@@ -7,7 +7,7 @@ namespace fsdp::nn {
 namespace {
 
 using namespace reference;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 
 template <class Precision>
 class SwiGluMlpTest : public ::testing::Test {};

@@ -18,7 +18,7 @@ namespace {
 
 using device::Cpu;
 using device::Meta;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 using OnMeta = Local<Meta, Bf16Mixed>;
 using OnCpu = Local<Cpu, Bf16Mixed>;
 

@@ -9,7 +9,7 @@ namespace fsdp::nn {
 namespace {
 
 using namespace reference;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 
 template <class KindT, class PrecisionT>
 struct BlockSubject {

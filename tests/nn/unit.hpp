@@ -90,7 +90,7 @@ struct Block {
 };
 
 /// How a unit is run.
-template <class Tiling = tiling::RunTime>
+template <class Tiling = tiling::RunTimeTiling>
 struct Run {
   Tiling tiling{};
   int micro_batches = 1;
@@ -99,7 +99,7 @@ struct Run {
 };
 
 /// A unit run by the kit, with packed documents, and a rotary table between guards of its own.
-template <class Device, class Kind, class Precision, class Tiling = tiling::RunTime>
+template <class Device, class Kind, class Precision, class Tiling = tiling::RunTimeTiling>
 struct Unit : ModuleRun<Device, Kind, Precision, Tiling> {
   using Base = ModuleRun<Device, Kind, Precision, Tiling>;
 
@@ -127,7 +127,7 @@ struct Outcome {
 inline std::uint64_t seed_of(int micro_batch) { return 10 * static_cast<std::uint64_t>(micro_batch); }
 
 /// Runs the module over all micro-batches, with the checks of the kit.
-template <class Kind, class Precision, class Tiling = tiling::RunTime>
+template <class Kind, class Precision, class Tiling = tiling::RunTimeTiling>
 Outcome outcome(const Sizes& sizes, const Run<Tiling>& run) {
   Unit<device::Cpu, Kind, Precision, Tiling> unit(sizes, run);
   std::vector<std::uint64_t> seeds;

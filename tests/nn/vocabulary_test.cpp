@@ -8,7 +8,7 @@ namespace fsdp::nn {
 namespace {
 
 using namespace reference;
-using tiling::RunTime;
+using tiling::RunTimeTiling;
 using Targets = std::vector<std::int32_t>;
 
 template <class Precision>

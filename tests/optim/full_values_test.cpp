@@ -22,7 +22,7 @@ template <class Precision, class Sharding>
 Whole seen(int ranks, const Sharding& strategy) {
   Whole found;
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding, Precision> sharded(communicator, net::units(3), strategy, {.choices = {.frozen = {"unit1.b"}}});
+    Net<Sharding, Precision> sharded(communicator, net::units(3), strategy, {.unit_options = {.frozen = {"unit1.b"}}});
     sharded.initialize(1);
     const net::Loop run{.uses = {0, 1, 2}};
     EXPECT_THROW(with_full_gradients(sharded.module(), {"*"}, [](const Parameter&, Tensor<const float>) {}),

@@ -103,7 +103,7 @@ TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
         changed += std::abs(value) > most ? 1 : 0;
         value = std::clamp(value, -most, most);
       }
-    for (const auto& piece : sharded.pieces())
+    for (const auto& piece : sharded.shards())
       for (std::int64_t i = 0; i < piece.gradient.numel(); ++i) {
         const auto value = static_cast<double>(piece.gradient.data()[i]);
         EXPECT_LE(std::abs(value), static_cast<double>(most));
@@ -119,7 +119,7 @@ TEST(Pieces, StayWhereTheyAreAndHaveTheWeightsOfEachStep) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeSharded> sharded(communicator, net::units(2), {.strategy = Zero3{}});
     sharded.initialize(1);
-    const auto pieces = sharded.pieces();  // a copy
+    const auto pieces = sharded.shards();  // a copy
     for (int step = 0; step < 3; ++step) {
       net::steps(sharded, {.uses = {0, 1}, .step = step}, 1);
       const auto whole = net::weights(sharded);

@@ -16,7 +16,8 @@ namespace {
 using Whole = std::map<std::string, net::Values>;
 
 template <class Sharding>
-Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strategy, const optim::RunTime& optimizer) {
+Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strategy,
+              const optim::RunTimeOptimizer& optimizer) {
   Whole found;
   on_ranks(ranks, [&](Comm& communicator) {
     Net<Sharding> sharded(communicator, units, strategy, {.optimizer = optimizer});
@@ -37,10 +38,10 @@ TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
   for (Unit& unit : units)
     for (Parameter& parameter : unit.parameters) parameter.decays = false;
   const std::vector<Unit> all = net::units(3);
-  const auto with = [](double decay) { return optim::RunTime{optim::AdamW{.weight_decay = decay}}; };
+  const auto with = [](double decay) { return optim::RunTimeOptimizer{optim::AdamW{.weight_decay = decay}}; };
   EXPECT_EQ(trained(2, units, fully_sharded, with(0.5)), trained(2, all, fully_sharded, with(0)));
   EXPECT_NE(trained(2, units, fully_sharded, with(0.5)), trained(2, all, fully_sharded, with(0.5)));
-  const auto sgd = [](double decay) { return optim::RunTime{optim::Sgd{.weight_decay = decay}}; };
+  const auto sgd = [](double decay) { return optim::RunTimeOptimizer{optim::Sgd{.weight_decay = decay}}; };
   EXPECT_EQ(trained(2, units, Replicated{}, sgd(0.5)), trained(2, all, Replicated{}, sgd(0)));
 }
 
@@ -51,7 +52,7 @@ TEST(Muon, OfNothingButVectorsIsAdamW) {
     unit.parameters[0].shape = {net::width * net::width};
     for (Parameter& parameter : unit.parameters) parameter.role = Role::vector;
   }
-  const optim::RunTime adamw{optim::AdamW{}}, muon{optim::Muon{}};
+  const optim::RunTimeOptimizer adamw{optim::AdamW{}}, muon{optim::Muon{}};
   for (const RunTimeSharded& strategy : {owned, RunTimeSharded{.strategy = Zero3{}, .other_layout = buffer::Owned{}}})
     EXPECT_EQ(trained(2, units, strategy, muon), trained(2, units, strategy, adamw)) << strategy.text();
   EXPECT_EQ(trained(2, units, Replicated{}, muon), trained(2, units, Replicated{}, adamw));
@@ -67,7 +68,7 @@ std::vector<Unit> with_shape(const Shape& shape) {
 }
 
 TEST(Muon, OfMoreAxesIsThatOfTheMatrixWithTheSameRows) {
-  const optim::RunTime muon{optim::Muon{}};
+  const optim::RunTimeOptimizer muon{optim::Muon{}};
   const Whole flat = trained(2, with_shape({5, 5}), owned, muon);
   for (const Shape& shape : {Shape{5, 5, 1}, Shape{5, 1, 5}, Shape{5, 1, 5, 1}})
     EXPECT_EQ(trained(2, with_shape(shape), owned, muon), flat);

@@ -193,7 +193,7 @@ TEST(RowTable, AddsEachRowOfAnyNumberOfRows) {
     for (std::size_t row = 0; row < ids.size(); ++row)
       for (std::size_t i = 0; i < 5; ++i)
         EXPECT_EQ(found[row * 5 + i], whole[static_cast<std::size_t>(ids[row]) * 5 + i]);
-    for (const auto& piece : sharded.pieces()) {
+    for (const auto& piece : sharded.shards()) {
       if (piece.parameter->name != "table") continue;
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
         const std::int64_t row = (piece.begin + i) / net::width;

@@ -26,11 +26,12 @@ using Train = std::function<Trained(const std::vector<Unit>&, const Loop&, int r
 
 template <class Sharding>
 Trained train(const std::vector<Unit>& units, const Loop& run, int ranks, const Sharding& strategy,
-              const Units& choices = {}) {
+              const UnitOptions& unit_options = {}) {
   Trained found;
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(communicator, units, strategy,
-                          {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches, .choices = choices});
+    Net<Sharding> sharded(
+        communicator, units, strategy,
+        {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches, .unit_options = unit_options});
     sharded.initialize(1);
     const Trained mine{.losses = net::steps(sharded, run, 3),
                        .weights = net::weights(sharded),
@@ -144,7 +145,7 @@ TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
     Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = Zero3{}});
     sharded.initialize(1);
     net::train(sharded, run);
-    for (const auto& piece : sharded.pieces()) {
+    for (const auto& piece : sharded.shards()) {
       if (!piece.parameter->name.starts_with("unit1")) continue;
       for (std::int64_t i = 0; i < piece.main.numel(); ++i) EXPECT_EQ(piece.gradient.data()[i], 0.0f);
     }
@@ -154,7 +155,7 @@ TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
 TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
-                                {.orders = {mirrored(std::vector{0, 2})}, .choices = {.frozen = {"unit1.*"}}});
+                                {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
     sharded.initialize(1);
     const auto before = net::weights(sharded, {"unit1.*"});
     net::steps(sharded, {.uses = {0, 2}}, 2);

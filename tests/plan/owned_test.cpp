@@ -18,7 +18,7 @@ using Sharding = WithLayout<FullyShard<>, buffer::Owned>;
 using Model = Llama<Stack<Sharding, comm::Simulated<>, Bf16Mixed, tiling::Untiled>>;
 using Module = ShardedModel<Model>;
 
-Model small_model(Units units = {}) {
+Model small_model(UnitOptions units = {}) {
   return Model({.vocab_size = 320,
                 .hidden_size = 64,
                 .intermediate_size = 192,
@@ -65,8 +65,9 @@ TEST(Muon, WeighsMatricesByNewtonSchulzAndTablesByTheirElements) {
   EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::matrix}),
             5 * 2 * 64 * 64 * (2 * 192 + 64));
   EXPECT_EQ(optim::Muon::work({.name = "w", .shape = shape, .role = nn::Role::table}), 64 * 192);
-  EXPECT_EQ(optim::step_work(optim::RunTime{optim::Muon{}})({.name = "w", .shape = shape, .role = nn::Role::table}),
-            64 * 192);
+  EXPECT_EQ(
+      optim::step_work(optim::RunTimeOptimizer{optim::Muon{}})({.name = "w", .shape = shape, .role = nn::Role::table}),
+      64 * 192);
 }
 
 /// What an optimizer of whole matrices may cost: much for a matrix, nothing for a vector.
@@ -84,7 +85,7 @@ TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
       const Module module(communicator, small_model(), Sharding{{}, {.slack = 2}},
                           {.sequence_length = 16, .step_work = step_work});
       work.push_back(0);
-      for (const auto& piece : module.pieces()) {
+      for (const auto& piece : module.shards()) {
         EXPECT_EQ(piece.begin, 0);
         EXPECT_EQ(piece.main.numel(), piece.parameter->shape.numel());
         work.back() += matrices_alone(*piece.parameter);

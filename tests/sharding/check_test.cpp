@@ -12,7 +12,7 @@
 
 #include <support/problems.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding {
@@ -41,7 +41,7 @@ class Spoiled {
       : problem_(problem_for(FullyShard<>{}, three_blocks(), micro_batches)) {
     for (GroupFacts& group : problem_.groups) group.slot_elements = 64;
     list_ = make_schedule(FullyShard<>{}.rules(), problem_);
-    if (placed) list_ = place(list_, problem_);
+    if (placed) list_ = assign_slots(list_, problem_);
   }
   /// The number of the n-th such task.
   std::ptrdiff_t at(Action action, int index, int n = 0) const {
@@ -312,9 +312,9 @@ TEST(Check, AcceptsTheListsOfAllStrategies) {
     SCOPED_TRACE(text);
     const Schedule list = make_schedule(rules, problem);
     EXPECT_EQ(verdict(list, problem), "");
-    const Schedule placed = place(list, problem);
+    const Schedule placed = assign_slots(list, problem);
     EXPECT_EQ(verdict(placed, problem), "");
-    EXPECT_EQ(place(placed, problem), placed);
+    EXPECT_EQ(assign_slots(placed, problem), placed);
     ++lists;
   });
   EXPECT_GT(lists, 3000);
@@ -325,7 +325,7 @@ TEST(Check, AcceptsTheListsOfAllStrategies) {
 TEST(Check, RefusesEveryPlacedListOfWhichATaskIsMissingOrDoneTwice) {
   for_each_list([&](const std::string& text, const Rules& rules, const Problem& problem) {
     if (rules.prefetch_depth != 1 || (problem.pass == Pass::train && problem.micro_batches != 2)) return;
-    const Schedule placed = place(make_schedule(rules, problem), problem);
+    const Schedule placed = assign_slots(make_schedule(rules, problem), problem);
     for (std::size_t i = 0; i < placed.size(); ++i) {
       const bool keeps = placed[i].action == Action::keep;
       Schedule other = placed;

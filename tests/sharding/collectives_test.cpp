@@ -90,7 +90,8 @@ TEST(Collectives, ATiedTableIsGatheredAndReducedOnceAMicroBatch) {
 
 TEST(Collectives, DoNotDependOnTheTileCount) {
   const auto untiled = list_of(one_step("fsdp2", uneven_options(2, 2)).records);
-  for (const auto tiling : {tiling::RunTime::tiles(2), tiling::RunTime::tiles(5), tiling::RunTime::tokens(1)}) {
+  for (const auto tiling :
+       {tiling::RunTimeTiling::tiles(2), tiling::RunTimeTiling::tiles(5), tiling::RunTimeTiling::tokens(1)}) {
     RunOptions options = uneven_options(2, 2);
     options.tiling = tiling;
     EXPECT_EQ(list_of(one_step("fsdp2", options).records), untiled);
@@ -99,7 +100,7 @@ TEST(Collectives, DoNotDependOnTheTileCount) {
 
 TEST(Collectives, RanksWithDifferentTileCountsRunTheSameList) {
   RunOptions options = uneven_options(3);
-  options.tiling = tiling::RunTime::tokens(5);
+  options.tiling = tiling::RunTimeTiling::tokens(5);
   options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + 2 * place.rank), 7, 37); };
   options.most_sequences = 5;
   EXPECT_EQ(list_of(one_step("fsdp2", options).records),

@@ -66,8 +66,8 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByte) {
 }
 
 TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereItIsTiled) {
-  for (const auto& tiling :
-       sampled({tiling::RunTime::tiles(2), tiling::RunTime::tokens(1000), tiling::RunTime::tokens(5)}))
+  for (const auto& tiling : sampled(
+           {tiling::RunTimeTiling::tiles(2), tiling::RunTimeTiling::tokens(1000), tiling::RunTimeTiling::tokens(5)}))
     for (const auto stack : stacks) {
       RunOptions options = uneven_options(2);
       options.tiling = tiling;
@@ -92,13 +92,14 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
   options.config.vocab_size = 11;
   options.batch = deal(some_windows(12, 7, 11));
   options.config.lora = {.rank = 2, .dropout = 0.25};
-  for (const auto& tiling : {tiling::RunTime{}, tiling::RunTime::tokens(5), tiling::RunTime::budget(2500)})
+  for (const auto& tiling :
+       {tiling::RunTimeTiling{}, tiling::RunTimeTiling::tokens(5), tiling::RunTimeTiling::budget(2500)})
     for (const bool recompute : {false, true})
       for (const auto stack : stacks) {
         options.tiling = tiling;
         options.units.recompute = recompute;
         const std::int64_t with = expect_the_plan(stack, options);
-        if (tiling != tiling::RunTime{} || recompute) continue;  // a budget may choose shorter tiles
+        if (tiling != tiling::RunTimeTiling{} || recompute) continue;  // a budget may choose shorter tiles
         RunOptions without = options;
         without.config.lora.dropout = 0;
         EXPECT_GT(with, expect_the_plan(stack, without));

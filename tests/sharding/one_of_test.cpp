@@ -11,7 +11,7 @@
 namespace fsdp::test {
 namespace {
 
-class AlternatingBlocks : public ::testing::TestWithParam<tiling::RunTime> {};
+class AlternatingBlocks : public ::testing::TestWithParam<tiling::RunTimeTiling> {};
 
 TEST_P(AlternatingBlocks, GiveTheLossesAndWeightsOfTheModelThatTheyAreCutFrom) {
   for (const int micro_batches : {1, 2}) {
@@ -34,7 +34,7 @@ TEST_P(AlternatingBlocks, GiveTheLossesAndWeightsOfTheModelThatTheyAreCutFrom) {
 }
 
 INSTANTIATE_TEST_SUITE_P(UntiledAndTiled, AlternatingBlocks,
-                         ::testing::Values(tiling::RunTime(tiling::Untiled{}), tiling::RunTime::tokens(5)));
+                         ::testing::Values(tiling::RunTimeTiling(tiling::Untiled{}), tiling::RunTimeTiling::tokens(5)));
 
 }  // namespace
 }  // namespace fsdp::test

@@ -10,10 +10,10 @@ namespace {
 using Names = std::vector<std::string>;
 using device::MemoryKind;
 
-optim::RunTime sgd() { return {optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}}; }
-optim::RunTime muon() { return {optim::Muon{}}; }
+optim::RunTimeOptimizer sgd() { return {optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}}; }
+optim::RunTimeOptimizer muon() { return {optim::Muon{}}; }
 
-RunOptions with(const optim::RunTime& optimizer, RunOptions options) {
+RunOptions with(const optim::RunTimeOptimizer& optimizer, RunOptions options) {
   options.optimizer = optimizer;
   return options;
 }

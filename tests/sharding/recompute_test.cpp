@@ -9,7 +9,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tiling::RunTime& tiling = {}) {
+RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tiling::RunTimeTiling& tiling = {}) {
   RunOptions options = uneven_options(ranks, micro_batches);
   options.units.recompute = recompute;
   options.tiling = tiling;
@@ -19,7 +19,8 @@ RunOptions recomputing(int ranks, int micro_batches, bool recompute, const tilin
 }
 
 TEST(Recompute, ChangesNoBitUnderAnyStrategyAndTiling) {
-  for (const auto& tiling : sampled({tiling::RunTime(), tiling::RunTime::tiles(3), tiling::RunTime::tokens(5)}))
+  for (const auto& tiling :
+       sampled({tiling::RunTimeTiling(), tiling::RunTimeTiling::tiles(3), tiling::RunTimeTiling::tokens(5)}))
     for (const auto stack :
          {"fsdp2", "fsdp2:no-reshard", "zero1", "zero3", "replicated", "hybrid:2:full", "fsdp2:2", "fsdp2/bf16"})
       for (const int micro_batches : sampled({1, 3})) {

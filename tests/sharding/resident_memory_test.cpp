@@ -39,7 +39,7 @@ RunOptions two_hundred_megabytes() {
           .most_sequences = 1,
           .ranks = 2,
           .steps = 2,
-          .tiling = tiling::RunTime::tokens(20),
+          .tiling = tiling::RunTimeTiling::tokens(20),
           .batch = deal(some_windows(2, length, 2048)),
           .evaluated = some_windows(1, length, 2048),
           .collects = false};

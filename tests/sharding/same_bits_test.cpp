@@ -58,7 +58,7 @@ TEST(SameBits, RecomputedTiledAndWithTiedWeights) {
   const auto options_of = [](int ranks) {
     RunOptions options = pieces_options(6, ranks);
     options.units.recompute = true;
-    options.tiling = tiling::RunTime::tokens(5);
+    options.tiling = tiling::RunTimeTiling::tokens(5);
     options.config.tied = true;
     return options;
   };

@@ -9,17 +9,17 @@ namespace {
 
 struct Named {
   const char* name;
-  tiling::RunTime tiling;
+  tiling::RunTimeTiling tiling;
 };
 
 /// The largest budget keeps some tiles of every block, the smallest none.
-const Named policies[] = {{"tiles:3", tiling::RunTime::tiles(3)},
-                          {"tokens:5", tiling::RunTime::tokens(5)},
-                          {"tokens:1000", tiling::RunTime::tokens(1000)},
-                          {"budget:1000", tiling::RunTime::budget(1000)},
-                          {"budget:8000", tiling::RunTime::budget(8000)}};
+const Named policies[] = {{"tiles:3", tiling::RunTimeTiling::tiles(3)},
+                          {"tokens:5", tiling::RunTimeTiling::tokens(5)},
+                          {"tokens:1000", tiling::RunTimeTiling::tokens(1000)},
+                          {"budget:1000", tiling::RunTimeTiling::budget(1000)},
+                          {"budget:8000", tiling::RunTimeTiling::budget(8000)}};
 
-RunResults one_step(std::string_view strategy, RunOptions options, const tiling::RunTime& tiling) {
+RunResults one_step(std::string_view strategy, RunOptions options, const tiling::RunTimeTiling& tiling) {
   options.steps = 1;
   options.tiling = tiling;
   return run(strategy, options);
@@ -66,7 +66,7 @@ TEST(TiledRun, OfGroupsOfRanksGivesTheUntiledGradients) {
     options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(1 + place.rank), 7, 37); };
     options.most_sequences = 4;
     const RunResults untiled = one_step(strategy, options, {});
-    const RunResults tiled = one_step(strategy, options, tiling::RunTime::tokens(5));
+    const RunResults tiled = one_step(strategy, options, tiling::RunTimeTiling::tokens(5));
     EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
     EXPECT_EQ(tiled.memory.back().used, tiled.memory.back().planned);  // of the rank with the most sequences
   }
@@ -80,7 +80,7 @@ TEST(TiledRun, HasRoomForASmallerMicroBatchThatIsCutLess) {
   options.batch = [](const Place& place) { return some_windows(static_cast<std::size_t>(3 - place.rank), 7, 37); };
   options.most_sequences = 3;
   const RunResults untiled = one_step("fsdp2", options, {});
-  const RunResults tiled = one_step("fsdp2", options, tiling::RunTime::tokens(20));
+  const RunResults tiled = one_step("fsdp2", options, tiling::RunTimeTiling::tokens(20));
   EXPECT_LE(largest_relative(tiled.gradients, untiled.gradients), 1e-6);
 }
 

@@ -30,8 +30,8 @@ class BitFlips {
   void begin_step(std::int64_t step) {
     step_ = step;
     if (!due()) return;
-    for (std::size_t i = 0; i < module_.pieces().size(); ++i) {
-      const auto& piece = module_.pieces()[i];
+    for (std::size_t i = 0; i < module_.shards().size(); ++i) {
+      const auto& piece = module_.shards()[i];
       if (piece.count() == 0 || !piece.trainable) continue;
       if (flip_->what == Flip::What::main) return flip(piece.main.data(), piece.main.numel());
       if (flip_->what == Flip::What::model) return flip(piece.model.data(), piece.model.numel());

@@ -17,7 +17,7 @@ namespace fsdp::test {
 
 /// A network under one strategy, with an optimizer that is chosen at run time: AdamW by default.
 template <class Sharding, class Precision = Fp32>
-using Net = Sharded<NetStack<Sharding, Precision>, optim::RunTime>;
+using Net = Sharded<NetStack<Sharding, Precision>, optim::RunTimeOptimizer>;
 
 /// Strategies that shard over all ranks.
 inline std::vector<RunTimeSharded> sharded_strategies() {

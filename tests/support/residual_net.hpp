@@ -227,7 +227,7 @@ void check_gradients(SharedT& sharded, const Loop& run, const Expect& expect) {
   };
   train(sharded, run);
   std::map<std::string, std::pair<std::int64_t, double>> largest;  // of the pieces that this rank owns
-  for (const auto& piece : module.pieces())
+  for (const auto& piece : module.shards())
     for (std::int64_t i = 0; piece.owned && i < piece.main.numel(); ++i) {
       auto& [at, value] = largest[piece.parameter->name];
       if (std::abs(piece.gradient.data()[i]) > std::abs(value)) {
@@ -244,7 +244,7 @@ void check_gradients(SharedT& sharded, const Loop& run, const Expect& expect) {
         if (moved.first < 0) continue;
         const auto at_distance = [&](float h) {
           std::vector<std::pair<float*, float>> before;
-          for (const auto& piece : module.pieces())
+          for (const auto& piece : module.shards())
             if (piece.parameter->name == parameter.name && moved.first >= piece.begin &&
                 moved.first < piece.begin + piece.main.numel()) {
               float* const value = piece.main.data() + (moved.first - piece.begin);

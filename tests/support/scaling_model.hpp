@@ -121,10 +121,10 @@ class ScalingModel {
   template <class Other>
   using On = ScalingModel<Other>;
 
-  explicit ScalingModel(const Config& config, Units units = {}) : config_(config), units_(std::move(units)) {}
+  explicit ScalingModel(const Config& config, UnitOptions units = {}) : config_(config), units_(std::move(units)) {}
 
   const Config& config() const { return config_; }
-  const Units& units() const { return units_; }
+  const UnitOptions& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden; }
 
   Entry entry() const { return {{}, config_.features, config_.hidden}; }
@@ -145,7 +145,7 @@ class ScalingModel {
 
  private:
   Config config_;
-  Units units_;
+  UnitOptions units_;
 };
 
 /// One rank's micro-batches of numbers that depend on nothing but their index.

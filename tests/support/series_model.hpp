@@ -92,12 +92,12 @@ class SeriesModel {
   template <class Other>
   using On = SeriesModel<Other, entry_takes_weights>;
 
-  explicit SeriesModel(const Config& config, Units units = {}) : config_(config), units_(std::move(units)) {
+  explicit SeriesModel(const Config& config, UnitOptions units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
   }
 
   const Config& config() const { return config_; }
-  const Units& units() const { return units_; }
+  const UnitOptions& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden; }
 
   Entry entry() const { return {{{}, config_.features, config_.hidden}}; }
@@ -121,7 +121,7 @@ class SeriesModel {
 
  private:
   Config config_;
-  Units units_;
+  UnitOptions units_;
 };
 
 }  // namespace fsdp::test

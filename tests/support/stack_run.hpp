@@ -65,8 +65,8 @@ Values collect(Module& module, View view, Has has) {
   // f(index of the piece's first element among all, its elements' bits, how many). Its loops use pointers, since they
   // are long and compiled with -O0.
   const auto for_each = [&](bool owned_only, auto f) {
-    for (std::size_t index = 0; index < module.pieces().size(); ++index) {
-      const auto& piece = module.pieces()[index];
+    for (std::size_t index = 0; index < module.shards().size(); ++index) {
+      const auto& piece = module.shards()[index];
       if ((owned_only && !piece.owned) || !has(*piece.parameter, piece.trainable)) continue;
       const auto tensor = view(index);
       using Element = std::remove_pointer_t<decltype(tensor.data())>;
@@ -195,7 +195,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
 }
 
 template <class Model>
-using TestOptimizer = optim::ShardedOptimizer<typename ShardedModel<Model>::Stack, optim::RunTime>;
+using TestOptimizer = optim::ShardedOptimizer<typename ShardedModel<Model>::Stack, optim::RunTimeOptimizer>;
 
 template <class Model>
 void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, const RunOptions& options) {
@@ -251,7 +251,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};
   const auto collect_weights = [&] {
     return collect(
-        module, [&](std::size_t piece) { return module.pieces()[piece].main; },
+        module, [&](std::size_t piece) { return module.shards()[piece].main; },
         [](const Parameter&, bool) { return true; });
   };
   CountExchange<typename Model::Stack::Comm> exchange(communicator, module.ledger());
@@ -274,7 +274,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   results.first_evaluation = evaluate();
 
   StepsAhead<Model> ahead(module, options);
-  optim::TrainingStep<Model, optim::RunTime> graphs(module, executor, optimizer, options.graphs);
+  optim::TrainingStep<Model, optim::RunTimeOptimizer> graphs(module, executor, optimizer, options.graphs);
   const auto read_oldest = [&] {
     const double targets = ahead.release_oldest();
     const device::StepDecision& decision = optimizer.control().decision(ahead.steps() - 1);
@@ -311,7 +311,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     }
     if (options.collects && !options.graphs && results.gradients.empty())
       results.gradients = collect(
-          module, [&](std::size_t piece) { return module.pieces()[piece].gradient; },
+          module, [&](std::size_t piece) { return module.shards()[piece].gradient; },
           [](const Parameter&, bool trainable) { return trainable; });
     BatchMemory pieces;
     if constexpr (may_verify) {

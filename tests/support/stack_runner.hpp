@@ -68,7 +68,7 @@ using Batch = std::function<std::vector<Window>(const Place&)>;
 
 struct RunOptions {
   LlamaConfig config;
-  Units units = {};
+  UnitOptions units = {};
   std::string sharding = {};                     ///< the strategy's text, which `run` sets; empty: its default value
   std::optional<buffer::AnyLayout> layout = {};  ///< replaces the own layout of a strategy that is chosen at run time
   std::int64_t sequence_length = 0;
@@ -77,7 +77,7 @@ struct RunOptions {
   int ranks = 1;
   int micro_batches = 1;
   int steps = 10;  ///< those of a resumed run included
-  tiling::RunTime tiling = {};
+  tiling::RunTimeTiling tiling = {};
   double lr = 1e-3;
   double clip = 0;
   std::uint64_t seed = 1;
@@ -91,7 +91,7 @@ struct RunOptions {
   std::filesystem::path save_to = {};  ///< where the last step's checkpoint goes
   std::function<void(int rank, const comm::Record&)> before = {};  ///< called before each collective
   std::chrono::milliseconds deadline{120'000};                     ///< of every collective over Threads
-  optim::RunTime optimizer = {};
+  optim::RunTimeOptimizer optimizer = {};
   bool nan_in_padding = false;               ///< gradients' memory is NaN before the first step writes to it
   bool collects = true;                      ///< weights, gradients and moments
   bool check_only = false;                   ///< on an asynchronous device accesses are checked, and nothing runs
@@ -164,7 +164,7 @@ inline std::string test_name(std::string_view strategy) {
 /// Deals windows to the places of a step in turn; a place without any gets one whose targets are all ignored.
 inline Batch deal(std::vector<Window> windows) {
   return [windows = std::move(windows)](const Place& place) {
-    const auto places = static_cast<std::size_t>(place.pieces());
+    const auto places = static_cast<std::size_t>(place.shards());
     const auto mine = static_cast<std::size_t>(place.piece());
     std::vector<Window> dealt;
     for (std::size_t i = mine; i < windows.size(); i += places) dealt.push_back(windows[i]);

@@ -15,7 +15,7 @@ namespace fsdp::testing {
 namespace {
 
 struct OurOptimizers {
-  static std::vector<optim::RunTime> optimizers() {
+  static std::vector<optim::RunTimeOptimizer> optimizers() {
     return {{optim::AdamW{}},
             {optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}},
             {optim::Sgd{.momentum = 0}},

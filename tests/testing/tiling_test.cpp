@@ -11,14 +11,14 @@ namespace fsdp::testing {
 namespace {
 
 struct AllOfRunTime {
-  static std::vector<tiling::RunTime> policies() {
-    std::vector<tiling::RunTime> all{tiling::RunTime()};
+  static std::vector<tiling::RunTimeTiling> policies() {
+    std::vector<tiling::RunTimeTiling> all{tiling::RunTimeTiling()};
     for (const std::int64_t number : {1, 2, 3, 4, 5, 8, 999, 1000, 1001, 4096, 4097, 5000}) {
-      all.push_back(tiling::RunTime::tiles(number));
-      all.push_back(tiling::RunTime::tokens(number));
+      all.push_back(tiling::RunTimeTiling::tiles(number));
+      all.push_back(tiling::RunTimeTiling::tokens(number));
     }
     for (const std::int64_t bytes : {1000, 100'000, 10'000'000, 1'000'000'000})
-      all.push_back(tiling::RunTime::budget(bytes));
+      all.push_back(tiling::RunTimeTiling::budget(bytes));
     return all;
   }
 };

@@ -9,8 +9,8 @@ namespace fsdp::train {
 namespace {
 
 /// 1000 bytes untiled, 600 in the smallest budget; 200 less with --recompute.
-const auto peak = [](const tiling::RunTime& tiling, bool recomputes) -> std::int64_t {
-  const std::int64_t tiled = tiling == tiling::RunTime{} ? 1000 : 600;
+const auto peak = [](const tiling::RunTimeTiling& tiling, bool recomputes) -> std::int64_t {
+  const std::int64_t tiled = tiling == tiling::RunTimeTiling{} ? 1000 : 600;
   return recomputes ? tiled - 200 : tiled;
 };
 

@@ -15,7 +15,7 @@ namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 
 /// Bytes that this process has read; below 0 where the system does not tell.
 std::int64_t bytes_read() {

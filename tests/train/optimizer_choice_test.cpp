@@ -14,7 +14,7 @@ namespace {
 
 using optim::AdamW;
 using optim::Muon;
-using optim::RunTime;
+using optim::RunTimeOptimizer;
 using optim::Sgd;
 
 TEST(OptimizerChoice, IsTheProgramsOwnUnlessAnotherIsNamed) {

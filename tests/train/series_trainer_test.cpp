@@ -21,7 +21,7 @@ namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Series = forecaster::Forecaster<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+using Series = forecaster::Forecaster<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 static_assert(!data::Source<int> && data::Source<data::TextSource>);
 
 /// The lines of the run's metrics.
@@ -68,7 +68,7 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   EXPECT_EQ(resumed.back().at("validation_loss"), whole.back().at("validation_loss"));
 }
 
-using SeriesInPieces = forecaster::Forecaster<Stack<Reproducible<FullyShard<>>, Comm, Fp32, tiling::RunTime>>;
+using SeriesInPieces = forecaster::Forecaster<Stack<Reproducible<FullyShard<>>, Comm, Fp32, tiling::RunTimeTiling>>;
 constexpr int series_pieces = 4;
 
 /// The lines of the metrics of a run in four pieces, and what it said.

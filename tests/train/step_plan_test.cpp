@@ -97,9 +97,9 @@ TEST(StepSize, PlansForDigestsAndVerification) {
 
 TEST(MemoryAdvice, OffersWithPiecesNoOtherMicroBatches) {
   const auto advice = [](int pieces) {
-    return memory_advice(planned, nullptr, 2, pieces, [](const TrainOptions& o, const tiling::RunTime*, int ranks) {
-      return 1000 / ranks / o.grad_accum;
-    });
+    return memory_advice(
+        planned, nullptr, 2, pieces,
+        [](const TrainOptions& o, const tiling::RunTimeTiling*, int ranks) { return 1000 / ranks / o.grad_accum; });
   };
   EXPECT_NE(advice(0).find("with --grad-accum 2"), std::string::npos);
   EXPECT_EQ(advice(8).find("--grad-accum"), std::string::npos);

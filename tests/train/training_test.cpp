@@ -18,7 +18,7 @@ namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 constexpr std::int64_t length = 12;
 
 LlamaConfig small() {
@@ -53,7 +53,7 @@ TEST(Training, TakesWhatItPlannedToTheByte) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training<Model> training(communicator, Model(small()),
                              {.sequences = 3, .sequence_length = length, .micro_batches = 2, .threads = 1}, {},
-                             tiling::RunTime::tokens(5));
+                             tiling::RunTimeTiling::tokens(5));
     training.initialize(1);
     const Data data(communicator.rank(), 2, 3);
     for (int step = 0; step < 2; ++step) training.step(data.batches(), {.lr = 1e-3});
@@ -63,7 +63,7 @@ TEST(Training, TakesWhatItPlannedToTheByte) {
   });
 }
 
-// Units, their optimizer and dry runs are of one type for all tilings.
+// UnitOptions, their optimizer and dry runs are of one type for all tilings.
 template <class Tiling>
 using Tiled = Llama<Stack<FullyShard<>, Comm, Fp32, Tiling>>;
 static_assert(std::is_same_v<Training<Tiled<tiling::Untiled>>::Optimizer, Training<Model>::Optimizer>);
@@ -79,7 +79,7 @@ TEST(Training, PlansForLogitsWhereTheyAreAskedForToTheByte) {
     const auto planned = [&](std::int64_t count) {
       Training<Model> training(communicator, Model(small()),
                                {.sequences = 3, .sequence_length = length, .threads = 1, .logit_rows = count}, {},
-                               tiling::RunTime::tokens(5));
+                               tiling::RunTimeTiling::tokens(5));
       training.initialize(1);
       training.step(batch, {.lr = 1e-3});
       const double before = training.executor().evaluate(batch);
@@ -169,7 +169,7 @@ TEST(Training, StopsBeforeWeightsAreTouchedWhereTheLossIsNotFinite) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training<Model> training(communicator, Model(small()), {.sequence_length = length});
     training.initialize(1);
-    const auto& piece = training.module().pieces().front();
+    const auto& piece = training.module().shards().front();
     piece.main.data()[0] = std::numeric_limits<float>::quiet_NaN();
     training.module().sync_model_weights();
     const std::vector<float> before(piece.main.data() + 1, piece.main.data() + piece.main.numel());
@@ -207,7 +207,7 @@ TEST(Evaluation, OfFewerSequencesThanWerePlannedIsTiledToo) {
     const auto loss = [&](std::int64_t sequences) {
       Training<Model> training(communicator, Model(small()),
                                {.sequences = sequences, .sequence_length = length, .threads = 1}, {},
-                               tiling::RunTime::tokens(5));
+                               tiling::RunTimeTiling::tokens(5));
       training.initialize(1);
       const double found = training.executor().evaluate(data.batches().front());
       EXPECT_LE(training.module().arena().peak(), training.plan().activation_bytes);
@@ -253,7 +253,7 @@ TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
       return std::make_unique<Evaluation<Model>>(
           communicator, Model(small()),
           StepSize{.sequences = 3, .sequence_length = length, .logit_rows = 3, .cached_rows = cached_rows},
-          FullyShard<>{}, tiling::RunTime{}, Purpose::generate);
+          FullyShard<>{}, tiling::RunTimeTiling{}, Purpose::generate);
     };
     const auto same = evaluation(3 * length), whole = evaluation(0);
     for (const auto* each : {&same, &whole}) optim::initialize((*each)->module(), 3);
@@ -323,7 +323,7 @@ std::vector<float> trained_past(Comm& communicator, int task, int& tasks) {
   for (int step = 0; step < 2; ++step) training.step(data.batches(), {.lr = 1e-3});
   EXPECT_EQ(training.peak_bytes(), training.plan().peak_bytes());
   std::vector<float> weights;
-  for (const auto& piece : training.module().pieces())
+  for (const auto& piece : training.module().shards())
     weights.insert(weights.end(), piece.main.data(), piece.main.data() + piece.main.numel());
   return weights;
 }

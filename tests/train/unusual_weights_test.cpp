@@ -22,7 +22,8 @@ template <class Sharding>
 using Tested = ScalingModel<testing::ModelStack<Sharding>>;
 
 template <class Sharding>
-ModelTask<Tested<Sharding>, ScalingData> task_of(ScaleKind kind, const Sharding& sharding, const Units& units = {}) {
+ModelTask<Tested<Sharding>, ScalingData> task_of(ScaleKind kind, const Sharding& sharding,
+                                                 const UnitOptions& units = {}) {
   return {.config = {.kind = kind},
           .size = {.sequences = ScalingData::sequences,
                    .sequence_length = ScalingData::length,
@@ -97,7 +98,7 @@ TEST(SharedWeights, ThatAreFrozenStayAndTheOthersTrain) {
     training.initialize(3);
     const auto weights = [&](bool frozen) {
       std::vector<float> all;
-      for (const auto& piece : training.module().pieces())
+      for (const auto& piece : training.module().shards())
         if ((piece.parameter->name == "blocks.scale") == frozen)
           all.insert(all.end(), piece.main.data(), piece.main.data() + piece.main.numel());
       return all;

@@ -18,7 +18,7 @@ namespace {
 
 using test::NumberedSource;
 using Comm = comm::Threads<>;
-using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTime>>;
+using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 
 TEST(SumOfBatches, AddsRoundByRoundInTheOrderOfRanks) {
   // The order matters: in double, 1 is lost beside 1e16 and not beside 1e16 - 1e16.
@@ -43,7 +43,7 @@ MeanLoss loss_on(int ranks, std::int64_t samples, std::int64_t sequences) {
     Batches<NumberedSource> batches(source, sequences, 1, device::host_memory<device::Cpu>);
     const MeanLoss mean = mean_loss(
         evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
-        data::evenly_spread(0, source.training(), samples), [] { return comm::Asked{}; },
+        data::evenly_spread(0, source.training(), samples), [] { return comm::SignalRequests{}; },
         [](std::int64_t, std::int64_t) {});
     if (communicator.rank() == 0) found = mean;
   });

@@ -23,7 +23,7 @@ namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Verified = forecaster::Forecaster<Stack<Reproducible<Zero2>, Comm, Fp32, tiling::RunTime>>;
+using Verified = forecaster::Forecaster<Stack<Reproducible<Zero2>, Comm, Fp32, tiling::RunTimeTiling>>;
 constexpr int step_pieces = 4;
 
 /// Reads a sample otherwise from its `wrong_from`-th time on, as a machine that computes wrongly now and then.

@@ -25,7 +25,7 @@ class CatchSignals {
   ~CatchSignals();
 
   /// Returns what was received since the first of those that live was made. Any thread may call it.
-  Asked asked() const;
+  SignalRequests asked() const;
   /// Records a stop as if `signal` had come: SIGPIPE, where writing showed that the reader is gone.
   void ask_to_stop(int signal) const;
   /// Throws StoppedError "SIGTERM: `then`" if a stop was asked for.

@@ -71,14 +71,14 @@ class DistributedBuffer {
     return Tensor<T>(data() + layout_->offsets[i], layout_->shapes[i]);
   }
 
-  /// Returns the pieces that this rank holds. An unsharded buffer holds every tensor whole.
-  std::vector<Piece> pieces() const {
-    if constexpr (At::shards_shards) return layout_->pieces_across(at_.shard, at_.replica);
-    if constexpr (At::shards_tensors) return layout_->pieces(at_.shard);
+  /// Returns the ranges that this rank holds. An unsharded buffer holds every tensor whole.
+  std::vector<TensorRange> ranges() const {
+    if constexpr (At::shards_shards) return layout_->ranges_across(at_.shard, at_.replica);
+    if constexpr (At::shards_tensors) return layout_->ranges(at_.shard);
     return layout_->whole();
   }
-  /// Returns a view of one of pieces().
-  Tensor<T> piece(const Piece& part) const { return Tensor<T>(data() + part.local, {part.count}); }
+  /// Returns a view of one of ranges().
+  Tensor<T> range(const TensorRange& part) const { return Tensor<T>(data() + part.local, {part.count}); }
 
   /// Returns the memory and drops it from this view: later use throws LogicError.
   T* consume() { return std::exchange(data_, nullptr); }

@@ -34,12 +34,12 @@ struct Run {
 };
 
 /// Elements [begin, begin + count) of tensor `tensor`, held at offset `local` of a rank's buffer.
-struct Piece {
+struct TensorRange {
   std::int64_t tensor = 0;  ///< its index in the group
   std::int64_t begin = 0;   ///< its first element in the tensor
   std::int64_t count = 0;   ///< elements
   std::int64_t local = 0;   ///< where it starts in the rank's buffer
-  friend constexpr bool operator==(const Piece&, const Piece&) = default;
+  friend constexpr bool operator==(const TensorRange&, const TensorRange&) = default;
 };
 
 /// The layout of a group: where each tensor starts, and which elements each rank holds.
@@ -56,18 +56,18 @@ struct Layout {
   /// Returns the elements of a rank's buffer, padding included.
   std::int64_t local_size(int rank) const { return local_sizes[static_cast<std::size_t>(rank)]; }
 
-  /// Returns the pieces that `rank` holds, in the order of the local buffer.
-  std::vector<Piece> pieces(int rank) const;
-  /// Returns every tensor as one piece, as an unsharded buffer holds them.
-  std::vector<Piece> whole() const;
+  /// Returns the ranges that `rank` holds, in the order of the local buffer.
+  std::vector<TensorRange> ranges(int rank) const;
+  /// Returns every tensor as one range, as an unsharded buffer holds them.
+  std::vector<TensorRange> whole() const;
 
   /// Returns the cut of `shard`'s buffer over the outer axis; see cut_across.
   const Run& across_of(int shard) const { return across[across.size() == 1 ? 0 : static_cast<std::size_t>(shard)]; }
   /// Returns the elements of one part of that cut.
   std::int64_t across_size(int shard) const { return across_of(shard).counts.front(); }
 
-  /// Returns the pieces that rank (shard, replica) of a mesh holds after cut_across, in the order of its buffer.
-  std::vector<Piece> pieces_across(int shard, int replica) const;
+  /// Returns the ranges that rank (shard, replica) of a mesh holds after cut_across, in the order of its buffer.
+  std::vector<TensorRange> ranges_across(int shard, int replica) const;
 
   /// Cuts every local buffer into equal parts over the `ranks` of the outer axis, padding it if needed.
   void cut_across(int ranks);
@@ -128,7 +128,7 @@ std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> 
 }
 
 /// Places tensors one after the other in the full buffer, each aligned to element_alignment.
-Layout place(std::span<const Shape> shapes);
+Layout lay_out(std::span<const Shape> shapes);
 
 /// Cuts the full buffer into one equal range per rank. `parts` must divide its size.
 void cut_equally(Layout& layout, int parts);

@@ -11,7 +11,7 @@
 
 namespace fsdp::buffer {
 
-struct Shard {};      ///< each rank holds its pieces
+struct Shard {};      ///< each rank holds its ranges
 struct Replicate {};  ///< each rank holds everything
 struct Partial {};    ///< each rank holds everything; the value is the sum over ranks
 

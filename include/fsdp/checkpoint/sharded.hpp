@@ -175,13 +175,13 @@ void load(SharedT& sharded, const std::filesystem::path& from, const Rename& ren
     files = std::filesystem::is_directory(from, absent) ? WeightFiles::open(from) : WeightFiles(SafetensorsFile(from));
     stored = stored_names(*files, module.group_list(), rename);
     if (!detail::holds_values(module)) return;
-    for (const auto& piece : module.pieces())
+    for (const auto& piece : module.shards())
       train::read_and_discard(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
         files->read_finite(stored.at(piece.parameter->name), begin, std::ssize(values), values.data());
       });
   });
   comm::together(module.communicator(), "weights", [&] {
-    for (const auto& piece : module.pieces())
+    for (const auto& piece : module.shards())
       with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
         files->read_finite(stored.at(piece.parameter->name), begin, values.numel(), values.data());
       });

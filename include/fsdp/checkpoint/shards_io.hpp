@@ -53,12 +53,12 @@ void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
 template <class Stack, class Optimizer>
 void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                    const checkpoint::Checkpoint& from) {
-  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
-    const auto& piece = module.pieces()[i];
-    const std::string& name = piece.parameter->name;
-    read_and_discard(piece.begin, piece.count(), [&](std::int64_t begin, std::span<float> values) {
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    const std::string& name = shard.parameter->name;
+    read_and_discard(shard.begin, shard.count(), [&](std::int64_t begin, std::span<float> values) {
       from.read_weight(name, begin, std::ssize(values), values.data());
-      for (const std::string_view state : optimizer.state_names(piece))
+      for (const std::string_view state : optimizer.state_names(shard))
         from.read_state(name, state, begin, std::ssize(values), values.data());
     });
   }
@@ -67,7 +67,7 @@ void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptim
 /// Sets this rank's optimizer states to zero, as before the first step.
 template <class Stack, class Optimizer>
 void clear_states(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
-  for (std::size_t i = 0; i < module.pieces().size(); ++i)
+  for (std::size_t i = 0; i < module.shards().size(); ++i)
     for (const Tensor<float>& state : optimizer.states(i)) {
       device::OnHost<MainSpace<Stack>, float> host(module.stream(), state);
       std::fill_n(host.values().data(), host.values().numel(), 0.0f);
@@ -80,17 +80,17 @@ void clear_states(ShardedModule<Stack>& module, const optim::ShardedOptimizer<St
 template <class Stack, class Optimizer>
 void read_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                  const checkpoint::Checkpoint& from) {
-  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
-    const auto& piece = module.pieces()[i];
-    const std::string& name = piece.parameter->name;
-    with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    const std::string& name = shard.parameter->name;
+    with_host_weights(module, shard, Access::write, [&](Tensor<float> values, std::int64_t begin) {
       from.read_weight(name, begin, values.numel(), values.data());
     });
-    const auto names = optimizer.state_names(piece);
+    const auto names = optimizer.state_names(shard);
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
       device::OnHost<MainSpace<Stack>, float> host(module.stream(), states[state]);
-      from.read_state(name, names[state], piece.begin, states[state].numel(), host.values().data());
+      from.read_state(name, names[state], shard.begin, states[state].numel(), host.values().data());
       host.write_back();
     }
   }
@@ -120,21 +120,21 @@ void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimi
 /// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite.
 template <class Stack, class Optimizer>
 void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
-  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
-    const auto& piece = module.pieces()[i];
-    if (!piece.owned) continue;
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (!shard.owned) continue;
     const auto check = [&](Tensor<const float> values, std::int64_t begin, std::string_view what) {
       const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
-      require<DivergedError>(bad < 0, what, " ", piece.parameter->name, "[", begin + bad,
+      require<DivergedError>(bad < 0, what, " ", shard.parameter->name, "[", begin + bad,
                              "] is not finite; lower the learning rate, or look at the last steps' data");
     };
-    with_host_weights(module, piece, Access::read,
+    with_host_weights(module, shard, Access::read,
                       [&](Tensor<float> values, std::int64_t begin) { check(values, begin, "weight"); });
-    const auto names = optimizer.state_names(piece);
+    const auto names = optimizer.state_names(shard);
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
       device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
-      check(host.values(), piece.begin, names[state]);
+      check(host.values(), shard.begin, names[state]);
     }
   }
 }
@@ -143,20 +143,20 @@ void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<
 template <class Stack, class Optimizer>
 void write_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                   checkpoint::Save& save) {
-  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
-    const auto& piece = module.pieces()[i];
-    if (!piece.owned) continue;
-    const std::size_t parameter = save.place_of(piece.parameter->name);
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (!shard.owned) continue;
+    const std::size_t parameter = save.place_of(shard.parameter->name);
     const auto span_of = [](Tensor<const float> values) {
       return std::span(values.data(), static_cast<std::size_t>(values.numel()));
     };
-    with_host_weights(module, piece, Access::read, [&](Tensor<float> values, std::int64_t begin) {
+    with_host_weights(module, shard, Access::read, [&](Tensor<float> values, std::int64_t begin) {
       save.write_weight(parameter, begin, span_of(values));
     });
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
       device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
-      save.write_state(parameter, state, piece.begin, span_of(host.values()));
+      save.write_state(parameter, state, shard.begin, span_of(host.values()));
     }
   }
 }

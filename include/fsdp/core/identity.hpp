@@ -11,14 +11,14 @@ namespace fsdp {
 
 /// How much of a file a digest reads: all of it, or, of a larger file, evenly spread blocks of 4 KiB, which include the
 /// first and the last.
-struct Looked {
+struct FileSample {
   std::int64_t whole = std::int64_t{64} << 20;  ///< size of the largest file that is read whole, in bytes
   std::int64_t blocks = 1024;
 };
 
 /// Returns a hash of a file's size and contents. Detects accidents, not attacks. Throws InputError if the file cannot
 /// be read.
-std::uint64_t digest_of_file(const std::filesystem::path& path, const Looked& at = {});
+std::uint64_t digest_of_file(const std::filesystem::path& path, const FileSample& at = {});
 
 /// Returns a digest as 16 hexadecimal digits.
 std::string digest_text(std::uint64_t digest);

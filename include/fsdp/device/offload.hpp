@@ -12,8 +12,8 @@
 
 namespace fsdp::device {
 
-/// The offload space for main weights and optimizer state (Offload) and block inputs (Units::offload_inputs). It is
-/// counted apart from the device's own memory, and only the optimizer computes on it. On a CPU it is the same RAM;
+/// The offload space for main weights and optimizer state (Offload) and block inputs (UnitOptions::offload_inputs). It
+/// is counted apart from the device's own memory, and only the optimizer computes on it. On a CPU it is the same RAM;
 /// there the separate space shows what would move, and that nothing else does. A device with its own kind of host
 /// memory specialises this.
 template <class Device>

@@ -35,7 +35,7 @@ class CountExchange {
   /// `prepare` throws InputError, `finish` throws it on all ranks. `asked`: what signals have asked of this rank so
   /// far.
   template <class Prepare>
-  void start(const Prepare& prepare, const comm::Asked& asked = {}) {
+  void start(const Prepare& prepare, const comm::SignalRequests& asked = {}) {
     BatchCounts counts;
     exception_.clear();
     try {
@@ -69,14 +69,14 @@ class CountExchange {
     return sums;
   }
   /// Returns what signals had asked of any rank when the last finished exchange started. The same on every rank.
-  const comm::Asked& asked() const { return asked_; }
+  const comm::SignalRequests& asked() const { return asked_; }
 
  private:
   /// What a rank tells the others. Numbers of one type, which every backend gathers.
   struct Message {
     double valid_targets, squares;
     double failed;       ///< 1 if `prepare` threw
-    double stop, saves;  ///< see comm::Asked
+    double stop, saves;  ///< see comm::SignalRequests
   };
 
   C* communicator_;
@@ -84,7 +84,7 @@ class CountExchange {
   GatheredNumbers<C> numbers_;
   device::HostCopy<Device, Message> own_, all_;
   std::string exception_;  ///< of this rank's `prepare`, encoded; empty if there is none
-  comm::Asked asked_;
+  comm::SignalRequests asked_;
 };
 
 }  // namespace fsdp

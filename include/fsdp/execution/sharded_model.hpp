@@ -61,8 +61,8 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   }
 
  private:
-  static ModuleSettings settings_of(const Units& choices, const RunShape& shape, Purpose purpose) {
-    return {.passes = {.choices = choices,
+  static ModuleSettings settings_of(const UnitOptions& unit_options, const RunShape& shape, Purpose purpose) {
+    return {.passes = {.unit_options = unit_options,
                        .micro_batches = shape.micro_batches,
                        .repeats = shape.verifies,
                        .purpose = purpose},

@@ -168,11 +168,11 @@ class StepDigests {
   /// Add the gradients of the step, and the weights after it.
   /// @{
   void add_gradients() {
-    for (const auto& piece : module_.pieces())
+    for (const auto& piece : module_.shards())
       if (module_.is_stepped(piece)) add(piece, piece.gradient, streams());
   }
   void add_weights() {
-    for (const auto& piece : module_.pieces())
+    for (const auto& piece : module_.shards())
       if (module_.is_stepped(piece)) add(piece, Tensor<const float>(piece.main), streams() + units_);
   }
   /// @}

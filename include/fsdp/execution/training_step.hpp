@@ -35,7 +35,7 @@ struct Captured<Device, Pattern> {
 /// A training step: forward, backward and the optimizer. With `graphs`, the second of two consecutive alike steps is
 /// captured, and it and later ones replay the graph: a step is then a few copies and one launch. Results are the same
 /// to the bit.
-template <class Model, class OptimizerT = RunTime>
+template <class Model, class OptimizerT = RunTimeOptimizer>
 class TrainingStep {
  public:
   using Module = ShardedModel<Model>;

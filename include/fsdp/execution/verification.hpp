@@ -155,8 +155,8 @@ class RestingDigests {
 
   DigestTable digests() {
     sums_.begin();
-    for (std::size_t i = 0; i < module_.pieces().size(); ++i) {
-      const auto& piece = module_.pieces()[i];
+    for (std::size_t i = 0; i < module_.shards().size(); ++i) {
+      const auto& piece = module_.shards()[i];
       const std::int64_t at = piece.group * kinds;
       const std::uint64_t key = device::digest_key(piece.parameter->name);
       if (piece.has_main()) sums_.template add<float>(at, Tensor<const float>(piece.main), key, piece.begin);

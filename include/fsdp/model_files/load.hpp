@@ -21,10 +21,10 @@ namespace fsdp::train {
 /// data do not touch it.
 template <class Stack>
 void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& files) {
-  for (const auto& piece : module.pieces()) {
-    if (piece.parameter->adapter && !files.listing.lora) continue;
-    with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
-      files.read_finite(piece.parameter->name, begin, values.numel(), values.data());
+  for (const auto& shard : module.shards()) {
+    if (shard.parameter->adapter && !files.listing.lora) continue;
+    with_host_weights(module, shard, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+      files.read_finite(shard.parameter->name, begin, values.numel(), values.data());
     });
   }
   module.sync_model_weights();

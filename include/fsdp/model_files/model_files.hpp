@@ -66,14 +66,14 @@ using ReadModelListing = std::function<ModelListing(const std::filesystem::path&
 /// Returns the listing of a folder's model.
 template <class Model>
 ModelListing read_listing(const std::filesystem::path& folder) {
-  return listing_of(Model(Model::Config::read(folder), Units{}));
+  return listing_of(Model(Model::Config::read(folder), UnitOptions{}));
 }
 
 /// Returns a ReadModelListing that adds the adapters of the folder `adapter`; none if that is empty.
 template <class Model>
 ReadModelListing read_listing_with(const std::filesystem::path& adapter) {
   return [adapter](const std::filesystem::path& folder) {
-    return listing_of(Model(read_config<typename Model::Config>(folder, adapter), Units{}));
+    return listing_of(Model(read_config<typename Model::Config>(folder, adapter), UnitOptions{}));
   };
 }
 

@@ -37,7 +37,7 @@ class Llama {
   using On = Llama<Other>;
 
   /// Throws InputError if the config is invalid.
-  explicit Llama(const LlamaConfig& config, Units units = {}) : config_(config), units_(std::move(units)) {
+  explicit Llama(const LlamaConfig& config, UnitOptions units = {}) : config_(config), units_(std::move(units)) {
     config.validate();
     if (!config.lora.on()) return;
     for (int index = 0; index < blocks(); ++index)
@@ -48,7 +48,7 @@ class Llama {
   /// Members that every Model has.
   /// @{
   const LlamaConfig& config() const { return config_; }
-  const Units& units() const { return units_; }
+  const UnitOptions& units() const { return units_; }
   std::int64_t hidden() const { return config_.hidden_size; }
   /// @}
 
@@ -143,7 +143,7 @@ class Llama {
 
  private:
   LlamaConfig config_;
-  Units units_;
+  UnitOptions units_;
   std::int64_t adapter_weights_ = 0;
 };
 

@@ -3,10 +3,10 @@
 /// The concept of a model: a config, and units that compute a loss from a batch. All other code needs no more than
 /// this.
 ///
-/// A model is a class template over a stack, constructed from a Config and Units. It has the types `Stack`, `Local`,
-/// `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, which is the same model on another stack. Its units
-/// are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind if
-/// Block is an nn::OneOf. Names and shapes of parameters come from the units alone (tessera/fsdp/module/units.hpp);
+/// A model is a class template over a stack, constructed from a Config and UnitOptions. It has the types `Stack`,
+/// `Local`, `Config`, `Batch`, `Entry`, `Block`, `Head`, and `On<Other>`, which is the same model on another stack. Its
+/// units are values: `entry()`, `block(i)` for i below `blocks()`, `head()`. Blocks may differ in values, and in kind
+/// if Block is an nn::OneOf. Names and shapes of parameters come from the units alone (tessera/fsdp/module/units.hpp);
 /// `prefix(i)` precedes the names of block i.
 ///
 /// A model whose head has `logits` can generate. A model may have `ignored(name)`, for stored tensors that it does not
@@ -84,11 +84,11 @@ concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<ty
     nn::all_kinds_are_blocks<typename M::Block, typename M::Local> &&
     std::same_as<typename M::Entry::Shared, typename M::Block::Shared> &&
     nn::LossModule<typename M::Head, typename M::Local, nn::TargetsOf<typename M::Batch, typename M::Local>> &&
-    std::constructible_from<M, const typename M::Config&, Units> &&
+    std::constructible_from<M, const typename M::Config&, UnitOptions> &&
     requires(const M model, const typename M::Batch& batch, std::int64_t number) {
   requires std::same_as<typename M::template On<typename M::Stack>, M>;
   { model.config() } -> std::same_as<const typename M::Config&>;
-  { model.units() } -> std::same_as<const Units&>;
+  { model.units() } -> std::same_as<const UnitOptions&>;
   model.validate(batch, number);  // throws InputError unless it can use the batch of this sequence length
   // Sequences, length: for dry runs. With all that decides about memory at its largest; see nn::for_each_load.
   { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;
@@ -154,9 +154,10 @@ consteval bool check_model() {
         "fsdp: a model lacks double flops(tokens, squares) const, the count that MFU divides by; recomputation is not "
         "in it");
   }
-  static_assert(Model<M>,
-                "fsdp: a model is made of (Config, Units) and has config(), units(), validate(batch, sequence_length), "
-                "unread_batch(sequences, sequence_length) and On<Stack>; give it those that it lacks");
+  static_assert(
+      Model<M>,
+      "fsdp: a model is made of (Config, UnitOptions) and has config(), units(), validate(batch, sequence_length), "
+      "unread_batch(sequences, sequence_length) and On<Stack>; give it those that it lacks");
   return Model<M>;
 }
 

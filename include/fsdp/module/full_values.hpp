@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole gradients, and whatever else this rank has a part of for each piece, for inspection.
+/// Whole gradients, and whatever else this rank has a part of for each shard, for inspection.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,9 @@ namespace detail {
 template <class Stack>
 std::vector<std::size_t> owned_pieces(const ShardedModule<Stack>& module, const Parameter& parameter) {
   std::vector<std::size_t> list;
-  for (std::size_t i = 0; i < module.pieces().size(); ++i) {
-    const auto& piece = module.pieces()[i];
-    if (piece.owned && piece.parameter == &parameter && piece.count() > 0) list.push_back(i);
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (shard.owned && shard.parameter == &parameter && shard.count() > 0) list.push_back(i);
   }
   return list;
 }
@@ -36,7 +36,7 @@ std::vector<std::size_t> owned_pieces(const ShardedModule<Stack>& module, const 
 }  // namespace detail
 
 /// Calls f(parameter, tensor) on every rank with the whole tensor, in host memory, of each trained parameter whose name
-/// matches one of `names`. `values(i)` is this rank's part of piece i; `Space`, the memory space of the parts. One
+/// matches one of `names`. `values(i)` is this rank's part of shard i; `Space`, the memory space of the parts. One
 /// parameter is collected at a time, in memory that is not part of the plan. Collective.
 template <class Space, class Stack, class Values, class F>
 void with_full_values(ShardedModule<Stack>& module, const std::vector<std::string>& names, Values values, F f) {
@@ -51,12 +51,12 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
       if (!matches_any(names, parameter.name)) continue;
       const std::vector<std::size_t> mine = detail::owned_pieces(module, parameter);
       std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()));
-      std::vector<std::array<std::int64_t, 2>> ranges(ranks);  // begin and count of each rank's next piece
+      std::vector<std::array<std::int64_t, 2>> ranges(ranks);  // begin and count of each rank's next shard
       for (std::size_t next = 0;; ++next) {
         std::array<std::int64_t, 2> own{};
         if (next < mine.size()) {
-          const auto& piece = module.pieces()[mine[next]];
-          own = {piece.begin, piece.count()};
+          const auto& shard = module.shards()[mine[next]];
+          own = {shard.begin, shard.count()};
           device::OnHost<Space, const float> host(module.stream(), values(mine[next]));
           std::copy_n(host.values().data(), own[1], whole.data() + own[0]);
         }
@@ -81,7 +81,7 @@ template <class Stack, class F>
 void with_full_gradients(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f) {
   require(module.progress().state == PassProgress::State::idle && module.progress().has_gradients,
           "with_full_gradients: no training pass was finished since the last step");
-  const auto part = [&](std::size_t i) -> Tensor<const float> { return module.pieces()[i].gradient; };
+  const auto part = [&](std::size_t i) -> Tensor<const float> { return module.shards()[i].gradient; };
   with_full_values<typename Stack::Device>(module, names, part, f);
 }
 

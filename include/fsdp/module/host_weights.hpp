@@ -31,31 +31,31 @@ enum class Access : std::uint8_t { read, write };
 /// Instead of a source: every rank writes, and all the same.
 inline constexpr int every_rank = -1;
 
-/// Calls f(values, begin) with the floats of a piece that start at element `begin` of the whole tensor. If the piece
+/// Calls f(values, begin) with the floats of a shard that start at element `begin` of the whole tensor. If the shard
 /// has main weights, f gets all of them in one call; else it gets the model's weights, converted to float, in parts of
 /// at most 2^20 elements. With Access::write, what f writes becomes the weights. Main weights are not rounded into the
 /// model's weights here: call ShardedModule::sync_model_weights.
 template <class Stack, class F>
-void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::Piece& piece, Access access,
-                       F f) {
+void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::ParameterShard& shard,
+                       Access access, F f) {
   using Module = ShardedModule<Stack>;
   using Compute = typename Module::Compute;
   constexpr std::int64_t part = 1 << 20;
-  if (piece.has_main()) {
-    device::OnHost<typename Module::Group::MainSpace, float> host(module.stream(), piece.main);
-    f(host.values(), piece.begin);
+  if (shard.has_main()) {
+    device::OnHost<typename Module::Group::MainSpace, float> host(module.stream(), shard.main);
+    f(host.values(), shard.begin);
     if (access == Access::write) host.write_back();
     return;
   }
   std::vector<float> values;
-  for (std::int64_t begin = 0; begin < piece.count(); begin += part) {
-    const std::int64_t count = std::min(part, piece.count() - begin);
-    device::OnHost<typename Module::Device, Compute> host(module.stream(), {piece.model.data() + begin, {count}});
+  for (std::int64_t begin = 0; begin < shard.count(); begin += part) {
+    const std::int64_t count = std::min(part, shard.count() - begin);
+    device::OnHost<typename Module::Device, Compute> host(module.stream(), {shard.model.data() + begin, {count}});
     const Tensor<Compute> narrow = host.values();
     values.resize(static_cast<std::size_t>(count));
     if (access == Access::read)
       std::transform(narrow.data(), narrow.data() + count, values.begin(), [](Compute x) { return float(x); });
-    f(Tensor<float>(values.data(), {count}), piece.begin + begin);
+    f(Tensor<float>(values.data(), {count}), shard.begin + begin);
     if (access == Access::read) continue;
     std::transform(values.begin(), values.end(), narrow.data(), [](float x) { return Compute(x); });
     host.write_back();
@@ -139,14 +139,14 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     }
     if (access == Access::read) continue;
     if (source == every_rank) detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
-    for (const buffer::Piece& piece : group.model_part().pieces()) {
-      const std::int64_t at = layout.offsets[static_cast<std::size_t>(piece.tensor)] + piece.begin;
-      const Tensor<const Main> written(data + at, {piece.count});
+    for (const buffer::TensorRange& shard : group.model_part().ranges()) {
+      const std::int64_t at = layout.offsets[static_cast<std::size_t>(shard.tensor)] + shard.begin;
+      const Tensor<const Main> written(data + at, {shard.count});
       if (group.has_main())
-        device::enqueue(module.stream(), device::Copy<Main>{.x = written, .y = group.main().piece(piece)});
+        device::enqueue(module.stream(), device::Copy<Main>{.x = written, .y = group.main().shard(shard)});
       else
         device::enqueue(module.stream(), device::Copy<Main, typename Module::Compute>{
-                                             .x = written, .y = group.model_part().piece(piece)});
+                                             .x = written, .y = group.model_part().shard(shard)});
     }
     module.synchronize();  // before the full weights are freed
   }

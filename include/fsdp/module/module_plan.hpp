@@ -14,9 +14,9 @@
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/sharding/place.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp {
 
@@ -33,7 +33,7 @@ class ModulePlan {
 
   /// `axes` are those of groups that are not resident; `ranks`: of the world; `overlaps`: whether collectives overlap
   /// computation. Throws
-  /// InputError for units, choices and orders that do not fit together.
+  /// InputError for units, options and orders that do not fit together.
   ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
              const sharding::Axes& axes, int ranks, bool overlaps);
   ~ModulePlan();
@@ -44,7 +44,7 @@ class ModulePlan {
   void add(const sharding::GroupFacts& facts);
   /// Makes, checks and places the schedules of all passes. Call it after the last `add`. Throws InputError for a
   /// schedule that cannot be run.
-  void place(ScheduleOf schedule_of);
+  void make_schedules(ScheduleOf schedule_of);
   /// Throws the same InputError on every rank unless all ranks have the same units and the same schedules.
   void require_same(const comm::Ranks& ranks) const;
 

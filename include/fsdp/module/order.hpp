@@ -39,7 +39,7 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 /// Passes that units are planned for; no other passes run on them.
 struct PassPlan {
-  Units choices = {};
+  UnitOptions unit_options = {};
   /// Empty: that of a model, whose last unit makes the loss (sharding::Problem::order). Orders are chosen by index.
   std::vector<Order> orders = {};
   int micro_batches = 1;

@@ -113,7 +113,7 @@ class ParameterGroup : public GroupTensors {
 
   /// Sets the memory of the buffers at rest. With one_copy `main` is ignored: the main weights are part of the model
   /// weights.
-  void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
+  void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
     model_ = {*layout_, at_, model};
     summed_ = {*layout_, at_, gradient};
     kept_data_ = kept;

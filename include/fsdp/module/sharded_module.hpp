@@ -116,13 +116,13 @@ class ShardedModule {
   /// rank. `own_micro_batches`: those that this rank computes, the first ones of a step; in a dry run all.
   /// `step_piece`: that of this rank's micro-batch; nothing where it has none, in the last one.
   /// @{
-  int step_pieces() const { return problem().pieces; }
+  int step_shards() const { return problem().pieces; }
   int own_micro_batches() const {
-    if (step_pieces() == 0 || Device::counts_only) return plan_.micro_batches();
-    return sharding::pieces_of_rank(step_pieces(), communicator().rank(), communicator().size());
+    if (step_shards() == 0 || Device::counts_only) return plan_.micro_batches();
+    return sharding::shards_of_rank(step_shards(), communicator().rank(), communicator().size());
   }
   std::optional<int> step_piece(int micro_batch) const {
-    if (step_pieces() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
+    if (step_shards() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
     return sharding::piece_of(micro_batch, communicator().rank(), communicator().size());
   }
   /// @}
@@ -141,32 +141,32 @@ class ShardedModule {
   }
 
   /// A part of a parameter that this rank holds; the views are into the buffers at rest.
-  struct Piece {
+  struct ParameterShard {
     const Parameter* parameter = nullptr;
     int group = 0;           ///< index of its group
     std::int64_t begin = 0;  ///< first element, in the whole tensor
-    Tensor<Main> main;       ///< empty if the piece is frozen and main weights would be a separate copy
+    Tensor<Main> main;       ///< empty if the shard is frozen and main weights would be a separate copy
     Tensor<Compute> model;   ///< the same memory as `main` if Group::one_copy
     Tensor<const Accumulate> gradient;
     std::int64_t resting = 0;  ///< its first element among all trained ones of this rank: index into optimizer state
     bool trainable = true;
-    bool owned = true;  ///< one rank among replicas owns a piece: it writes it to files and counts it in norms
+    bool owned = true;  ///< one rank among replicas owns a shard: it writes it to files and counts it in norms
 
-    /// Whether the piece has main weights.
+    /// Whether the shard has main weights.
     bool has_main() const { return main.data() != nullptr; }
-    /// Elements of the piece.
+    /// Elements of the shard.
     std::int64_t count() const { return model.numel(); }
   };
 
   /// Everything that this rank holds at rest. Gradients exist only in training.
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const std::vector<ParameterShard>& shards() const { return shards_; }
   /// Whether the last training pass made its gradient, so that a step changes it.
-  bool is_stepped(const Piece& piece) const { return piece.trainable && steps_class(step_class(piece)); }
-  /// Groups that the same orders train are of one class: they are stepped as often. The number of classes, a piece's,
+  bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
+  /// Groups that the same orders train are of one class: they are stepped as often. The number of classes, a shard's,
   /// and whether the last training pass made a class's gradients.
   /// @{
   int step_classes() const { return plan_.step_classes(); }
-  int step_class(const Piece& piece) const { return plan_.step_class(piece.group); }
+  int step_class(const ParameterShard& shard) const { return plan_.step_class(shard.group); }
   bool steps_class(int step_class) const { return plan_.class_trained_by(step_class, stepped_order_); }
   /// @}
   /// Number of elements that are trained on this rank, padding included.
@@ -199,9 +199,9 @@ class ShardedModule {
   void sync_model_weights(WereSet were_set) {
     std::erase_if(without_values_, were_set);
     if constexpr (!Group::one_copy)
-      for (const Piece& piece : pieces_)
-        if (piece.has_main())
-          device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(piece.main), .y = piece.model});
+      for (const ParameterShard& shard : shards_)
+        if (shard.has_main())
+          device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(shard.main), .y = shard.model});
   }
   /// @}
 
@@ -260,7 +260,8 @@ class ShardedModule {
         plan_(units, settings_.passes, sharding::facts_of(sharding), mesh_.axes(sharding::facts_of(sharding)),
               mesh_.world().size(), Device::overlaps) {
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
-    plan_.place([sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
+    plan_.make_schedules(
+        [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
     if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
     arena_ = Device::Arena::planned(ledger_, settings_.arena_bytes);
     allocate();
@@ -318,19 +319,19 @@ class ShardedModule {
     Compute* const model = keep<Compute>(Kind::weights, all.model, true);
     Accumulate* const gradient = trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across) : nullptr;
     Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
-    place(main, model, gradient, kept);
+    use_memory(main, model, gradient, kept);
     allocate_slots();
   }
 
   /// Gives every group its part of each block, one group after the other. A block that nobody needs is null.
-  void place(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
+  void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
     const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
     Sizes at;
     int index = 0;
     for (Group& group : groups_) {
-      group.place(part(main, at.main), part(model, at.model),
-                  group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
-      list_pieces(group, index++);
+      group.use_memory(part(main, at.main), part(model, at.model),
+                       group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
+      list_shards(group, index++);
       at.add(group);
       if (group.facts().resident) group.unshard({});
     }
@@ -366,20 +367,20 @@ class ShardedModule {
     return settings_.lend && bytes > 0 && !Device::counts_only ? settings_.lend(kind, bytes) : nullptr;
   }
 
-  void list_pieces(const Group& group, int index) {
+  void list_shards(const Group& group, int index) {
     const bool trains = group.facts().trainable;
-    for (const buffer::Piece& part : group.model_part().pieces()) {
-      Piece piece{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
-                  .group = index,
-                  .begin = part.begin,
-                  .main = group.has_main() ? group.main().piece(part) : Tensor<Main>(),
-                  .model = group.model_part().piece(part),
-                  .gradient = {},
-                  .resting = trained_size_ + part.local,
-                  .trainable = trains,
-                  .owned = group.owns()};
-      if (settings_.passes.purpose == Purpose::train && trains) piece.gradient = group.main_gradient().piece(part);
-      pieces_.push_back(piece);
+    for (const buffer::TensorRange& part : group.model_part().ranges()) {
+      ParameterShard shard{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
+                           .group = index,
+                           .begin = part.begin,
+                           .main = group.has_main() ? group.main().shard(part) : Tensor<Main>(),
+                           .model = group.model_part().shard(part),
+                           .gradient = {},
+                           .resting = trained_size_ + part.local,
+                           .trainable = trains,
+                           .owned = group.owns()};
+      if (settings_.passes.purpose == Purpose::train && trains) shard.gradient = group.main_gradient().shard(part);
+      shards_.push_back(shard);
     }
     if (trains) trained_size_ += group.main_size();
   }
@@ -395,7 +396,7 @@ class ShardedModule {
   std::vector<Group> groups_;
   std::vector<WeightSlot> weight_slots_;
   std::vector<GradientSlot> gradient_slots_;
-  std::vector<Piece> pieces_;
+  std::vector<ParameterShard> shards_;
   std::int64_t trained_size_ = 0;
   PassProgress progress_;
   int stepped_order_ = 0;  ///< order of the last training pass

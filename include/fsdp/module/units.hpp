@@ -48,9 +48,9 @@ using StepWork = std::int64_t (*)(const Parameter&);
 /// The cost for an optimizer that steps each element alone: the number of elements.
 inline std::int64_t elementwise_work(const Parameter& parameter) { return parameter.shape.numel(); }
 
-/// Choices about units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
+/// Options of units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
 /// shell.
-struct Units {
+struct UnitOptions {
   /// Units, but for the first and the last, whose weights are gathered and reduced together: a model's blocks.
   std::int64_t blocks_per_unit = 1;
   std::int64_t merge_below = 0;  ///< a unit with fewer elements joins its neighbour
@@ -62,7 +62,7 @@ struct Units {
   /// frozen too.
   std::vector<std::string> frozen = {};
 
-  friend bool operator==(const Units&, const Units&) = default;
+  friend bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };
 
 /// Whether any of the shell patterns matches the name.
@@ -102,11 +102,12 @@ struct UnitGroups {
 };
 
 /// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
-/// `choices` say); then one for each weight that different units share; then those parts of units that are replicated,
+/// `options` say); then one for each weight that different units share; then those parts of units that are replicated,
 /// frozen or persistent unlike the rest. Tensors of at most `persistence_threshold` elements are persistent. Throws
-/// InputError if a number of `choices` is out of range, a pattern matches nothing, everything is frozen, a unit or a
+/// InputError if a number of `options` is out of range, a pattern matches nothing, everything is frozen, a unit or a
 /// parameter has no name, or two tensors of different shapes share a name.
-UnitGroups group_parameters(std::span<const Unit> units, const Units& choices, std::int64_t persistence_threshold);
+UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
+                            std::int64_t persistence_threshold);
 
 /// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
 /// replicated.

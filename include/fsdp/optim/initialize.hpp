@@ -19,15 +19,15 @@ double normal_at(std::uint64_t key, std::int64_t index);
 void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed);
 
 /// Which parameters are initialized.
-enum class Begin : std::uint8_t { all, adapters };
+enum class Initialized : std::uint8_t { all, adapters };
 
 /// Initializes the elements that this rank holds.
 template <class Stack>
-void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Begin which = Begin::all) {
-  for (const auto& piece : module.pieces()) {
-    if (which == Begin::adapters && !piece.parameter->adapter) continue;
-    with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
-      initialize(values, *piece.parameter, begin, seed);
+void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Initialized which = Initialized::all) {
+  for (const auto& shard : module.shards()) {
+    if (which == Initialized::adapters && !shard.parameter->adapter) continue;
+    with_host_weights(module, shard, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+      initialize(values, *shard.parameter, begin, seed);
     });
   }
   module.sync_model_weights();

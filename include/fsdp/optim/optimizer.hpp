@@ -33,8 +33,8 @@
 
 namespace fsdp::optim {
 
-struct RunTime;  // tessera/fsdp/training/run_time_optimizer.hpp: the default, for programs whose flags choose the
-                 // optimizer
+struct RunTimeOptimizer;  // tessera/fsdp/training/run_time_optimizer.hpp: the default, for programs whose flags choose
+                          // the optimizer
 
 /// How much of a parameter one update needs.
 enum class Grain : std::uint8_t {
@@ -126,7 +126,7 @@ template <class O>
 consteval bool check_optimizer() {
   static_assert(
       requires { sizeof(O); },
-      "fsdp: an optimizer's type is incomplete; include its header, which for the default, optim::RunTime, is "
+      "fsdp: an optimizer's type is incomplete; include its header, which for the default, optim::RunTimeOptimizer, is "
       "tessera/fsdp/training/run_time_optimizer.hpp");
   static_assert(detail::Named<O>,
                 "fsdp: an optimizer lacks its name, which checkpoints and logs hold; give it static constexpr "

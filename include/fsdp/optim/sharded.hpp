@@ -53,7 +53,7 @@ struct ShardedSettings {
   int micro_batches = 1;
   Optimizer optimizer = {};                ///< with its constants
   device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped
-  Units choices = {};                      ///< patterns of frozen and replicated names; merging of small units
+  UnitOptions unit_options = {};           ///< patterns of frozen and replicated names; merging of small units
   int threads = 1;                         ///< of the library's own operations: optimizer and copies
   bool fixed_slots = true;                 ///< see sharding::Problem
   std::int64_t budget = 0;                 ///< most bytes of this rank; 0: no limit
@@ -136,7 +136,7 @@ class Sharded {
   }
   void fill(const std::function<void(const Parameter&, std::int64_t begin, std::span<float>)>& values) {
     require_no_pass("fill");
-    for (const auto& piece : module_.pieces())
+    for (const auto& shard : module_.shards())
       with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
         values(*piece.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
       });
@@ -147,7 +147,7 @@ class Sharded {
     const Parameter& parameter = module_.parameter(name);
     require<InputError>(std::ssize(whole) == parameter.shape.numel(), "set: '", name, "' has ", parameter.shape.numel(),
                         " elements, and ", whole.size(), " are given");
-    for (const auto& piece : module_.pieces()) {
+    for (const auto& shard : module_.shards()) {
       if (piece.parameter->name != name) continue;
       with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
         std::copy_n(whole.data() + begin, part.numel(), part.data());
@@ -253,7 +253,7 @@ class Sharded {
   Optimizer& optimizer() { return optimizer_; }
   Statistics<Module>& statistics() { return statistics_; }
   typename Device::Stream& stream() { return module_.stream(); }
-  const std::vector<typename Module::Piece>& pieces() const { return module_.pieces(); }
+  const std::vector<typename Module::ParameterShard>& shards() const { return module_.shards(); }
   /// @}
   /// Bytes of this rank as planned, and as held: equal once a step has been made.
   /// @{
@@ -292,7 +292,7 @@ class Sharded {
     require<InputError>(pieces == 0 || settings.statistics.empty(),
                         "sharded: statistics follow from the pieces that each rank computes, so that they would depend "
                         "on the ranks; leave either them or the strategy's pieces out");
-    return {.passes = {.choices = settings.choices,
+    return {.passes = {.unit_options = settings.unit_options,
                        .orders = orders_of(units, settings),
                        .micro_batches = derived ? sharding::micro_batches_of(pieces, ranks) : settings.micro_batches,
                        .fewer = pieces == 0,

@@ -23,14 +23,14 @@ namespace fsdp::optim {
 
 /// An optimizer that steps what this rank holds of a module, and its states. States live where the main weights do: on
 /// the device, or in the offload space.
-template <class StackT, class OptimizerT = RunTime>
+template <class StackT, class OptimizerT = RunTimeOptimizer>
 class ShardedOptimizer {
  public:
   using Stack = StackT;
   using Module = ShardedModule<Stack>;
   using Optimizer = OptimizerT;
   using Device = typename Module::Device;
-  using Piece = typename Module::Piece;
+  using Shard = typename Module::ParameterShard;
   using Compute = typename Module::Compute;
 
   static_assert(check_optimizer<Optimizer>());
@@ -51,8 +51,8 @@ class ShardedOptimizer {
     require_whole();
     place_states();
     if constexpr (Module::Group::offloaded) {
-      for (const Piece& piece : module.pieces())
-        if (piece.trainable) chunk_ = std::max(chunk_, piece.main.numel());
+      for (const Shard& shard : module.shards())
+        if (shard.trainable) chunk_ = std::max(chunk_, shard.main.numel());
       if (optimizer_.grain() == Grain::elements) chunk_ = std::min(chunk_, largest_chunk);
       chunk_ = round_up(chunk_, device::alignment);
       staging_ = {ledger(module), device::MemoryKind::optimizer,
@@ -77,18 +77,18 @@ class ShardedOptimizer {
   /// Enqueues the part of `step` between begin and end, which is the same work for the device in every step.
   void update(Tensor<const double> loss) {
     control_.decide(loss);
-    for (std::size_t i = 0; i < module_->pieces().size(); ++i)
-      if (module_->is_stepped(module_->pieces()[i])) update_piece(i);
+    for (std::size_t i = 0; i < module_->shards().size(); ++i)
+      if (module_->is_stepped(module_->shards()[i])) update_shard(i);
   }
 
-  /// The names of a piece's states; none if it is frozen.
-  std::span<const std::string_view> state_names(const Piece& piece) const {
-    return piece.trainable ? std::span<const std::string_view>(optimizer_.states(*piece.parameter))
+  /// The names of a shard's states; none if it is frozen.
+  std::span<const std::string_view> state_names(const Shard& shard) const {
+    return shard.trainable ? std::span<const std::string_view>(optimizer_.states(*shard.parameter))
                            : std::span<const std::string_view>();
   }
-  /// The states of the module's piece number `piece`, in the order of their names. Each has the piece's elements, in
-  /// the parameter's shape if the piece is the whole parameter.
-  std::span<const Tensor<float>> states(std::size_t piece) const { return views_[piece]; }
+  /// The states of the module's shard number `shard`, in the order of their names. Each has the shard's elements, in
+  /// the parameter's shape if the shard is the whole parameter.
+  std::span<const Tensor<float>> states(std::size_t shard) const { return views_[shard]; }
 
  private:
   using Space = typename Module::Group::MainSpace;
@@ -110,16 +110,16 @@ class ShardedOptimizer {
   /// Allocates one block per state. The pieces that have it lie one after the other, in the order of the gradients at
   /// rest.
   void place_states() {
-    const auto& pieces = module_->pieces();
-    views_.resize(pieces.size());
+    const auto& shards = module_->shards();
+    views_.resize(shards.size());
     std::size_t count = 0;
-    for (const Piece& piece : pieces) count = std::max(count, state_names(piece).size());
+    for (const Shard& shard : shards) count = std::max(count, state_names(shard).size());
     for (std::size_t state = 0; state < count; ++state) {
-      std::vector<std::int64_t> starts(pieces.size());
+      std::vector<std::int64_t> starts(shards.size());
       std::int64_t skipped = 0;  // elements of trained pieces without this state
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
-        starts[i] = pieces[i].resting - skipped;
-        if (pieces[i].trainable && state_names(pieces[i]).size() <= state) skipped += room_of(i);
+      for (std::size_t i = 0; i < shards.size(); ++i) {
+        starts[i] = shards[i].resting - skipped;
+        if (shards[i].trainable && state_names(shards[i]).size() <= state) skipped += room_of(i);
       }
       const std::int64_t bytes = checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)});
       if constexpr (Module::Group::offloaded)
@@ -127,65 +127,65 @@ class ShardedOptimizer {
       else
         states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
       auto* const block = reinterpret_cast<float*>(states_.back().data());
-      for (std::size_t i = 0; i < pieces.size(); ++i)
-        if (state_names(pieces[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(pieces[i]));
+      for (std::size_t i = 0; i < shards.size(); ++i)
+        if (state_names(shards[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(shards[i]));
     }
   }
-  /// Returns the parameter's shape if the piece is the whole parameter, else [elements of the piece].
-  static Shape shape_of(const Piece& piece) {
-    const Shape& whole = piece.parameter->shape;
-    return piece.main.numel() == whole.numel() ? whole : piece.main.shape();
+  /// Returns the parameter's shape if the shard is the whole parameter, else [elements of the shard].
+  static Shape shape_of(const Shard& shard) {
+    const Shape& whole = shard.parameter->shape;
+    return shard.main.numel() == whole.numel() ? whole : shard.main.shape();
   }
-  /// Returns the distance in elements from a trained piece to the next one, padding included.
-  std::int64_t room_of(std::size_t piece) const {
-    const auto& pieces = module_->pieces();
-    for (std::size_t next = piece + 1; next < pieces.size(); ++next)
-      if (pieces[next].trainable) return pieces[next].resting - pieces[piece].resting;
-    return module_->trained_size() - pieces[piece].resting;
+  /// Returns the distance in elements from a trained shard to the next one, padding included.
+  std::int64_t room_of(std::size_t shard) const {
+    const auto& shards = module_->shards();
+    for (std::size_t next = shard + 1; next < shards.size(); ++next)
+      if (shards[next].trainable) return shards[next].resting - shards[shard].resting;
+    return module_->trained_size() - shards[shard].resting;
   }
 
-  void update_piece(std::size_t index) {
-    const Piece& piece = module_->pieces()[index];
+  void update_shard(std::size_t index) {
+    const Shard& shard = module_->shards()[index];
     if constexpr (Module::Group::offloaded)
-      update_offloaded(piece, views_[index]);
+      update_offloaded(shard, views_[index]);
     else
-      update(piece, piece.main, views_[index], piece.gradient,
-             Module::Group::one_copy ? Tensor<Compute>() : piece.model, shape_of(piece));
+      update(shard, shard.main, views_[index], shard.gradient,
+             Module::Group::one_copy ? Tensor<Compute>() : shard.model, shape_of(shard));
   }
 
-  void update(const Piece& piece, Tensor<float> main, std::span<const Tensor<float>> states,
+  void update(const Shard& shard, Tensor<float> main, std::span<const Tensor<float>> states,
               Tensor<const float> gradient, Tensor<Compute> model, const Shape& shape) {
     optimizer_.update(module_->stream(),
-                      Update<Compute>{.parameter = *piece.parameter,
+                      Update<Compute>{.parameter = *shard.parameter,
                                       .main = {main.data(), shape},
                                       .states = states,
                                       .gradient = {gradient.data(), shape},
                                       .model = model.numel() == 0 ? model : Tensor<Compute>(model.data(), shape)},
-                      control_.on_device(module_->step_class(piece)));
+                      control_.on_device(module_->step_class(shard)));
   }
 
-  /// Steps an offloaded piece chunk by chunk: copies gradients to host memory, updates there, copies the new weights
+  /// Steps an offloaded shard chunk by chunk: copies gradients to host memory, updates there, copies the new weights
   /// back.
-  void update_offloaded(const Piece& piece, std::span<const Tensor<float>> states) {
+  void update_offloaded(const Shard& shard, std::span<const Tensor<float>> states) {
     auto& stream = module_->stream();
     float* const gradients = reinterpret_cast<float*>(staging_.data());
     Compute* const weights = reinterpret_cast<Compute*>(gradients + chunk_);
-    const std::int64_t count = piece.main.numel();
+    const std::int64_t count = shard.main.numel();
     std::vector<Tensor<float>> cut_states(states.size());
     for (std::int64_t begin = 0; begin < count; begin += chunk_) {
       const std::int64_t elements = std::min(chunk_, count - begin);
-      const Shape part = elements == count ? shape_of(piece) : Shape{elements};
+      const Shape part = elements == count ? shape_of(shard) : Shape{elements};
       const auto cut = [&]<class T>(Tensor<T> all) { return Tensor<T>(all.data() + begin, part); };
       std::ranges::transform(states, cut_states.begin(), cut);
       const Tensor<float> gradient(gradients, part);
       const Tensor<Compute> stepped(weights, part);
-      Space::template transfer<float>(stream, stream, cut(piece.gradient), gradient);
+      Space::template transfer<float>(stream, stream, cut(shard.gradient), gradient);
       constexpr bool rounds = !std::is_same_v<Compute, float>;
-      update(piece, cut(piece.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), part);
+      update(shard, cut(shard.main), cut_states, gradient, rounds ? stepped : Tensor<Compute>(), part);
       if constexpr (rounds)
-        Space::template transfer<Compute>(stream, stream, stepped, cut(piece.model));
+        Space::template transfer<Compute>(stream, stream, stepped, cut(shard.model));
       else
-        Space::template transfer<Compute>(stream, stream, cut(piece.main), cut(piece.model));
+        Space::template transfer<Compute>(stream, stream, cut(shard.main), cut(shard.model));
     }
   }
 
@@ -193,7 +193,7 @@ class ShardedOptimizer {
   Optimizer optimizer_;
   StepControl<Stack> control_;
   std::vector<Block> states_;                      // [states]
-  std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the piece]
+  std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the shard]
   Block staging_;                                  ///< if offloaded: a chunk of gradients, then of stepped weights
   std::int64_t chunk_ = 0;
 };

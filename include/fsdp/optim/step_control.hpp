@@ -105,8 +105,8 @@ class StepControl {
     if (exact_)
       sum_exactly(decision);
     else
-      for_each_stepped([&](const auto& piece) {
-        device::enqueue(stream, device::SumOfSquares{.x = piece.gradient, .sum = squares});
+      for_each_stepped([&](const auto& shard) {
+        device::enqueue(stream, device::SumOfSquares{.x = shard.gradient, .sum = squares});
       });
     decision.sums = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, 3 + further micro-batches]
     for (int i = 0; i < module_->step_classes(); ++i)
@@ -146,8 +146,8 @@ class StepControl {
 
   template <class F>
   void for_each_stepped(const F& f) {
-    for (const auto& piece : module_->pieces())
-      if (piece.owned && module_->is_stepped(piece)) f(piece);
+    for (const auto& shard : module_->shards())
+      if (shard.owned && module_->is_stepped(shard)) f(shard);
   }
   /// Sums the squares in integers, relative to the largest gradient of any rank.
   void sum_exactly(device::DecideStep& decision) {
@@ -155,13 +155,13 @@ class StepControl {
     const Tensor<std::int64_t> largest = largest_->own(), sum = exact_->own();
     device::clear(stream, largest);
     device::clear(stream, sum);
-    for_each_stepped([&](const auto& piece) {
-      device::enqueue(stream, device::LargestMagnitude{.x = piece.gradient, .largest = largest});
+    for_each_stepped([&](const auto& shard) {
+      device::enqueue(stream, device::LargestMagnitude{.x = shard.gradient, .largest = largest});
     });
     const auto all = largest_->gather(stream, {"largest gradient"});  // [ranks, 1]
     decision.largest = {all.data(), {all.numel()}};
-    for_each_stepped([&](const auto& piece) {
-      device::enqueue(stream, device::FixedPointSquares{.x = piece.gradient, .largest = decision.largest, .sum = sum});
+    for_each_stepped([&](const auto& shard) {
+      device::enqueue(stream, device::FixedPointSquares{.x = shard.gradient, .largest = decision.largest, .sum = sum});
     });
     decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2]
   }

@@ -85,7 +85,7 @@ std::vector<int> ranks_to_try(const Module& module, const Request& request, cons
 /// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
 /// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
 /// request's, since fewer sequences may be cut into longer tiles.
-template <class Model, class Optimizer = optim::RunTime>
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
   using MetaModel = MetaTwin<Model>;

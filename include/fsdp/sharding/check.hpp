@@ -25,10 +25,10 @@ namespace fsdp::sharding {
 /// - nothing is sent between a `close_gradient`, which may wait, and the next computation: what a pass sends, and when,
 ///   must not depend on timing, or collectives that the caller makes in between would meet others on other ranks;
 /// - no slot has two holders.
-/// A list that neither opens nor closes gradients, or has no slot numbers, is checked without them: see place.hpp.
+/// A list that neither opens nor closes gradients, or has no slot numbers, is checked without them: see slots.hpp.
 void check(const Schedule& schedule, const Problem& problem, const Names& names = {});
 
-/// Returns `place(schedule, problem)`, and checks the list both before and after. Throws what `check` throws.
+/// Returns `assign_slots(schedule, problem)`, and checks the list both before and after. Throws what `check` throws.
 Schedule checked_and_placed(const Schedule& schedule, const Problem& problem, const Names& names = {});
 
 /// Returns a 64-bit hash of a list, by which ranks compare their schedules.

@@ -22,13 +22,14 @@ namespace fsdp {
 
 /// One of several strategies with the same placements. Rules and numbers are those of the strategy that it holds.
 template <class First, class... Rest>
-struct OneOf {
-  static_assert((std::is_same_v<typename First::AtRest, typename Rest::AtRest> && ...) &&
-                    (std::is_same_v<OptimizerPlacement<First>, OptimizerPlacement<Rest>> && ...) &&
-                    ((mesh_axes_of<First> == mesh_axes_of<Rest>)&&...) &&
-                    ((offloads_optimizer_of<First> == offloads_optimizer_of<Rest>)&&...),
-                "fsdp: OneOf holds strategies whose placements and mesh axes are the same, since buffers have them in "
-                "their type; give each set of placements a OneOf of its own");
+struct RunTimeStrategy {
+  static_assert(
+      (std::is_same_v<typename First::AtRest, typename Rest::AtRest> && ...) &&
+          (std::is_same_v<OptimizerPlacement<First>, OptimizerPlacement<Rest>> && ...) &&
+          ((mesh_axes_of<First> == mesh_axes_of<Rest>)&&...) &&
+          ((offloads_optimizer_of<First> == offloads_optimizer_of<Rest>)&&...),
+      "fsdp: RunTimeStrategy holds strategies whose placements and mesh axes are the same, since buffers have them in "
+      "their type; give each set of placements a RunTimeStrategy of its own");
   static constexpr int mesh_axes = mesh_axes_of<First>;
   static constexpr bool offloads_optimizer = offloads_optimizer_of<First>;
   /// See fsdp::may_have_pieces.
@@ -60,14 +61,14 @@ struct OneOf {
 
 /// Each of the strategies, and the same in pieces.
 template <class... S>
-using OneOfEachInPieces = OneOf<S..., Reproducible<S>...>;
+using RunTimeStrategyInPieces = RunTimeStrategy<S..., Reproducible<S>...>;
 
 /// Shards over all ranks.
-using RunTimeSharded =
-    OneOfEachInPieces<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3>;
+using RunTimeSharded = RunTimeStrategyInPieces<FullyShard<ReshardAfterForward::yes>,
+                                               FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3>;
 /// Strategies on a mesh of two axes, with optimizer state replicated over the outer axis.
-using RunTimeGrouped = OneOf<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
-                             Reproducible<FullyShard<ReshardAfterForward::to_group>>>;
+using RunTimeGrouped = RunTimeStrategy<FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
+                                       Reproducible<FullyShard<ReshardAfterForward::to_group>>>;
 /// The same with optimizer state sharded over both axes.
 using RunTimeHybridFull = HybridShard<RunTimeSharded, OptimizerAcross::sharded>;
 

@@ -3,7 +3,7 @@
 /// The schedule of a pass as a value: gathers, computations, releases and reductions, in order.
 ///
 /// `make_schedule` (scheduler.hpp) derives the list from a strategy's rules, or the strategy provides one. `check`
-/// validates it (check.hpp), `place` assigns the slots (place.hpp), and the executor runs exactly this list.
+/// validates it (check.hpp), `assign_slots` assigns the slots (slots.hpp), and the executor runs exactly this list.
 #pragma once
 
 #include <cstddef>

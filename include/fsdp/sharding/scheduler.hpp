@@ -229,7 +229,7 @@ class Scheduler {
 
 }  // namespace detail
 
-/// Returns the ordered list that a strategy's rules imply for a problem. Its slots are not yet assigned (place.hpp).
+/// Returns the ordered list that a strategy's rules imply for a problem. Its slots are not yet assigned (slots.hpp).
 /// Throws InputError if the live bound is smaller than a unit.
 constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();

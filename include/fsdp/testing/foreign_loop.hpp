@@ -17,8 +17,8 @@
 /// has up to 6 pieces, and the loop is trained some 100 times for 3 steps by gradient descent: make it small.
 ///
 /// Optional members: `static fsdp::Order order()`, the order of computations (default: the chain of the units);
-/// `static fsdp::Units choices()`, such as frozen tensors; `static constexpr double lr`, a learning rate other than
-/// 0.01 of gradients with a norm of at most 1.
+/// `static fsdp::UnitOptions unit_options()`, such as frozen tensors; `static constexpr double lr`, a learning rate
+/// other than 0.01 of gradients with a norm of at most 1.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ namespace fsdp::testing {
 namespace detail {
 
 FSDP_HAS_MEMBER(order)
-FSDP_HAS_MEMBER(choices)
+FSDP_HAS_MEMBER(unit_options)
 FSDP_HAS_MEMBER(lr)
 
 /// Thrown at a computation.
@@ -133,7 +133,7 @@ ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
   settings.orders = {foreign_order<Loop>()};
   settings.micro_batches = run.micro_batches;
   settings.rules.clip = 1;
-  if constexpr (detail::has_choices<Loop>()) settings.choices = Loop::choices();
+  if constexpr (detail::has_choices<Loop>()) settings.unit_options = Loop::unit_options();
 
   ForeignRunResult result;
   result.planned.resize(static_cast<std::size_t>(run.ranks));
@@ -268,8 +268,8 @@ void check_foreign_strategies() {
 template <class Loop>
 void check_foreign_gradients() {
   constexpr std::string_view asked = "three steps change every tensor that is trained";
-  Units choices;
-  if constexpr (detail::has_choices<Loop>()) choices = Loop::choices();
+  UnitOptions unit_options;
+  if constexpr (detail::has_choices<Loop>()) unit_options = Loop::unit_options();
   auto begin = detail::foreign_fsdp2(2, 1);
   begin.steps = {};
   detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {
@@ -277,7 +277,7 @@ void check_foreign_gradients() {
       bool good = true;
       for (const Unit& unit : Loop::units())
         for (const Parameter& parameter : unit.parameters)
-          if (unit.gathered && !matches_any(choices.frozen, parameter.name) &&
+          if (unit.gathered && !matches_any(unit_options.frozen, parameter.name) &&
               found.weights.at(parameter.name) == first.weights.at(parameter.name))
             good = fail(asked, where, message(parameter.name, " is as it was"));
       return good;

@@ -23,7 +23,7 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
-#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::testing {

@@ -17,10 +17,10 @@
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ModelSuite, MyModel);
 ///
 /// Optional members: `static constexpr double learns_to`, the largest part of the first loss that may be left after 30
-/// steps (default 0.7); `static std::vector<tiling::RunTime> tilings()`, in addition to those that are always tested;
-/// `static std::filesystem::path golden()`, a folder with the model's config.json and model.safetensors, and with
-/// expected.safetensors, which another program computed in float64: `loss`, the mean over the targets of the batches of
-/// one rank, and its gradients as `grad.NAME`.
+/// steps (default 0.7); `static std::vector<tiling::RunTimeTiling> tilings()`, in addition to those that are always
+/// tested; `static std::filesystem::path golden()`, a folder with the model's config.json and model.safetensors, and
+/// with expected.safetensors, which another program computed in float64: `loss`, the mean over the targets of the
+/// batches of one rank, and its gradients as `grad.NAME`.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ using TestedModel = typename Tested::template Model<ModelStack<Sharding>>;
 /// Returns a task for a suite's parameter.
 template <class Tested, class Sharding>
 ModelTask<TestedModel<Tested, Sharding>, typename Tested::Data> task_of(const Sharding& sharding,
-                                                                        const tiling::RunTime& tiling = {},
-                                                                        const Units& units = {}) {
+                                                                        const tiling::RunTimeTiling& tiling = {},
+                                                                        const UnitOptions& units = {}) {
   return {.config = Tested::config(), .size = Tested::size(), .sharding = sharding, .tiling = tiling, .units = units};
 }
 
@@ -125,7 +125,7 @@ void check_model_strategies() {
       return expect_losses_near(near, where, found.losses, expected);
     });
   };
-  using tiling::RunTime;
+  using tiling::RunTimeTiling;
   detail::with_model(equal, 2, task_of<Tested>(fsdp2), {}, [&](auto&, const auto& first) {
     const auto same = [&](const auto& task) {
       detail::with_model(equal, 2, task, {}, [&](auto& where, const auto& found) {
@@ -135,17 +135,17 @@ void check_model_strategies() {
     same(task_of<Tested>(RunTimeSharded{Zero3{}}));
     same(task_of<Tested>(fsdp2, {}, {.recompute = true}));
     follow(2, 8, first.losses, task_of<Tested>(Replicated{}));
-    follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTime::tokens(5)));
-    follow(2, 8, first.losses, task_of<Tested>(Replicated{}, RunTime::tiles(3)));
+    follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTimeTiling::tokens(5)));
+    follow(2, 8, first.losses, task_of<Tested>(Replicated{}, RunTimeTiling::tiles(3)));
     if constexpr (detail::has_tilings<Tested>())
-      for (const RunTime& tiling : Tested::tilings())
+      for (const RunTimeTiling& tiling : Tested::tilings())
         follow(2, 8, first.losses, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling));
     return true;
   });
   const RunTimeGrouped hybrid = detail::hybrid();
   detail::with_model(near, 4, task_of<Tested>(fsdp2), {.steps = 4}, [&](auto&, const auto& first) {
     follow(4, 4, first.losses, task_of<Tested>(hybrid));
-    follow(4, 4, first.losses, task_of<Tested>(hybrid, RunTime::tokens(5)));
+    follow(4, 4, first.losses, task_of<Tested>(hybrid, RunTimeTiling::tokens(5)));
     follow(4, 4, first.losses, task_of<Tested>(Replicated{}));
     return true;
   });
@@ -159,7 +159,7 @@ void check_model_gradients() {
     report_errors(model_ends_without_error, where, [&] { check_model_gradients(where, ranks, task); });
   };
   check(2, task_of<Tested>(detail::fsdp2()));
-  check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTime::tokens(5)));
+  check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTimeTiling::tokens(5)));
 }
 
 /// Checks that every rank takes the planned bytes.
@@ -176,7 +176,7 @@ void check_model_bytes() {
   };
   check(1, task_of<Tested>(Replicated{}));
   check(3, task_of<Tested>(detail::fsdp2()));
-  check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTime::tokens(5), {.recompute = true}));
+  check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTimeTiling::tokens(5), {.recompute = true}));
   check(4, task_of<Tested>(detail::hybrid()));
 }
 
@@ -207,7 +207,7 @@ void check_model_loads() {
       fail(most, words, message("the largest arena's peak is ", largest.taken, " bytes, planned ", largest.planned));
   };
   check(2, task_of<Tested>(detail::fsdp2()));
-  check(1, task_of<Tested>(detail::fsdp2(), tiling::RunTime::tokens(5), {.recompute = true}));
+  check(1, task_of<Tested>(detail::fsdp2(), tiling::RunTimeTiling::tokens(5), {.recompute = true}));
 }
 
 /// Checks that a run resumed from a checkpoint has the losses of an uninterrupted run.
@@ -258,7 +258,7 @@ void check_model_golden() {
         if (!(std::abs(loss - known) <= 1e-5 * std::abs(known)))
           fail(asked, where, message("the loss is ", in_words(loss), " instead of ", in_words(known)));
         training.executor().train(data.batches, static_cast<float>(1 / targets));
-        for (const auto& piece : training.module().pieces()) {
+        for (const auto& piece : training.module().shards()) {
           const std::vector<double> values = read("grad." + piece.parameter->name, 0, piece.parameter->shape.numel());
           double size = 0, difference = 0;
           for (const double value : values) size += value * value;

@@ -199,7 +199,8 @@ std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const 
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
   ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, shape);
-  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTime> optimizer(module, optim::RunTime());
+  optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(
+      module, optim::RunTimeOptimizer());
   Executor<MetaModel> executor(module);
   executor.queue_training(batches, 1.0f);
   optimizer.step(executor.loss(), {});

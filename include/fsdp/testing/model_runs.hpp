@@ -29,7 +29,7 @@ namespace fsdp::testing {
 
 /// The stacks in which models are tested.
 template <class Sharding>
-using ModelStack = Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTime>;
+using ModelStack = Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTimeTiling>;
 
 /// A model and its training data: `Data(rank, config)` holds one rank's micro-batches as `batches`.
 template <class ModelT, class DataT>
@@ -40,8 +40,8 @@ struct ModelTask {
   typename Model::Config config = {};
   train::StepSize size = {};
   Sharding sharding = {};
-  tiling::RunTime tiling = {};
-  Units units = {};
+  tiling::RunTimeTiling tiling = {};
+  UnitOptions units = {};
 };
 
 /// Options of a run.
@@ -101,7 +101,7 @@ inline bool expect_losses_near(std::string_view asked, std::string_view where, c
 /// Sets weights to values in (-scale, scale), those of norms around 1, so that biases and norms have an effect.
 template <class Module>
 void spread_weights(Module& module, double scale) {
-  for (const auto& piece : module.pieces()) {
+  for (const auto& piece : module.shards()) {
     const bool ones = piece.parameter->initial == nn::Initial::ones;
     for (std::int64_t i = 0; i < piece.main.numel(); ++i) {
       const std::uint64_t bits =
@@ -121,7 +121,7 @@ struct MovedElement {
   /// Returns this rank's copy of it, or nullptr.
   template <class Module>
   float* in(Module& module) const {
-    for (const auto& piece : module.pieces())
+    for (const auto& piece : module.shards())
       if (hashed(hash_seed, std::string_view(piece.parameter->name)) == name && index >= piece.begin &&
           index < piece.begin + piece.main.numel())
         return piece.main.data() + (index - piece.begin);
@@ -157,18 +157,18 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
       return comm::sum_over_ranks(communicator, sum, {"test"});
     };
     training.executor().train(data.batches, 1.0f);
-    auto most = static_cast<std::int64_t>(module.pieces().size());  // of any rank: all evaluate equally often
+    auto most = static_cast<std::int64_t>(module.shards().size());  // of any rank: all evaluate equally often
     comm::reduce(communicator, std::span<std::int64_t>(&most, 1), comm::Reduction::max, {"test"});
     for (int owner = 0; owner < communicator.size(); ++owner)
       for (std::size_t p = 0; p < static_cast<std::size_t>(most); ++p) {
-        const bool mine = communicator.rank() == owner && p < module.pieces().size() &&
-                          module.pieces()[p].main.numel() > 0 && module.pieces()[p].owned;
+        const bool mine = communicator.rank() == owner && p < module.shards().size() &&
+                          module.shards()[p].main.numel() > 0 && module.shards()[p].owned;
         MovedElement moved;
-        if (mine) moved = steepest(module.pieces()[p]);
+        if (mine) moved = steepest(module.shards()[p]);
         comm::broadcast(communicator, std::as_writable_bytes(std::span(&moved, 1)), owner, {"test"});
         float* const value = moved.in(module);
         const double gradient =
-            mine ? static_cast<double>(module.pieces()[p].gradient.data()[value - module.pieces()[p].main.data()]) : 0;
+            mine ? static_cast<double>(module.shards()[p].gradient.data()[value - module.shards()[p].main.data()]) : 0;
         const float before = value != nullptr ? *value : 0, h = 4e-3f;
         if (value != nullptr) *value = before + h;
         const double above = evaluate();
@@ -179,7 +179,7 @@ void check_model_gradients(std::string_view where, int ranks, const ModelTask<Mo
         const double expected = (above - below) / (2 * static_cast<double>(h));
         if (!(std::abs(gradient - expected) <= 1e-2 * std::abs(expected) + 5e-3))
           fail(asked, message(where, ", rank ", communicator.rank()),
-               message("the largest gradient of ", module.pieces()[p].parameter->name, " is ", in_words(gradient),
+               message("the largest gradient of ", module.shards()[p].parameter->name, " is ", in_words(gradient),
                        "; moving that weight says ", in_words(expected)));
       }
   });

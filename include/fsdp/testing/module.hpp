@@ -220,12 +220,12 @@ template <class Tested, class Precision>
 void check_module_tilings() {
   constexpr std::string_view asked =
       "y, dx and gradients are those of the untiled module on one thread with weights side by side";
-  using tiling::RunTime;
+  using tiling::RunTimeTiling;
   for (const auto& sizes : detail::module_sizes_of<Tested>()) {
     bool good = true;
     const ModuleOutcome expected = run_module<Tested, Precision>({.sizes = sizes}, {10, 20}, good);
-    for (const RunTime& policy :
-         {RunTime{}, RunTime::tiles(2), RunTime::tiles(5), RunTime::tokens(3), RunTime::tokens(64)})
+    for (const RunTimeTiling& policy : {RunTimeTiling{}, RunTimeTiling::tiles(2), RunTimeTiling::tiles(5),
+                                        RunTimeTiling::tokens(3), RunTimeTiling::tokens(64)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
         const ModuleCase<Tested> how{
             .sizes = sizes, .tiling = policy, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
@@ -254,9 +254,9 @@ template <class Tested, class Precision>
 void check_module_costs() {
   constexpr std::string_view asked =
       "a dry run (device Meta) counts the bytes and the work of the CPU: what a plan says is what a run takes";
-  using tiling::RunTime;
+  using tiling::RunTimeTiling;
   for (const auto& sizes : detail::module_sizes_of<Tested>())
-    for (const RunTime& policy : {RunTime{}, RunTime::tiles(3)})
+    for (const RunTimeTiling& policy : {RunTimeTiling{}, RunTimeTiling::tiles(3)})
       for (const int threads : {1, 2}) {
         const ModuleCase<Tested> how{.sizes = sizes, .tiling = policy, .placing = Placing::padded, .threads = threads};
         const auto costs_on = [&]<class Device>(Device) {

@@ -64,7 +64,7 @@ struct ModuleOutcome {
 };
 
 /// How a module is run.
-template <class Sizes, class Tiling = tiling::RunTime>
+template <class Sizes, class Tiling = tiling::RunTimeTiling>
 struct TiledModuleCase {
   Sizes sizes = {};
   Tiling tiling = {};
@@ -78,7 +78,7 @@ struct TiledModuleCase {
   }
 };
 
-template <class Tested, class Tiling = tiling::RunTime>
+template <class Tested, class Tiling = tiling::RunTimeTiling>
 using ModuleCase = TiledModuleCase<SizesOf<Tested>, Tiling>;
 
 /// Returns numbers in (center - spread, center + spread) that T can represent.
@@ -127,7 +127,7 @@ inline double relative_error(const Numbers& found, const Numbers& expected, doub
 }  // namespace detail
 
 /// A module with its weights, gradients, input, output and residual gradient.
-template <class Device, class Tested, class Precision, class Tiling = tiling::RunTime>
+template <class Device, class Tested, class Precision, class Tiling = tiling::RunTimeTiling>
 class ModuleRun {
  public:
   using L = nn::Local<Device, Precision>;
@@ -266,7 +266,7 @@ ModuleOutcome outcome_of(Run& run, std::string_view where, const std::vector<std
 inline constexpr std::string_view module_ends_without_error = "a module runs at every size without an error";
 
 /// Makes a module and runs it in this way. An error is a failure too; the returned outcome then holds what was reached.
-template <class Tested, class Precision, class Tiling = tiling::RunTime>
+template <class Tested, class Precision, class Tiling = tiling::RunTimeTiling>
 ModuleOutcome run_module(const ModuleCase<Tested, Tiling>& how, const std::vector<std::uint64_t>& seeds, bool& good) {
   ModuleOutcome outcome;
   const std::string where = how.in_words();

@@ -22,14 +22,14 @@
 namespace fsdp::testing {
 
 template <class Strategy>
-using StrategyModel = Llama<Stack<Strategy, comm::Threads<>, Fp32, tiling::RunTime>>;
+using StrategyModel = Llama<Stack<Strategy, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
 
 /// A case: one way to train.
 struct StrategyCase {
   int ranks = 1;
   int micro_batches = 1;
   bool tied = false;
-  Units units = {};
+  UnitOptions units = {};
 
   std::string in_words() const {
     return message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
@@ -124,8 +124,8 @@ template <class Training>
 void collect(Training& training, std::mutex& mutex, StrategyRun& run) {
   const std::scoped_lock lock(mutex);
   auto& module = training.module();
-  for (std::size_t index = 0; index < module.pieces().size(); ++index) {
-    const auto& piece = module.pieces()[index];
+  for (std::size_t index = 0; index < module.shards().size(); ++index) {
+    const auto& piece = module.shards()[index];
     if (!piece.owned) continue;
     const auto place = [&](std::vector<float>& whole, Tensor<const float> part) {
       whole.resize(static_cast<std::size_t>(piece.parameter->shape.numel()));

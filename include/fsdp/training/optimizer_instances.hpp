@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The updates of optim::RunTime that are compiled into the library: those of stacks on the CPU, and of their dry runs.
-/// A program that includes this compiles faster; nothing else depends on it.
+/// The updates of optim::RunTimeOptimizer that are compiled into the library: those of stacks on the CPU, and of their
+/// dry runs. A program that includes this compiles faster; nothing else depends on it.
 #pragma once
 
 #include <tessera/fsdp/core/bf16.hpp>
@@ -13,7 +13,7 @@ namespace fsdp::optim {
 
 /// One of them; `how` is `extern template` or `template`.
 #define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
-  how void RunTime::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
+  how void RunTimeOptimizer::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
 
 FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, float)
 FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, bf16)

@@ -16,7 +16,7 @@
 namespace fsdp::optim {
 
 /// One of the library's optimizers. To add one, add its type here.
-struct RunTime {
+struct RunTimeOptimizer {
   std::variant<AdamW, Sgd, Muon> kind = AdamW{};  ///< the one that steps, with its constants
 
   std::string_view name() const;
@@ -33,18 +33,19 @@ struct RunTime {
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor);
 
-  friend bool operator==(const RunTime&, const RunTime&) = default;
+  friend bool operator==(const RunTimeOptimizer&, const RunTimeOptimizer&) = default;
 };
 
 template <class Stream, class Compute>
-void RunTime::update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+void RunTimeOptimizer::update(Stream& stream, const Update<Compute>& piece,
+                              Tensor<const device::StepDecision> decision) const {
   std::visit([&](const auto& optimizer) { optimizer.update(stream, piece, decision); }, kind);
 }
 
 template <class Self, class Visitor>
-void RunTime::visit(Self& self, Visitor&& visitor) {
+void RunTimeOptimizer::visit(Self& self, Visitor&& visitor) {
   std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
 }
-extern template void RunTime::visit(RunTime&, ValueList&);
+extern template void RunTimeOptimizer::visit(RunTimeOptimizer&, ValueList&);
 
 }  // namespace fsdp::optim

@@ -48,7 +48,7 @@ RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
 
 /// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call
 /// `initialize` or load a checkpoint (tessera/fsdp/checkpoint/shards_io.hpp, tessera/fsdp/model_files/load.hpp).
-template <class ModelT, class OptimizerT = optim::RunTime>
+template <class ModelT, class OptimizerT = optim::RunTimeOptimizer>
 class Training {
  public:
   using Model = ModelT;
@@ -59,7 +59,7 @@ class Training {
   using Optimizer = optim::ShardedOptimizer<typename Module::Stack, OptimizerT>;
 
   /// Optional settings.
-  struct Choices {
+  struct Options {
     OptimizerT optimizer = {};     ///< with its constants
     device::StepRules rules = {};  ///< clipping, and whether steps with overflowing gradients are skipped
     bool graphs = false;     ///< capture a step as a graph and replay it (tessera/fsdp/execution/training_step.hpp)
@@ -69,13 +69,13 @@ class Training {
   /// Plans a step and allocates its memory. Collective. The communicator must outlive it. Throws InputError if model,
   /// policies and sizes do not fit together, MemoryError if there is not enough memory.
   Training(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
-           typename Stack::Tiling tiling = {}, const Choices& choices = {})
-      : request_(request_of(communicator, size, choices.optimizer)),
-        plan_(plan::dry_run(model, sharding, tiling, request_, choices.optimizer)),
+           typename Stack::Tiling tiling = {}, const Options& options = {})
+      : request_(request_of(communicator, size, options.optimizer)),
+        plan_(plan::dry_run(model, sharding, tiling, request_, options.optimizer)),
         module_(communicator, model, sharding, planned_shape(request_, plan_)),
-        optimizer_(module_, choices.optimizer, choices.rules),
-        executor_(module_, choices.observer),
-        step_(module_, executor_, optimizer_, choices.graphs),
+        optimizer_(module_, options.optimizer, options.rules),
+        executor_(module_, options.observer),
+        step_(module_, executor_, optimizer_, options.graphs),
         counts_(communicator, module_.ledger()),
         held_out_counts_(communicator, module_.ledger()) {}
 

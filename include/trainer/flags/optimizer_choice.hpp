@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Makes an optimizer from flags. For optim::RunTime: `--optimizer` and the constants of all its kinds; for any other
-/// optimizer only its constants.
+/// Makes an optimizer from flags. For optim::RunTimeOptimizer: `--optimizer` and the constants of all its kinds; for
+/// any other optimizer only its constants.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@ namespace fsdp::train {
 
 /// The values of --optimizer and of the flags for constants.
 struct OptimizerChoice {
-  std::string name = {};       ///< empty: the kind of `start`
-  GivenValues constants = {};  ///< such as {"beta1", "0.8"}
-  optim::RunTime start = {};   ///< the program's defaults: a kind and its constants
+  std::string name = {};               ///< empty: the kind of `start`
+  GivenValues constants = {};          ///< such as {"beta1", "0.8"}
+  optim::RunTimeOptimizer start = {};  ///< the program's defaults: a kind and its constants
 
   friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;
 };
@@ -28,7 +28,7 @@ void bind(FlagSet& flags, OptimizerChoice& choice);
 
 /// Returns the chosen optimizer. Throws InputError for an unknown name, a constant that this optimizer does not have,
 /// or an invalid value.
-optim::RunTime resolve(const OptimizerChoice& choice);
+optim::RunTimeOptimizer resolve(const OptimizerChoice& choice);
 
 /// Throws InputError for the first constant with an invalid value, if the optimizer has `validate`.
 template <class Optimizer>
@@ -54,11 +54,11 @@ struct ChosenOptimizer {
 
 /// The optimizer that --optimizer chooses.
 template <>
-struct ChosenOptimizer<optim::RunTime> {
-  explicit ChosenOptimizer(const optim::RunTime& start) : choice{.start = start} {}
+struct ChosenOptimizer<optim::RunTimeOptimizer> {
+  explicit ChosenOptimizer(const optim::RunTimeOptimizer& start) : choice{.start = start} {}
 
   void bind(FlagSet& flags) { train::bind(flags, choice); }
-  optim::RunTime resolve() const { return train::resolve(choice); }
+  optim::RunTimeOptimizer resolve() const { return train::resolve(choice); }
 
   OptimizerChoice choice;
 };

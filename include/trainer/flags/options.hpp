@@ -65,7 +65,7 @@ struct TrainOptions {
   std::int64_t lr_decay_steps = 0;  ///< wsd: length of the final decay; 0: a tenth of the run
   double clip = 1.0;                ///< largest global gradient norm; 0 is off
   std::string loss_scale = "off";   ///< off, dynamic, or dynamic:INITIAL
-  Units units = {};
+  UnitOptions units = {};
   std::uint64_t seed = 0;
   double validation_fraction = 0.01;
   std::int64_t validation_every = 0;              ///< steps; 0: only at the end

@@ -40,12 +40,12 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
 /// `memory` if the untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were
 /// found, and says whether a budget fits with --recompute.
 std::int64_t largest_budget(std::int64_t memory, bool recomputes,
-                            FunctionRef<std::int64_t(const tiling::RunTime&, bool recomputes)> peak);
-template <class Model, class Optimizer = optim::RunTime>
+                            FunctionRef<std::int64_t(const tiling::RunTimeTiling&, bool recomputes)> peak);
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
                             std::int64_t memory, const Optimizer& optimizer = {}) {
-  return largest_budget(memory, model.units().recompute, [&](const tiling::RunTime& tiling, bool recomputes) {
-    Units units = model.units();
+  return largest_budget(memory, model.units().recompute, [&](const tiling::RunTimeTiling& tiling, bool recomputes) {
+    UnitOptions units = model.units();
     units.recompute = recomputes;
     return plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer).peak_bytes();
   });
@@ -54,14 +54,14 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
 /// Returns whether a tiling policy is `budget:auto`, whose bytes are not known yet.
 template <class Tiling>
 bool asks_for_memory(const Tiling& tiling) {
-  if constexpr (std::is_same_v<Tiling, tiling::RunTime>)
+  if constexpr (std::is_same_v<Tiling, tiling::RunTimeTiling>)
     return tiling.asks_for_memory();
   else
     return false;
 }
 
 /// Prints the budget that was found and the memory per rank that it was found for.
-void print_budget(const tiling::RunTime& budget, std::int64_t memory);
+void print_budget(const tiling::RunTimeTiling& budget, std::int64_t memory);
 
 /// Replaces `budget:auto` by the largest budget that fits into `memory`, and prints it if `speaks`. Returns any other
 /// tiling unchanged.
@@ -69,9 +69,9 @@ template <class Model, class Optimizer>
 typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tiling, const Model& model,
                                       const typename Model::Stack::Sharding& sharding, const plan::Request& request,
                                       const Optimizer& optimizer, std::int64_t memory, bool speaks) {
-  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>)
+  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTimeTiling>)
     if (tiling.asks_for_memory()) {
-      const auto budget = tiling::RunTime::budget(largest_budget(model, sharding, request, memory, optimizer));
+      const auto budget = tiling::RunTimeTiling::budget(largest_budget(model, sharding, request, memory, optimizer));
       if (speaks) print_budget(budget, memory);
       return budget;
     }

@@ -245,7 +245,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
     Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
     const MeanLoss mean = mean_loss(
         evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
-        data::evenly_spread(0, source.training(), options.windows), [] { return comm::Asked{}; },
+        data::evenly_spread(0, source.training(), options.windows), [] { return comm::SignalRequests{}; },
         [](std::int64_t, std::int64_t) {});
     require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                         "; look at the weights of --model ", options.model,

@@ -71,7 +71,7 @@ class Feed {
   }
   /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws as
   /// `take` does.
-  const comm::Asked& asked() {
+  const comm::SignalRequests& asked() {
     if (drawn_) finished();
     return exchange_->asked();
   }

@@ -21,13 +21,13 @@ namespace fsdp::train {
 /// `pieces`: as for check_batch. `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and
 /// number of ranks; returns its peak.
 std::string memory_advice(
-    const TrainOptions& options, const tiling::RunTime* tiling, int ranks, int pieces,
-    FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTime* tiling, int ranks)> bytes);
+    const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
+    FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks)> bytes);
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const typename Model::Stack::Sharding& sharding,
                           const typename Model::Stack::Tiling& tiling, const Optimizer& optimizer, int ranks) {
-  constexpr bool chosen = std::is_same_v<typename Model::Stack::Tiling, tiling::RunTime>;
-  const auto bytes = [&](const TrainOptions& other, const tiling::RunTime* other_tiling, int other_ranks) {
+  constexpr bool chosen = std::is_same_v<typename Model::Stack::Tiling, tiling::RunTimeTiling>;
+  const auto bytes = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks) {
     typename Model::Stack::Tiling cut = tiling;
     if constexpr (chosen)
       if (other_tiling != nullptr) cut = *other_tiling;
@@ -35,7 +35,7 @@ std::string memory_advice(const TrainOptions& options, const typename Model::Sta
                          optimizer)
         .peak_bytes();
   };
-  const tiling::RunTime* own = nullptr;
+  const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &tiling;
   return memory_advice(options, own, ranks, sharding::facts_of(sharding).pieces, bytes);
 }

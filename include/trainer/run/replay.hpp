@@ -62,7 +62,7 @@
 namespace fsdp::train {
 
 /// Computes a step of a recorded run again.
-template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTime>
+template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTimeOptimizer>
 class Replay {
  public:
   using Stack = typename Model::Stack;
@@ -285,7 +285,7 @@ class Replay {
   void for_each_stepped(F f) {
     with_disk([&] {
       comm::together(communicator_, "--tensors", [&] {
-        for (const auto& piece : module().pieces())
+        for (const auto& piece : module().shards())
           if (piece.owned && module().is_stepped(piece)) f(piece);
       });
     });

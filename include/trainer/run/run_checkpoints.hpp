@@ -126,7 +126,8 @@ class RunCheckpoints {
   template <class T>
   std::vector<std::string> start(T& training) {
     const bool stored = first_weights_are_stored();
-    optim::initialize(training.module(), options_.seed, stored ? optim::Begin::adapters : optim::Begin::all);
+    optim::initialize(training.module(), options_.seed,
+                      stored ? optim::Initialized::adapters : optim::Initialized::all);
     if (!stored) return random_lines();
     const checkpoint::ModelFiles files =
         open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);

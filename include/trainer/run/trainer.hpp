@@ -56,7 +56,7 @@ namespace fsdp::train {
 
 /// Trains a model on a source: steps, console, metrics, held-out losses, samples, checkpoints, signals. `run` is all of
 /// `tessera train` behind its flags.
-template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTime>
+template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTimeOptimizer>
 requires std::same_as<typename Source::Batch, typename Model::Batch>
 class Trainer {
  public:
@@ -117,7 +117,7 @@ class Trainer {
       if (stopped_ != 0) return stop(stopped_);
       if (due(options_.checkpoint_every)) save();
       if (optimizer().steps() == options_.steps) break;
-      const comm::Asked asked = feed_.asked();
+      const comm::SignalRequests asked = feed_.asked();
       if (asked.stop != 0) return stop(asked.stop);
       if (asked.saves > saves_asked_) save_as_asked(asked.saves);
     }

@@ -47,7 +47,8 @@ inline double sum_of_batches(std::span<const double> losses, std::int64_t ranks,
 template <class Model, data::Source Source>
 MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
                    CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,
-                   std::int64_t sequences, std::span<const std::int64_t> samples, FunctionRef<comm::Asked()> asked,
+                   std::int64_t sequences, std::span<const std::int64_t> samples,
+                   FunctionRef<comm::SignalRequests()> asked,
                    FunctionRef<void(std::int64_t seen, std::int64_t all)> seen) {
   std::vector<double> losses;  // of this rank's batches
   std::int64_t tokens = 0;

@@ -13,8 +13,8 @@ namespace fsdp::buffer {
 
 std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(), counts.begin() + rank, full); }
 
-std::vector<Piece> Layout::pieces(int rank) const {
-  std::vector<Piece> held;
+std::vector<TensorRange> Layout::ranges(int rank) const {
+  std::vector<TensorRange> held;
   for (const Run& run : runs) {
     const std::int64_t begin = run.begin(rank);
     const std::int64_t end = begin + run.counts[static_cast<std::size_t>(rank)];
@@ -31,24 +31,24 @@ std::vector<Piece> Layout::pieces(int rank) const {
   return held;
 }
 
-std::vector<Piece> Layout::whole() const {
-  std::vector<Piece> all;
+std::vector<TensorRange> Layout::whole() const {
+  std::vector<TensorRange> all;
   for (std::size_t i = 0; i < shapes.size(); ++i)
     all.push_back(
         {.tensor = static_cast<std::int64_t>(i), .begin = 0, .count = shapes[i].numel(), .local = offsets[i]});
   return all;
 }
 
-std::vector<Piece> Layout::pieces_across(int shard, int replica) const {
+std::vector<TensorRange> Layout::ranges_across(int shard, int replica) const {
   const std::int64_t begin = across_of(shard).begin(replica);
   const std::int64_t end = begin + across_size(shard);
-  std::vector<Piece> held;
-  for (const Piece& piece : pieces(shard)) {
-    const std::int64_t from = std::max(begin, piece.local);
-    const std::int64_t to = std::min(end, piece.local + piece.count);
+  std::vector<TensorRange> held;
+  for (const TensorRange& range : ranges(shard)) {
+    const std::int64_t from = std::max(begin, range.local);
+    const std::int64_t to = std::min(end, range.local + range.count);
     if (from < to)
-      held.push_back({.tensor = piece.tensor,
-                      .begin = piece.begin + from - piece.local,
+      held.push_back({.tensor = range.tensor,
+                      .begin = range.begin + from - range.local,
                       .count = to - from,
                       .local = from - begin});
   }
@@ -100,7 +100,7 @@ std::vector<Layout> detail::build_layouts(std::string_view name, const void* pol
   return layouts;
 }
 
-Layout place(std::span<const Shape> shapes) {
+Layout lay_out(std::span<const Shape> shapes) {
   Layout layout;
   layout.shapes.assign(shapes.begin(), shapes.end());
   for (const Shape& shape : shapes) {
@@ -116,7 +116,7 @@ void cut_equally(Layout& layout, int parts) {
 }
 
 Layout PerParameter::of_group(std::span<const Shape> shapes, int parts) {
-  Layout layout = place(shapes);
+  Layout layout = lay_out(shapes);
   std::int64_t local_size = 0;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const std::int64_t rows = shapes[i].rank == 0 ? 1 : shapes[i][0];
@@ -133,7 +133,7 @@ Layout PerParameter::of_group(std::span<const Shape> shapes, int parts) {
 }
 
 Layout Flat::of_group(std::span<const Shape> shapes, int parts) {
-  Layout layout = place(shapes);
+  Layout layout = lay_out(shapes);
   layout.full_size = round_up(layout.full_size, element_alignment * parts);
   cut_equally(layout, parts);
   return layout;

@@ -152,7 +152,7 @@ std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
 }
 
 std::string folder_identity(const std::filesystem::path& folder) {
-  constexpr Looked weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank does this
+  constexpr FileSample weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank does this
   std::map<std::string, std::string> lines;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -161,7 +161,7 @@ std::string folder_identity(const std::filesystem::path& folder) {
     if ((kind != ".json" && kind != ".safetensors") || !entry.is_regular_file(gone)) continue;
     const std::string name = entry.path().filename().string();
     lines[name] = message(entry.path().string(), " = ", entry.file_size(gone), " bytes, digest ",
-                          digest_text(digest_of_file(entry.path(), kind == ".json" ? Looked{} : weights)), "\n");
+                          digest_text(digest_of_file(entry.path(), kind == ".json" ? FileSample{} : weights)), "\n");
   }
   require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
   std::string text;

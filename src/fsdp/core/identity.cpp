@@ -64,7 +64,7 @@ std::string linker_id() {
 
 }  // namespace
 
-std::uint64_t digest_of_file(const std::filesystem::path& path, const Looked& at) {
+std::uint64_t digest_of_file(const std::filesystem::path& path, const FileSample& at) {
   const FileDescriptor file = open_file(path, O_RDONLY, "read");
   const std::int64_t bytes = size_of(file, path);
   std::uint64_t hash = hashed(hash_seed, bytes);

@@ -53,7 +53,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
   check_pieces(facts, ranks);
-  UnitGroups groups = group_parameters(units, passes.choices, facts.persistence_threshold);
+  UnitGroups groups = group_parameters(units, passes.unit_options, facts.persistence_threshold);
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
   for (const Unit& unit : units) names_.units.push_back(unit.name);
   grouped_ = std::move(groups.groups);
@@ -63,7 +63,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
               .axes = axes,
               .pieces = facts.pieces,
               .overlap = overlaps,
-              .keep_last_block = passes.choices.keep_last_block,
+              .keep_last_block = passes.unit_options.keep_last_block,
               .fixed_slots = passes.fixed_slots};
   check_orders(units);
   if (passes_.orders.empty()) passes_.orders.emplace_back();
@@ -78,7 +78,7 @@ void ModulePlan::check_pieces(const sharding::Facts& facts, int ranks) const {
                       "sharding: this strategy adds up the gradients of each group of ranks first, so that the sum "
                       "would depend on the ranks; take fsdp2, zero2 or zero3, which reduce over all ranks, with "
                       "pieces, or leave the pieces out");
-  require<InputError>(passes_.choices.replicated.empty(),
+  require<InputError>(passes_.unit_options.replicated.empty(),
                       "sharding: parameters that are whole on every rank (replicated) add up each rank's gradients "
                       "first, so that the sum would depend on the ranks; leave either them or the pieces out");
   const int micro_batches = sharding::micro_batches_of(facts.pieces, ranks);
@@ -122,7 +122,7 @@ void ModulePlan::require_used() const {
     });
     require<InputError>(trained, "order: nothing makes a gradient of ", names_.groups[group],
                         ", which is to be trained; add its backward to an order, freeze its tensors "
-                        "(Units::frozen), or declare the unit with gathered = false if rows of it are sent");
+                        "(UnitOptions::frozen), or declare the unit with gathered = false if rows of it are sent");
   }
 }
 
@@ -150,7 +150,7 @@ PlannedPass ModulePlan::made(const Key& key) const {
   return made;
 }
 
-void ModulePlan::place(ScheduleOf schedule_of) {
+void ModulePlan::make_schedules(ScheduleOf schedule_of) {
   schedule_of_ = std::move(schedule_of);
   first_backward_ = sharding::first_backward(problem_);
   for (const sharding::Pass pass : passes_of(passes_.purpose))

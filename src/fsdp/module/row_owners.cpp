@@ -14,7 +14,7 @@ RowOwners::RowOwners(const buffer::Layout& layout, std::int64_t tensor, const st
   rows_ = shape[0];
   columns_ = shape.numel() / rows_;
   for (int rank = 0; rank < static_cast<int>(layout.local_sizes.size()); ++rank)
-    for (const buffer::Piece& piece : layout.pieces(rank)) {
+    for (const buffer::TensorRange& piece : layout.ranges(rank)) {
       if (piece.tensor != tensor || piece.count == 0) continue;
       require<InputError>(piece.begin % columns_ == 0 && piece.count % columns_ == 0,
                           "row table: the layout cuts rows of ", "'", name,

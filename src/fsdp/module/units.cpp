@@ -70,21 +70,21 @@ std::int64_t elements_of(const std::vector<Parameter>& parameters) {
 }
 
 /// Returns the number of the merged unit that each unit belongs to: k blocks together, small units with a neighbour.
-std::vector<int> gathered_with(UnitLists units, const Units& choices) {
+std::vector<int> gathered_with(UnitLists units, const UnitOptions& options) {
   std::vector<int> first(units.size(), 0);
   std::vector<std::int64_t> sizes;
   const auto last = units.size() - 1;
   for (std::size_t unit = 0; unit <= last; ++unit) {
     const bool block = unit != 0 && unit != last;
-    const bool joins_blocks = block && (unit - 1) % static_cast<std::size_t>(choices.blocks_per_unit) != 0;
-    const bool joins_small = unit > 0 && sizes.back() < choices.merge_below;
+    const bool joins_blocks = block && (unit - 1) % static_cast<std::size_t>(options.blocks_per_unit) != 0;
+    const bool joins_small = unit > 0 && sizes.back() < options.merge_below;
     const bool alike = unit > 0 && units[unit].gathered && units[unit - 1].gathered;
     if (!alike || !(joins_blocks || joins_small)) sizes.push_back(0);
     first[unit] = static_cast<int>(sizes.size()) - 1;
     sizes.back() += elements_of(units[unit].parameters);
   }
   const bool last_joins = units.size() > 1 && units[last].gathered && units[last - 1].gathered;
-  if (last_joins && sizes.size() > 1 && sizes.back() < choices.merge_below)
+  if (last_joins && sizes.size() > 1 && sizes.back() < options.merge_below)
     std::replace(first.begin(), first.end(), static_cast<int>(sizes.size()) - 1, static_cast<int>(sizes.size()) - 2);
   return first;
 }
@@ -106,8 +106,8 @@ struct Key {
 };
 
 /// Returns the key of every parameter.
-std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
-  const std::vector<int> together = gathered_with(units, choices);
+std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold) {
+  const std::vector<int> together = gathered_with(units, options);
   const bool adapts = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
     return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
   });
@@ -123,8 +123,8 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const Units& choices, std
       Key key{.part = shared ? Part::shared : Part::most,
               .unit = shared ? 0 : together[unit],
               .shared = shared ? parameter.name : std::string(),
-              .replicated = matches_any(choices.replicated, parameter.name),
-              .frozen = (adapts && !parameter.adapter) || matches_any(choices.frozen, parameter.name),
+              .replicated = matches_any(options.replicated, parameter.name),
+              .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name),
               .persistent = parameter.shape.numel() <= persistence_threshold,
               .gathered = units[unit].gathered};
       if (key.replicated || !key.gathered) key.persistent = false;
@@ -198,15 +198,15 @@ void check(UnitLists units) {
   }
 }
 
-void check(const Units& choices, UnitLists units) {
-  require<InputError>(choices.blocks_per_unit > 0, "units: ", choices.blocks_per_unit,
+void check(const UnitOptions& options, UnitLists units) {
+  require<InputError>(options.blocks_per_unit > 0, "units: ", options.blocks_per_unit,
                       " blocks make no unit; give at least 1");
-  require<InputError>(choices.merge_below >= 0, "units: merge_below is ", choices.merge_below,
+  require<InputError>(options.merge_below >= 0, "units: merge_below is ", options.merge_below,
                       " elements; give 0 to merge nothing");
-  require<InputError>(choices.recompute || !choices.offload_inputs,
+  require<InputError>(options.recompute || !options.offload_inputs,
                       "units: inputs in host memory are all that blocks may save; recompute the rest as well");
-  check_patterns(choices.replicated, units, "units: replicated pattern");
-  check_patterns(choices.frozen, units, "units: frozen pattern");
+  check_patterns(options.replicated, units, "units: replicated pattern");
+  check_patterns(options.frozen, units, "units: frozen pattern");
 }
 
 }  // namespace
@@ -224,10 +224,10 @@ void check_shape(std::string_view what, const Shape& shape) {
 
 std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
 
-UnitGroups group_parameters(UnitLists units, const Units& choices, std::int64_t persistence_threshold) {
+UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold) {
   check(units);
-  check(choices, units);
-  const auto keys = keys_of(units, choices, persistence_threshold);
+  check(options, units);
+  const auto keys = keys_of(units, options, persistence_threshold);
   const std::map<Key, int> numbers = numbered(keys);
   UnitGroups result;
   for (const auto& [key, number] : numbers)

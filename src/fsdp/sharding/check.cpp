@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 namespace fsdp::sharding {
 namespace {
@@ -324,7 +324,7 @@ void check(const Schedule& schedule, const Problem& problem, const Names& names)
 
 Schedule checked_and_placed(const Schedule& schedule, const Problem& problem, const Names& names) {
   check(schedule, problem, names);
-  Schedule placed = place(schedule, problem);
+  Schedule placed = assign_slots(schedule, problem);
   check(placed, problem, names);
   return placed;
 }

@@ -3,26 +3,26 @@
 
 namespace fsdp::optim {
 
-std::string_view RunTime::name() const {
+std::string_view RunTimeOptimizer::name() const {
   return std::visit([](const auto& optimizer) { return std::string_view(optimizer.name()); }, kind);
 }
 
-Grain RunTime::grain() const {
+Grain RunTimeOptimizer::grain() const {
   return std::visit([](const auto& optimizer) { return optimizer.grain(); }, kind);
 }
 
-std::span<const std::string_view> RunTime::states(const Parameter& parameter) const {
+std::span<const std::string_view> RunTimeOptimizer::states(const Parameter& parameter) const {
   return std::visit([&](const auto& optimizer) { return optimizer.states(parameter); }, kind);
 }
 
-void RunTime::validate() const {
+void RunTimeOptimizer::validate() const {
   std::visit([](const auto& optimizer) { optimizer.validate(); }, kind);
 }
 
-StepWork RunTime::step_work() const {
+StepWork RunTimeOptimizer::step_work() const {
   return std::visit([](const auto& optimizer) { return optim::step_work(optimizer); }, kind);
 }
 
-template void RunTime::visit(RunTime&, ValueList&);
+template void RunTimeOptimizer::visit(RunTimeOptimizer&, ValueList&);
 
 }  // namespace fsdp::optim

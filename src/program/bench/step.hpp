@@ -107,10 +107,11 @@ class StepRun {
     Rounds rounds;
     const std::size_t step_case = rounds.add([this] { step(); });
     std::size_t bare_case = 0;
-    if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTime>)
-      if (communicator_.size() == 1 && with_ == optim::RunTime{} && options.model.empty()) {  // as in the bare loop
+    if constexpr (std::is_same_v<typename Stack::Tiling, tiling::RunTimeTiling>)
+      if (communicator_.size() == 1 && with_ == optim::RunTimeOptimizer{} &&
+          options.model.empty()) {  // as in the bare loop
         bare.emplace(model_.config(), module_.shape());
-        for (const auto& piece : module_.pieces()) bare->set(piece.parameter->name, piece.begin, piece.main);
+        for (const auto& piece : module_.shards()) bare->set(piece.parameter->name, piece.begin, piece.main);
         bare_case = rounds.add([&] { bare_loss = bare->step(batch_, lr); });
       }
     std::optional<StepRun> lora;
@@ -211,7 +212,7 @@ class StepRun {
       if (!group.facts().trainable) continue;
       for (std::size_t rank = 0; rank < work.size(); ++rank) {
         const auto shards = group.layout().local_sizes.size();
-        for (const buffer::Piece& piece : group.layout().pieces(static_cast<int>(rank % shards)))
+        for (const buffer::TensorRange& piece : group.layout().pieces(static_cast<int>(rank % shards)))
           work[rank] +=
               static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)]));
       }
@@ -223,7 +224,7 @@ class StepRun {
   /// included.
   std::int64_t optimizer_bytes() const {
     std::int64_t bytes = 0;
-    for (const auto& piece : module_.pieces())
+    for (const auto& piece : module_.shards())
       if (piece.trainable)
         bytes += piece.main.numel() * ((rounds_weights ? 14 : 12) + 8 * std::ssize(optimizer_.state_names(piece)));
     return bytes;
@@ -242,12 +243,12 @@ class StepRun {
   Model model_;
   typename Stack::Sharding sharding_;
   std::vector<device::MatmulRecord> matmuls_;
-  optim::RunTime with_;
+  optim::RunTimeOptimizer with_;
   plan::Request request_;
   plan::Plan plan_;
   typename Stack::Tiling tiling_;
   ShardedModel<Model> module_;
-  optim::ShardedOptimizer<typename ShardedModel<Model>::Stack, optim::RunTime> optimizer_;
+  optim::ShardedOptimizer<typename ShardedModel<Model>::Stack, optim::RunTimeOptimizer> optimizer_;
   PhaseClock clock_;
   Executor<Model> executor_;
   CountExchange<Comm> exchange_;

@@ -66,21 +66,21 @@ CommChoice parse_comm(std::string_view text) {
   refuse_unknown("comm", text, comm_names);
 }
 
-tiling::RunTime policy_of(const TilingChoice& choice) {
+tiling::RunTimeTiling policy_of(const TilingChoice& choice) {
   switch (choice.kind) {
-    case TilingChoice::Kind::tiles: return tiling::RunTime::tiles(choice.number);
-    case TilingChoice::Kind::tokens: return tiling::RunTime::tokens(choice.number);
+    case TilingChoice::Kind::tiles: return tiling::RunTimeTiling::tiles(choice.number);
+    case TilingChoice::Kind::tokens: return tiling::RunTimeTiling::tokens(choice.number);
     case TilingChoice::Kind::off: return tiling::Untiled{};
     case TilingChoice::Kind::budget: break;
   }
   require<InputError>(choice.number > 0, "--tiling budget:auto is solved by `tessera train` alone; give bytes, ",
                       "as in budget:512MiB");
-  return tiling::RunTime::budget(choice.number);
+  return tiling::RunTimeTiling::budget(choice.number);
 }
 
-tiling::RunTime training_policy_of(const TilingChoice& choice) {
+tiling::RunTimeTiling training_policy_of(const TilingChoice& choice) {
   const bool open = choice == TilingChoice{.kind = TilingChoice::Kind::budget};
-  return open ? tiling::RunTime::budget_of_memory() : policy_of(choice);
+  return open ? tiling::RunTimeTiling::budget_of_memory() : policy_of(choice);
 }
 
 void from_text(std::string_view, std::string_view text, PrecisionChoice& value) { value = parse_precision(text); }

@@ -59,10 +59,10 @@ TilingChoice parse_tiling(std::string_view text);
 CommChoice parse_comm(std::string_view text);
 
 /// Returns the tiling policy. Throws InputError for budget:auto.
-tiling::RunTime policy_of(const TilingChoice& choice);
+tiling::RunTimeTiling policy_of(const TilingChoice& choice);
 
 /// The same for a trainer, which replaces `budget:auto` itself.
-tiling::RunTime training_policy_of(const TilingChoice& choice);
+tiling::RunTimeTiling training_policy_of(const TilingChoice& choice);
 
 // Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value is read as the same value.
 void from_text(std::string_view flag, std::string_view text, PrecisionChoice& value);

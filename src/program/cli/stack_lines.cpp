@@ -77,7 +77,7 @@ struct Spelling {
     return derived(message("fsdp::WithLayout<", own.type, ", ", type_of(layout), ">"), own.value);
   }
   template <class... S>
-  Spelled operator()(const OneOf<S...>& strategy) const {
+  Spelled operator()(const RunTimeStrategy<S...>& strategy) const {
     return std::visit(*this, strategy.strategy);
   }
   template <class S, OptimizerAcross optimizer>
@@ -110,7 +110,7 @@ Spelled spelled(const TilingChoice& tiling) {
     case TilingChoice::Kind::tokens: return {message("fsdp::tiling::TokensPerTile<", tiling.number, ">")};
     case TilingChoice::Kind::budget:
       if (tiling.number > 0) return {message("fsdp::tiling::StaticBudget<", tiling.number, ">")};
-      return {"fsdp::tiling::RunTime", "fsdp::tiling::RunTime::budget_of_memory()"};
+      return {"fsdp::tiling::RunTimeTiling", "fsdp::tiling::RunTimeTiling::budget_of_memory()"};
     case TilingChoice::Kind::off: break;
   }
   return {"fsdp::tiling::Untiled"};

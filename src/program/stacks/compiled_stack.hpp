@@ -100,7 +100,7 @@ struct Commands {
 template <class Model>
 CompiledStack compiled_stack() {
   using Stack = typename Model::Stack;
-  static_assert(std::is_same_v<typename Stack::Tiling, tiling::RunTime>);
+  static_assert(std::is_same_v<typename Stack::Tiling, tiling::RunTimeTiling>);
   CompiledStack stack{
       .takes = cli::takes<typename Stack::Sharding>,
       .offload =

@@ -15,7 +15,7 @@ namespace {
 
 /// Calls f(optimizer) for each kind: the kind of `start` with its constants, the others with their defaults.
 template <class F>
-void for_each_kind(const optim::RunTime& start, F f) {
+void for_each_kind(const optim::RunTimeOptimizer& start, F f) {
   const auto one = [&]<class Kind>(std::type_identity<Kind>) {
     const Kind* const held = std::get_if<Kind>(&start.kind);
     f(held == nullptr ? Kind() : *held);
@@ -72,10 +72,10 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
   for (const Constant& constant : constants) flags.add_given(constant.value, choice.constants, constant.text());
 }
 
-optim::RunTime resolve(const OptimizerChoice& choice) {
+optim::RunTimeOptimizer resolve(const OptimizerChoice& choice) {
   const std::string name = name_of(choice);
   std::vector<std::string> known;
-  optim::RunTime chosen;
+  optim::RunTimeOptimizer chosen;
   bool found = false;
   for_each_kind(choice.start, [&](const auto& kind) {
     known.emplace_back(kind.name());

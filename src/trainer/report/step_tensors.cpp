@@ -34,13 +34,13 @@ std::string piece_name(int piece) {
 std::string tensor_name(Kind kind, const std::string& what) { return message(name_of(kind), " of ", what); }
 
 /// The units whose streams are wanted, and those whose parameters are.
-struct Chosen {
+struct Selection {
   std::vector<bool> streams, parameters;
 };
 
-Chosen chosen_of(const TensorChoice& choice, const StepShapes& shapes) {
+Selection selection_of(const TensorChoice& choice, const StepShapes& shapes) {
   const std::vector<bool> all(shapes.units.size(), !choice.unit);
-  Chosen chosen{.streams = all, .parameters = all};
+  Selection chosen{.streams = all, .parameters = all};
   if (!choice.unit) return chosen;
   const auto unit = std::ranges::find(shapes.units, *choice.unit);
   require<InputError>(unit != shapes.units.end(), "--unit ", shortened(*choice.unit), " is no unit of this model; ",
@@ -138,7 +138,7 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
     : folder_(std::move(folder)), piece_(choice.piece), pieces_(shapes.pieces) {
   require<InputError>(!choice.piece || *choice.piece < shapes.pieces, "--piece ", choice.piece.value_or(0),
                       ": a step has pieces 0 to ", shapes.pieces - 1, "; give one of these");
-  const Chosen chosen = chosen_of(choice, shapes);
+  const Selection chosen = selection_of(choice, shapes);
   const int units = static_cast<int>(shapes.units.size());
   std::vector<NamedShape> streams;
   const auto add = [&](Kind kind, int unit) {

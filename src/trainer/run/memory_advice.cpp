@@ -7,12 +7,12 @@
 namespace fsdp::train {
 
 std::string memory_advice(
-    const TrainOptions& options, const tiling::RunTime* tiling, int ranks, int pieces,
-    FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTime* tiling, int ranks)> bytes) {
+    const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
+    FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks)> bytes) {
   const std::int64_t now = bytes(options, nullptr, ranks);
   std::string text = message("; the whole run takes ", report::bytes_text(now), " of each rank");
   std::string separator = ", and would take ";
-  const auto offer = [&](const TrainOptions& other, const tiling::RunTime* other_tiling, int other_ranks,
+  const auto offer = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks,
                          const std::string& with) {
     const std::int64_t then = bytes(other, other_tiling, other_ranks);
     if (then >= now) return;
@@ -22,8 +22,8 @@ std::string memory_advice(
 
   TrainOptions recomputed = options;
   recomputed.units.recompute = true;
-  const tiling::RunTime tokens = tiling::RunTime::tokens(1024);
-  const bool tiles = tiling != nullptr && *tiling == tiling::RunTime{};
+  const tiling::RunTimeTiling tokens = tiling::RunTimeTiling::tokens(1024);
+  const bool tiles = tiling != nullptr && *tiling == tiling::RunTimeTiling{};
   if (tiles) offer(options, &tokens, ranks, "with --tiling tokens:1024");
   if (!options.units.recompute) offer(recomputed, nullptr, ranks, "with --recompute");
   if (tiles && !options.units.recompute) offer(recomputed, &tokens, ranks, "with both");

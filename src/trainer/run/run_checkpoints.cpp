@@ -27,7 +27,7 @@ namespace {
 /// The weights of a folder, as recorded: the same wherever the folder lies. Rank 0 samples their files for all ranks.
 /// Returns nothing where the folder holds none.
 std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
-  constexpr Looked sample{.whole = 1 << 20, .blocks = 64};
+  constexpr FileSample sample{.whole = 1 << 20, .blocks = 64};
   const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
     if (ranks.rank() != 0) return {};
     std::map<std::string, std::uint64_t> digests;

@@ -11,7 +11,7 @@ namespace fsdp::test {
 namespace {
 
 template <class Sharding, class Precision = Fp32>
-using NcclLlama = Llama<Stack<Sharding, testing::cuda_host::NcclRanks, Precision, tiling::RunTime>>;
+using NcclLlama = Llama<Stack<Sharding, testing::cuda_host::NcclRanks, Precision, tiling::RunTimeTiling>>;
 
 }  // namespace
 

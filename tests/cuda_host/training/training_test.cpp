@@ -80,7 +80,7 @@ TEST_F(CudaHost_training, FollowsTheCpuInBf16) {
 TEST_F(CudaHost_training, TwentyStepsEqualPyTorchs) {
   const test::GoldenFolder& folder = test::golden_folders[1];
   const test::Golden golden(folder.name);
-  RunOptions options = golden.options(2, 1, tiling::RunTime::tiles(2), folder.clip);
+  RunOptions options = golden.options(2, 1, tiling::RunTimeTiling::tiles(2), folder.clip);
   test::expect_golden(run("fsdp2", options), golden, 1e-4, 1e-4);
   options.graphs = true;
   const RunResults graphs = run("zero2", options);

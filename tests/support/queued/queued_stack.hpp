@@ -13,6 +13,6 @@ namespace fsdp::test {
 using testing::QueuedCpu;
 
 template <class Sharding>
-using QueuedLlama = Llama<Stack<Sharding, comm::Threads<QueuedCpu>, Fp32, tiling::RunTime>>;
+using QueuedLlama = Llama<Stack<Sharding, comm::Threads<QueuedCpu>, Fp32, tiling::RunTimeTiling>>;
 
 }  // namespace fsdp::test

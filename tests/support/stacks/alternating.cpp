@@ -8,7 +8,7 @@
 namespace fsdp::test {
 
 RunResults run_alternating(const RunOptions& options) {
-  return run_threads<AlternatingLlama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  return run_threads<AlternatingLlama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
 }
 
 }  // namespace fsdp::test

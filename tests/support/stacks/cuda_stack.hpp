@@ -12,6 +12,6 @@
 namespace fsdp::test {
 
 template <class Sharding, class Precision = Fp32>
-using CudaLlama = Llama<Stack<Sharding, comm::Threads<device::Cuda>, Precision, tiling::RunTime>>;
+using CudaLlama = Llama<Stack<Sharding, comm::Threads<device::Cuda>, Precision, tiling::RunTimeTiling>>;
 
 }  // namespace fsdp::test

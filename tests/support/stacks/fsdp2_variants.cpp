@@ -8,17 +8,17 @@
 namespace fsdp::test {
 
 RunResults run_fsdp2_owned(const RunOptions& options) {
-  return run_threads<Llama<Stack<WithLayout<FullyShard<>, buffer::Owned>, comm::Threads<>, Fp32, tiling::RunTime>>>(
-      options);
+  return run_threads<
+      Llama<Stack<WithLayout<FullyShard<>, buffer::Owned>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
 }
 RunResults run_fsdp2_bf16(const RunOptions& options) {
-  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Mixed, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Mixed, tiling::RunTimeTiling>>>(options);
 }
 RunResults run_fsdp2_bf16_wire(const RunOptions& options) {
-  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::RunTimeTiling>>>(options);
 }
 RunResults run_fsdp2_offload(const RunOptions& options) {
-  return run_threads<Llama<Stack<Offload<FullyShard<>>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<Offload<FullyShard<>>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
 }
 
 }  // namespace fsdp::test

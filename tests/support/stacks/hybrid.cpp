@@ -7,11 +7,11 @@
 namespace fsdp::test {
 
 RunResults run_hybrid(const RunOptions& options) {
-  return run_threads<Llama<Stack<HybridShard<FullyShard<>>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<HybridShard<FullyShard<>>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
 }
 RunResults run_hybrid_full(const RunOptions& options) {
   return run_threads<
-      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Fp32, tiling::RunTime>>>(
+      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(
       options);
 }
 

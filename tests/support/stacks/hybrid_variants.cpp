@@ -7,13 +7,13 @@
 namespace fsdp::test {
 
 RunResults run_hybrid_full_bf16(const RunOptions& options) {
-  return run_threads<
-      Llama<Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Bf16Mixed, tiling::RunTime>>>(
+  return run_threads<Llama<
+      Stack<HybridShard<FullyShard<>, OptimizerAcross::sharded>, comm::Threads<>, Bf16Mixed, tiling::RunTimeTiling>>>(
       options);
 }
 RunResults run_hybrid_offload_bf16(const RunOptions& options) {
   return run_threads<Llama<Stack<Offload<HybridShard<FullyShard<>, OptimizerAcross::sharded>>, comm::Threads<>,
-                                 Bf16Mixed, tiling::RunTime>>>(options);
+                                 Bf16Mixed, tiling::RunTimeTiling>>>(options);
 }
 
 }  // namespace fsdp::test

@@ -11,7 +11,7 @@ namespace {
 
 template <class Sharding>
 RunResults run_on_mpi(const RunOptions& options) {
-  return run_on_rank<Llama<Stack<Sharding, comm::Mpi<>, Fp32, tiling::RunTime>>>(comm::mpi_world(), options);
+  return run_on_rank<Llama<Stack<Sharding, comm::Mpi<>, Fp32, tiling::RunTimeTiling>>>(comm::mpi_world(), options);
 }
 
 }  // namespace

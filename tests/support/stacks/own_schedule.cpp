@@ -9,7 +9,7 @@
 
 namespace fsdp::test {
 
-using OwnModel = Llama<Stack<OwnSchedule, comm::Threads<>, Fp32, tiling::RunTime>>;
+using OwnModel = Llama<Stack<OwnSchedule, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
 
 RunResults run_own_schedule(const RunOptions& options) { return run_threads<OwnModel>(options); }
 

@@ -28,7 +28,7 @@ std::vector<std::string> train_queued(const train::TrainOptions& options) {
   return QueuedCpu::take_races();
 }
 void train_on_cpu(const train::TrainOptions& options) {
-  run_trainer<Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTime>>>(options);
+  run_trainer<Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
 }
 
 }  // namespace fsdp::test

@@ -66,7 +66,7 @@ class WatchedThreads : public comm::Threads<> {
 };
 
 RunResults run_watched(const RunOptions& options) {
-  return run_threads<Llama<Stack<FullyShard<>, WatchedThreads, Fp32, tiling::RunTime>>>(options);
+  return run_threads<Llama<Stack<FullyShard<>, WatchedThreads, Fp32, tiling::RunTimeTiling>>>(options);
 }
 
 }  // namespace fsdp::test

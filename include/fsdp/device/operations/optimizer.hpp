@@ -147,7 +147,7 @@ struct MainWeights : Tensor<float> {
   MainWeights(const Tensor<const T>&) {
     static_assert(!std::is_same_v<T, T>,
                   "fsdp: an optimizer steps main weights at rest; gathered weights are read-only views that the next "
-                  "gather replaces. Give it the pieces of a ShardedModule (pieces(), main())");
+                  "gather replaces. Give it the shards of a ShardedModule (shards(), main())");
   }
 };
 

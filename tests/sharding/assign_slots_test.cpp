@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,12 +28,12 @@ Problem problem_with(const Strategy& strategy, const Elements& elements, std::ve
 
 template <class Strategy>
 SlotSizes sizes_of(const Strategy& strategy, const Problem& problem) {
-  return slot_sizes(place(make_schedule(strategy.rules(), problem), problem), problem);
+  return slot_sizes(assign_slots(make_schedule(strategy.rules(), problem), problem), problem);
 }
 
 TEST(Place, OpensAGradientBeforeItIsWrittenAndClosesItBeforeTheNext) {
   const Problem problem = problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), 1);
-  EXPECT_EQ(text_of(place(make_schedule(FullyShard<>{}.rules(), problem), problem)),
+  EXPECT_EQ(text_of(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem)),
             "gather 0@0 gather 1@1 forward 0 release 0@0 "
             "gather 2@0 forward 1 release 1@1 "
             "gather 3@1 forward 2 release 2@0 "
@@ -48,7 +48,7 @@ TEST(Place, OpensAGradientBeforeItIsWrittenAndClosesItBeforeTheNext) {
 /// A reduction runs beside the next computation, and is over when the one after that begins.
 TEST(Place, ClosesAGradientOneComputationLaterWhereReductionsRunBesideComputation) {
   const Problem problem = problem_with(FullyShard<>{}, {100, 10, 20, 10, 200}, three_blocks(), 1, true);
-  EXPECT_EQ(text_of(place(make_schedule(FullyShard<>{}.rules(), problem), problem)),
+  EXPECT_EQ(text_of(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem)),
             "gather 0@0 gather 1@1 forward 0 release 0@0 "
             "gather 2@0 forward 1 release 1@1 "
             "gather 3@1 forward 2 release 2@0 "
@@ -84,7 +84,7 @@ TEST(Place, TwoSlotsForGradientsWhereReductionsRunBesideComputation) {
 
 TEST(Place, ATiedTableWaitsForItsOwnReductionBeforeItIsWrittenAgain) {
   const Problem problem = problem_with(FullyShard<>{}, {0, 10, 10, 10, 1, 100}, three_blocks_tied(), 2, true);
-  const std::string text = text_of(place(make_schedule(FullyShard<>{}.rules(), problem), problem));
+  const std::string text = text_of(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem));
   const auto reduced = text.find(" reduce 5 "), closed = text.find(" close-gradient 5@", reduced),
              opened = text.find(" open-gradient 5@", reduced), written = text.find(" loss 4:1", reduced);
   ASSERT_NE(reduced, std::string::npos) << text;
@@ -115,12 +115,12 @@ TEST(Place, LeavesNumbersAndGradientTasksThatTheListHasAndGivesNobodyElseTheirSl
                          {.action = Action::forward, .index = 0}, {.action = Action::release, .index = 0},
                          {.action = Action::release, .index = 1}, {.action = Action::gather, .index = 2},
                          {.action = Action::loss, .index = 1},    {.action = Action::release, .index = 2}};
-  EXPECT_EQ(text_of(place(list, problem)),
+  EXPECT_EQ(text_of(assign_slots(list, problem)),
             "gather 0@1 gather 1@0 forward 0 release 0@1 release 1@0 gather 2@1 loss 1 release 2@1");
 
   const Problem training = problem_with(FullyShard<>{}, {8, 8, 8, 8, 8}, three_blocks(), 2, true);
-  const Schedule placed = place(make_schedule(FullyShard<>{}.rules(), training), training);
-  EXPECT_EQ(place(placed, training), placed);
+  const Schedule placed = assign_slots(make_schedule(FullyShard<>{}.rules(), training), training);
+  EXPECT_EQ(assign_slots(placed, training), placed);
 }
 
 TEST(Place, SlotsThatServeSeveralListsAreAsLargeAsTheLargest) {

@@ -17,7 +17,7 @@ namespace fsdp::sharding {
 /// that are reduced in place are closed only when they are written again or at the end. A task without a slot number
 /// gets the lowest free number that no task of the list names or, with Problem::fixed_slots, the lowest one that no
 /// group holds at any time at which this group holds a slot. A group that is used in its buffers at rest gets none.
-Schedule place(const Schedule& schedule, const Problem& problem);
+Schedule assign_slots(const Schedule& schedule, const Problem& problem);
 
 /// Elements of each slot.
 struct SlotSizes {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/sharding/place.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -164,7 +164,7 @@ void enlarge(std::vector<std::int64_t>& sizes, int slot, std::int64_t elements) 
 
 }  // namespace
 
-Schedule place(const Schedule& schedule, const Problem& problem) {
+Schedule assign_slots(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
   Schedule placed = has_gradient_tasks ? schedule : GradientTasks(problem).run(schedule);
