@@ -5,7 +5,7 @@
 // micro-batches of 8192 tokens. The plan is exact: a run of that stack allocates the same bytes. The dry run itself
 // needs almost no memory.
 //
-// Try next: change the config or the sequence length; change RunTime::tokens(2048) to {} (untiled); pass another
+// Try next: change the config or the sequence length; change RunTimeTiling::tokens(2048) to {} (untiled); pass another
 // optimizer as the last argument.
 #include <cstdio>
 

@@ -2,33 +2,97 @@
 """Compiles every public header alone, and sources that a build leaves out, without making code.
 
 usage: sources.py INCLUDE_FOLDER SOURCE... -- COMPILER [FLAG...]
+
+A file that includes the header H in any way is compiled on a precompiled H. That hides nothing: the file has H's names with and
+without it. The headers that save most are precompiled, each alone, as which they are compiled in any case.
 """
 import concurrent.futures
+import functools
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-
-def compile_header(header, command):
-    source = f"#include <{header}>\n#include <{header}>\nint main() {{}}\n"  # twice: the guard is there
-    return subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=source, capture_output=True, text=True)
+PRECOMPILED = 8
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
-def compile_source(source, command):
-    return subprocess.run([*command, "-fsyntax-only", source], capture_output=True, text=True)
+class Includes:
+    """Which public headers a file includes, itself or by others. A header is named by its path below the include folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    @functools.cache
+    def of(self, file):
+        """headers that a file includes, and the file itself if it is one of them"""
+        found = {file.relative_to(self.folder)} if file.is_relative_to(self.folder) else set()
+        for name in INCLUDE.findall(file.read_text()):
+            beside = file.parent / name
+            public = self.folder / name.removeprefix("tessera/") if name.startswith("tessera/") else None
+            for other in filter(None, [public, beside]):
+                if other.is_file():
+                    found |= self.of(other.resolve())
+                    break
+        return frozenset(found)
+
+
+def most_saving(includes, files):
+    """Headers to precompile, the largest first: each saves its own includes in every file that includes it."""
+    saved = dict.fromkeys(files, 0)
+    chosen = []
+    sizes = {header: len(includes.of(includes.folder / header)) for file in files for header in includes.of(file)}
+    for _ in range(PRECOMPILED):
+        gains = {header: sum(max(0, size - saved[file]) for file in files if header in includes.of(file)) for header, size in sizes.items()}
+        best = max(sorted(gains), key=gains.get)
+        chosen.append(best)
+        saved.update({file: max(saved[file], sizes[best]) for file in files if best in includes.of(file)})
+    return sorted(chosen, key=sizes.get, reverse=True)
+
+
+def compiled(command, source):
+    return subprocess.run([*command, "-x", "c++", "-"], input=source, capture_output=True, text=True)
+
+
+class Compiler:
+    def __init__(self, command, includes, headers, folder):
+        self.command, self.includes, self.headers, self.folder = command, includes, headers, folder
+        self.usable = []
+
+    def precompile(self, header):
+        made = self.folder / str(header).replace("/", "_")
+        flags = ["-x", "c++-header", str(self.includes.folder / header), "-o", str(made)]
+        if subprocess.run([*self.command, *flags], capture_output=True).returncode == 0:  # else its own run says why
+            self.usable.append((header, made))
+
+    def run(self, file):
+        """Compiles a source, or a header: twice, since the guard is there."""
+        inside = self.includes.of(file)
+        on = next((["-include-pch", str(made)] for header, made in self.usable if header in inside), [])
+        if file in self.headers:
+            line = f"#include <tessera/{file.relative_to(self.includes.folder)}>\n"
+            return compiled([*self.command, *on, "-fsyntax-only"], 2 * line + "int main() {}\n")
+        return subprocess.run([*self.command, *on, "-fsyntax-only", str(file)], capture_output=True, text=True)
 
 
 def main():
     end = sys.argv.index("--")
-    folder, sources, command = Path(sys.argv[1]), sys.argv[2:end], sys.argv[end + 1:]
-    headers = sorted(path.relative_to(folder) for path in folder.rglob("*.hpp"))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = [(source, pool.submit(compile_source, source, command)) for source in sources]
-        runs += [(f"<tessera/{header}>, alone,", pool.submit(compile_header, "tessera" / header, command)) for header in headers]
-        failed = [(name, run.result().stderr) for name, run in runs if run.result().returncode]
-    for name, errors in failed:
-        print(f"{name} does not compile:\n{errors}")
+    folder, command = Path(sys.argv[1]).resolve(), sys.argv[end + 1:]
+    sources = [Path(source).resolve() for source in sys.argv[2:end]]
+    headers = sorted(folder.rglob("*.hpp"))
+    includes = Includes(folder)
+    with tempfile.TemporaryDirectory() as made, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        compiler = Compiler(command, includes, set(headers), Path(made))
+        if "clang" in command[0]:  # g++ takes precompiled headers by another option
+            chosen = most_saving(includes, [*headers, *sources])
+            list(pool.map(compiler.precompile, chosen))
+            compiler.usable.sort(key=lambda pair: chosen.index(pair[0]))
+        files = [*sources, *headers]
+        failed = [(file, run.stderr) for file, run in zip(files, pool.map(compiler.run, files)) if run.returncode]
+    for file, errors in failed:
+        print(f"{file}{', alone,' if file in headers else ''} does not compile:\n{errors}")
     print(f"{len(headers)} headers and {len(sources)} sources, {len(failed)} failed")
     return 1 if failed or not headers else 0
 

@@ -84,7 +84,7 @@ TEST(UnitOptions, SmallPartsThatStayTakeNoLargeSlot) {
     problem.groups.push_back(facts_of(group, rules.facts, true));
     problem.groups.back().slot_elements = group.elements();
   }
-  const auto sizes = slot_sizes(place(make_schedule(rules, problem), problem), problem).weights;
+  const auto sizes = slot_sizes(assign_slots(make_schedule(rules, problem), problem), problem).weights;
   EXPECT_LE(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), 2 * 100 + 4 * 4);
 }
 

@@ -86,9 +86,9 @@ TYPED_TEST(ModuleCosts, OnMetaAreTheCpusToTheByte) {
       {.length = 150, .hidden = 32, .intermediate = 64, .heads = 1, .head_dim = 32, .vocabulary = 257},
       {.length = 30, .hidden = 24, .intermediate = 40, .heads = 2, .head_dim = 12, .rank = 3, .dropout = 0.25f}};
   for (const Sizes& sizes : list)
-    for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4), RunTime::tokens(64)})
+    for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4), RunTimeTiling::tokens(64)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
-        const int threads = tiling == RunTime::tiles(4) ? 2 : 1;
+        const int threads = tiling == RunTimeTiling::tiles(4) ? 2 : 1;
         SCOPED_TRACE(::testing::Message() << sizes.tokens() << " tokens, " << threads << " threads");
         const Run<> run{.tiling = tiling, .placing = placing, .threads = threads};
         using P = TypeParam;
@@ -107,12 +107,12 @@ TYPED_TEST(ModuleCosts, OfAnMlpAre18UnitsOfWorkUntiledAnd22Tiled) {
   const Sizes sizes{.length = 24, .hidden = 16, .intermediate = 40};
   const std::int64_t unit = sizes.tokens() * sizes.hidden * sizes.intermediate;
   for (const Placing placing : {Placing::adjacent, Placing::padded}) {
-    const auto flops = [&]<class Kind>(Kind, RunTime tiling) {
+    const auto flops = [&]<class Kind>(Kind, RunTimeTiling tiling) {
       return unit_costs<Meta, Kind, TypeParam>(sizes, {.tiling = tiling, .placing = placing}).matmul_flops;
     };
-    EXPECT_EQ(flops(BareMlp{}, RunTime{}), 18 * unit);
-    EXPECT_EQ(flops(MlpHalf{}, RunTime{}), 18 * unit);
-    for (const RunTime& tiling : {RunTime::tiles(2), RunTime::tiles(5), RunTime::tokens(7)}) {
+    EXPECT_EQ(flops(BareMlp{}, RunTimeTiling{}), 18 * unit);
+    EXPECT_EQ(flops(MlpHalf{}, RunTimeTiling{}), 18 * unit);
+    for (const RunTimeTiling& tiling : {RunTimeTiling::tiles(2), RunTimeTiling::tiles(5), RunTimeTiling::tokens(7)}) {
       EXPECT_EQ(flops(BareMlp{}, tiling), 22 * unit);
       EXPECT_EQ(flops(MlpHalf{}, tiling), 22 * unit);
     }
@@ -127,14 +127,14 @@ TYPED_TEST(ModuleCosts, OfABlockMultiplyEveryWeightWithEveryTokenThreeTimes) {
   const Costs untiled = unit_costs<Meta, Block, TypeParam>(sizes, {});
   EXPECT_EQ(untiled.matmul_flops, 6 * (attention + mlp) * sizes.tokens());
   EXPECT_EQ(untiled.attention_flops, 7 * sizes.sequences * sizes.heads * 12 * 12 * sizes.head_dim);
-  const Costs tiled = unit_costs<Meta, Block, TypeParam>(sizes, {.tiling = RunTime::tiles(5)});
+  const Costs tiled = unit_costs<Meta, Block, TypeParam>(sizes, {.tiling = RunTimeTiling::tiles(5)});
   EXPECT_EQ(tiled.matmul_flops - untiled.matmul_flops, 4 * sizes.hidden * sizes.intermediate * sizes.tokens());
   EXPECT_EQ(tiled.attention_flops, untiled.attention_flops);
 }
 
 /// Bytes at the low end that a unit's forward leaves for its backward.
 template <class Kind, class Precision>
-std::int64_t saved_bytes(const Sizes& sizes, RunTime tiling) {
+std::int64_t saved_bytes(const Sizes& sizes, RunTimeTiling tiling) {
   Unit<Meta, Kind, Precision> unit(sizes, {.tiling = tiling});
   const std::int64_t before = unit.rank.low_end();
   unit.forward();
@@ -144,16 +144,16 @@ std::int64_t saved_bytes(const Sizes& sizes, RunTime tiling) {
 TYPED_TEST(ModuleCosts, OfMemoryAreGateAndUpUntiledAndNothingOfTheMlpTiled) {
   const Sizes sizes{.length = 64, .hidden = 16, .intermediate = 48};
   const std::int64_t size = sizeof(typename TypeParam::Compute);
-  EXPECT_EQ((saved_bytes<BareMlp, TypeParam>(sizes, RunTime{})), 64 * 2 * 48 * size);
-  EXPECT_EQ((saved_bytes<BareMlp, TypeParam>(sizes, RunTime::tiles(4))), 0);
-  EXPECT_EQ((saved_bytes<MlpHalf, TypeParam>(sizes, RunTime{})), 64 * 2 * 48 * size + 64 * 4);
-  EXPECT_EQ((saved_bytes<MlpHalf, TypeParam>(sizes, RunTime::tiles(4))), 64 * 4);
+  EXPECT_EQ((saved_bytes<BareMlp, TypeParam>(sizes, RunTimeTiling{})), 64 * 2 * 48 * size);
+  EXPECT_EQ((saved_bytes<BareMlp, TypeParam>(sizes, RunTimeTiling::tiles(4))), 0);
+  EXPECT_EQ((saved_bytes<MlpHalf, TypeParam>(sizes, RunTimeTiling{})), 64 * 2 * 48 * size + 64 * 4);
+  EXPECT_EQ((saved_bytes<MlpHalf, TypeParam>(sizes, RunTimeTiling::tiles(4))), 64 * 4);
 }
 
 TYPED_TEST(ModuleCosts, OfATiledMlpsMemoryDependOnTheTileNotOnTheSequence) {
   const auto workspace = [](std::int64_t length) {
     const Sizes sizes{.length = length, .hidden = 16, .intermediate = 48};
-    const Costs costs = unit_costs<Meta, BareMlp, TypeParam>(sizes, {.tiling = RunTime::tokens(16)});
+    const Costs costs = unit_costs<Meta, BareMlp, TypeParam>(sizes, {.tiling = RunTimeTiling::tokens(16)});
     return costs.peak - costs.peak_scratch - costs.used;
   };
   EXPECT_EQ(workspace(64), workspace(640));
@@ -164,7 +164,7 @@ TYPED_TEST(ModuleCosts, OfAHeadsMemoryDependOnTheTileNotOnTheSequence) {
   for (const bool gradients : {false, true}) {
     const auto peak = [&](std::int64_t length) {
       const Sizes sizes{.length = length, .hidden = 16, .vocabulary = 512};
-      const Costs costs = head_costs<Meta, TypeParam>(sizes, {.tiling = RunTime::tokens(16)}, gradients);
+      const Costs costs = head_costs<Meta, TypeParam>(sizes, {.tiling = RunTimeTiling::tokens(16)}, gradients);
       return costs.peak - costs.used;
     };
     EXPECT_EQ(peak(64), peak(640));

@@ -30,7 +30,7 @@ struct LargeHead {
   std::array<bool, 2> written{};
   double loss_sum = 0;
 
-  LargeHead(const Sizes& sizes, const RunTime& tiling, int threads, std::int64_t arena_bytes)
+  LargeHead(const Sizes& sizes, const RunTimeTiling& tiling, int threads, std::int64_t arena_bytes)
       : module{{}, sizes.vocabulary, sizes.hidden, sizes.eps},
         tokens(sizes.tokens()),
         x(block<Compute>(tokens * sizes.hidden)),
@@ -94,7 +94,7 @@ TYPED_TEST(LargeVocabulary, NeverHoldsMoreThanItsBudget) {
     for (const std::int64_t mebibytes : {5, 17, 100, 1024, 8192})
       for (const bool gradients : {true, false}) {
         const Sizes sizes{.length = 8192, .hidden = hidden, .vocabulary = 128256};
-        LargeHead<device::Meta, TypeParam> head(sizes, RunTime::budget(mebibytes * mebi), 2, 0);
+        LargeHead<device::Meta, TypeParam> head(sizes, RunTimeTiling::budget(mebibytes * mebi), 2, 0);
         const tiling::TilePlan plan = head.module.plan(head.context);
         gradients ? head.loss(1) : head.loss_only();
         EXPECT_LE(plan.peak_bytes(), mebibytes * mebi);
@@ -110,7 +110,7 @@ TYPED_TEST(LargeVocabulary, NeverHoldsMoreThanItsBudget) {
 }
 
 TYPED_TEST(LargeVocabulary, NeverTakesMoreThanUntiledWhateverTheThreads) {
-  const auto peak = [](const Sizes& sizes, const RunTime& tiling, int threads) {
+  const auto peak = [](const Sizes& sizes, const RunTimeTiling& tiling, int threads) {
     LargeHead<device::Meta, TypeParam> head(sizes, tiling, threads, 0);
     head.loss(1);
     return head.arena.peak();
@@ -119,9 +119,10 @@ TYPED_TEST(LargeVocabulary, NeverTakesMoreThanUntiledWhateverTheThreads) {
     for (const Sizes& sizes : {Sizes{.length = 4097, .hidden = 64, .vocabulary = 1000},
                                Sizes{.length = 1500, .hidden = 1024, .vocabulary = 32000},
                                Sizes{.length = 4097, .hidden = 1024, .vocabulary = 32000}}) {
-      const std::int64_t untiled = peak(sizes, RunTime(), threads);
-      for (const RunTime& tiling : {RunTime::tiles(2), RunTime::tiles(4), RunTime::tokens(64), RunTime::tokens(1024),
-                                    RunTime::budget(mebi), RunTime::budget(64 * mebi)})
+      const std::int64_t untiled = peak(sizes, RunTimeTiling(), threads);
+      for (const RunTimeTiling& tiling :
+           {RunTimeTiling::tiles(2), RunTimeTiling::tiles(4), RunTimeTiling::tokens(64), RunTimeTiling::tokens(1024),
+            RunTimeTiling::budget(mebi), RunTimeTiling::budget(64 * mebi)})
         EXPECT_LE(peak(sizes, tiling, threads), untiled) << sizes.length << " tokens, " << threads << " threads";
     }
 }
@@ -173,7 +174,7 @@ Values values_of(Tensor<T> tensor) {
 
 /// Loss and gradients where the rows that `counts` names have targets, in an arena of just what was planned.
 template <class Precision, class Counts>
-void expect_float64(const Sizes& sizes, const RunTime& tiling, Counts counts) {
+void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts counts) {
   using Compute = typename Precision::Compute;
   LargeHead<device::Meta, Precision> planned(sizes, tiling, 2, 0);
   planned.loss(1);
@@ -222,7 +223,7 @@ void expect_float64(const Sizes& sizes, const RunTime& tiling, Counts counts) {
 
 TYPED_TEST(LargeVocabulary, FollowsFloat64WithinItsBudgetWhereFewOf8192TokensCount) {
   const Sizes sizes{.length = 8192, .hidden = 64, .vocabulary = 128256, .eps = 1e-5f};
-  const RunTime tiling = RunTime::budget(5 * mebi);
+  const RunTimeTiling tiling = RunTimeTiling::budget(5 * mebi);
   LargeHead<device::Meta, TypeParam> planned(sizes, tiling, 2, 0);
   const tiling::TilePlan plan = planned.module.plan(planned.context);
   ASSERT_GT(plan.columns_per_block, 0);
@@ -233,7 +234,7 @@ TYPED_TEST(LargeVocabulary, FollowsFloat64WithinItsBudgetWhereFewOf8192TokensCou
 // Where oneDNN takes more scratch for fewer rows, matmuls see rows of zeros behind them.
 TYPED_TEST(LargeVocabulary, FollowsFloat64WhateverRowsAreLeftOut) {
   const Sizes sizes{.length = 100, .hidden = 64, .vocabulary = 300, .eps = 1e-5f};
-  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(64), RunTime::budget(40000)})
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(64), RunTimeTiling::budget(40000)})
     for (std::int64_t valid = 1; valid <= 100; valid += 11)
       expect_float64<TypeParam>(sizes, tiling, [&](std::int64_t t) { return t * 37 % 100 < valid; });
 }
@@ -241,7 +242,7 @@ TYPED_TEST(LargeVocabulary, FollowsFloat64WhateverRowsAreLeftOut) {
 TYPED_TEST(LargeVocabulary, HoldsOnTheCpuWhatWasPlannedWhereEveryTargetCounts) {
   for (const std::int64_t kibibytes : {40, 100, 400, 4000}) {
     const Sizes sizes{.length = 512, .hidden = 32, .vocabulary = 1024};
-    const RunTime tiling = RunTime::budget(kibibytes * 1024);
+    const RunTimeTiling tiling = RunTimeTiling::budget(kibibytes * 1024);
     LargeHead<device::Meta, TypeParam> planned(sizes, tiling, 2, 0);
     LargeHead<device::Cpu, TypeParam> head(sizes, tiling, 2, std::int64_t{64} << 20);
     planned.loss(1);
@@ -255,7 +256,7 @@ TYPED_TEST(LargeVocabulary, HoldsOnTheCpuWhatWasPlannedWhereEveryTargetCounts) {
 
 TYPED_TEST(LargeVocabulary, RowsThatAreLeftOutNeverTakeMoreThanWasPlanned) {
   const Sizes sizes{.length = 200, .hidden = 64, .vocabulary = 300};
-  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(64), RunTime::budget(40000)})
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(64), RunTimeTiling::budget(40000)})
     for (const int threads : device::reference::team_sizes()) {
       LargeHead<device::Meta, TypeParam> planned(sizes, tiling, threads, 0);
       planned.loss(1);

@@ -55,23 +55,23 @@ tiling::Problem problem_of(const Sizes& sizes) {
 
 struct Named {
   std::string name;
-  RunTime tiling;
+  RunTimeTiling tiling;
 };
 
 /// Tile counts and lengths above and below the sequence's, and budgets from the smallest that does to untiled's.
 template <class S>
 std::vector<Named> policies(const Sizes& sizes) {
   const tiling::Problem problem = problem_of<S>(sizes);
-  std::vector<Named> list = {{"off", RunTime{}}};
+  std::vector<Named> list = {{"off", RunTimeTiling{}}};
   for (const std::int64_t n : {1, 2, 4, 200, 5000})
-    if (n < 5000 || sizes.tokens() < 5000) list.push_back({"tiles:" + std::to_string(n), RunTime::tiles(n)});
+    if (n < 5000 || sizes.tokens() < 5000) list.push_back({"tiles:" + std::to_string(n), RunTimeTiling::tiles(n)});
   for (const std::int64_t n : {3, 1000, 4096})
-    if (n > 3 || sizes.tokens() < 5000) list.push_back({"tokens:" + std::to_string(n), RunTime::tokens(n)});
+    if (n > 3 || sizes.tokens() < 5000) list.push_back({"tokens:" + std::to_string(n), RunTimeTiling::tokens(n)});
   const std::int64_t untiled = tiling::Untiled{}.plan(problem).peak_bytes();
   const std::int64_t smallest = tiling::smallest_budget(problem);
   for (const std::int64_t bytes : {smallest, problem.tile_bytes(std::min<std::int64_t>(sizes.tokens(), 256)) / 2,
                                    untiled / 2, untiled / 10 * 9, untiled})
-    list.push_back({"budget:" + std::to_string(bytes), RunTime::budget(std::max(bytes, smallest))});
+    list.push_back({"budget:" + std::to_string(bytes), RunTimeTiling::budget(std::max(bytes, smallest))});
   return list;
 }
 
@@ -121,10 +121,10 @@ TYPED_TEST(MlpTiling, FollowsFloat64WithPathsOfLowRankInEveryBlockOfColumns) {
   for (const char* const paths : {"gud", "ud"}) {
     sizes.paths = paths;
     const tiling::Problem problem = problem_of<TypeParam>(sizes);
-    const RunTime smallest = RunTime::budget(tiling::smallest_budget(problem));
+    const RunTimeTiling smallest = RunTimeTiling::budget(tiling::smallest_budget(problem));
     ASSERT_GT(smallest.plan(problem).columns_per_block, 0);
     const Outcome expected = expected_outcome<Kind, Precision>(sizes, 2);
-    for (const RunTime& tiling : {RunTime{}, smallest}) {
+    for (const RunTimeTiling& tiling : {RunTimeTiling{}, smallest}) {
       const Outcome found = outcome<Kind, Precision>(sizes, Run<>{.tiling = tiling, .micro_batches = 2});
       EXPECT_LE(relative(found.y, expected.y), forward_tolerance<Precision>);
       for (std::size_t i = 0; i < expected.gradients.size(); ++i)
@@ -241,7 +241,7 @@ TYPED_TEST(MlpTiling, KeepsItsBudgetWithDropoutBesideIt) {
     const tiling::Problem problem = problem_of<TypeParam>(sizes);
     const std::int64_t untiled = tiling::Untiled{}.plan(problem).peak_bytes(), tile = problem.tile_bytes(256);
     for (const std::int64_t bytes : {untiled, untiled / 2, tile, tile / 2}) {
-      const Run<> run{.tiling = RunTime::budget(bytes)};
+      const Run<> run{.tiling = RunTimeTiling::budget(bytes)};
       Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, run);
       const tiling::TilePlan plan = plan_of(unit.context, unit.module);
       SCOPED_TRACE(::testing::Message() << paths << ", " << bytes << " bytes: " << plan);
@@ -297,8 +297,8 @@ TYPED_TEST(MlpTiling, TakesWhatItsPlanSaysAtFullSize) {
 TYPED_TEST(MlpTiling, IsRefusedByABudgetBelowTheSmallestBeforeItComputes) {
   const Sizes sizes{.length = 5, .hidden = 64, .intermediate = 192};
   const std::int64_t smallest = tiling::smallest_budget(problem_of<TypeParam>(sizes));
-  Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes,
-                                                                           {.tiling = RunTime::budget(smallest - 1)});
+  Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(
+      sizes, {.tiling = RunTimeTiling::budget(smallest - 1)});
   EXPECT_THROW(unit.forward(), InputError);
   EXPECT_EQ(unit.rank.stream.counters.matmul_flops, 0);
 }

@@ -33,7 +33,7 @@ TYPED_TEST(SwiGluMlpTest, FollowsFloat64AtOddSizesWhereverItsWeightsStand) {
                                    {.sequences = 3, .length = 2, .hidden = 8, .intermediate = 16}};
   for (const Sizes& sizes : list) {
     const Outcome expected = expected_outcome<BareMlp, TypeParam>(sizes);
-    for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)})
+    for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)})
       for (const Placing placing : {Placing::adjacent, Placing::padded})
         expect_float64s<TypeParam>(
             sizes, expected, {.tiling = tiling, .placing = placing, .threads = placing == Placing::padded ? 2 : 1});
@@ -55,14 +55,14 @@ TYPED_TEST(SwiGluMlpTest, DoesNotDependOnWhereItsWeightsStandNorOnItsThreads) {
 TYPED_TEST(SwiGluMlpTest, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteTheMemory) {
   const Sizes sizes{.length = 5, .hidden = 7, .intermediate = 5};
   const Outcome expected = expected_outcome<BareMlp, TypeParam>(sizes, 3);
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)})
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)})
     for (const Placing placing : {Placing::adjacent, Placing::padded})
       expect_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .micro_batches = 3, .placing = placing});
 }
 
 TYPED_TEST(SwiGluMlpTest, TiledGivesTheUntiledGradients) {
-  std::vector<RunTime> tilings = {RunTime::tokens(3), RunTime::tokens(1000)};
-  for (const std::int64_t tiles : {1, 2, 4, 200}) tilings.push_back(RunTime::tiles(tiles));
+  std::vector<RunTimeTiling> tilings = {RunTimeTiling::tokens(3), RunTimeTiling::tokens(1000)};
+  for (const std::int64_t tiles : {1, 2, 4, 200}) tilings.push_back(RunTimeTiling::tiles(tiles));
   for (const std::int64_t length : {1, 2, 3, 5, 7, 9, 100})
     for (const int micro_batches : {1, 2}) {
       SCOPED_TRACE(::testing::Message() << length << " tokens, " << micro_batches << " micro-batches");
@@ -70,7 +70,7 @@ TYPED_TEST(SwiGluMlpTest, TiledGivesTheUntiledGradients) {
       const Outcome untiled = outcome<BareMlp, TypeParam>(sizes, Run<>{.micro_batches = micro_batches});
       const bool exact = std::is_same_v<TypeParam, Fp32>;
       const Outcome expected = exact ? untiled : expected_outcome<BareMlp, TypeParam>(sizes, micro_batches);
-      for (const RunTime& tiling : tilings) {
+      for (const RunTimeTiling& tiling : tilings) {
         const Outcome tiled =
             outcome<BareMlp, TypeParam>(sizes, Run<>{.tiling = tiling, .micro_batches = micro_batches});
         for (std::size_t i = 0; i < expected.gradients.size(); ++i)
@@ -105,14 +105,14 @@ TYPED_TEST(SwiGluMlpTest, MayKeepAnyOfItsTiles) {
 }
 
 TEST(SwiGluMlp, LetsCommunicationProceedAfterEveryMatmul) {
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)}) {
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     Unit<device::Meta, BareMlp, Fp32> unit({.length = 8, .hidden = 64, .intermediate = 64}, {.tiling = tiling});
     std::vector<device::MatmulRecord> matmuls;
     unit.rank.stream.counters.matmuls = &matmuls;
     unit.forward();
     unit.backward();
     EXPECT_EQ(unit.polls, static_cast<int>(matmuls.size()));
-    EXPECT_EQ(matmuls.size(), tiling == RunTime{} ? 6u : 7u * 4u);
+    EXPECT_EQ(matmuls.size(), tiling == RunTimeTiling{} ? 6u : 7u * 4u);
   }
 }
 

@@ -37,7 +37,7 @@ struct Planner {
 
 /// Plans as they were before there was a table. No matmul's scratch decides about them.
 TEST(TilePlans, AreThoseThatWereRecorded) {
-  const auto plan = [](auto module, const RunTime& tiling, std::int64_t tokens) {
+  const auto plan = [](auto module, const RunTimeTiling& tiling, std::int64_t tokens) {
     Planner<OnMeta> planner(TilePlans(tiling), tokens);
     if constexpr (requires { module.plan(planner.context); })
       return message(module.plan(planner.context));
@@ -45,21 +45,21 @@ TEST(TilePlans, AreThoseThatWereRecorded) {
       return message(plan_of(planner.context, module));
   };
   const SwiGluMlp<OnMeta> mlp{{}, 1024, 2816};
-  EXPECT_EQ(plan(mlp, RunTime::tiles(4), 4096),
+  EXPECT_EQ(plan(mlp, RunTimeTiling::tiles(4), 4096),
             "4 tiles of up to 1024 tokens, 0 kept; 17301504 bytes; 47244640256 FLOPs recomputed");
-  EXPECT_EQ(plan(mlp, RunTime::tokens(1000), 4096),
+  EXPECT_EQ(plan(mlp, RunTimeTiling::tokens(1000), 4096),
             "5 tiles of up to 820 tokens, 0 kept; 13854720 bytes; 47244640256 FLOPs recomputed");
-  EXPECT_EQ(plan(mlp, RunTime::budget(200'000'000), 4096),
+  EXPECT_EQ(plan(mlp, RunTimeTiling::budget(200'000'000), 4096),
             "1 tile of 4096 tokens, 1 kept; 69206016 bytes; 0 FLOPs recomputed");
   const ResidualMlp<OnMeta> residual{{}, 1024, 2816, 1e-5f, 3};
-  EXPECT_EQ(plan(residual, RunTime::tokens(1000), 4096),
+  EXPECT_EQ(plan(residual, RunTimeTiling::tokens(1000), 4096),
             "5 tiles of up to 820 tokens, 0 kept; 15534080 bytes; 47244640256 FLOPs recomputed");
-  EXPECT_EQ(plan(residual, RunTime::budget(200'000'000), 4096),
+  EXPECT_EQ(plan(residual, RunTimeTiling::budget(200'000'000), 4096),
             "1 tile of 4096 tokens, 1 kept; 169869312 bytes; 0 FLOPs recomputed");
   const LossHead<OnMeta> head{{}, 32000, 1024};
-  EXPECT_EQ(plan(head, RunTime::tokens(1000), 1024),
+  EXPECT_EQ(plan(head, RunTimeTiling::tokens(1000), 1024),
             "2 tiles of up to 512 tokens, 0 kept; 33820672 bytes; 0 FLOPs recomputed");
-  EXPECT_EQ(plan(head, RunTime::budget(1'000'000), 1024),
+  EXPECT_EQ(plan(head, RunTimeTiling::budget(1'000'000), 1024),
             "8 tiles of up to 144 tokens in blocks of 64 columns, 0 kept; 907776 bytes; 66974646272 FLOPs recomputed");
 }
 
@@ -85,17 +85,17 @@ struct MadeUp {
 TEST(TilePlans, AreThePolicysUnlessTheModuleTakesMoreThanUntiled) {
   for (const std::int64_t bytes_per_tile : {-1, 0, 1}) {
     const MadeUp module{.bytes_per_tile = bytes_per_tile};
-    TilePlans plans{RunTime::tiles(4)};
+    TilePlans plans{RunTimeTiling::tiles(4)};
     plans.add(module.dry_run());
     const tiling::TilePlan& plan = plans.plan(typeid(MadeUp), module.problem(1024));
     EXPECT_EQ(plan, bytes_per_tile > 0 ? tiling::Untiled{}.plan(module.problem(1024))
-                                       : RunTime::tiles(4).plan(module.problem(1024)));
+                                       : RunTimeTiling::tiles(4).plan(module.problem(1024)));
   }
 }
 
 TEST(TilePlans, RunAModuleOnceAndOnlyWhereThePolicyCuts) {
   const MadeUp module;
-  TilePlans plans{RunTime::tiles(4)};
+  TilePlans plans{RunTimeTiling::tiles(4)};
   plans.add(module.dry_run());
   const tiling::TilePlan* const first = &plans.plan(typeid(MadeUp), module.problem(1024));
   plans.plan(typeid(MadeUp), module.problem(1));
@@ -119,7 +119,7 @@ TEST(TilePlans, RunATileOfAHeadOnceForEachWayToRunIt) {
 
 TEST(TilePlans, OfModulesOfOneKindAndOtherSizesAreTheirOwn) {
   const MadeUp small{.bytes_per_tile = 1}, large{.bytes_per_token = 101};
-  TilePlans plans{RunTime::tiles(4)};
+  TilePlans plans{RunTimeTiling::tiles(4)};
   plans.add(small.dry_run());
   plans.add(large.dry_run());
   EXPECT_EQ(plans.plan(typeid(MadeUp), small.problem(1024)).tiles.size(), 1u);
@@ -132,11 +132,11 @@ TEST(TilePlans, OfADryRunServeItsRunForEveryNumberOfTokens) {
   const SwiGluMlp<OnCpu> module{{}, 64, 192};
   const LossHead<OnMeta> planned_head{{}, 300, 64};
   const LossHead<OnCpu> head{{}, 300, 64};
-  Planner<OnMeta> dry_run(TilePlans(RunTime::tokens(16)), 100);
+  Planner<OnMeta> dry_run(TilePlans(RunTimeTiling::tokens(16)), 100);
   plan_of(dry_run.context, planned);
   planned_head.plan(dry_run.context);
   for (const std::int64_t tokens : {1, 16, 17, 99, 100, 2000}) {
-    Planner<OnMeta> expected(TilePlans(RunTime::tokens(16)), tokens);
+    Planner<OnMeta> expected(TilePlans(RunTimeTiling::tokens(16)), tokens);
     Planner<OnCpu> run(*dry_run.context.plans, tokens);
     EXPECT_EQ(plan_of(run.context, module), plan_of(expected.context, planned)) << tokens;
     EXPECT_EQ(head.plan(run.context), planned_head.plan(expected.context)) << tokens;
@@ -145,7 +145,7 @@ TEST(TilePlans, OfADryRunServeItsRunForEveryNumberOfTokens) {
 
 TEST(TilePlans, OfAModuleThatNoDryRunHadAreAnErrorWhereItsScratchDecides) {
   const SwiGluMlp<OnCpu> module{{}, 64, 192};
-  Planner<OnCpu> untiled(TilePlans(), 100), tiled(TilePlans(RunTime::tokens(16)), 100);
+  Planner<OnCpu> untiled(TilePlans(), 100), tiled(TilePlans(RunTimeTiling::tokens(16)), 100);
   EXPECT_EQ(plan_of(untiled.context, module).tiles.size(), 1u);
   try {
     plan_of(tiled.context, module);
@@ -177,7 +177,7 @@ struct Unusual : ModuleTypes<L, SwiGluFields> {
 
 TEST(TilePlans, RunAModuleAsItSays) {
   const Unusual<OnMeta> module{{}, {{}, 64, 192}, std::make_shared<std::vector<std::size_t>>()};
-  Planner<OnMeta> planner(TilePlans(RunTime::tiles(4)), 1024);
+  Planner<OnMeta> planner(TilePlans(RunTimeTiling::tiles(4)), 1024);
   EXPECT_EQ(plan_of(planner.context, module).tiles.size(), 4u);
   EXPECT_EQ(*module.tiles, (std::vector<std::size_t>{4, 1}));
 }

@@ -63,7 +63,7 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithPackedDocuments) {
   Sizes sizes{.sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 4, .kv_heads = 2, .head_dim = 6};
   sizes.documents = {0, 1, 5, 5, 9, 12, 18};
   const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes);
-  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(4)})
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(4)})
     for (const int threads : {1, 2})
       expect_block_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .threads = threads});
 }
@@ -99,7 +99,7 @@ TYPED_TEST(ResidualUnit, FollowsFloat64WithPathsOfLowRank) {
     sizes.paths = paths;
     SCOPED_TRACE(paths);
     const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 2);
-    for (const RunTime& tiling : {RunTime{}, RunTime::tokens(4), RunTime::tiles(4)})
+    for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(4), RunTimeTiling::tiles(4)})
       for (const Placing placing : {Placing::adjacent, Placing::padded})
         expect_block_float64s<TypeParam>(
             sizes, expected,
@@ -111,7 +111,7 @@ TYPED_TEST(ResidualUnit, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteT
   const Sizes sizes{
       .sequences = 2, .length = 5, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};
   const Outcome expected = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes, 3);
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)})
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)})
     for (const Placing placing : {Placing::adjacent, Placing::padded})
       expect_block_float64s<TypeParam>(sizes, expected, {.tiling = tiling, .micro_batches = 3, .placing = placing});
 }
@@ -136,7 +136,8 @@ TYPED_TEST(ResidualUnit, TiledGivesTheUntiledGradients) {
       const Sizes sizes{.length = length, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};
       const Outcome untiled = outcome<Kind, Precision>(sizes, Run<>{.micro_batches = micro_batches});
       const Outcome expected = exact ? untiled : expected_outcome<Kind, Precision>(sizes, micro_batches);
-      for (const RunTime& tiling : {RunTime::tiles(1), RunTime::tiles(4), RunTime::tiles(200), RunTime::tokens(3)}) {
+      for (const RunTimeTiling& tiling :
+           {RunTimeTiling::tiles(1), RunTimeTiling::tiles(4), RunTimeTiling::tiles(200), RunTimeTiling::tokens(3)}) {
         const Outcome tiled = outcome<Kind, Precision>(sizes, Run<>{.tiling = tiling, .micro_batches = micro_batches});
         if (exact) {
           EXPECT_LE(attends ? relative(joined(tiled.gradients), joined(expected.gradients))
@@ -168,7 +169,7 @@ TYPED_TEST(ResidualUnit, DoesNotDependOnItsNumberOfThreads) {
 }
 
 TYPED_TEST(ResidualUnit, LetsCommunicationProceedAtLeastOnceForEveryMatmulButTheLast) {
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)}) {
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     const Sizes sizes{.length = 8, .hidden = 64, .intermediate = 64, .heads = 1, .head_dim = 64};
     Unit<device::Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, {.tiling = tiling});
     std::vector<device::MatmulRecord> matmuls;

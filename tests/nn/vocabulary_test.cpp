@@ -99,7 +99,8 @@ TYPED_TEST(Vocabulary, LossAndGradientsFollowFloat64AtOddSizesInAnyTiles) {
         Sizes{.sequences = 3, .length = 2, .hidden = 3, .vocabulary = 257},
         Sizes{.length = 5, .hidden = 3, .vocabulary = 2}}) {
     const LossOutcome expected = expected_loss<TypeParam>(sizes, some_tokens(sizes), 0.75f);
-    for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4), RunTime::tokens(3), RunTime::tokens(100)})
+    for (const RunTimeTiling& tiling :
+         {RunTimeTiling{}, RunTimeTiling::tiles(4), RunTimeTiling::tokens(3), RunTimeTiling::tokens(100)})
       for (const Placing placing : {Placing::adjacent, Placing::padded}) {
         SCOPED_TRACE(::testing::Message() << sizes.tokens() << " tokens, " << sizes.hidden << ", " << sizes.vocabulary);
         const Run<> run{.tiling = tiling, .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
@@ -123,7 +124,8 @@ TYPED_TEST(Vocabulary, BlocksOfColumnsFollowFloat64) {
   for (const std::int64_t bytes : {600, 1000, 2000, 2500})
     for (const Placing placing : {Placing::adjacent, Placing::padded}) {
       SCOPED_TRACE(bytes);
-      Run<> run{.tiling = RunTime::budget(bytes), .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
+      Run<> run{
+          .tiling = RunTimeTiling::budget(bytes), .placing = placing, .threads = placing == Placing::padded ? 2 : 1};
       Head<device::Cpu, TypeParam> head(sizes, run);
       const tiling::TilePlan plan = head.module.plan(head.context);
       blocks.insert(plan.columns_per_block);
@@ -137,7 +139,7 @@ TYPED_TEST(Vocabulary, BlocksOfColumnsFollowFloat64) {
 
 TYPED_TEST(Vocabulary, BlocksOfColumnsRepeatToTheBit) {
   const Sizes sizes{.length = 50, .hidden = 15, .vocabulary = 300};
-  const Run<> run{.tiling = RunTime::budget(20000), .threads = 2};
+  const Run<> run{.tiling = RunTimeTiling::budget(20000), .threads = 2};
   const LossOutcome a = found_loss<TypeParam>(sizes, some_tokens(sizes), 1, run);
   const LossOutcome b = found_loss<TypeParam>(sizes, some_tokens(sizes), 1, run);
   EXPECT_TRUE(a.loss == b.loss && a.gradients == b.gradients);
@@ -146,7 +148,7 @@ TYPED_TEST(Vocabulary, BlocksOfColumnsRepeatToTheBit) {
 /// What is left out leaves no trace: the rows that count give the same alone.
 TYPED_TEST(Vocabulary, IgnoredRowsAreLeftOutBeforeAnythingIsComputed) {
   const Sizes sizes{.length = 48, .hidden = 16, .vocabulary = 96};
-  for (const RunTime& tiling : {RunTime{}, RunTime::tokens(16)}) {
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(16)}) {
     Targets targets = some_tokens(sizes);
     for (std::size_t t = 0; t < targets.size(); ++t)
       if (t % 3 != 1) targets[t] = -1;
@@ -162,7 +164,7 @@ TYPED_TEST(Vocabulary, IgnoredTargetsGiveNeitherLossNorGradient) {
   Targets targets = some_tokens(sizes);
   for (const std::size_t ignored : {0u, 3u, 4u, 5u, 8u}) targets[ignored] = ignored % 2 == 0 ? -1 : -100;
   const LossOutcome expected = expected_loss<TypeParam>(sizes, targets, 2);
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(3), RunTime::tokens(1)}) {
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(3), RunTimeTiling::tokens(1)}) {
     const LossOutcome found = found_loss<TypeParam>(sizes, targets, 2, Run<>{.tiling = tiling});
     expect_loss<TypeParam>(found, expected);
     for (const std::int64_t row : {0, 3, 4, 5, 8})
@@ -172,7 +174,7 @@ TYPED_TEST(Vocabulary, IgnoredTargetsGiveNeitherLossNorGradient) {
 
 TYPED_TEST(Vocabulary, NothingButIgnoredTargetsGiveZeroEverywhere) {
   const Sizes sizes{.length = 5, .hidden = 7, .vocabulary = 15};
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)}) {
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     const LossOutcome found = found_loss<TypeParam>(sizes, Targets(5, -1), 2, Run<>{.tiling = tiling});
     EXPECT_EQ(found.loss, 0);
     for (const Values& gradient : found.gradients) EXPECT_EQ(gradient, Values(gradient.size(), 0.0));
@@ -186,7 +188,8 @@ TYPED_TEST(Vocabulary, TiledGivesTheUntiledLossAndGradients) {
     const Targets targets = some_tokens(sizes);
     const LossOutcome untiled = found_loss<TypeParam>(sizes, targets, 0.5f, {});
     const LossOutcome expected = exact ? untiled : expected_loss<TypeParam>(sizes, targets, 0.5f);
-    for (const RunTime& tiling : {RunTime::tiles(1), RunTime::tiles(4), RunTime::tiles(200), RunTime::tokens(3)}) {
+    for (const RunTimeTiling& tiling :
+         {RunTimeTiling::tiles(1), RunTimeTiling::tiles(4), RunTimeTiling::tiles(200), RunTimeTiling::tokens(3)}) {
       SCOPED_TRACE(::testing::Message() << length << " tokens");
       const LossOutcome tiled = found_loss<TypeParam>(sizes, targets, 0.5f, Run<>{.tiling = tiling});
       EXPECT_NEAR(tiled.loss, untiled.loss, 1e-6 * untiled.loss);
@@ -203,7 +206,7 @@ TYPED_TEST(Vocabulary, HeadAddsUpWeightGradientsOverMicroBatchesAndOverwritesDx)
   LossOutcome expected = expected_loss<TypeParam>(sizes, some_tokens(sizes), 0.5f);
   for (std::size_t i = 0; i < 2; ++i)
     for (double& value : expected.gradients[i]) value *= 3;
-  for (const RunTime& tiling : {RunTime{}, RunTime::tiles(4)}) {
+  for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     const Run<> run{.tiling = tiling, .micro_batches = 3};
     expect_loss<TypeParam>(found_loss<TypeParam>(sizes, some_tokens(sizes), 0.5f, run), expected);
   }

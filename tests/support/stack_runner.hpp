@@ -164,7 +164,7 @@ inline std::string test_name(std::string_view strategy) {
 /// Deals windows to the places of a step in turn; a place without any gets one whose targets are all ignored.
 inline Batch deal(std::vector<Window> windows) {
   return [windows = std::move(windows)](const Place& place) {
-    const auto places = static_cast<std::size_t>(place.shards());
+    const auto places = static_cast<std::size_t>(place.pieces());
     const auto mine = static_cast<std::size_t>(place.piece());
     std::vector<Window> dealt;
     for (std::size_t i = mine; i < windows.size(); i += places) dealt.push_back(windows[i]);

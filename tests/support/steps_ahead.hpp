@@ -104,7 +104,7 @@ class StepsAhead {
                           .fixed_pieces = module_.step_pieces()};
         if (!module_.step_piece(m)) break;
         drawn.micro_batches.push_back(drawn.memory.add(options_.batch(place)));
-        const std::int64_t before = step * place.shards() + place.piece();
+        const std::int64_t before = step * place.pieces() + place.piece();
         drawn.micro_batches.back().set_noise(1, before * options_.most_sequences);
       }
       return {.valid_targets = drawn.memory.valid_targets()};

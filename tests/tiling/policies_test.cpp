@@ -20,7 +20,7 @@ struct NotConst {
 };
 
 static_assert(check_tiling<Untiled>() && check_tiling<StaticTiles<4>>() && check_tiling<TokensPerTile<4>>());
-static_assert(check_tiling<RunTime>() && check_tiling<Budget>() && check_tiling<StaticBudget<1>>());
+static_assert(check_tiling<RunTimeTiling>() && check_tiling<Budget>() && check_tiling<StaticBudget<1>>());
 static_assert(!Tiling<int> && !Tiling<WrongResult> && !Tiling<NotConst>);
 static_assert(Untiled{}.plan({.tokens = 3}).tiles.size() == 1, "a plan can be made at compile time");
 
@@ -91,13 +91,13 @@ TEST(EveryPolicy, HasAsManyTilesAsItsNumberSays) {
   for (const std::int64_t tokens : lengths) {
     for (const std::int64_t number : numbers) {
       SCOPED_TRACE(std::to_string(tokens) + " tokens, " + std::to_string(number));
-      const TilePlan counted = RunTime::tiles(number).plan(problem_of(tokens));
+      const TilePlan counted = RunTimeTiling::tiles(number).plan(problem_of(tokens));
       EXPECT_LE(static_cast<std::int64_t>(counted.tiles.size()), number);
       if (counted.tiles.size() > 1) {
         EXPECT_EQ(counted.kept_bytes, 0);
       }
 
-      const TilePlan fixed = RunTime::tokens(number).plan(problem_of(tokens));
+      const TilePlan fixed = RunTimeTiling::tokens(number).plan(problem_of(tokens));
       const std::int64_t longest = std::max(number, problem_of(tokens).fewest_tile_tokens());
       EXPECT_EQ(static_cast<std::int64_t>(fixed.tiles.size()), ceil_divide(tokens, longest));
       EXPECT_LE(fixed.longest_tile(), longest);
@@ -111,8 +111,8 @@ TEST(EveryPolicy, HasAsManyTilesAsItsNumberSays) {
 TEST(EveryPolicy, MakesNoTileThatIsTooShortWhateverItIsAskedFor) {
   for (const std::int64_t tokens : {1, 63, 64, 65, 1000, 4096, 4097, 131072}) {
     const Problem problem = problem_of(tokens);
-    for (const RunTime& policy :
-         {RunTime::tiles(tokens), RunTime::tokens(1), RunTime::budget(smallest_budget(problem))}) {
+    for (const RunTimeTiling& policy :
+         {RunTimeTiling::tiles(tokens), RunTimeTiling::tokens(1), RunTimeTiling::budget(smallest_budget(problem))}) {
       const TilePlan plan = policy.plan(problem);
       expect_sound(plan, tokens);
       EXPECT_LE(plan.longest_tile(), 64) << plan;
@@ -122,8 +122,8 @@ TEST(EveryPolicy, MakesNoTileThatIsTooShortWhateverItIsAskedFor) {
 
 TEST(EveryPolicy, SurvivesTheLargestNumber) {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-  expect_sound(RunTime::tokens(largest).plan(problem_of(5)), 5);
-  expect_sound(RunTime::tiles(largest).plan(problem_of(5)), 5);
+  expect_sound(RunTimeTiling::tokens(largest).plan(problem_of(5)), 5);
+  expect_sound(RunTimeTiling::tiles(largest).plan(problem_of(5)), 5);
 }
 
 TEST(TilePlan, PrintsItself) {
@@ -135,33 +135,33 @@ TEST(TilePlan, PrintsItself) {
             "0 FLOPs recomputed | 1 tile of 4 tokens in blocks of 3 columns, 0 kept; 24 bytes; 0 FLOPs recomputed");
 }
 
-TEST(RunTime, PlansAsThePolicyThatItHolds) {
+TEST(RunTimeTiling, PlansAsThePolicyThatItHolds) {
   for (const std::int64_t tokens : lengths) {
-    EXPECT_EQ(RunTime().plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
-    EXPECT_EQ(RunTime(Untiled{}).plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
-    EXPECT_EQ(RunTime::tiles(4).plan(problem_of(tokens)), StaticTiles<4>{}.plan(problem_of(tokens)));
-    EXPECT_EQ(RunTime::tokens(4).plan(problem_of(tokens)), TokensPerTile<4>{}.plan(problem_of(tokens)));
+    EXPECT_EQ(RunTimeTiling().plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
+    EXPECT_EQ(RunTimeTiling(Untiled{}).plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
+    EXPECT_EQ(RunTimeTiling::tiles(4).plan(problem_of(tokens)), StaticTiles<4>{}.plan(problem_of(tokens)));
+    EXPECT_EQ(RunTimeTiling::tokens(4).plan(problem_of(tokens)), TokensPerTile<4>{}.plan(problem_of(tokens)));
   }
 }
 
-TEST(RunTime, PlansAsTheBudgetThatItHolds) {
-  EXPECT_EQ(RunTime::budget(60).plan(problem_of(9)), Budget{60}.plan(problem_of(9)));
-  EXPECT_EQ(RunTime::budget(60).plan(problem_of(9)), StaticBudget<60>{}.plan(problem_of(9)));
+TEST(RunTimeTiling, PlansAsTheBudgetThatItHolds) {
+  EXPECT_EQ(RunTimeTiling::budget(60).plan(problem_of(9)), Budget{60}.plan(problem_of(9)));
+  EXPECT_EQ(RunTimeTiling::budget(60).plan(problem_of(9)), StaticBudget<60>{}.plan(problem_of(9)));
 }
 
-TEST(RunTime, IsEqualOnlyToItself) {
-  EXPECT_EQ(RunTime(), RunTime(Untiled{}));
-  EXPECT_EQ(RunTime::tiles(4), RunTime::tiles(4));
-  EXPECT_NE(RunTime::tiles(4), RunTime::tiles(5));
-  EXPECT_NE(RunTime::tiles(4), RunTime::tokens(4));
+TEST(RunTimeTiling, IsEqualOnlyToItself) {
+  EXPECT_EQ(RunTimeTiling(), RunTimeTiling(Untiled{}));
+  EXPECT_EQ(RunTimeTiling::tiles(4), RunTimeTiling::tiles(4));
+  EXPECT_NE(RunTimeTiling::tiles(4), RunTimeTiling::tiles(5));
+  EXPECT_NE(RunTimeTiling::tiles(4), RunTimeTiling::tokens(4));
 }
 
-TEST(RunTime, RefusesNumbersBelowOneAndSaysWhich) {
-  EXPECT_THROW(RunTime::tiles(-3), InputError);
-  EXPECT_THROW(RunTime::tokens(0), InputError);
-  EXPECT_THROW(RunTime::budget(0), InputError);
+TEST(RunTimeTiling, RefusesNumbersBelowOneAndSaysWhich) {
+  EXPECT_THROW(RunTimeTiling::tiles(-3), InputError);
+  EXPECT_THROW(RunTimeTiling::tokens(0), InputError);
+  EXPECT_THROW(RunTimeTiling::budget(0), InputError);
   try {
-    RunTime::tiles(0);
+    RunTimeTiling::tiles(0);
     FAIL() << "tiles:0 was accepted";
   } catch (const InputError& error) {
     EXPECT_NE(std::string(error.what()).find("tiles:0"), std::string::npos) << error.what();

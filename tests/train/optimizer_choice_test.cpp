@@ -18,21 +18,21 @@ using optim::RunTimeOptimizer;
 using optim::Sgd;
 
 TEST(OptimizerChoice, IsTheProgramsOwnUnlessAnotherIsNamed) {
-  EXPECT_EQ(resolve({}), RunTime());
-  EXPECT_EQ(resolve({.name = "sgd"}), RunTime{Sgd{}});
-  const RunTime start{Sgd{.momentum = 0.5, .nesterov = true}};
+  EXPECT_EQ(resolve({}), RunTimeOptimizer());
+  EXPECT_EQ(resolve({.name = "sgd"}), RunTimeOptimizer{Sgd{}});
+  const RunTimeOptimizer start{Sgd{.momentum = 0.5, .nesterov = true}};
   EXPECT_EQ(resolve({.start = start}), start);
   EXPECT_EQ(resolve({.name = "sgd", .start = start}), start);
-  EXPECT_EQ(resolve({.name = "adamw", .start = start}), RunTime());
+  EXPECT_EQ(resolve({.name = "adamw", .start = start}), RunTimeOptimizer());
 }
 
 TEST(OptimizerChoice, GivesEveryConstantToTheOneThatHasIt) {
   EXPECT_EQ(resolve({.constants = {{"beta1", "0.8"}, {"beta2", "0.99"}, {"eps", "1e-12"}, {"weight-decay", "0.05"}}}),
-            (RunTime{AdamW{.beta1 = 0.8, .beta2 = 0.99, .eps = 1e-12, .weight_decay = 0.05}}));
+            (RunTimeOptimizer{AdamW{.beta1 = 0.8, .beta2 = 0.99, .eps = 1e-12, .weight_decay = 0.05}}));
   EXPECT_EQ(resolve({.name = "sgd", .constants = {{"momentum", "0.8"}, {"nesterov", "true"}}}),
-            (RunTime{Sgd{.momentum = 0.8, .nesterov = true}}));
+            (RunTimeOptimizer{Sgd{.momentum = 0.8, .nesterov = true}}));
   EXPECT_EQ(resolve({.name = "muon", .constants = {{"iterations", "3"}, {"weight-decay", "0"}}}),
-            (RunTime{Muon{.iterations = 3, .adamw = {.weight_decay = 0}}}));
+            (RunTimeOptimizer{Muon{.iterations = 3, .adamw = {.weight_decay = 0}}}));
 }
 
 TEST(OptimizerChoice, RefusesByNameWhatAnOptimizerDoesNotHave) {
@@ -84,7 +84,7 @@ TEST(OptimizerFlags, OfAFixedOptimizerAreItsConstantsAlone) {
 }
 
 TEST(OptimizerLines, NameItAndAllConstants) {
-  EXPECT_EQ(optimizer_lines(RunTime{Sgd{}}),
+  EXPECT_EQ(optimizer_lines(RunTimeOptimizer{Sgd{}}),
             "optimizer = \"sgd\"\nmomentum = 0.9\nnesterov = false\nweight-decay = 0\n");
 }
 

@@ -22,9 +22,9 @@
 namespace fsdp {
 namespace detail {
 
-/// Pieces of one parameter that a rank owns, by their index in the module.
+/// Shards of one parameter that a rank owns, by their index in the module.
 template <class Stack>
-std::vector<std::size_t> owned_pieces(const ShardedModule<Stack>& module, const Parameter& parameter) {
+std::vector<std::size_t> owned_shards(const ShardedModule<Stack>& module, const Parameter& parameter) {
   std::vector<std::size_t> list;
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
@@ -49,7 +49,7 @@ void with_full_values(ShardedModule<Stack>& module, const std::vector<std::strin
     if (!wanted[g] || !group.facts().trainable) continue;
     for (const Parameter& parameter : group.parameters()) {
       if (!matches_any(names, parameter.name)) continue;
-      const std::vector<std::size_t> mine = detail::owned_pieces(module, parameter);
+      const std::vector<std::size_t> mine = detail::owned_shards(module, parameter);
       std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()));
       std::vector<std::array<std::int64_t, 2>> ranges(ranks);  // begin and count of each rank's next shard
       for (std::size_t next = 0;; ++next) {

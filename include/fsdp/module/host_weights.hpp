@@ -139,14 +139,14 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     }
     if (access == Access::read) continue;
     if (source == every_rank) detail::require_same_writes(module.communicator(), digest, module.names().groups[g]);
-    for (const buffer::TensorRange& shard : group.model_part().ranges()) {
-      const std::int64_t at = layout.offsets[static_cast<std::size_t>(shard.tensor)] + shard.begin;
-      const Tensor<const Main> written(data + at, {shard.count});
+    for (const buffer::TensorRange& range : group.model_part().ranges()) {
+      const std::int64_t at = layout.offsets[static_cast<std::size_t>(range.tensor)] + range.begin;
+      const Tensor<const Main> written(data + at, {range.count});
       if (group.has_main())
-        device::enqueue(module.stream(), device::Copy<Main>{.x = written, .y = group.main().shard(shard)});
+        device::enqueue(module.stream(), device::Copy<Main>{.x = written, .y = group.main().range(range)});
       else
         device::enqueue(module.stream(), device::Copy<Main, typename Module::Compute>{
-                                             .x = written, .y = group.model_part().shard(shard)});
+                                             .x = written, .y = group.model_part().range(range)});
     }
     module.synchronize();  // before the full weights are freed
   }

@@ -116,13 +116,13 @@ class ShardedModule {
   /// rank. `own_micro_batches`: those that this rank computes, the first ones of a step; in a dry run all.
   /// `step_piece`: that of this rank's micro-batch; nothing where it has none, in the last one.
   /// @{
-  int step_shards() const { return problem().pieces; }
+  int step_pieces() const { return problem().pieces; }
   int own_micro_batches() const {
-    if (step_shards() == 0 || Device::counts_only) return plan_.micro_batches();
-    return sharding::shards_of_rank(step_shards(), communicator().rank(), communicator().size());
+    if (step_pieces() == 0 || Device::counts_only) return plan_.micro_batches();
+    return sharding::pieces_of_rank(step_pieces(), communicator().rank(), communicator().size());
   }
   std::optional<int> step_piece(int micro_batch) const {
-    if (step_shards() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
+    if (step_pieces() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
     return sharding::piece_of(micro_batch, communicator().rank(), communicator().size());
   }
   /// @}
@@ -373,13 +373,13 @@ class ShardedModule {
       ParameterShard shard{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
                            .group = index,
                            .begin = part.begin,
-                           .main = group.has_main() ? group.main().shard(part) : Tensor<Main>(),
-                           .model = group.model_part().shard(part),
+                           .main = group.has_main() ? group.main().range(part) : Tensor<Main>(),
+                           .model = group.model_part().range(part),
                            .gradient = {},
                            .resting = trained_size_ + part.local,
                            .trainable = trains,
                            .owned = group.owns()};
-      if (settings_.passes.purpose == Purpose::train && trains) shard.gradient = group.main_gradient().shard(part);
+      if (settings_.passes.purpose == Purpose::train && trains) shard.gradient = group.main_gradient().range(part);
       shards_.push_back(shard);
     }
     if (trains) trained_size_ += group.main_size();

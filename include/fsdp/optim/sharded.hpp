@@ -137,8 +137,8 @@ class Sharded {
   void fill(const std::function<void(const Parameter&, std::int64_t begin, std::span<float>)>& values) {
     require_no_pass("fill");
     for (const auto& shard : module_.shards())
-      with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
-        values(*piece.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
+      with_host_weights(module_, shard, Access::write, [&](Tensor<float> part, std::int64_t begin) {
+        values(*shard.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
       });
     module_.sync_model_weights();
   }
@@ -148,8 +148,8 @@ class Sharded {
     require<InputError>(std::ssize(whole) == parameter.shape.numel(), "set: '", name, "' has ", parameter.shape.numel(),
                         " elements, and ", whole.size(), " are given");
     for (const auto& shard : module_.shards()) {
-      if (piece.parameter->name != name) continue;
-      with_host_weights(module_, piece, Access::write, [&](Tensor<float> part, std::int64_t begin) {
+      if (shard.parameter->name != name) continue;
+      with_host_weights(module_, shard, Access::write, [&](Tensor<float> part, std::int64_t begin) {
         std::copy_n(whole.data() + begin, part.numel(), part.data());
       });
     }

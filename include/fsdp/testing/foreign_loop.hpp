@@ -133,7 +133,7 @@ ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
   settings.orders = {foreign_order<Loop>()};
   settings.micro_batches = run.micro_batches;
   settings.rules.clip = 1;
-  if constexpr (detail::has_choices<Loop>()) settings.unit_options = Loop::unit_options();
+  if constexpr (detail::has_unit_options<Loop>()) settings.unit_options = Loop::unit_options();
 
   ForeignRunResult result;
   result.planned.resize(static_cast<std::size_t>(run.ranks));
@@ -269,7 +269,7 @@ template <class Loop>
 void check_foreign_gradients() {
   constexpr std::string_view asked = "three steps change every tensor that is trained";
   UnitOptions unit_options;
-  if constexpr (detail::has_choices<Loop>()) unit_options = Loop::unit_options();
+  if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
   auto begin = detail::foreign_fsdp2(2, 1);
   begin.steps = {};
   detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {

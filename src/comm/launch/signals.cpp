@@ -138,7 +138,7 @@ CatchSignals::~CatchSignals() {
   for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], &before[i], nullptr);
 }
 
-Asked CatchSignals::asked() const { return {.stop = stop_asked.load(), .saves = saves_asked.load()}; }
+SignalRequests CatchSignals::asked() const { return {.stop = stop_asked.load(), .saves = saves_asked.load()}; }
 
 void CatchSignals::ask_to_stop(int signal) const { record_stop(signal); }
 

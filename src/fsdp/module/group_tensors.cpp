@@ -46,9 +46,9 @@ std::string first_cut(GroupList groups, bool across) {
     for (int shard = 0; shard < std::ssize(layout.local_sizes); ++shard) {
       const int replicas = across ? static_cast<int>(layout.across_of(shard).counts.size()) : 1;
       for (int replica = 0; replica < replicas; ++replica)
-        for (const buffer::TensorRange& piece : across ? layout.ranges_across(shard, replica) : layout.ranges(shard)) {
-          const Parameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
-          if (piece.count != parameter.shape.numel()) return parameter.name;
+        for (const buffer::TensorRange& range : across ? layout.ranges_across(shard, replica) : layout.ranges(shard)) {
+          const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
+          if (range.count != parameter.shape.numel()) return parameter.name;
         }
     }
   }

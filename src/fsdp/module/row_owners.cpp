@@ -14,12 +14,12 @@ RowOwners::RowOwners(const buffer::Layout& layout, std::int64_t tensor, const st
   rows_ = shape[0];
   columns_ = shape.numel() / rows_;
   for (int rank = 0; rank < static_cast<int>(layout.local_sizes.size()); ++rank)
-    for (const buffer::TensorRange& piece : layout.ranges(rank)) {
-      if (piece.tensor != tensor || piece.count == 0) continue;
-      require<InputError>(piece.begin % columns_ == 0 && piece.count % columns_ == 0,
+    for (const buffer::TensorRange& range : layout.ranges(rank)) {
+      if (range.tensor != tensor || range.count == 0) continue;
+      require<InputError>(range.begin % columns_ == 0 && range.count % columns_ == 0,
                           "row table: the layout cuts rows of ", "'", name,
                           "'; take one that does not, as FullyShard's or WithLayout<..., buffer::Rows>");
-      ranges_.push_back({.first = piece.begin / columns_, .place = {.rank = rank, .local = piece.local}});
+      ranges_.push_back({.first = range.begin / columns_, .place = {.rank = rank, .local = range.local}});
     }
   std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
 }

@@ -28,8 +28,8 @@ Load load_of(GroupList groups, int rank) {
   for (const GroupTensors* const group : groups) {
     if (!group->facts().trainable) continue;
     const int shards = static_cast<int>(group->layout().local_sizes.size());
-    for (const buffer::TensorRange& piece : group->layout().pieces(rank % shards)) {
-      const Parameter& parameter = group->parameters()[static_cast<std::size_t>(piece.tensor)];
+    for (const buffer::TensorRange& range : group->layout().ranges(rank % shards)) {
+      const Parameter& parameter = group->parameters()[static_cast<std::size_t>(range.tensor)];
       const auto extents = parameter.shape.extents.begin();
       load.stepped.emplace(parameter.role, std::vector<std::int64_t>(extents, extents + parameter.shape.rank));
     }

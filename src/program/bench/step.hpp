@@ -212,9 +212,9 @@ class StepRun {
       if (!group.facts().trainable) continue;
       for (std::size_t rank = 0; rank < work.size(); ++rank) {
         const auto shards = group.layout().local_sizes.size();
-        for (const buffer::TensorRange& piece : group.layout().pieces(static_cast<int>(rank % shards)))
+        for (const buffer::TensorRange& range : group.layout().ranges(static_cast<int>(rank % shards)))
           work[rank] +=
-              static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(piece.tensor)]));
+              static_cast<double>(with_.step_work()(group.parameters()[static_cast<std::size_t>(range.tensor)]));
       }
     }
     const double sum = std::accumulate(work.begin(), work.end(), 0.0);

@@ -41,9 +41,9 @@ inline std::vector<float> train(fsdp::comm::Threads<>& ranks, int steps) {
   const buffer::DistributedBuffer<float, device::Cpu, buffer::Shard> weights(layout, ranks.rank(), main.data()),
       gradients(layout, ranks.rank(), gradient.data());
   const buffer::DistributedBuffer<float, device::Cpu, buffer::Replicate> gathered(layout, ranks.rank(), whole.data());
-  for (const buffer::TensorRange& piece : weights.shards())
-    for (std::int64_t i = 0; i < piece.count; ++i)
-      weights.piece(piece)[i] = 1.0f + 0.001f * static_cast<float>((piece.begin + i) % 1000);
+  for (const buffer::TensorRange& range : weights.ranges())
+    for (std::int64_t i = 0; i < range.count; ++i)
+      weights.range(range)[i] = 1.0f + 0.001f * static_cast<float>((range.begin + i) % 1000);
 
   Rank rank(2);
   const device::StepRules rules{.clip = 1.0};

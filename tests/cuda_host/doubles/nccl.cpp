@@ -53,7 +53,7 @@ struct AtOnce {
   static void deallocate(std::byte* data, std::int64_t) { delete[] data; }
 };
 
-struct SignalRequests {
+struct Asked {
   NcclCalls calls;
   cudaStream_t stream;
 };
@@ -144,7 +144,7 @@ void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uin
 /// The host's part: groups go to the device once all hosts have come to their first.
 void launch(const std::shared_ptr<Member>& member) {
   if (!member->world->connected()) return;
-  for (SignalRequests& group : std::exchange(member->asked, {})) {
+  for (Asked& group : std::exchange(member->asked, {})) {
     const auto stream = machine().find(group.stream);
     const auto capture = stream ? stream->capture : nullptr;
     const std::uint64_t generation = machine().generation();
