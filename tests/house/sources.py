@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PRECOMPILED = 8
+PRECOMPILED = 12
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -26,17 +26,20 @@ class Includes:
         self.folder = folder
 
     @functools.cache
+    def named_in(self, file):
+        """files that a file's own lines include, as far as they are ours"""
+        candidates = [[file.parent / name, self.folder / name.removeprefix("tessera/")] for name in INCLUDE.findall(file.read_text())]
+        return [next(path.resolve() for path in pair if path.is_file()) for pair in candidates if any(path.is_file() for path in pair)]
+
+    @functools.cache
     def of(self, file):
         """headers that a file includes, and the file itself if it is one of them"""
-        found = {file.relative_to(self.folder)} if file.is_relative_to(self.folder) else set()
-        for name in INCLUDE.findall(file.read_text()):
-            beside = file.parent / name
-            public = self.folder / name.removeprefix("tessera/") if name.startswith("tessera/") else None
-            for other in filter(None, [public, beside]):
-                if other.is_file():
-                    found |= self.of(other.resolve())
-                    break
-        return frozenset(found)
+        reached, waiting = {file}, [file]
+        while waiting:
+            more = set(self.named_in(waiting.pop())) - reached
+            reached |= more
+            waiting.extend(more)
+        return frozenset(path.relative_to(self.folder) for path in reached if path.is_relative_to(self.folder))
 
 
 def most_saving(includes, files):
