@@ -2,8 +2,8 @@
 /// @file
 /// Modules that are compiled into tessera::cuda: those of the program's stacks over NCCL, and of their dry runs.
 ///
-/// A program that includes this links them; without it, a stack on device::Cuda instantiates its own, which takes longer
-/// to compile.
+/// A program that includes this links them; without it, a stack on device::Cuda instantiates its own, which takes
+/// longer to compile.
 #pragma once
 
 #include <tessera/fsdp/device/compute/cuda.hpp>
