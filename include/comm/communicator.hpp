@@ -38,8 +38,7 @@ struct Segment {
 enum class Contributions : std::uint8_t { kept, spent };
 
 /// The order in which a reduce_scatter adds. `ranks`: every contribution in rank order, whatever the backend, so that
-/// the bits do not depend on it. `any`: the backend's own order where it has one, which Nccl has for float
-/// contributions.
+/// the bits do not depend on it. `any`: the backend's own order if it has one, as Nccl does for float contributions.
 enum class SumOrder : std::uint8_t { any, ranks };
 
 /// How `reduce` combines small values, in rank order.
@@ -68,7 +67,7 @@ concept Scatters = requires(C c, std::span<const Segment<float>> segments, Write
   { c.template reduce_scatter<float>(segments, write) } -> std::same_as<typename C::Request>;
 };
 
-/// A reduce_scatter that does not take Contributions, or one that returns what the other does.
+/// Either no reduce_scatter takes Contributions, or that one returns the same type.
 template <class C>
 concept ScattersSpent = !requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent) {
   c.template reduce_scatter<float>(segments, write, spent);
@@ -143,7 +142,7 @@ FSDP_HAS_MEMBER(shared_memory)
 FSDP_HAS_MEMBER(can_be_captured)
 FSDP_HAS_MEMBER(device_for_each_rank)
 
-/// Whether the optional members that a backend has are of their types; docs/joints/communicator.md lists them.
+/// Whether a backend's optional members have the right types; docs/joints/communicator.md lists them.
 template <class C>
 consteval bool check_optional_parts() {
   static_assert(

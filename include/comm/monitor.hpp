@@ -47,7 +47,7 @@ struct Record {
 
 /// Run-time switches of one communicator.
 struct Options {
-  /// Longest wait for other ranks in one collective. It counts the time in which they compute and do not come.
+  /// Longest wait for other ranks in one collective. Includes the time that they spend computing.
   std::chrono::milliseconds deadline{600'000};
   std::chrono::milliseconds device_deadline{600'000};  ///< longest wait for work of this rank's own device
   bool checks = false;                   ///< compare op, dtype, sizes and sequence number over ranks first
@@ -55,7 +55,7 @@ struct Options {
   std::int64_t message_bytes = 1 << 30;  ///< longest single message; MPI 3 counts in int
   bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split reads it again
   /// OpenMP threads of each copy and sum in host memory. 0: as many as the rank's thread has for its own parallel
-  /// regions; in ranks of a host (ThreadRanks, Mpi::adopt) 1.
+  /// regions; in a host program's ranks (ThreadRanks, Mpi::adopt) 1.
   int threads = 0;
   /// Called on this rank before each collective. For tests: a delay (random_delays) must change no result, and when it
   /// throws or ends the rank, the other ranks must end by the deadline.

@@ -80,11 +80,11 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   /// Makes a communicator of the processes of `communicator`, an MPI_Comm, in a program that initialises MPI itself. It
   /// works on a duplicate; the processes may be some of the job's. Collective. Nothing is installed, printed or ended:
   /// errors are exceptions, on the other ranks too. After a CollectiveError the program may go on and adopt the same
-  /// `communicator` again, unless it was adopt that missed the deadline. A peer that has not called MPI for 10 s by
-  /// then may still be half through taking a message: keep the memory of that collective until it has.
+  /// `communicator` again, unless adopt itself missed the deadline. A peer that has not called MPI for 10 s by then may
+  /// still be receiving a message: keep that collective's memory until it has finished.
   ///
-  /// Throws InputError unless MPI is initialised, with MPI_THREAD_FUNNELED or more, and, where that is all, this is
-  /// MPI's main thread. Calls of a communicator, of those split from it, and frees of its shared memory come from one
+  /// MPI must be initialised with at least MPI_THREAD_FUNNELED; if with no more, this must be MPI's main thread. Else
+  /// throws InputError. Calls of a communicator, of those split from it, and frees of its shared memory come from one
   /// thread at a time. Destroy it before MPI_Finalize.
   template <class MpiComm>
   static Mpi adopt(const MpiComm& communicator, const Options& options = {}) {

@@ -18,7 +18,7 @@ struct MpiWatch;
 /// One process of a communicator. Moves host memory.
 class MpiRank {
  public:
-  /// `watch`: where a launcher looks, or null.
+  /// `watch`: what the launcher observes, or null.
   MpiRank(Messages messages, const Options& options, MpiWatch* watch);
   /// Makes a rank of a program that has initialised MPI itself; see Mpi::adopt. `communicator`: the address of an
   /// MPI_Comm of `bytes` bytes.

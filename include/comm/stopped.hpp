@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What signals ask of a run, as ranks tell each other of it. This header catches none; see
-/// tessera/comm/launch/signals.hpp.
+/// What signals ask of a run, as ranks exchange it. This header catches no signal; see tessera/comm/launch/signals.hpp.
 #pragma once
 
 #include <cstdint>

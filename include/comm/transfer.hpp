@@ -62,7 +62,7 @@ struct Outline {
 
   friend bool operator==(const Outline&, const Outline&) = default;
 };
-/// Of this rank's transfer.
+/// Returns a transfer's outline.
 inline Outline outline_of(const Transfer& transfer) {
   return {.op = transfer.op, .dtype = transfer.dtype, .segments = static_cast<std::int64_t>(transfer.segments.size())};
 }
@@ -82,7 +82,7 @@ void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, D
 }
 
 /// Copies as memcpy does. Large copies are split over `threads` OpenMP threads (0: as many as the calling thread's own
-/// parallel regions have), whose settings stay as they are.
+/// parallel regions have). OpenMP settings stay unchanged.
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, int threads = 0);
 
 /// One rank's contribution to a sum, as it is stored: f32, or the wire type if it was rounded before it was sent.

@@ -23,8 +23,8 @@
 
 namespace fsdp::tiling {
 
-/// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) in order, never with an empty tile.
-/// Its `plan` is looked for first, so that a class that is made of a policy can be asked whether it is one.
+/// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) in order, never with an empty tile. `plan` is
+/// checked first, so that the concept works on a class that can be constructed from a policy.
 template <class Policy>
 concept Tiling = requires(const Policy policy, const Problem& problem) {
   { policy.plan(problem) } -> std::same_as<TilePlan>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cores that a rank has: affinity masks, the launcher's binding and control groups' quotas say so.
+/// The cores that a rank has, from affinity masks, the launcher's binding and control groups' quotas.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct SharedCores {
 };
 
 /// Returns the cores that `rank` may run on, and how many ranks share them. `masks`: by rank, as device::affinity_mask
-/// writes them. `hosts`: by rank, or empty where there is one. `quota`: cores that control groups leave to all ranks of
-/// its host; it counts where it leaves a rank less than its mask does.
+/// writes them. `hosts`: by rank; empty: one host. `quota`: cores that control groups allow to all ranks of its host;
+/// it counts if it gives a rank less than its mask does.
 SharedCores shared_cores(std::span<const std::string> masks, std::span<const std::string> hosts, std::size_t rank,
                          std::optional<int> quota);
 
 /// Ranks tell each other where they run, for cores_shared_by. Collective; `launch` calls it before anything else.
 void agree_on_cores(const Ranks& ranks);
 
-/// Returns what agree_on_cores found for that many ranks: the cores of the rank that has least, since ranks do equal
-/// work and wait for one another. Without it, the cores of this process, shared by all ranks of the machine.
+/// Returns agree_on_cores' result for that many ranks: the cores of the rank with the fewest, since ranks do equal work
+/// and wait for one another. Without it, the cores of this process, shared by all ranks of the machine.
 SharedCores cores_shared_by(int ranks);
 
 /// Returns how many of the ranks run on this machine and share its cores: the launcher's number, or else all of them.

@@ -20,7 +20,7 @@ struct ExitStatus {
 /// Returns the exit status of a program that `error` ends.
 int exit_status_of(const std::exception& error);
 
-/// What a launcher's environment variables tell of the job that this process is of, before any communicator exists.
+/// This process's job, as its launcher's environment variables describe it before any communicator exists.
 struct LaunchedJob {
   int processes = 1;           ///< that the launcher started
   int rank = 0;                ///< of this process among them
@@ -44,8 +44,7 @@ int launched_ranks_here();
 /// Throws InputError if the launcher started several processes, and this one is a job of its own. `what`: why it is,
 /// such as "--comm threads:2"; `instead`: what to do.
 void require_one_process(std::string_view what, std::string_view instead);
-/// The same for a process of `job` that MPI took for the only one, as it does where launcher and MPI do not know each
-/// other.
+/// The same for a process of `job` that MPI took for the only one, as when launcher and MPI do not know each other.
 void require_joined(const LaunchedJob& job);
 
 }  // namespace fsdp::comm

@@ -24,7 +24,7 @@ class CatchSignals {
   CatchSignals& operator=(const CatchSignals&) = delete;
   ~CatchSignals();
 
-  /// Returns what was received since the first of those that live was made. Any thread may call it.
+  /// Returns what was received since the first live instance was constructed. Any thread may call it.
   SignalRequests asked() const;
   /// Records a stop as if `signal` had come: SIGPIPE, where writing showed that the reader is gone.
   void ask_to_stop(int signal) const;

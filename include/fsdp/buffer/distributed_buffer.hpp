@@ -40,7 +40,7 @@ template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
   using At = Placements<P...>;  ///< its placements
-  static_assert(At::axes > 0);  // asks Placements whether these fit together
+  static_assert(At::axes > 0);  // Placements checks that these fit together
 
   DistributedBuffer() = default;
   /// Views `data`, which holds size() elements. `layout` must outlive the buffer.
@@ -89,7 +89,7 @@ class DistributedBuffer {
   T* data_ = nullptr;
 };
 
-/// What changes the placements of From into those of To.
+/// The change from the placements of From to those of To.
 template <class From, class To>
 inline constexpr Change change = change_of<typename From::At, typename To::At>();
 

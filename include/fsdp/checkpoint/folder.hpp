@@ -62,8 +62,8 @@ struct TrainerState {
   std::optional<BestLoss> best = {};
   std::map<std::string, std::string> run = {};  ///< the run's options, by name, and its identity; empty if unknown
 
-  /// Calls visitor(name, value) for what is always there, and visitor(name, value, "what it must hold") for what is
-  /// left out if it is empty. `visitor.has(name, written)`: a writer returns `written`, a reader whether it is there.
+  /// Calls visitor(name, value) for required fields, and visitor(name, value, "what it must hold") for those left out
+  /// when empty. `visitor.has(name, written)`: a writer returns `written`, a reader whether the field is there.
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
     const bool trains = self.seq_len > 0;  // a trainer wrote it: other programs have no position in its data

@@ -29,8 +29,8 @@ std::vector<std::string> damage_in(const std::filesystem::path& folder, const Re
 
 /// Reads all weights of these files, a piece at a time. Returns a sentence for each tensor with a value that is
 /// infinite, NaN or too large for float, with the place of the first one; for at most 10 tensors, and then one that
-/// counts the others. Skips tensors whose type is none of weights, and those that are `ignored`. Throws FileError if a
-/// file cannot be read.
+/// counts the others. Skips tensors whose type is no weight type, and `ignored` ones. Throws FileError if a file cannot
+/// be read.
 std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress = {},
                                        const std::function<bool(const std::string&)>& ignored = {});
 

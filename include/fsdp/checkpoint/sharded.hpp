@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints of a Sharded (tessera/fsdp/sharded.hpp): the folders of folder.hpp, by the names of its tensors, which
-/// any number of ranks under any strategy resumes; and weights from safetensors of any other origin.
+/// Checkpoints of a Sharded (tessera/fsdp/sharded.hpp): folders as in folder.hpp, with its tensors by name, so that any
+/// number of ranks can resume under any strategy. Also loads weights from other safetensors files.
 ///
 /// `SharedT` is a Sharded, or anything that has its `module()` and `optimizer()`. All functions are collective, and an
 /// error of one rank is thrown on all.
@@ -32,7 +32,7 @@
 
 namespace fsdp::checkpoint {
 
-/// Values of the host's own, by name: the position in her data, a random state.
+/// Values of the host program, by name: its position in the data, a random state.
 using HostValues = std::map<std::string, std::string>;
 /// Returns our name of a stored tensor; an empty text drops it.
 using Rename = std::function<std::string(const std::string&)>;
@@ -40,12 +40,12 @@ using Rename = std::function<std::string(const std::string&)>;
 /// Returns the tensors of all groups, and statistics, by name.
 Listing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
 
-/// Opens a step's folder, or the newest complete one of a directory, of a model with this listing; `warn` is told of
-/// those that it leaves out. Throws InputError if there is none, which says what is wrong with the newest, or if it is
-/// of another model, with the first difference.
+/// Opens a step's folder, or the newest complete one in a directory, for a model with this listing; `warn` is told of
+/// skipped ones. Throws InputError if there is none (it says what is wrong with the newest), or if it is of another
+/// model (it names the first difference).
 Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn);
 
-/// Throws InputError unless a checkpoint counts the steps of as many classes of groups as this module's orders make.
+/// Throws InputError unless a checkpoint has step counts of as many classes of groups as this module's orders form.
 void require_same_classes(const Checkpoint& from, int step_classes);
 
 /// Throws LogicError, as a pass does, if weights are without values. `without`: their names.
@@ -127,8 +127,8 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
 
 /// Restores what `save` wrote, from a step's folder or the newest sound one of a directory, and returns the values.
 /// `warn` is told, on every rank, of newer ones that are not complete. Throws InputError for a complete one of another
-/// model, and for damage. After an error everything is as it was before: where weights have values already, all is read
-/// and verified first, then read again; others stay without values, and no pass begins.
+/// model, and for damage. After an error nothing has changed: if weights have values already, all is read and verified
+/// first, then read again; else they stay without values, and no pass begins.
 template <class SharedT>
 HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const Warn& warn = {}) {
   auto& module = sharded.module();
@@ -164,7 +164,7 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
 
 /// Loads weights alone from a safetensors file, or a folder with model.safetensors or its shards. `rename` maps a
 /// stored name to ours, or drops it; without it names are the same. Throws InputError for a value that is not finite.
-/// After an error everything is as it was before, as after one of `restore`.
+/// After an error nothing has changed, as with `restore`.
 template <class SharedT>
 void load(SharedT& sharded, const std::filesystem::path& from, const Rename& rename = {}) {
   auto& module = sharded.module();

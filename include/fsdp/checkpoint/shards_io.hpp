@@ -40,7 +40,7 @@ checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const 
 }
 
 /// Calls read(begin, values) for consecutive ranges of elements [begin, begin + count), each into memory that is
-/// discarded: what is wrong with a file is found before a tensor changes.
+/// discarded, so that file errors are found before a tensor changes.
 template <class Read>
 void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
   constexpr std::int64_t part = 1 << 20;

@@ -52,8 +52,7 @@ class WeightFiles {
 };
 
 /// Returns whether a folder has files of weights, sound or not. Throws InputError, which names the file and says what
-/// to do, if it has none that are read but one that can be weights: absence of the usual names is not absence of
-/// weights.
+/// to do, if it has no weights that can be read, but a file that may be weights in another form.
 bool holds_weights(const std::filesystem::path& folder);
 
 }  // namespace fsdp::checkpoint

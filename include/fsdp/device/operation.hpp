@@ -147,7 +147,7 @@ template <class Stream, class Op>
 concept TakesScratch = requires(const Stream& stream, const Op& op) {
   { scratch(stream, op) } -> std::same_as<std::int64_t>;
 };
-/// Whether a `scratch` that is there is the one that TakesScratch asks for.
+/// Whether a `scratch`, if declared, is the one that TakesScratch requires.
 template <class Stream, class Op>
 concept NoOtherScratch = TakesScratch<Stream, Op> || !requires(const Stream& stream, const Op& op) {
   scratch(stream, op);
@@ -263,7 +263,7 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
 
 }  // namespace detail
 
-/// enqueue(stream, operation) gives a device work. There is no other way.
+/// enqueue(stream, operation): the only way to give a device work.
 inline constexpr detail::Enqueue enqueue;
 
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue

@@ -15,7 +15,7 @@ namespace fsdp::device {
 /// A queue's scheduling priority, for devices that support it: the second argument of the queue's constructor.
 enum class Priority : std::uint8_t {
   usual,
-  first  ///< for collectives, which more work waits for than for one block of a matmul
+  first  ///< for collectives: more work waits for them than for a block of a matmul
 };
 
 /// A point in a queue's work. It has always happened.

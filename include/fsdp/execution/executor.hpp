@@ -55,7 +55,7 @@ class Executor {
   static_assert(nn::check_head_parts<typename Model::Head, typename Module::Local>());
   using UploadedBatches = Uploaded<Batch, typename Module::Local>;
   using Cache = SequenceCache<Module, std::vector<typename Model::Block>>;
-  /// Whether sequences can be continued from what blocks keep of them.
+  /// Whether blocks have caches from which sequences can be continued.
   static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> && Cache::possible;
 
   /// `module` must outlive it.
@@ -95,8 +95,8 @@ class Executor {
     queue(upload(micro_batches), scale, verified);
   }
 
-  /// queue_training in its two halves: micro-batches where the device reads them. Throws InputError where the model
-  /// cannot use one.
+  /// queue_training in two halves. This one puts micro-batches where the device reads them. Throws InputError if the
+  /// model cannot use one.
   [[nodiscard]] UploadedBatches upload(std::span<const Batch> micro_batches) {
     if constexpr (!Device::counts_only)
       for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
@@ -117,12 +117,12 @@ class Executor {
   /// How modules are tiled; in a dry run, for the run that follows (RunShape::plans).
   std::shared_ptr<const nn::TilePlans> plans() const { return context_.plans; }
 
-  /// What looks at the training passes.
+  /// Watches the training passes.
   StepWatch<Model>& watch() { return watch_; }
 
-  /// Computes a micro-batch again, or none, and leaves the step's gradients and losses as they are: for comparing its
-  /// digests with those that the first micro-batch of a step had on some rank. The module must be planned for it
-  /// (RunShape::verifies). Collective.
+  /// Computes a micro-batch again, or none, without changing the step's gradients and losses, to compare its digests
+  /// with those of a step's first micro-batch on some rank. The module must be planned for it (RunShape::verifies).
+  /// Collective.
   void repeat(const UploadedBatches& micro_batch, float scale) {
     require(micro_batch.size() <= 1, "repeat: ", micro_batch.size(), " micro-batches are given; one at most");
     scale_ = scale;
@@ -137,7 +137,7 @@ class Executor {
   }
 
   /// Logits of some rows of a batch [rows, V], by the pass of `evaluate`: each unit's weights are released after use,
-  /// so that a module that trains can compute them. The plan must have room for as many rows
+  /// so that a training module can compute them. The plan must have room for that many rows
   /// (plan::Request::logit_rows).
   void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
                        Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
@@ -145,21 +145,21 @@ class Executor {
     make_logits(sharding::Pass::evaluate, batch, rows, out);
   }
 
-  /// Logits [T, V] of one sequence, whose targets are not read, with weights that were gathered once and are kept.
+  /// Logits [T, V] of one sequence, with weights gathered once and kept. Its targets are not read.
   void logits(const Batch& batch,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     logits(batch, {}, out);
   }
-  /// Logits of some rows of a batch [rows, V]; of all rows where `rows` is empty. The plan must have room for as many
-  /// (plan::Request::logit_rows). Where the module is planned for it (RunShape::cached_rows), blocks keep what
-  /// next_logits needs.
+  /// Logits of some rows of a batch [rows, V]; of all rows where `rows` is empty. The plan must have room for that many
+  /// (plan::Request::logit_rows). If the module is planned for it (RunShape::cached_rows), blocks fill the caches that
+  /// next_logits reads.
   void logits(const Batch& batch, std::span<const std::int64_t> rows,
               Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
     using sharding::Pass;
     make_logits(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, batch, rows, out);
   }
-  /// Logits [sequences, V] of one more token of each sequence, at `positions` [sequences] of it; the tokens before it
-  /// went through `logits` or this.
+  /// Logits [sequences, V] of one more token per sequence, at `positions` [sequences]; the tokens before it went
+  /// through `logits` or this.
   void next_logits(const Batch& batch, std::span<const std::int32_t> positions,
                    Tensor<Compute> out) requires(continues) {
     require(!cache_.empty(), "next_logits: the module keeps nothing of sequences; plan it with cached_rows");
@@ -222,8 +222,8 @@ class Executor {
     tasks.finish();
   }
 
-  /// Sets the context to what all micro-batches of the pass share: the most sequences of any, and nothing that is one's
-  /// own. Otherwise `share` would see those of the pass before.
+  /// Sets the context to what all micro-batches of the pass share: the most sequences of any, no documents, no noise.
+  /// Otherwise `share` would see those of the previous pass.
   void share_context() {
     context_.training = pass_ == sharding::Pass::train;
     context_.documents = {};
@@ -244,7 +244,7 @@ class Executor {
     return loss_.slice(use.task().micro_batch, use.task().micro_batch + 1);  // [1]
   }
 
-  /// In profilers of the device, under the schedule's names.
+  /// Computes in a profiler range with the schedule's name.
   void compute_named(const Use<Stack>& use) {
     if constexpr (requires { typename Device::Range; }) {
       const typename Device::Range range(text_of(use.task(), module_.names()).c_str());
@@ -263,12 +263,12 @@ class Executor {
     else
       backward(use, use.task().index);
   }
-  /// Shows what a computation passed on.
+  /// Passes a computation's output to the watch.
   void show(const Use<Stack>& use, Tensor<const Compute> values) {
     if (pass_ == sharding::Pass::train) watch_.see(use.task(), values);
   }
   static std::int64_t losses_of(const RunShape& shape) { return shape.micro_batches + (shape.verifies ? 1 : 0); }
-  /// Of a micro-batch that is repeated [1].
+  /// The loss of a repeated micro-batch [1].
   Tensor<double> spare_loss() const { return {loss_.data() + loss_.numel(), {1}}; }
 
   /// A unit's weights and gradients in a use.
@@ -302,7 +302,7 @@ class Executor {
     mark = context_.arena.mark(End::low);
     if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
     if (is_offloaded(unit)) offloaded_inputs_.send(unit_index(unit), x_);
-    if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y is where that input was
+    if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y overwrites that input
     nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
       if constexpr (continues)
         if (!cache_.empty())
@@ -314,12 +314,12 @@ class Executor {
     if (!saves_here(unit)) context_.arena.release(End::low, mark);
   }
 
-  /// Whether a block's input is in host memory between its forward and its backward. The last one's is wanted at once.
+  /// Whether a block's input is in host memory between its forward and its backward. The last one's is needed at once.
   bool is_offloaded(int unit) const {
     return offloads_inputs_ && unit > 0 && unit < module_.model().blocks() && saves(unit);
   }
 
-  /// Whether a unit's forward keeps what its backward needs; two buffers in turn serve the units that have none.
+  /// Whether a unit's forward keeps what its backward needs. Units without a backward alternate between two buffers.
   bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
 
   /// Whether it keeps them in the activation arena.
@@ -349,7 +349,7 @@ class Executor {
     finish_micro_batch();
   }
 
-  /// Where the host reads them.
+  /// Computes logits into host memory.
   void write_logits(const Use<Stack>& use) {
     const Tensor<const Compute> x = logit_rows_.empty() ? x_ : gathered_rows();
     if constexpr (Device::host_memory) {
@@ -361,7 +361,7 @@ class Executor {
     }
   }
 
-  /// The rows of the stream whose logits are asked for, side by side.
+  /// The rows of the stream whose logits are requested, packed.
   Tensor<Compute> gathered_rows() {
     const auto rows = context_.template save<Compute>({std::ssize(logit_rows_), x_.columns()});  // [rows, H]
     if constexpr (!Device::counts_only)
@@ -430,7 +430,7 @@ class Executor {
   const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass
   sharding::Pass pass_ = sharding::Pass::train;
   bool makes_logits_ = false;   ///< of the pass: logits instead of a loss
-  bool has_generated_ = false;  ///< and so left its weights gathered
+  bool has_generated_ = false;  ///< the weights are still gathered from generation
   const typename UploadedBatches::MicroBatch* batch_ = nullptr;
   float scale_ = 0;
   device::Block<Device> loss_block_;

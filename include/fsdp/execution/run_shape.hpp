@@ -20,12 +20,11 @@ struct RunShape {
   std::int64_t activation_bytes = 0;            ///< size of the arena, from a dry run; ignored in a dry run
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory
   StepWork step_work = elementwise_work;        ///< what buffer::Owned balances over the ranks
-  /// For generation: rows of each block's cache, which is sequences times tokens per sequence (nn::CachingBlock). 0: no
-  /// cache.
+  /// For generation: rows of each block's cache, sequences times tokens per sequence (nn::CachingBlock). 0: no cache.
   std::int64_t cached_rows = 0;
   bool digests = false;   ///< training steps are digested (StepDigests)
   bool verifies = false;  ///< micro-batches may be computed again and compared (Executor::repeat)
-  /// How modules are tiled, from a dry run. Default: they are not.
+  /// How modules are tiled, from a dry run. Default: untiled.
   std::shared_ptr<const nn::TilePlans> plans = std::make_shared<const nn::TilePlans>();
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Generation token by token: what blocks keep of sequences between passes, and a pass that adds one token to each.
+/// Generation token by token: the blocks' caches between passes, and a pass that adds one token to each sequence.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace fsdp {
 
-/// One tensor for each block [cached rows, its columns]; nothing where the module is not planned for it
+/// The cache of each block [cached rows, its columns]; empty unless the module is planned for it
 /// (RunShape::cached_rows).
 template <class Module, class Blocks>
 class SequenceCache {
  public:
   using Compute = typename Module::Compute;
-  /// Whether the model's blocks can continue sequences from what they keep.
+  /// Whether the model's blocks have caches from which they can continue sequences.
   static constexpr bool possible = nn::all_kinds_cache<typename Blocks::value_type, typename Module::Local>;
 
   /// Allocates the tensors. Throws LogicError if the module is planned for them and its blocks cannot continue
@@ -34,9 +34,9 @@ class SequenceCache {
     if (module.shape().cached_rows > 0) allocate(module, blocks);
   }
 
-  /// Returns whether nothing is kept.
+  /// Returns whether there is no cache.
   bool empty() const { return tensors_.empty(); }
-  /// Returns what a block keeps.
+  /// Returns a block's cache.
   Tensor<Compute> of(std::size_t block) const { return tensors_[block]; }
 
  private:
@@ -60,7 +60,7 @@ class SequenceCache {
   std::vector<Tensor<Compute>> tensors_;
 };
 
-/// Makes `context` that of a pass over one token of each sequence, at `positions` [sequences], for as long as it lives.
+/// While it lives, sets `context` to a pass over one token of each sequence, at `positions` [sequences].
 template <class Local>
 class OneTokenEach {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a digest of a training step is of. The digests are made in step_digests.hpp.
+/// Names the digests of a training step. They are made in step_digests.hpp.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace fsdp {
 
 /// One digest of a step.
 struct StepDigest {
-  /// What it is of.
+  /// The digested tensor.
   enum class Kind : std::uint8_t {
     forward,   ///< of the residual stream [T, H] that a unit passed on
     backward,  ///< of its gradient [T, H] that a unit passed back
@@ -26,7 +26,7 @@ struct StepDigest {
   friend bool operator==(const StepDigest&, const StepDigest&) = default;
 };
 
-/// Whether a digest is of what a computation passed on, in one piece of a step.
+/// Whether a digest is of a computation's output in one piece of a step.
 constexpr bool is_stream(StepDigest::Kind kind) {
   return kind == StepDigest::Kind::forward || kind == StepDigest::Kind::backward;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Digests of what a training step computed: of the residual stream and of its gradient, for each piece and unit, and
-/// of the reduced gradients and stepped weights of each unit's parameters. Two runs of the same bits have the same
-/// ones, whatever their ranks, strategies and groups are.
+/// Digests of a training step: of the residual stream and of its gradient, for each piece and unit, and of the reduced
+/// gradients and stepped weights of each unit's parameters. Runs with the same bits have the same digests, independent
+/// of ranks, strategies and groups.
 #pragma once
 
 #include <cstddef>
@@ -100,11 +100,11 @@ class PieceDigests {
 
   /// Begins a micro-batch.
   void begin() { sums_.begin(); }
-  /// Adds what a computation passed on.
+  /// Adds a computation's output.
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
     sums_.template add<Compute>(2 * task.index + (task.action == sharding::Action::forward ? 0 : 1), values);
   }
-  /// Adds a group's gradient before it is reduced. What nothing was written to is zero, and is left out.
+  /// Adds a group's gradient before it is reduced. An unwritten gradient is zero, and is left out.
   void add_gradient(int group) {
     const auto& own = module_.groups()[static_cast<std::size_t>(group)];
     for (std::size_t i = 0; i < own.parameters().size(); ++i) {
@@ -114,7 +114,7 @@ class PieceDigests {
                                   device::digest_key(own.parameters()[i].name));
     }
   }
-  /// All ranks' digests, and how many each has: for each unit, of what it passed on and passed back; then for each
+  /// All ranks' digests, and their number per rank: of each unit's output in forward and in backward; then of each
   /// group.
   /// @{
   DigestTable gather() { return sums_.gather(); }
@@ -160,7 +160,7 @@ class StepDigests {
 
   /// Begins a step.
   void begin() { sums_.begin(); }
-  /// Adds what a computation passed on.
+  /// Adds a computation's output.
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
     const bool backward = task.action != sharding::Action::forward;
     sums_.template add<Compute>((task.micro_batch * units_ + task.index) * 2 + (backward ? 1 : 0), values);

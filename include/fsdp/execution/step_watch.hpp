@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What looks at an Executor's training passes: digests of steps, digests of a micro-batch that is verified, a probe,
-/// and the observer of the executor's owner.
+/// Watches an Executor's training passes: digests steps and verified micro-batches, and calls a probe and the observer
+/// of the executor's owner.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,13 @@
 
 namespace fsdp {
 
-/// Of one Executor, which tells it which pass begins and what each computation passes on.
+/// Belongs to one Executor, which reports each pass that begins and each computation's output.
 template <class Model>
 class StepWatch {
  public:
   using Module = ShardedModel<Model>;
   using Compute = typename Module::Compute;
-  /// Whether steps can be verified: ranks have pieces of a step, which others can compute again.
+  /// Whether steps can be verified: ranks have pieces of a step, and others can compute these again.
   static constexpr bool may_verify = may_have_pieces<typename Model::Stack::Sharding>;
 
   /// `module` must outlive it. Throws InputError if the module is planned to verify, under a strategy that has no
@@ -40,7 +40,7 @@ class StepWatch {
   StepWatch(const StepWatch&) = delete;
   StepWatch& operator=(const StepWatch&) = delete;
 
-  /// Begin the pass of a step, of which `verified` digests the first micro-batch, or that of a repetition.
+  /// Begin the pass of a step (`verified`: its first micro-batch is digested), or that of a repetition.
   /// @{
   void begin_step(bool verified) {
     require(!verified || first_, "train: a step is to be verified, of a module that is not planned to verify");
@@ -56,7 +56,7 @@ class StepWatch {
     watched_->begin();
   }
   /// @}
-  /// Told of what a computation of such a pass passes on.
+  /// Takes the output of a computation of such a pass.
   void see(const sharding::Task& task, Tensor<const Compute> values) {
     if (is_step_ && steps_) steps_->add_stream(task, values);
     if (is_step_ && probe_.see != nullptr) probe_.see(probe_.state, task, values);
@@ -76,8 +76,8 @@ class StepWatch {
   PieceDigests<Model>& first() { return *first_; }
   PieceDigests<Model>& repeated() { return *repeated_; }
   /// @}
-  /// Has a probe look at the streams of all steps from now on. It takes no planned memory; a pass that is captured as a
-  /// graph shows it nothing later.
+  /// Calls a probe with the streams of all later steps. It takes no planned memory; replays of a captured pass do not
+  /// call it.
   void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
 
  private:

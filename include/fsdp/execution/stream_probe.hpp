@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-/// Told of each stream that a task of a training pass hands on, as soon as that is enqueued: the residual stream [T, H]
+/// Called with each stream that a task of a training pass outputs, once that is enqueued: the residual stream [T, H]
 /// after forward, its gradient after backward. The values are valid during the call; work that reads them goes onto the
 /// compute stream.
 template <class Compute>

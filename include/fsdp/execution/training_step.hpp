@@ -60,8 +60,8 @@ class TrainingStep {
   /// Enqueues a step. The batches' memory must stay valid until the device has read it. `alike`: this step's
   /// micro-batches have no documents, and the same sizes and ignored targets as those of all other alike steps. It must
   /// be the same on all ranks, which capture and launch together. A graph replays the captured step's dropout: steps of
-  /// a model with dropout are not alike. `before_update`: called between the pass and the optimizer; such a step is no
-  /// graph, and one whose first micro-batch is digested where the module is planned to verify.
+  /// a model with dropout are not alike. `before_update`: called between the pass and the optimizer; such a step is not
+  /// captured, and its first micro-batch is digested if the module is planned to verify.
   void queue(std::span<const Batch> micro_batches, float scale, const device::StepInputs& inputs, bool alike,
              const std::function<void()>& before_update = {}) {
     const auto uploaded = executor_.upload(micro_batches);
@@ -99,8 +99,7 @@ class TrainingStep {
     if (digests != nullptr) digests->add_weights();
   }
 
-  /// Runs the first alike step without capture, since libraries load and choose kernels in it, which cannot be
-  /// captured.
+  /// Runs the first alike step without capture: libraries then load and choose kernels, which cannot be captured.
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
       if (last_ != scale) return enqueue(micro_batches, scale);

@@ -2,10 +2,10 @@
 /// @file
 /// Finds ranks that compute or remember wrongly: each rank computes one piece of its neighbour again, and all compare.
 ///
-/// Found are differences in the verified pieces, down to each group's gradient before its reduction, and changes of
-/// weights and optimizer states between the step that wrote them and the verification. Not found are passing errors in
-/// other steps, and those of the optimizer's arithmetic. Sources: redundant execution as in Dixit et al. 2021, "Silent
-/// data corruptions at scale".
+/// Finds differences in the verified pieces, down to each group's gradient before its reduction, and changes of weights
+/// and optimizer states between the step that wrote them and the verification. Does not find transient errors in other
+/// steps, nor those of the optimizer's arithmetic. Sources: redundant execution as in Dixit et al. 2021, "Silent data
+/// corruptions at scale".
 #pragma once
 
 #include <algorithm>
@@ -39,8 +39,8 @@ struct Computed {
 std::optional<std::int64_t> first_difference(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b,
                                              std::int64_t units);
 
-/// Returns the ranks that are to blame for a piece whose computations differ: those whose digests are not those of most
-/// computations; all that took part, if no digests are of more than half of them.
+/// Returns the ranks to blame for a piece whose computations differ: those whose digests are in the minority; all that
+/// took part if no digests have a majority.
 std::vector<int> to_blame(const std::vector<Computed>& computations);
 
 /// Returns "rank 3 on node7, or rank 4 on node8".
@@ -86,7 +86,7 @@ class Verification {
  private:
   std::int64_t units() const { return std::ssize(module_.names().units); }
 
-  /// Has each rank compute the piece of the step that `piece_of` says; one from the number of pieces on is none.
+  /// Has each rank compute the piece that `piece_of` returns; none if that is not below the number of pieces.
   template <class PieceOf>
   DigestTable repeat(float scale, const BatchOf& batch_of, const PieceOf& piece_of) {
     const int piece = piece_of(module_.communicator().rank());
@@ -98,7 +98,7 @@ class Verification {
     return executor_.watch().repeated().gather();
   }
 
-  /// Finds out which of two ranks is wrong, by a third one; where there are but two, both compute the piece once more.
+  /// Finds out which of two ranks is wrong, by a third one; with only two ranks, both compute the piece once more.
   [[noreturn]] void blame(std::int64_t step, std::int64_t at, float scale, const BatchOf& batch_of,
                           std::vector<detail::Computed> computations, int piece) {
     const int ranks = module_.communicator().size();
@@ -134,8 +134,8 @@ class RestingDigests {
 
   /// Call it when a step has written them. Collective.
   void keep() { kept_ = digests(); }
-  /// Compares them with what was kept, if anything was: call it as late as possible before the next step writes them.
-  /// `step`: the one that wrote them. Throws CorruptionError on all ranks. Collective.
+  /// Compares them with the kept ones, if any: call it as late as possible before the next step writes them. `step`:
+  /// the one that wrote them. Throws CorruptionError on all ranks. Collective.
   void compare(std::int64_t step) {
     if (!kept_) return;
     const DigestTable now = digests();

@@ -17,8 +17,8 @@
 namespace fsdp::train {
 
 /// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
-/// folders have none. Throws InputError for a weight that is not finite: it need not show before the last step, where
-/// data do not touch it.
+/// folders have none. Throws InputError for a weight that is not finite; unless data touch it, it might not show before
+/// the last step.
 template <class Stack>
 void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& files) {
   for (const auto& shard : module.shards()) {

@@ -20,7 +20,7 @@ FSDP_HAS_MEMBER(ignored)
 FSDP_HAS_MEMBER(copied)
 }  // namespace detail
 
-/// Checks that those which a model has are of their types.
+/// Checks that these members, if declared, have the right types.
 template <class M>
 consteval bool check_ignored_tensors() {
   static_assert(

@@ -130,8 +130,8 @@ class Llama {
   }
 
   /// Says whether a stored tensor is one that this model does not use: nullopt if not; else the reason, or "" if no
-  /// warning is needed. `transformers` recomputes inv_freq from config.json as well, and older versions stored it
-  /// rounded, and before it was scaled.
+  /// warning is needed. `transformers` also recomputes inv_freq from config.json; older versions stored it rounded and
+  /// before scaling.
   std::optional<std::string> ignored(const std::string& name) const {
     return name.ends_with(".rotary_emb.inv_freq") || copied(name) ? std::optional<std::string>("") : std::nullopt;
   }

@@ -88,8 +88,8 @@ concept HasAdapters = requires(Config changed, const Config config) {
   { config.adapters() } -> std::same_as<const LoraConfig&>;
 };
 
-/// Reads the adapters of `adapter`, another folder, for the model in `folder`, which must have none (`present`). Throws
-/// InputError.
+/// Reads the adapters in folder `adapter` for the model in `folder`. `present`, the model's own adapters, must be
+/// empty. Throws InputError.
 LoraConfig read_adapters(const LoraConfig& present, const std::filesystem::path& folder,
                          const std::filesystem::path& adapter);
 

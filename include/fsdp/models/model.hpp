@@ -90,7 +90,7 @@ concept Model = ModelUnits<M> && ModelConfig<typename M::Config> && nn::Batch<ty
   { model.config() } -> std::same_as<const typename M::Config&>;
   { model.units() } -> std::same_as<const UnitOptions&>;
   model.validate(batch, number);  // throws InputError unless it can use the batch of this sequence length
-  // Sequences, length: for dry runs. With all that decides about memory at its largest; see nn::for_each_load.
+  // For dry runs, by sequences and length: all that decides about memory is at its largest; see nn::for_each_load.
   { model.unread_batch(number, number) } -> std::same_as<typename M::Batch>;
   { model.flops(number, number) } -> std::same_as<double>;  // of a step's tokens, and their documents' squares
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whole gradients, and whatever else this rank has a part of for each shard, for inspection.
+/// Collects whole gradients, and other values that ranks hold per shard, for inspection.
 #pragma once
 
 #include <algorithm>

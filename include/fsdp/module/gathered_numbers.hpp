@@ -31,8 +31,8 @@ class GatheredNumbers {
     const std::int64_t count = counts_.front();
     return {reinterpret_cast<T*>(block_.data()) + communicator_->rank() * count, {count}};
   }
-  /// Gathers every rank's numbers, as work enqueued on its `queue` so far writes them. Returns [ranks, count], for work
-  /// that is enqueued on `queue` after this call.
+  /// Gathers every rank's numbers, as written by work already enqueued on its `queue`. Returns [ranks, count], for work
+  /// enqueued on `queue` after this call.
   Tensor<const T> gather(typename Device::Queue& queue, comm::Label label) {
     const Tensor<T> all(reinterpret_cast<T*>(block_.data()), {communicator_->size(), counts_.front()});
     if (communicator_->size() > 1) {

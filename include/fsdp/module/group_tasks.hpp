@@ -48,7 +48,7 @@ class GroupTasks {
     module_.close_slots();
   }
 
-  /// A task that computes nothing (sharding::computes). `computed`: whether this rank computes the task's micro-batch.
+  /// Runs a task that computes nothing (sharding::computes). `computed`: whether this rank computes its micro-batch.
   void execute(const sharding::Task& task, bool computed = true) {
     using sharding::Action;
     switch (task.action) {
@@ -69,7 +69,7 @@ class GroupTasks {
 
   /// Whether `execute` of this task would make the host wait for a collective. Lets it progress.
   bool would_wait(const sharding::Task& task) {
-    // Where queues wait, hosts do not; and a host may ask for no event while a graph is captured.
+    // Asynchronous devices wait on queues, not on the host; and no event may be queried during graph capture.
     if constexpr (Module::Device::asynchronous)
       return false;
     else

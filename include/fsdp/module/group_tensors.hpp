@@ -54,8 +54,8 @@ void append(std::vector<const GroupTensors*>& list, const GroupTensors& group);
 /// after forward.
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank);
 
-/// Returns the name of the first trained parameter of which some rank steps only a part; empty if there is none.
-/// `across`: whether optimizer state is sharded over the outer axis.
+/// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. `across`:
+/// whether optimizer state is sharded over the outer axis.
 std::string first_cut(GroupList groups, bool across);
 
 /// Returns the parameter of this name. Throws InputError if there is none.

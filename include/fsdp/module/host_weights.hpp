@@ -28,7 +28,7 @@ namespace fsdp {
 /// Whether the callback's writes become the weights.
 enum class Access : std::uint8_t { read, write };
 
-/// Instead of a source: every rank writes, and all the same.
+/// As a source: every rank writes, all the same values.
 inline constexpr int every_rank = -1;
 
 /// Calls f(values, begin) with the floats of a shard that start at element `begin` of the whole tensor. If the shard

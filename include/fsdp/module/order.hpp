@@ -14,8 +14,8 @@
 namespace fsdp {
 
 /// The computations of one micro-batch, in the order in which every rank makes them: skip connections, recurrence and
-/// tied weights use a unit several times, or not in the order of declaration. In a pass that does not train, what is
-/// backward is left out.
+/// tied weights use a unit several times, or not in the order of declaration. Passes that do not train skip the
+/// backward computations.
 struct Order {
   std::vector<sharding::Computation> list;
   /// Units whose backward makes no gradients of their own weights: a discriminator in the generator's step. Groups that
@@ -40,7 +40,7 @@ enum class Purpose : std::uint8_t { train, evaluate, generate };
 /// Passes that units are planned for; no other passes run on them.
 struct PassPlan {
   UnitOptions unit_options = {};
-  /// Empty: that of a model, whose last unit makes the loss (sharding::Problem::order). Orders are chosen by index.
+  /// Empty: a model's order, whose last unit makes the loss (sharding::Problem::order). Orders are chosen by index.
   std::vector<Order> orders = {};
   int micro_batches = 1;
   bool fewer = false;        ///< passes may have fewer micro-batches; each number is planned

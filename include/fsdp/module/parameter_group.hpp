@@ -59,7 +59,7 @@ class ParameterGroup : public GroupTensors {
   using Axes = GroupAxes<Comm>;
   using Event = typename Device::Event;
   using Stream = typename Device::Stream;
-  using Across = typename Stack::OptimizerPlacement;  ///< placement of what the optimizer steps, over the outer axis
+  using Across = typename Stack::OptimizerPlacement;  ///< placement over the outer axis of what the optimizer steps
   using MainSpace = typename Stack::OptimizerSpace;
   static constexpr bool offloaded = !std::is_same_v<MainSpace, Device>;
   template <class T, class... P>
@@ -89,8 +89,8 @@ class ParameterGroup : public GroupTensors {
 
   /// The axes of its ranks.
   const Axes& axes() const { return axes_; }
-  /// Whether gathered weights are the buffer at rest: in a replicated group, or on one rank; and whether partial
-  /// gradients are, which on one rank they are not where a step is cut into pieces (Reproducible).
+  /// Whether gathered weights alias the buffer at rest (a replicated group, or one rank); whether partial gradients do
+  /// (the same, except on one rank where a step is cut into pieces: Reproducible).
   /// @{
   bool in_place() const { return axes_.shard == nullptr; }
   bool adds_in_place() const { return axes_.reduce == nullptr; }
@@ -195,13 +195,13 @@ class ParameterGroup : public GroupTensors {
     else
       gathering_.wait(stream);
   }
-  /// Whether weights that were asked for are there, and whether the last reduction is over. Both let the collective
-  /// progress, and do not wait.
+  /// Whether the gather has finished, and whether the last reduction has. Both let the collective progress, and do not
+  /// wait.
   /// @{
   bool weights_arrived() { return in_place() ? crossing_.test() : gathering_.test(); }
   bool reduction_over() { return reducing_.test(); }
   /// @}
-  /// Gives up the gathered weights.
+  /// Releases the gathered weights.
   void reshard() { gathered_.consume(); }
 
   /// Returns the gathered tensor `i`. Throws LogicError if the group is not gathered.
@@ -217,14 +217,14 @@ class ParameterGroup : public GroupTensors {
     return facts_.trainable ? GradientView<Accumulate>{partial_.tensor(i), &written_[static_cast<std::size_t>(i)]}
                             : no_gradient(i);
   }
-  /// Returns a gradient of tensor `i` that is not wanted: a shape without memory.
+  /// Returns a placeholder for an unwanted gradient of tensor `i`: a shape without memory.
   GradientView<Accumulate> no_gradient(std::int64_t i) const {
     const auto index = static_cast<std::size_t>(i);
     return {Tensor<Accumulate>(nullptr, layout_->shapes[index]), &written_[index]};
   }
 
-  /// Starts a step: the next reduction (or, if adds_in_place(), the first write) overwrites the gradients. Those of a
-  /// group that is never gathered are added to at rest, and begin as zero.
+  /// Starts a step: the next reduction (or, if adds_in_place(), the first write) overwrites the gradients. A group that
+  /// is never gathered accumulates at rest; its gradients are zeroed.
   void begin_step(Stream& stream) {
     reduced_ = false;
     std::fill_n(written_.get(), parameters_.size(), false);
@@ -234,7 +234,7 @@ class ParameterGroup : public GroupTensors {
 
   /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that
   /// adds_in_place() is reduced over the outer axis instead, unless reduce_across does that. `computed`: whether this
-  /// rank computed the micro-batch; where it did not, adding its gradient, -0, changes no bit of any sum.
+  /// rank computed the micro-batch; if not, it contributes -0, which changes no bit of any sum.
   void reduce(Stream& stream, bool computed = true) {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       if (!written_[i]) {
@@ -251,13 +251,13 @@ class ParameterGroup : public GroupTensors {
                                            std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
                                            {"gradients", index_}, order_);
   }
-  /// Gives up the partial gradient instead of reducing it.
+  /// Drops the partial gradient instead of reducing it.
   void drop_gradient() { partial_.consume(); }
   /// Starts the reduction over the outer axis, after that over the inner one.
   void reduce_across(Stream& stream) {
     start_across(adds_in_place() ? stream.record() : reducing_.done(), "gradients across");
   }
-  /// Returns the event of the end of the last reduction that was started.
+  /// Returns the event at the end of the last reduction started.
   Event reduced() { return reducing_.done(); }
   /// Ends a pass: makes `stream` wait for the last reduction, so that work enqueued after this may use the reduced
   /// gradients. Drops the pass's events, since work that follows `stream` follows them.
@@ -306,7 +306,7 @@ class ParameterGroup : public GroupTensors {
  private:
   using Coordinates = buffer::Coordinates;
 
-  /// Returns the part of this rank's shard, which begins at `data`, that this rank's optimizer steps.
+  /// Returns the part of this rank's shard (which begins at `data`) that its optimizer steps.
   template <class T>
   Buffer<T, Across, Shard> part_of(T* data) const {
     const Buffer<T, Replicate, Shard> whole(*layout_, at_, data);

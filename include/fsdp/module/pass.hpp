@@ -8,9 +8,9 @@
 ///     { auto use = pass.backward(0); encode_gradient(use.weight("w"), use.gradient("w"), use.gradient("b")); }
 ///     pass.finish();
 ///
-/// Every rank makes the same calls in the same order; that includes collectives of the caller's own, for which the
-/// communicator may be used inside and between uses: what a pass sends is sent when a Use ends, or by `finish`, never
-/// at a time that depends on timing.
+/// Every rank makes the same calls in the same order, its own collectives included. The caller may use the communicator
+/// for these inside and between uses: a pass issues its collectives when a Use ends, or in `finish`, never at a time
+/// that depends on timing.
 #pragma once
 
 #include <array>
@@ -31,15 +31,15 @@
 
 namespace fsdp {
 
-/// Told about every task that ran; for traces. Times are the caller's to take.
+/// Called before and after every task that runs; for traces. The observer takes the times.
 struct Observer {
   void (*before)(void* state, const sharding::Task& task) = nullptr;
   void (*after)(void* state, const sharding::Task& task) = nullptr;
   void* state = nullptr;
 };
 
-/// What a training pass does with its gradients: it reduces them for the step that follows, or drops them, to compute a
-/// micro-batch again and leave everything else as it is.
+/// Whether a training pass reduces its gradients for the step that follows, or drops them: it then computes a
+/// micro-batch again and changes nothing else.
 enum class Reductions : std::uint8_t { made, left_out };
 
 template <class Stack>
@@ -72,7 +72,7 @@ class Use {
   /// A tensor by its index in Unit::parameters, or by name: a weight, or the gradient of one. A gradient's memory is
   /// not cleared; GradientView::next says how to write it. Throw LogicError after the end of the Use, for an unknown
   /// tensor, for a weight in a backward that was declared to need none, and for a gradient in a computation that makes
-  /// none. The first weight that is asked for waits for the unit's gather.
+  /// none. The first request for a weight waits for the unit's gather.
   /// @{
   Tensor<const Compute> weight(std::size_t index) const {
     require_weights();
@@ -163,7 +163,7 @@ class Use {
 
   Pass<Stack>* pass_;
   sharding::Task task_;
-  int thrown_;  ///< exceptions in flight when it began
+  int thrown_;  ///< exceptions in flight at construction
 };
 
 /// A pass over the schedule of sharded units. See the head of this file.
@@ -174,8 +174,8 @@ class Pass {
   using Device = typename Stack::Device;
 
   /// Begins a pass; a training pass makes all micro-batches of a step (0: as many as planned). One whose reductions are
-  /// left out makes one, of any piece of the step, for which the module must be planned (PassPlan::repeats). Throws
-  /// LogicError if the module has no such pass, or if the one before was left unfinished. `module` must outlive it.
+  /// left out makes one, of any piece of the step, and must be planned (PassPlan::repeats). Throws LogicError if the
+  /// module has no such pass, or the last one is unfinished. `module` must outlive it.
   Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
        Reductions reductions = Reductions::made)
       : module_(module),
@@ -202,14 +202,14 @@ class Pass {
   }
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
-  /// A pass that an exception leaves is abandoned. One that is left without a reason is an error of the next pass and
-  /// step; the pass after that begins anew.
+  /// Abandons the pass if an exception unwinds. Otherwise destroying an unfinished pass makes the next pass and step
+  /// throw; the pass after that begins anew.
   ~Pass() {
     if (over_) return;
     if (std::uncaught_exceptions() > thrown_) {
       try {
         abandon();
-      } catch (...) {  // the device is broken, which whoever uses it next is told
+      } catch (...) {  // the device is broken; its next use throws
         module_.progress().state = PassProgress::State::interrupted;
       }
     } else {
@@ -237,18 +237,18 @@ class Pass {
     return std::nullopt;
   }
 
-  /// Sets the queue on which the caller computes, if it is not the module's stream: a CUDA stream of its own, say. Two
-  /// events a Use order both: work that is enqueued on `queue` inside of a Use may access the Use's tensors, and what
-  /// the library enqueues afterwards follows it. What follows `finish` on the module's stream, such as a step that
-  /// reads the loss, follows all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
+  /// Sets the queue on which the caller computes, if not the module's stream: its own CUDA stream, say. Two events per
+  /// Use order the queues: work enqueued on `queue` inside of a Use may access the Use's tensors, and the library's
+  /// later work follows it. After `finish`, work on the module's stream, such as a step that reads the loss, follows
+  /// all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
   void compute_on(typename Device::Queue& queue) requires(Device::asynchronous) {
     require_under_way();
     require(!inside_, "pass: compute_on inside of a use");
     own_queue_ = &queue;
   }
 
-  /// For an event loop: runs at most `most` tasks of the schedule, none that waits. Returns whether the next
-  /// computation can begin without waiting, or the pass can be finished so. Throws LogicError inside of a Use.
+  /// For an event loop: runs at most `most` tasks, up to one that would wait. Returns whether the next computation can
+  /// begin, or the pass be finished, without waiting. Throws LogicError inside of a Use.
   bool poll(int most = std::numeric_limits<int>::max()) {
     require_under_way();
     require(!inside_, "pass: poll inside of a use; call progress");
@@ -270,10 +270,10 @@ class Pass {
       throw LogicError(message("pass: finished before ", text(*left), " of micro-batch ", left->micro_batch));
     end();
   }
-  /// For a rank that has no data for the next micro-batch: takes part in what is left of it without computing, and adds
-  /// nothing to the gradients. Collectives of the caller's own, such as those of a RowTable, it makes nevertheless.
-  /// Where steps are cut into pieces (ShardedModule::step_piece), a rank without one must call it. Throws LogicError
-  /// inside of a Use, in the middle of a micro-batch, and where the rank has a piece.
+  /// For a rank without data for the next micro-batch: takes part in the rest of it without computing, and adds nothing
+  /// to the gradients. The caller must still make its own collectives, such as those of a RowTable. Where steps are cut
+  /// into pieces (ShardedModule::step_piece), a rank without a piece must call this. Throws LogicError inside of a Use,
+  /// in the middle of a micro-batch, and if the rank has a piece.
   void skip() {
     require_under_way();
     require(!inside_, "pass: skip inside of a use");
@@ -291,8 +291,8 @@ class Pass {
     }
     run_until_computation_or_wait();
   }
-  /// For a rank that cannot compute on: takes part in all that is left without computing. All ranks skip the step that
-  /// follows, and training goes on.
+  /// For a rank that can no longer compute: takes part in the rest of the pass without computing. All ranks skip the
+  /// step that follows, and training goes on.
   void forfeit() {
     require_under_way();
     inside_ = false;
@@ -301,7 +301,7 @@ class Pass {
     for (; at_ < schedule().size(); ++at_) execute_or_pass_over(schedule()[at_]);
     end();
   }
-  /// For an exception that all ranks caught at the same computation: drops the pass, and the next one begins anew.
+  /// Drops the pass after an exception that all ranks caught at the same computation; the next one begins anew.
   void abandon() {
     if (!over_) follow_own_queue();
     over_ = true;
@@ -421,7 +421,7 @@ class Pass {
   const PlannedPass& planned_;
   Observer observer_;
   typename Device::Queue* own_queue_ = nullptr;  ///< where the caller computes; null: on the module's stream
-  int thrown_;                                   ///< exceptions in flight when it began
+  int thrown_;                                   ///< exceptions in flight at construction
   std::size_t at_ = 0;                           ///< number of the next task
   int computed_ = -1;                            ///< micro-batch of the last computation
   int skipped_ = -1;                             ///< micro-batch that was skipped last

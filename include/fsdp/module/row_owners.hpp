@@ -31,7 +31,7 @@ class RowOwners {
   std::int64_t rows() const { return rows_; }
   std::int64_t columns() const { return columns_; }
   /// @}
-  /// Returns where a row is, which must be there.
+  /// Returns where a row is; the row must exist.
   RowPlace place_of(std::int64_t row) const;
 
  private:
@@ -48,7 +48,7 @@ struct RowRequests {
   std::vector<std::int64_t> ids;
   std::vector<std::int64_t> counts;  ///< by rank
 
-  /// Collective. Throws InputError on all ranks if one of them asks for a row that is not there.
+  /// Collective. Throws InputError on all ranks if one of them asks for a row that does not exist.
   static RowRequests gathered(const comm::Ranks& ranks, std::span<const std::int64_t> mine, std::int64_t rows,
                               const std::string& name);
 };

@@ -33,15 +33,15 @@ class RowTable {
       Stack::Device::host_memory,
       "fsdp: RowTable reads and adds rows on the host; it needs a device whose memory the host can access (Cpu)");
 
-  /// `module` must outlive it. Throws InputError for a name that is not there, a unit that is gathered, and a layout
-  /// that cuts rows.
+  /// `module` must outlive it. Throws InputError for an unknown name, a unit that is gathered, or a layout that cuts
+  /// rows.
   RowTable(Module& module, std::string_view name) : RowTable(module, found(module, name)) {}
 
   /// Elements of a row.
   std::int64_t columns() const { return owners_.columns(); }
 
   /// Writes rows `ids` [n] of the table to `rows` [n, C]. Collective; n may differ between ranks. Throws InputError on
-  /// all ranks for a row that is not there.
+  /// all ranks for a row that does not exist.
   void lookup(std::span<const std::int64_t> ids, Tensor<Compute> rows) {
     require_rows(ids, rows.rows(), rows.columns());
     auto& communicator = module_->communicator();
@@ -121,14 +121,14 @@ class RowTable {
       std::copy_n(group_->model().data() + owners_.place_of(ids[static_cast<std::size_t>(i)]).local, columns(),
                   rows.row(i));
   }
-  /// Elements that each rank sends: those of the rows of its own that any rank asks for.
+  /// Elements that each rank sends: those of its rows that any rank asks for.
   std::vector<std::int64_t> counts_by_owner(const RowRequests& asked) const {
     std::vector<std::int64_t> counts(asked.counts.size());
     for (const std::int64_t id : asked.ids) counts[static_cast<std::size_t>(owners_.place_of(id).rank)] += columns();
     return counts;
   }
-  /// Copies the rows that this rank asked for out of all that were sent, which lie by owner, then as they were asked
-  /// for.
+  /// Copies the rows that this rank asked for out of all that were sent: these lie by owner, then in the order of
+  /// requests.
   void pick(const RowRequests& asked, const std::vector<std::int64_t>& counts, Tensor<Compute> rows) const {
     std::vector<std::int64_t> next(counts.size());
     for (std::size_t rank = 1; rank < next.size(); ++rank) next[rank] = next[rank - 1] + counts[rank - 1];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Units of named tensors whose weights, gradients and optimizer state are sharded over ranks: their memory, groups and
-/// schedules. What a unit computes, and from what, is not known here.
+/// schedules. A unit's computation and inputs are not known here.
 ///
 /// Memory is planned from the schedules and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
@@ -48,7 +48,7 @@ struct ModuleSettings {
   int threads = 1;                        ///< of the library's own operations
   std::int64_t arena_bytes = 0;           ///< of temporary tensors, from a dry run; ignored in a dry run
   StepWork step_work = elementwise_work;  ///< what buffer::Owned balances over the ranks
-  LendMemory lend = {};                   ///< not asked for memory that ranks of other processes read in place
+  LendMemory lend = {};                   ///< not used for memory that ranks of other processes read in place
 };
 
 /// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the
@@ -112,9 +112,9 @@ class ShardedModule {
   const sharding::Schedule& schedule(sharding::Pass pass) const { return planned(pass).schedule; }
   /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
-  /// Pieces that a step's batch is cut into, whatever the ranks are (Reproducible); 0: one for each micro-batch of each
-  /// rank. `own_micro_batches`: those that this rank computes, the first ones of a step; in a dry run all.
-  /// `step_piece`: that of this rank's micro-batch; nothing where it has none, in the last one.
+  /// `step_pieces`: pieces of a step's batch (Reproducible); 0: one for each micro-batch of each rank.
+  /// `own_micro_batches`: the first ones of a step, which this rank computes; in a dry run all. `step_piece`: this
+  /// rank's piece in a micro-batch; nothing if it has none, in the last one.
   /// @{
   int step_pieces() const { return problem().pieces; }
   int own_micro_batches() const {
@@ -162,8 +162,8 @@ class ShardedModule {
   const std::vector<ParameterShard>& shards() const { return shards_; }
   /// Whether the last training pass made its gradient, so that a step changes it.
   bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
-  /// Groups that the same orders train are of one class: they are stepped as often. The number of classes, a shard's,
-  /// and whether the last training pass made a class's gradients.
+  /// Groups trained by the same orders form a class: they are stepped equally often. The number of classes, a shard's
+  /// class, and whether the last training pass made a class's gradients.
   /// @{
   int step_classes() const { return plan_.step_classes(); }
   int step_class(const ParameterShard& shard) const { return plan_.step_class(shard.group); }
@@ -182,7 +182,7 @@ class ShardedModule {
   /// keeps after forward. They may differ between ranks.
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list(), rank); }
 
-  /// Returns the name of the first trained parameter of which some rank steps only a part; empty if there is none. The
+  /// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. The
   /// same on all ranks.
   std::string first_cut() const {
     if (std::is_same_v<typename Stack::Sharding::AtRest, buffer::Replicate>) return {};
@@ -238,7 +238,7 @@ class ShardedModule {
   const Parameter& parameter(std::string_view name) const { return parameter_named(group_list(), name); }
   /// @}
 
-  /// For Pass: how far its passes have come, and that a training pass begins by this order.
+  /// For Pass: the progress of passes, and the start of a training pass by this order.
   /// @{
   PassProgress& progress() { return progress_; }
   void train_by(int order) { stepped_order_ = order; }
@@ -391,7 +391,7 @@ class ShardedModule {
   typename Device::Arena arena_;
   typename Device::Stream stream_;
   ModulePlan plan_;
-  std::vector<Block> blocks_;  // outlive the groups, whose collectives in flight other ranks may be reading
+  std::vector<Block> blocks_;  // outlive the groups: other ranks may be reading them in collectives in flight
   std::vector<device::Block<Offload>> offload_blocks_;
   std::vector<Group> groups_;
   std::vector<WeightSlot> weight_slots_;

@@ -18,14 +18,14 @@
 namespace fsdp {
 
 namespace tiling {
-struct Untiled;  // both: tessera/tiling/policies.hpp, which what is sharded does not need
+struct Untiled;  // both from tessera/tiling/policies.hpp, which sharding does not include
 template <class T>
 consteval bool check_tiling();
 }  // namespace tiling
 
 namespace detail {
 
-/// Whether a type is a tiling. Untiled, which is declared here alone, is not asked.
+/// Whether a type is a tiling. Untiled, only declared here, is not checked.
 template <class T>
 consteval bool is_tiling() {
   if constexpr (std::is_same_v<T, tiling::Untiled>)
@@ -55,7 +55,7 @@ struct Stack {
   using Device = typename CommT::Device;  ///< where they are, and what computes
   using Precision = PrecisionT;           ///< element types
   using Tiling = TilingT;                 ///< how sequences are cut
-  /// Placement of what the optimizer steps, over the mesh's outer axis.
+  /// Placement over the mesh's outer axis of what the optimizer steps.
   using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;  ///< axes of the mesh of ranks
   /// Where main weights and optimizer state live.

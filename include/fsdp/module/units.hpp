@@ -51,7 +51,7 @@ inline std::int64_t elementwise_work(const Parameter& parameter) { return parame
 /// Options of units that do not depend on the strategy. Patterns match whole names, with * and ? as in a
 /// shell.
 struct UnitOptions {
-  /// Units, but for the first and the last, whose weights are gathered and reduced together: a model's blocks.
+  /// Number of consecutive units gathered and reduced together, first and last excepted: a model's blocks.
   std::int64_t blocks_per_unit = 1;
   std::int64_t merge_below = 0;  ///< a unit with fewer elements joins its neighbour
   bool recompute = false;        ///< blocks save only their input (tessera/fsdp/nn/recomputed.hpp)
@@ -103,9 +103,9 @@ struct UnitGroups {
 
 /// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
 /// `options` say); then one for each weight that different units share; then those parts of units that are replicated,
-/// frozen or persistent unlike the rest. Tensors of at most `persistence_threshold` elements are persistent. Throws
-/// InputError if a number of `options` is out of range, a pattern matches nothing, everything is frozen, a unit or a
-/// parameter has no name, or two tensors of different shapes share a name.
+/// frozen or persistent while the rest is not. Tensors of at most `persistence_threshold` elements are persistent.
+/// Throws InputError if a number of `options` is out of range, a pattern matches nothing, everything is frozen, a unit
+/// or a parameter has no name, or two tensors of different shapes share a name.
 UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
                             std::int64_t persistence_threshold);
 

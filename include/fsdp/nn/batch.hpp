@@ -71,7 +71,7 @@ FSDP_HAS_MEMBER(loss_unit)
 
 }  // namespace detail
 
-/// Checks that the optional members that a batch has are of their types.
+/// Checks that a batch's optional members have the right types.
 template <class B>
 consteval bool check_batch_parts() {
   static_assert(
@@ -125,9 +125,8 @@ using InputOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>(
 template <class B, class L>
 using TargetsOf = std::remove_cvref_t<decltype(std::declval<UploadedBatch<B, L>&>().targets)>;
 
-/// Calls plan(batch) for what batches of this size may carry: with `batch` as its model made it for dry runs
-/// (unread_batch), and with the same batch that has random numbers and packed documents as well, if its type can have
-/// them. Dry runs plan the most that any of them takes.
+/// Calls plan(batch) for what batches of this size may carry: with `batch` as unread_batch made it, and, if its type
+/// can have them, with random numbers and packed documents as well. Dry runs plan the most that any of them takes.
 template <class B, class Plan>
 void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
   plan(std::as_const(batch));

@@ -26,7 +26,7 @@
 
 namespace fsdp::nn {
 
-/// What modules are compiled for, declare and are handed (tessera/fsdp/core, tessera/fsdp/precision).
+/// Types that modules are compiled for, declare and receive (tessera/fsdp/core, tessera/fsdp/precision).
 /// @{
 using fsdp::field_count;
 using fsdp::flatten;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of the optional members of a model's units: one of the right name and the wrong type is an error in words.
+/// Checks of the optional members of a model's units: a right name with a wrong type gives a readable error.
 ///
 /// Those of a batch are in tessera/fsdp/nn/batch.hpp.
 #pragma once
@@ -18,7 +18,7 @@ namespace detail {
 FSDP_HAS_MEMBER(logits)
 FSDP_HAS_MEMBER(logits_columns)
 
-/// Whether a module has no `plan`, or the one that a dry run shows. A wrapper's may be constrained away.
+/// Whether a module has no `plan`, or one that dry runs can show. A wrapper's may be constrained away.
 template <class M, class L>
 concept PlansOrNot = !requires {
   &M::plan;
@@ -35,7 +35,7 @@ concept CachesOrNot = (
 
 }  // namespace detail
 
-/// Checks that the optional members that a block has are of their types.
+/// Checks that a block's optional members have the right types.
 template <class M, class L>
 consteval bool check_block_parts() {
   static_assert(detail::PlansOrNot<M, L>,
@@ -47,7 +47,7 @@ consteval bool check_block_parts() {
   return true;
 }
 
-/// Checks that the optional members that a model's last unit has are of their types.
+/// Checks that the optional members of a model's last unit have the right types.
 template <class M, class L>
 consteval bool check_head_parts() {
   static_assert(detail::PlansOrNot<M, L>,
@@ -60,7 +60,7 @@ consteval bool check_head_parts() {
   return true;
 }
 
-/// Checks that the optional members that the kinds have are of their types.
+/// Checks that the kinds' optional members have the right types.
 template <class Block, class L>
 inline constexpr bool parts_of_all_kinds = check_block_parts<Block, L>();
 template <class... Kinds, class L>

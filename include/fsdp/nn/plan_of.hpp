@@ -3,8 +3,8 @@
 /// `plan_of(context, *this)`: the tiling plan of a module, from the context's table (tessera/fsdp/nn/tile_plans.hpp).
 ///
 /// A tiled module states its sizes, `tiling::Problem problem(std::int64_t tokens) const`, and asks for its plan in
-/// forward and backward. It can be run alone: it is a Module with `hidden` columns, or a head with `loss` and
-/// `loss_only`, or it has `dry_run(context, weights, gradients, micro_batches) const`, which runs it otherwise.
+/// forward and backward. Dry runs must be able to run it alone: as a Module with `hidden` columns, as a head with
+/// `loss` and `loss_only`, or by its `dry_run(context, weights, gradients, micro_batches) const`.
 #pragma once
 
 #include <array>

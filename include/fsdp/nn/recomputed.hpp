@@ -26,9 +26,9 @@ concept Replayable = BlockModule<B, L> &&
 
 /// A block that saves only its input; its backward calls the block's `replay` first. It has the block's types.
 ///
-/// It has no base ModuleTypes<L, Block::template FieldsOf>: g++ takes this for the block's own base, which then may not
-/// share the address of `block`, and clang does not (CWG 1286), so that a library and a program by different compilers
-/// would disagree about where `block` is.
+/// It has no base ModuleTypes<L, Block::template FieldsOf>: g++ takes that for the block's own base, and clang does not
+/// (CWG 1286). Two equal bases may not share an address, so the compilers would disagree on the offset of `block`, as
+/// between a library and a program.
 template <class Block, class L>
 struct Recomputed {
   using Compute = typename L::Compute;

@@ -7,8 +7,8 @@
 /// table has a dry run of the module alone on Meta, tiled and untiled, and takes the plan with the lower peak.
 ///
 /// A model's dry run adds its modules (tessera/fsdp/nn/plan_of.hpp). Its table goes on to the run, which finds its
-/// plans there; the plan of another number of tokens is made once, when it is first asked for. Evaluation has the plan
-/// of training, and no batch changes it.
+/// plans there; plans for other numbers of tokens are made once, on first use. Evaluation has the plan of training, and
+/// no batch changes it.
 #pragma once
 
 #include <array>
@@ -46,11 +46,11 @@ class TilePlans {
   explicit TilePlans(Policy policy)
       : policy_([policy](const tiling::Problem& problem) { return policy.plan(problem); }) {}
   /// @}
-  /// One plan, whatever is asked for: that of a module's dry run.
+  /// One plan for every problem: that of a module's dry run.
   explicit TilePlans(tiling::TilePlan fixed) : fixed_(std::move(fixed)) {}
 
   /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws LogicError if dry runs decide and the
-  /// module was not added. The plan stays where it is.
+  /// module was not added. The reference stays valid.
   const tiling::TilePlan& plan(ModuleKind kind, const tiling::Problem& problem);
 
   /// Peak bytes of an evaluation and of training on one and on two micro-batches.
@@ -59,7 +59,7 @@ class TilePlans {
   /// `plan`.
   const Peaks& tile_peaks(ModuleKind kind, const tiling::Problem& problem, std::int64_t columns);
 
-  /// Whether there is one plan, whatever is asked for.
+  /// Whether there is one plan for every problem.
   bool fixed() const { return fixed_.has_value(); }
   /// Returns the module with this problem, or nullptr.
   const ModuleDryRun* find(ModuleKind kind, const tiling::Problem& problem) const;

@@ -48,8 +48,8 @@ namespace fsdp {
 template <class Optimizer = optim::AdamW>
 struct ShardedSettings {
   std::vector<Order> orders = {};  ///< chosen by index; empty: the chain of all units that are gathered
-  /// Most in a step; `train` may be given fewer. Where the strategy cuts a step into pieces (Reproducible), they and
-  /// the ranks say how many, and this is 1 or the same.
+  /// Most in a step; `train` may be given fewer. Where a step is cut into pieces (Reproducible), pieces and ranks
+  /// determine the number, and this is 1 or that number.
   int micro_batches = 1;
   Optimizer optimizer = {};                ///< with its constants
   device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped
@@ -125,8 +125,8 @@ class Sharded {
     return held_by(module);
   }
 
-  /// Give the weights their values: functions of seed, name and index; the caller's own, who is asked for the ranges of
-  /// this rank alone; or a whole tensor, of which each rank takes its part. All ranks must give the same; nothing
+  /// Set the weights. `initialize`: as functions of seed, name and index. `fill`: by a callback, for this rank's ranges
+  /// alone. `set`: from a whole tensor, of which each rank takes its part. All ranks must give the same; nothing
   /// compares them. Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
   /// @{
   void initialize(std::uint64_t seed) {
@@ -182,13 +182,13 @@ class Sharded {
   /// finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
-    // Of a pass that was given up, in which a rank may have no piece, no loss counts.
+    // After a forfeited pass, a rank without a piece passes no loss.
     const std::size_t given = module_.progress().forfeited && own_losses() == 0 ? 0 : 1;
     return step(std::span<const double>(&loss, given), inputs);
   }
   device::StepDecision step(std::span<const double> losses, const device::StepInputs& inputs) {
     const auto expected = own_losses();
-    const bool gave_up = module_.progress().forfeited;  // and so may have fewer
+    const bool gave_up = module_.progress().forfeited;  // then there may be fewer losses
     require(std::ssize(losses) == expected || (gave_up && std::ssize(losses) <= expected), "step: ", losses.size(),
             " losses are given, and ", expected,
             module_.step_pieces() > 0 ? " are needed: one for each piece that this rank computed" : " is needed");

@@ -108,7 +108,7 @@ class Statistics {
     const Tensor<float> whole = values(index);
     return {whole.data(), {whole.numel()}};
   }
-  /// What an all-reduce sums: rank 0's piece is everything.
+  /// Lists the segments of an all-reduce: rank 0's piece is everything.
   void list_merged() {
     const Comm& communicator = module_->communicator();
     counts_.resize(list_.size());

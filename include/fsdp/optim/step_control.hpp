@@ -65,8 +65,8 @@ class StepControl {
   }
   /// The same for a run whose orders train the same groups, with the number of its skipped steps.
   void resume(std::int64_t steps, std::int64_t skipped) { resume(steps, std::array{steps - skipped}); }
-  /// Number of steps that changed the weights of each class of groups: those that the same orders train, and so as
-  /// often. Blocks the host until the last step is done.
+  /// Number of steps that changed the weights of each class; groups trained by the same orders form a class. Blocks the
+  /// host until the last step is done.
   std::vector<std::int64_t> taken() {
     std::vector<std::int64_t> list;
     device::HostCopy<Device, Decision> copy;
@@ -78,7 +78,7 @@ class StepControl {
     return list;
   }
   /// Number of skipped steps of a run whose orders train the same groups. Blocks the host until the last step's
-  /// decision is there.
+  /// decision has arrived.
   std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
   /// Begins a step: sends its inputs to the device. `decide` and `end` must follow.
@@ -123,7 +123,7 @@ class StepControl {
     ++steps_;
   }
 
-  /// The last decision about a class of groups in device memory, for work that is enqueued next.
+  /// The last decision about a class of groups, in device memory: for work enqueued next.
   Tensor<Decision> on_device(int step_class = 0) const {
     return {reinterpret_cast<Decision*>(block_.data() + decision_offset + step_class * stride), {1}};
   }

@@ -28,8 +28,8 @@ struct GroupFacts {
   Across across = Across::nothing;  ///< over the mesh's outer axis
   bool trainable = true;            ///< frozen weights have no gradient
   std::int64_t elements = 0;        ///< elements of its tensors, without padding
-  std::int64_t slot_elements = 0;   ///< of its slots; 0: it is used in its buffers at rest (one rank, or resident)
-  bool weights_at_rest = false;     ///< its weights alone are used in their buffer at rest (one rank that has pieces)
+  std::int64_t slot_elements = 0;   ///< elements of its slots; 0: used in place, at rest (one rank, or resident)
+  bool weights_at_rest = false;     ///< only its weights are used in place, at rest (one rank that has pieces)
 
   /// Elements of its slots for gathered weights; 0: it needs none.
   constexpr std::int64_t weight_slot_elements() const { return weights_at_rest ? 0 : slot_elements; }
@@ -65,26 +65,26 @@ constexpr std::string_view name_of(Pass pass) {
 /// One computation of an order.
 struct Computation {
   Action action = Action::forward;  ///< forward, loss (both in one go) or backward
-  int unit = 0;                     ///< of which unit, from 0
+  int unit = 0;                     ///< index of the unit
   friend constexpr bool operator==(const Computation&, const Computation&) = default;
 };
 
 /// Everything that a strategy may look at when it makes a schedule.
 struct Problem {
   std::vector<UnitUse> units;      ///< in order
-  std::vector<GroupFacts> groups;  ///< which units name by their index
+  std::vector<GroupFacts> groups;  ///< units refer to them by index
   Axes axes = {};                  ///< of the mesh
   int micro_batches = 1;           ///< of a step
   int pieces = 0;                  ///< see Facts; if above 0, gradients must be reduced in every micro-batch
   Pass pass = Pass::train;         ///< what the list is for
   bool overlap = false;            ///< collectives overlap computation, so that a second gradient slot pays off
   bool keep_last_block = true;     ///< keep the last block's weights gathered through the head
-  /// The computations of a micro-batch, in order; a unit may occur any number of times. In a pass that does not train,
-  /// what is backward is left out. Empty: forward through all units, the loss in the last one, backward to the first
+  /// The computations of a micro-batch, in order; a unit may occur any number of times. Passes that do not train skip
+  /// the backward computations. Empty: forward through all units, the loss in the last one, backward to the first
   /// trainable one.
   std::vector<Computation> order = {};
-  /// Whether a group has the same slot whenever it holds one, so that views of it that outlive a use (an autograd
-  /// engine's) are right again in its next one.
+  /// Whether a group takes the same slot for every use, so that views kept beyond a use (by an autograd engine) are
+  /// valid again in the next.
   bool fixed_slots = false;
 
   /// Return a unit or a group by its index, from 0.
@@ -106,8 +106,7 @@ struct Problem {
   constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
 };
 
-/// Returns the lowest unit that has a backward, which is the first with a trainable group; the number of units if there
-/// is none.
+/// Returns the lowest unit that has a backward: the first with a trainable group; the number of units if there is none.
 constexpr int first_backward(const Problem& problem) {
   int lowest = 0;
   for (const UnitUse& unit : problem.units) {

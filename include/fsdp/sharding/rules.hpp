@@ -21,13 +21,12 @@ struct Facts {
   Across across = Across::nothing;         ///< over the mesh's outer axis
   bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
   std::int64_t persistence_threshold = 0;  ///< tensors of at most so many elements form a separate group per unit
-  int pieces = 0;  ///< of a step's batch, the same on any number of ranks (piece_of); 0: a micro-batch of each rank
+  int pieces = 0;  ///< pieces of a step's batch, the same on any number of ranks (piece_of); 0: the batch is not cut
 };
 
-/// How a step's batch is cut where results must not depend on the number of ranks: into V pieces, of which piece v is
-/// micro-batch v / P of rank v % P, on any number P of ranks. An owner of a shard adds the pieces' gradients one after
-/// the other, so that the sum is ((g0 + g1) + g2) + ... for every P. Where P does not divide V, some ranks have no
-/// piece in the last micro-batch.
+/// Pieces make results independent of the number of ranks P. A step's batch is cut into V pieces, for every P alike;
+/// piece v is micro-batch v / P of rank v % P. An owner of a shard adds the pieces' gradients in order, so that the sum
+/// is ((g0 + g1) + g2) + ... for every P. Where P does not divide V, some ranks have no piece in the last micro-batch.
 /// @{
 
 /// Returns the micro-batches of a step of `pieces` pieces, at least one, on `ranks` ranks.

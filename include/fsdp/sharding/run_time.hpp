@@ -38,7 +38,7 @@ struct RunTimeStrategy {
   using Across = OptimizerPlacement<First>;
   using Layout = buffer::AnyLayout;
 
-  std::variant<First, Rest...> strategy{};          ///< the one that is used, with its numbers
+  std::variant<First, Rest...> strategy{};          ///< the strategy in use, with its numbers
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
   int ranks_per_group() const requires(mesh_axes == 2) {
@@ -52,14 +52,14 @@ struct RunTimeStrategy {
                         : std::visit([](const auto& held) -> buffer::AnyLayout { return layout_of(held); }, strategy);
   }
   std::string text() const { return listed_text(*this); }
-  /// Lists what the strategy that it holds lists, and the layout if `other_layout` is set.
+  /// Lists the held strategy's parts, and the layout if `other_layout` is set.
   void visit(PolicyParts& parts) {
     parts.part(strategy);
     if (other_layout) parts.suffix("layout", policy_text(*other_layout));
   }
 };
 
-/// Each of the strategies, and the same in pieces.
+/// Each of the strategies, plain and Reproducible.
 template <class... S>
 using RunTimeStrategyInPieces = RunTimeStrategy<S..., Reproducible<S>...>;
 
@@ -80,7 +80,7 @@ void each_kind(const F& f);
 
 namespace detail {
 
-/// Gives `held` every kind of its alternatives, and calls `f` for each.
+/// Sets `held` to every kind of its alternatives in turn, and calls `f` for each.
 template <class... S, class F>
 void set_each_kind(std::variant<S...>& held, const F& f) {
   const auto set = [&](const auto& strategy) { held = strategy, f(); };
@@ -107,8 +107,8 @@ void each_kind(const F& f) {
   }
 }
 
-/// Returns the strategy of a text; nothing if the type represents none of this name. Throws InputError if a number is
-/// too large; `what` says whose text it is.
+/// Returns the strategy of a text; nothing if the type represents no strategy of that name. Throws InputError if a
+/// number is too large; `what` says whose text it is.
 template <class S>
 std::optional<S> read_strategy(std::string_view text, std::string_view what = "the strategy ") {
   std::optional<S> found;

@@ -3,9 +3,8 @@
 /// All sharding strategies: how weights, gradients and optimizer state are placed, at rest and in use.
 ///
 /// To add one, write a struct with the members of the concept here, and add its schedules to
-/// tests/sharding/schedule_test.cpp. The program knows it by its type in tessera/fsdp/sharding/run_time.hpp and its
-/// name in cmake/stacks.cmake. What a strategy lists by `visit` (tessera/fsdp/core/policy_parts.hpp), texts, flags and
-/// help know.
+/// tests/sharding/schedule_test.cpp. For the program, add its type in tessera/fsdp/sharding/run_time.hpp and its name
+/// in cmake/stacks.cmake. Texts, flags and help show what it lists in `visit` (tessera/fsdp/core/policy_parts.hpp).
 #pragma once
 
 #include <concepts>
@@ -184,7 +183,7 @@ struct HybridShard {
     rules.facts = facts();
     return rules;
   }
-  /// Returns the inner strategy's own schedule. It finds in the problem what crosses the outer axis.
+  /// Returns the inner strategy's own schedule. The problem says what crosses the outer axis.
   sharding::Schedule schedule(const sharding::Problem& problem) const requires sharding::GivesSchedule<Inner> {
     return inner.schedule(problem);
   }
@@ -224,10 +223,10 @@ template <class Inner, OptimizerAcross optimizer>
 inline constexpr bool is_hybrid<HybridShard<Inner, optimizer>> = true;
 }  // namespace detail
 
-/// A strategy under which a step has the same bits on any number of ranks: its batch is cut into `pieces` pieces,
-/// whatever the ranks are (sharding::piece_of), gradients are reduced after every piece in the order of the pieces, and
-/// norms and losses are summed so that ranks do not matter. Zero1 is then Zero2. On one rank too, gradients take a
-/// slot, and are rounded to what is sent.
+/// A strategy whose steps have the same bits on any number of ranks. A step's batch is cut into `pieces` pieces
+/// (sharding::piece_of), gradients are reduced after every piece, in the order of the pieces, and norms and losses are
+/// summed independently of the ranks. Zero1 then acts as Zero2. Even on one rank, gradients take a slot and are rounded
+/// to the wire type.
 template <class Strategy>
 struct Reproducible : Strategy {
   static_assert(
@@ -270,8 +269,8 @@ concept ShardingStrategy = std::copyable<S> && buffer::Placement<typename S::AtR
   requires sharding::GivesRules<S> ||(sharding::GivesSchedule<S> && sharding::GivesFacts<S>);
 };
 
-/// Whether a strategy may cut steps into pieces, as a value of it then says: it is a Reproducible, or holds one. Only
-/// such stacks compile what needs pieces.
+/// Whether values of a strategy type may cut steps into pieces: it is a Reproducible, or holds one. Only such stacks
+/// compile the code for pieces.
 template <class S>
 inline constexpr bool may_have_pieces = requires(const S strategy) {
   strategy.pieces;
@@ -299,7 +298,7 @@ struct AcrossOf<S> {
 };
 }  // namespace detail
 
-/// Placement of what the optimizer steps over the mesh's outer axis: Replicate by default.
+/// Placement of main weights and optimizer state over the mesh's outer axis: Replicate by default.
 template <class S>
 using OptimizerPlacement = typename detail::AcrossOf<S>::Type;
 

@@ -159,8 +159,8 @@ struct SumsInRankOrderWhereAsked {
   static constexpr const char* asked =
       "reduce_scatter with SumOrder::ranks adds contributions in the order of ranks, whatever order the communicator "
       "may have of its own";
-  /// Takes turns by element: where 1 is added before -1e8 meets 1e8 it is lost, so that each order of three ranks gives
-  /// zeros and ones at places of its own.
+  /// Rotates 1e8, 1 and -1e8 by element: a 1 added before -1e8 meets 1e8 is lost, so that each order of three ranks
+  /// gives its own pattern of zeros and ones.
   static float value(int rank, std::int64_t index) {
     constexpr std::array turns{1e8f, 1.0f, -1e8f};
     return turns[static_cast<std::size_t>((rank + index) % 3)];
@@ -199,8 +199,7 @@ struct AddsRankByRankToWhatIsThere {
   static constexpr const char* asked =
       "reduce_scatter that accumulates adds the contribution of each rank by itself to what `local` holds, "
       "((local + rank 0) + rank 1) + ..., and not their sum";
-  /// A power of two, so that it is a bf16 too. A contribution is half of its last bit: lost by itself, not with
-  /// another.
+  /// A power of two, so that it is a bf16 too. A contribution is half of its last bit: lost alone, not with another.
   static float there(std::int64_t index) { return static_cast<float>(1 << index % 5); }
   template <class Wire, class C>
   static void check_wire(C& c) {

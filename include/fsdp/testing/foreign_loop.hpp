@@ -106,7 +106,7 @@ struct ForeignRun {
   }
 };
 
-/// What came out of a run.
+/// The result of a run.
 struct ForeignRunResult {
   std::vector<double> losses;                         ///< of the steps that were taken
   std::map<std::string, std::vector<float>> weights;  ///< by name

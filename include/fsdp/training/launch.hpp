@@ -71,8 +71,8 @@ int launch(const LaunchOptions& launch, F f) {
 }  // namespace detail
 
 /// Calls f(communicator) on every rank of Comm and returns the status for the process to exit with: what f returns, or
-/// 0 if it returns nothing. It is a program's frame, as run_program is: an error of a rank, invalid options, too many
-/// ranks, or ranks of this process alone in a job of several processes print one line on stderr and give their status
+/// 0 if it returns nothing. Like run_program it is a program's frame: an error of a rank, invalid options, too many
+/// ranks, or a process that has not joined its launcher's job print one line on stderr and give their status
 /// (comm::ExitStatus). Inside another run_program it throws, and the outer one prints.
 template <class Comm, class F>
 [[nodiscard]] int launch(const LaunchOptions& options, F f) {

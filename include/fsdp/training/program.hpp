@@ -11,14 +11,14 @@
 namespace fsdp::train {
 
 /// Chooses the instruction set and how matmuls are computed as the environment variables TESSERA_ISA,
-/// TESSERA_BF16_MATMUL and DNNL_MAX_CPU_ISA say. The library itself reads none of them. Throws InputError for a value
-/// that is none. Programs whose frame is not run_program call it before they compute.
+/// TESSERA_BF16_MATMUL and DNNL_MAX_CPU_ISA say. The library itself reads none of them. Throws InputError for an
+/// invalid value. Programs without run_program call it before they compute.
 void take_environment();
 
 /// Returns the folder that TMPDIR names, or /tmp.
 std::filesystem::path temporary_directory();
 
-/// Sets the OpenMP team of the calling thread, which is the program's own: collectives copy by it.
+/// Sets the OpenMP threads of the calling thread, the program's own: collectives copy with as many.
 void use_threads(int threads);
 
 /// Calls f, which returns an exit status, and returns the status for the process to exit with (comm::ExitStatus).

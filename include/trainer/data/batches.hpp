@@ -30,9 +30,9 @@ class Batches {
     for (int m = 0; m < micro_batches; ++m) storages_.push_back(source.storage(sequences, allocate));
   }
 
-  /// Fills this rank's micro-batches of the sampler's current step. `pieces`: of a step, on any number of ranks, so
-  /// that the rank may have none for the last micro-batch; 0: one for each micro-batch of each rank. Throws InputError
-  /// if the source cannot read its data.
+  /// Fills this rank's micro-batches of the sampler's current step. `pieces`: of a step, on any number of ranks; the
+  /// rank may have none for the last micro-batch. 0: one for each micro-batch of each rank. Throws InputError if the
+  /// source cannot read its data.
   void draw(const data::Sampler& sampler, int rank, int ranks, int pieces = 0) {
     const int all = pieces > 0 ? pieces : ranks * static_cast<int>(std::ssize(batches_));
     drawn_ = static_cast<std::size_t>(sharding::pieces_of_rank(all, rank, ranks));
@@ -51,7 +51,7 @@ class Batches {
     return batches_.front();
   }
 
-  /// Those that were drawn, and the sum of their counts.
+  /// The drawn micro-batches, and the sum of their counts.
   /// @{
   std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }
   BatchCounts counts() const {

@@ -2,9 +2,9 @@
 /// @file
 /// Named flags bound to fields: one table for the command line, TOML files, --help, checks and what a run records.
 ///
-/// The command line wins over the file; an unknown name in either is an error. Absence is a flag that is left out,
-/// std::nullopt in its field: an empty value is an error, whatever the flag, since it is most often a variable of a
-/// script that was never set.
+/// The command line wins over the file; an unknown name in either is an error. A flag that is left out is absent:
+/// std::nullopt in its field. An empty value is an error for every flag, since it is most often an unset variable of a
+/// script.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
 /// Throws InputError if a value is empty, or white space alone where that is not `blank_is_value`. `what`: whose value.
 void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
 
-/// How results depend on a flag, and so whether a run's record has it, for the runs that resume it.
+/// How results depend on a flag, which decides whether a run's record has it.
 enum class Effect : std::uint8_t {
-  none,     ///< they do not, or the record has what the flag names instead, as the data
+  none,     ///< they do not, or the record has what the flag names, such as the data
   results,  ///< they do: its text is recorded and compared
   chosen,   ///< it chooses the ranks, a policy, the model or the optimizer, which are recorded and compared themselves
 };
@@ -136,7 +136,7 @@ class FlagSet {
     return flag;
   }
 
-  /// Each of these, for a flag on which results depend: `effect` says how.
+  /// Adds a flag by any of these, and sets its effect on results.
   template <class... Parts>
   Flag& add(Effect effect, const std::string& name, Parts&&... parts) {
     Flag& flag = add(name, std::forward<Parts>(parts)...);
@@ -178,7 +178,7 @@ class FlagSet {
     return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
   }
 
-  /// Returns a text as a flag's only value; an empty one, of a flag that must be given, is none.
+  /// Returns a text as a flag's only value; no value if it is empty, as of a flag that must be given.
   static std::vector<std::string> present(std::string text) {
     return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
   }
@@ -199,8 +199,8 @@ void apply_file(FlagSet& flags, const std::string& path, const std::string& sect
 /// Returns TOML that sets every flag, but those of one effect, to its present value.
 std::string write_toml(const FlagSet& flags, std::optional<Effect> but = {});
 
-/// Options at an address that stays, and the flags that a command bound to them, once: the command line and files set
-/// the options through them, and checks, the arguments that ranks compare and a run's record read them.
+/// Options at a stable address, and the flags that a command bound to them. The command line and files set the options
+/// through these flags; checks, the comparison of arguments between ranks and a run's record read them.
 template <class Options>
 struct Bound {
   std::unique_ptr<Options> options = std::make_unique<Options>();

@@ -61,7 +61,7 @@ struct WasGiven {
   bool operator()(std::string_view name) const;
 };
 
-/// Checks that the optional members that a config has are of their types.
+/// Checks that a config's optional members have the right types.
 template <class Config>
 consteval bool check_config_parts() {
   using namespace detail;

@@ -152,8 +152,8 @@ struct ChatOptions {
 
 inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< most tokens of a chat's prompt that one pass computes
 
-/// Throws InputError unless a step's batch can be cut over so many ranks. `pieces`: of a step, where the strategy says
-/// how many (sharding::Facts::pieces), so that they and the ranks give the number of micro-batches; else 0.
+/// Throws InputError unless a step's batch can be cut over so many ranks. `pieces`: the strategy's
+/// (sharding::Facts::pieces); with the ranks they give the number of micro-batches. 0: none.
 void check_batch(const TrainOptions& options, std::int64_t ranks, int pieces);
 /// Throw InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
 /// @{
@@ -162,7 +162,7 @@ void validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ra
 void validate(const FlagSet& flags, const EvalOptions& options);
 void validate(const FlagSet& flags, const GenerateOptions& options);
 /// @}
-/// The same for what generate and chat have in common and a model's folder can set: sampling, and stop ids.
+/// The same for sampling and stop ids: those options of generate and chat that a model's folder can set.
 void validate_sampling(const FlagSet& flags, const GenerateOptions& options);
 
 /// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "save", "stop".

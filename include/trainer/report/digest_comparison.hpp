@@ -29,13 +29,13 @@ struct DigestComparison {
   std::vector<std::string> notes = {};        ///< a sentence for all that could not be compared
 };
 
-/// Compares the steps that both files have; gradients and weights alone where their steps are cut into other pieces.
+/// Compares the steps that both files have; if their steps are cut into other pieces, only gradients and weights.
 /// Throws InputError if the files are of other models, or have no step in common.
 DigestComparison compare(const DigestFile& a, const DigestFile& b);
 
 /// Returns "steps 1 to 41 are the same (3280 digests); they part in step 42, piece 3, block 2, forward".
 std::string in_words(const DigestComparison& comparison);
-/// Returns "threads are 1 and 2; ..." of all that two first lines differ in and may change bits; empty if nothing.
+/// Returns "threads are 1 and 2; ...": the differences of two first lines that may change bits; empty if none.
 std::string differences(const DigestStart& a, const DigestStart& b);
 
 }  // namespace fsdp::report

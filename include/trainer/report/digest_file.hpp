@@ -3,8 +3,8 @@
 /// The file of --digests: 64 bits of all that each step computed, as JSON lines.
 ///
 /// The first line describes the run. Each step follows in the order of computation: streams, piece after piece, then
-/// gradients and weights of each unit's parameters. A run that is given the file of an earlier one appends to it, with
-/// a first line of its own; a step that is there twice counts as it was written last.
+/// gradients and weights of each unit's parameters. A run that is given an earlier run's file appends to it, with a
+/// first line of its own; of a step that is there twice, the later one counts.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@
 
 namespace fsdp::report {
 
-/// The first line. Runs of other sizes cannot be compared, and streams of other pieces neither. On the rest the last
-/// bits may depend.
+/// The first line. Runs of other sizes cannot be compared, nor streams of other pieces. The last bits may depend on the
+/// rest.
 struct DigestStart {
   std::int64_t pieces = 1;  ///< of a step: those of the strategy, or one for each micro-batch of each rank
   std::string stack = {};   ///< as StartRecord's, and so are the others
@@ -50,7 +50,7 @@ std::string json_line(std::int64_t step, const StepDigest& digest);
 class DigestWriter {
  public:
   DigestWriter() = default;
-  /// Opens the file to append to it, behind a line that was cut off. Throws InputError if it cannot be opened.
+  /// Opens the file to append to it, and first ends a line that was cut off. Throws InputError if it cannot be opened.
   explicit DigestWriter(const std::filesystem::path& path);
 
   /// Throws InputError if the file holds runs that this one cannot be compared with, so that nobody could read it.
@@ -74,7 +74,7 @@ class DigestWriter {
 struct DigestFile {
   std::string name = {};  ///< its path
   DigestStart start = {};
-  /// What the digests of each step are of, in the order of computation; their bits are 0.
+  /// The tensors digested in each step, in the order of computation; their bits are 0.
   std::vector<StepDigest> places = {};
   std::map<std::int64_t, std::vector<std::uint64_t>> steps = {};  ///< by number: the bits, [places]
   std::vector<std::string> left_out = {};  ///< a sentence for each line and step that is not whole

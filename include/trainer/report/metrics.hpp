@@ -33,7 +33,7 @@ struct StartRecord {
   std::int64_t world = 1;
   std::int64_t pieces = 0;           ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
   std::int64_t threads = 1;          ///< per rank; the last bits of results depend on it
-  std::int64_t crowded_cores = 0;    ///< cores that ranks with more threads than them share, else 0; console only
+  std::int64_t crowded_cores = 0;    ///< cores that ranks share, if their threads are more; else 0; console only
   std::string instruction_set = {};  ///< such as "avx2"; the last bits depend on it, too; empty if it does not matter
   std::int64_t parameters = 0;
   std::int64_t first_step = 1;  ///< above 1 after a resume

@@ -17,10 +17,10 @@ namespace fsdp::report {
 std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
                        std::int64_t held_out_windows, std::int64_t peak_bytes);
 
-/// Says in how many rounds so many pieces of a step are computed, and what it costs if the last one is not full.
+/// Describes the rounds in which the pieces of a step are computed, and what a last one that is not full costs.
 std::string rounds_text(std::int64_t pieces, std::int64_t ranks);
 
-/// Says what verifying every `every` steps costs, where so many pieces of a step are computed on so many ranks.
+/// Describes the cost of verifying every `every` steps, with so many pieces of a step on so many ranks.
 std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks);
 
 /// Describes the run that ended: losses, tokens, time and the last checkpoint.

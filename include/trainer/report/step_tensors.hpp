@@ -73,7 +73,7 @@ class StepTensors {
                        std::span<const float> values);
   /// Syncs and closes what this rank wrote.
   void finish();
-  /// The folder is whole, with its digests, and stays.
+  /// Marks the folder as complete, with its digests: it stays.
   void keep() { kept_ = true; }
 
  private:
@@ -96,7 +96,7 @@ struct TensorDifference {
 };
 
 /// Compares the tensors that a digest is of. Returns nothing if one of the folders does not have them. Throws
-/// InputError if they have other shapes.
+/// InputError if their shapes differ.
 std::optional<TensorDifference> largest_difference(const std::filesystem::path& a, const std::filesystem::path& b,
                                                    const StepDigest& place);
 

@@ -37,14 +37,13 @@ class CheckpointDir {
   std::optional<checkpoint::DirectoryLock> lock_;  ///< on rank 0
 };
 
-/// Returns the identity of the run that wrote the checkpoint `from`, which --resume goes on with; of one that names
-/// none, as those of earlier versions, that of --checkpoint-dir's newest, or else `otherwise`. Throws InputError if
-/// --checkpoint-dir has checkpoints of yet another run.
+/// Returns the identity of the run that wrote `from`, the checkpoint to resume. If it names none, as one of an earlier
+/// version, returns that of --checkpoint-dir's newest, or else `otherwise`. Throws InputError if --checkpoint-dir has
+/// checkpoints of yet another run.
 std::string resumed_identity(const TrainOptions& options, const checkpoint::Checkpoint& from,
                              const std::string& otherwise);
 
-/// Returns the line that says that --checkpoint-dir has later steps than the checkpoint that --resume names; empty if
-/// it has none.
+/// Returns a line for the user if --checkpoint-dir has later steps than the checkpoint of --resume; else empty.
 std::string later_steps(const TrainOptions& options, const checkpoint::Checkpoint& from);
 
 /// Throws InputError if the disk has no room for one checkpoint of the run. Warns if it cannot hold all checkpoints

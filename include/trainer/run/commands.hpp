@@ -51,8 +51,8 @@ using ShardingOf = typename Model::Stack::Sharding;
 template <class Model>
 using TilingOf = typename Model::Stack::Tiling;
 
-/// Returns the flags, and instead of those that choose a policy the policies with their numbers, one per line: the text
-/// that agree_on_arguments compares.
+/// Returns the text that agree_on_arguments compares: the flags, one per line, with policies and their numbers in place
+/// of the flags that choose them.
 template <class Model>
 std::string arguments_text(const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   return message(write_toml(flags, Effect::chosen), "sharding = \"", policy_text(sharding), "\"\nprecision = \"",
@@ -69,8 +69,8 @@ void check_memory(const TrainOptions& options, const Tiling& tiling) {
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
 
-/// Makes the model of a run, and checks before anything slow that it can begin with the weights that it asks for:
-/// throws as starts_from_folder does. Returns the model, and whether its weights are read from --model's folder.
+/// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
+/// Returns the model, and whether its weights are read from --model's folder.
 template <class Model>
 std::pair<Model, bool> begun_model(const TrainOptions& options) {
   Model model = model_of<Model>(options);

@@ -7,8 +7,8 @@
 
 namespace fsdp::train {
 
-/// Throws InputError if a file that the run writes is one that it reads, one of its folder of checkpoints, or another
-/// that it writes.
+/// Throws InputError if a file that the run writes is also one that it reads, is in its folder of checkpoints, or is
+/// written twice.
 void require_apart(const TrainOptions& options);
 
 }  // namespace fsdp::train

@@ -27,12 +27,12 @@ struct QueuedStep {
   double lr, loss_scale;
   std::chrono::steady_clock::time_point begin;
 
-  /// What the sum of losses is divided by.
+  /// The divisor of the sum of losses.
   double targets() const;
 };
 
 /// Enqueued steps, reported in their order. On an asynchronous device a step is reported after the next one was
-/// enqueued, which therefore has the loss scale of before.
+/// enqueued; that one still has the old loss scale.
 class QueuedSteps {
  public:
   /// Both must outlive it.

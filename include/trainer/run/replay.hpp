@@ -2,8 +2,8 @@
 /// @file
 /// Computes one step of a run again, from its checkpoints and its record: digests, and tensors, of that step.
 ///
-/// Nothing of the run changes: its checkpoints are read, and no other is written. With pieces the step has the same
-/// bits on any number of ranks; without, it takes the ranks and the strategy of the run.
+/// The run stays unchanged: its checkpoints are read, and none is written. With pieces the step has the same bits on
+/// any number of ranks; without, it takes the ranks and the strategy of the run.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ class Replay {
   using Compute = typename Stack::Precision::Compute;
 
   /// The references must outlive it. `options`: those of the run, with its data and its threads; `flags`: bound to
-  /// them. `after`: the state of the checkpoint behind the step whose record `recorded` is, if it is of one.
+  /// them. `after`: the state of the later checkpoint that has `recorded`, if it is from one.
   Replay(Comm& communicator, const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags,
          const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after, const Model& model,
          const Source& source, const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling,
@@ -155,7 +155,7 @@ class Replay {
             {.name = parameter.name, .shape = {extents, extents + parameter.shape.rank}});
       }
     }
-    // The order of groups depends on flags, and files of equal steps are equal.
+    // The order of groups depends on flags; equal steps must give equal files.
     for (auto& list : shapes.parameters) std::ranges::sort(list, {}, &checkpoint::NamedShape::name);
     for (int unit = 0; unit < static_cast<int>(shapes.units.size()); ++unit) {
       std::vector<int>& uses = shapes.uses.emplace_back();
@@ -257,7 +257,7 @@ class Replay {
     if (tensors_) write_weights();
   }
 
-  /// What the executor shows of a pass.
+  /// Called with each stream of a pass.
   static void see_stream(void* state, const sharding::Task& task, Tensor<const Compute> values) {
     Replay& own = *static_cast<Replay*>(state);
     const Kind kind = task.action == sharding::Action::forward ? Kind::forward : Kind::backward;
@@ -280,7 +280,7 @@ class Replay {
       tensors_->write_stream(kind, unit, piece, wide);
     }
   }
-  /// Calls f(piece) for what this rank owns of all that the step changes.
+  /// Calls f(piece) for this rank's own pieces of all that the step changes.
   template <class F>
   void for_each_stepped(F f) {
     with_disk([&] {
@@ -334,12 +334,12 @@ class Replay {
   std::optional<ReplayReport> report_;  ///< on rank 0
   ReplayedStep step_;
   std::exception_ptr stream_error_;  ///< the first of this rank while a pass ran
-  bool now_ = false;                 ///< the step that is asked for is being computed
+  bool now_ = false;                 ///< the requested step is being computed
 };
 
-/// `tessera replay` on one stack. `flags`, `recorded` and `after`: as Replay's. `options`: those of the run that they
-/// tell of, with its data, --model the folder of a checkpoint, and how ranks are started now. Rank 0 prints the
-/// warnings. Returns the exit status.
+/// `tessera replay` on one stack. `flags`, `recorded` and `after`: as Replay's. `options`: the recorded run's, with its
+/// data, a checkpoint's folder as --model, and how ranks are started now. Rank 0 prints the warnings. Returns the exit
+/// status.
 template <class Model, class Optimizer>
 int replay(const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags, const RunRecord& recorded,
            const std::optional<checkpoint::TrainerState>& after, std::span<const std::string> warnings,

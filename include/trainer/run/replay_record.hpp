@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run records for `tessera replay` besides what later runs compare with theirs: where its data are, and the
-/// texts of its policies. Runs that resume do not compare these entries, and the run's identity leaves them out.
+/// A run's record for `tessera replay`: where its data are, and the texts of its policies. Runs that resume do not
+/// compare these entries, and the run's identity leaves them out.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ bool is_for_replay(std::string_view name);
 /// UTF-8 or have several lines, and very many paths.
 RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies);
 
-/// Returns an entry for replay, by the name of its flag: each of its values; none if it was not recorded.
+/// Returns the values of an entry for replay, by the name of its flag; none if it was not recorded.
 std::vector<std::string> replay_values(const RunRecord& record, std::string_view flag);
 
 }  // namespace fsdp::train

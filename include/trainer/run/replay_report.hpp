@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `tessera replay` writes and says of a step, and whether it is what the run computed.
+/// The output of `tessera replay` for a step, and whether the step equals what the run computed.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace fsdp::train {
 
-/// What metrics tell of a step.
+/// A step's metrics.
 struct LossAndNorm {
   double loss = 0, norm = 0;
 };
@@ -37,8 +37,8 @@ class ReplayReport {
   /// Reads what to compare with. Throws InputError if it lacks the step. The request must outlive it.
   explicit ReplayReport(const ReplayRequest& request);
 
-  /// Opens the files to write. `tensors`: whose folder one is in, or null. Throws InputError if one cannot be opened,
-  /// or holds the digests of other runs.
+  /// Opens the files to write. `tensors`: its folder gets digests too; may be null. Throws InputError if one cannot be
+  /// opened, or holds the digests of other runs.
   void open(const report::DigestStart& start, const report::StepTensors* tensors);
   /// Writes the digests and prints what was found. Returns the exit status: 0, or 1 if the run computed something else.
   [[nodiscard]] int tell(const ReplayedStep& step);

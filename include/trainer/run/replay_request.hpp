@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `tessera replay` is asked for, and whether a run's record and checkpoints allow it.
+/// A request to `tessera replay`, and whether a run's record and checkpoints allow it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace fsdp::train {
 
-/// What is computed again, and what is written of it.
+/// The step to compute again, and what to write of it.
 struct ReplayRequest {
   std::string folder = {};                  ///< the run's --checkpoint-dir
   std::int64_t step = 0;                    ///< the first is 1
@@ -39,15 +39,15 @@ void require_same_bits(const RunRecord& recorded, const RunRecord& now);
 /// The same for the number of ranks alone, which is known earlier.
 void require_ranks(const RunRecord& recorded, int ranks);
 
-/// Throws InputError unless a run went on from one state to the other with the data, the order and the batches of the
-/// later one, so that the steps between can be computed by what that records.
+/// Throws InputError unless the run between two states used the data, order and batches of the later one, whose record
+/// then suffices to compute the steps between.
 void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
 
 /// Returns the folders of the run's checkpoints before a step, newest first, sound or not.
 std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded);
 
-/// Throws InputError unless a step without a sound checkpoint before it can be computed: where there is none at all
-/// (`candidates` is 0), and the run began with random weights.
+/// For a step without a sound checkpoint before it: throws InputError unless there is none at all (`candidates` is 0)
+/// and the run began with random weights.
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);
 
 }  // namespace fsdp::train

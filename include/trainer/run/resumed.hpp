@@ -5,9 +5,9 @@
 /// Differences that change which data later steps see are refused: batch size, seed, sequence length, data. Every other
 /// difference that changes results is reported in one line.
 ///
-/// A run whose steps are cut into as many pieces as those of the checkpoint (Reproducible) goes on to the bit, on any
-/// number of ranks, and says so. What would change the last bits of every step is refused: threads, instruction set,
-/// library, build, precision, tile plans.
+/// A run whose steps are cut into as many pieces as those of the checkpoint (Reproducible) continues bit for bit, on
+/// any number of ranks, and says so. Differences that would change the last bits of every step are refused: threads,
+/// instruction set, library, build, precision, tile plans.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ void add_config(RunRecord& record, const ConfigValues& values);
 struct Resumed {
   data::Position position = {};         ///< where reading of the data continues
   std::vector<std::string> lines = {};  ///< for the user: which step was resumed, and each difference
-  std::string identity = {};            ///< of the run that goes on
+  std::string identity = {};            ///< of the run that continues
 };
 
 /// Compares a checkpoint's state (`then`) with this run's record and options (`now`). Throws InputError for differences

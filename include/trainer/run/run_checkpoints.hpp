@@ -33,7 +33,7 @@ namespace fsdp::train {
 /// Where the weights came from.
 struct Loaded {
   std::vector<std::string> lines = {};                   ///< messages for the user
-  std::optional<checkpoint::TrainerState> resumed = {};  ///< where a resumed run goes on; empty for a new run
+  std::optional<checkpoint::TrainerState> resumed = {};  ///< where a resumed run continues; empty for a new run
 };
 
 /// What a run trains, for code that knows neither its model nor its stack.
@@ -53,13 +53,13 @@ RunModel run_model_of(Training<Model, Optimizer>& training, const TrainOptions& 
           .read_first = checkpoint::read_listing_with<Model>(options.model.adapter)};
 }
 
-/// Returns the threads of each rank of the run that --resume goes on with, if its record has them and pieces; else 0.
+/// Returns the threads of each rank of the run that --resume names, if its record has them and pieces; else 0.
 /// Collective; a checkpoint that cannot be read has no record. `read`: of the run's model.
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
                              const checkpoint::ReadListing& read);
 
-/// Returns the options with these threads, which the calling thread's OpenMP team gets too, if --threads leaves them
-/// open and the strategy has pieces: the last bits of results depend on them. Collective.
+/// If --threads leaves them open and the strategy has pieces, sets these threads in the returned options and in the
+/// calling thread's OpenMP team: the last bits of results depend on them. Collective.
 template <class Model>
 TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options,
                                   const typename Model::Stack::Sharding& sharding) {

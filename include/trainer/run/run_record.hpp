@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run records of itself in its checkpoints, and on which data all of its ranks agree.
+/// A run's record in its checkpoints, and the identity of its data, on which all of its ranks agree.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@
 
 namespace fsdp::train {
 
-/// Returns one line of the data, the same on all ranks. Collective. Throws InputError on all where they opened other
-/// data or another model.
+/// Returns one line that identifies the data, the same on all ranks. Collective; throws InputError on all ranks unless
+/// all opened the same data and model.
 template <class Model, class Source>
 std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, const Model& model,
                         const Source& source) {
@@ -48,8 +48,8 @@ std::string stack_text(const Comm& communicator, const PolicyTexts& policies) {
   return message(policies.sharding, " ", policy_text(communicator), " ", policies.precision, " ", policies.tiling);
 }
 
-/// Returns what later runs compare themselves with, and what replays are made of. `record`: of the flags (record_of);
-/// `request`: of the step that was planned; `stack`, `data`: as stack_text and agreed_data return them.
+/// Returns the record that later runs compare with theirs and replays are made from. `record`: of the flags
+/// (record_of); `request`: of the step that was planned; `stack`, `data`: as stack_text and agreed_data return them.
 template <class Model, class Optimizer>
 RunRecord run_record(RunRecord record, const TrainOptions& options, const Model& model,
                      const typename Model::Stack::Sharding& sharding, const typename Model::Stack::Tiling& tiling,

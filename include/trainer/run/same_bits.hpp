@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run whose steps are cut into pieces (Reproducible) needs besides its strategy, to have the same bits on any
-/// number of ranks: equal arithmetic on all ranks, recorded for later runs that resume (resumed.hpp).
+/// The same bits on any number of ranks, for a run whose steps are cut into pieces (Reproducible). Besides the strategy
+/// this needs equal arithmetic on all ranks, recorded for later runs that resume (resumed.hpp).
 #pragma once
 
 #include <concepts>
@@ -21,8 +21,8 @@
 
 namespace fsdp::train {
 
-/// Returns what of the lines of plan::tiling_text decides results, as records hold it: how many tiles of how many
-/// tokens, not how many of them are kept nor what that takes; with "; " between the lines.
+/// Returns the part of plan::tiling_text that decides results, as records hold it: the numbers of tiles and of their
+/// tokens, without kept tiles and bytes; lines are joined by "; ".
 std::string tiles_text(std::string_view plans);
 
 /// Returns version, compiler and optimisation flags of the library's build.
@@ -51,8 +51,8 @@ const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
 
 }  // namespace detail
 
-/// Returns the line for the user where a strategy would reduce gradients once a step, and with pieces does so after
-/// each; empty for any other strategy.
+/// Returns a line for the user if pieces make the strategy reduce gradients after each piece instead of once a step;
+/// else empty.
 template <class Sharding>
 std::string reduced_sooner(const Sharding& strategy) {
   if constexpr (requires { strategy.strategy; }) {

@@ -55,7 +55,7 @@
 namespace fsdp::train {
 
 /// Trains a model on a source: steps, console, metrics, held-out losses, samples, checkpoints, signals. `run` is all of
-/// `tessera train` behind its flags.
+/// `tessera train` but its flags.
 template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTimeOptimizer>
 requires std::same_as<typename Source::Batch, typename Model::Batch>
 class Trainer {
@@ -137,7 +137,7 @@ class Trainer {
   bool due(std::int64_t every) {
     return every > 0 && optimizer().steps() % every == 0 && optimizer().steps() < options_.steps;
   }
-  /// What the model's loss is counted in, where its batch says so.
+  /// The unit of the model's loss, if its batch names one.
   static constexpr std::string_view loss_unit() {
     if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
       return Model::Batch::loss_unit;
@@ -150,8 +150,8 @@ class Trainer {
     else
       return 0;
   }
-  /// The size of a step. With pieces, all ranks compute alike, with as many threads as those of the run that is
-  /// resumed: throws InputError on all where they do not.
+  /// The size of a step. With pieces, all ranks need equal arithmetic and as many threads as in the resumed run: throws
+  /// InputError on all ranks if not.
   static StepSize agreed_size(Comm& communicator, const TrainOptions& options,
                               const typename Model::Stack::Sharding& sharding) {
     const int pieces = sharding::facts_of(sharding).pieces;
@@ -206,13 +206,13 @@ class Trainer {
     return training_.request().shape.threads * shared.ranks > shared.cores ? shared.cores : 0;
   }
 
-  /// Returns what a person should know of the weights.
+  /// Returns lines for the user about the weights.
   std::vector<std::string> load() {
     Loaded loaded = checkpoints_.load(training_);
     if (loaded.resumed) restore(*loaded.resumed);
     return std::move(loaded.lines);
   }
-  /// What the trainer's parts need to go on, and how they do.
+  /// The state of the trainer's parts for a checkpoint, and its restoration.
   /// @{
   checkpoint::TrainerState state() const {
     const data::Position position = feed_.position();
@@ -257,7 +257,7 @@ class Trainer {
       if (verifies(optimizer().steps() + 1)) resting_->keep();
   }
 
-  /// The oldest of the queued steps; waits for the device.
+  /// Reports the oldest queued step; waits for the device.
   void report() {
     const device::StepDecision found = optimizer().control().decision(queued_.size() - 1);
     const double flops = model_.flops(options_.batch_size * options_.seq_len, queued_.oldest().counts.squares);
@@ -275,7 +275,7 @@ class Trainer {
     return held_out;
   }
 
-  /// Nothing where a signal ended it.
+  /// Returns nothing if a signal ended it.
   std::optional<double> held_out_loss() {
     const auto held_out = data::evenly_spread(source_.training(), source_.validation(), options_.validation_windows);
     const MeanLoss mean = mean_loss(
@@ -372,7 +372,7 @@ class Trainer {
   const Source& source_;
   report::Trace trace_;
   std::string stack_text_;
-  std::string data_;            ///< what tells other data
+  std::string data_;            ///< identity of the data, compared over ranks and on resume
   int pieces_;                  ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
   std::string reduced_sooner_;  ///< see reduced_sooner
   StepSize size_;
@@ -387,9 +387,9 @@ class Trainer {
   RunLog log_;
   QueuedSteps queued_;
   RunCheckpoints checkpoints_;
-  std::optional<double> held_out_;    ///< measured last,
-  std::int64_t validated_step_ = -1;  ///< after this step
-  std::int64_t saves_asked_ = 0;      ///< by signals, and done
+  std::optional<double> held_out_;    ///< the one measured last
+  std::int64_t validated_step_ = -1;  ///< the step after which it was measured
+  std::int64_t saves_asked_ = 0;      ///< saves that signals asked for, and that are done
   int stopped_ = 0;                   ///< the signal that ended a validation
 };
 

@@ -20,7 +20,7 @@ std::filesystem::path tokenizer_at(const std::filesystem::path& path);
 
 /// Reads the special tokens (bos_token, eos_token and so on) that the files beside a tokenizer.json name, as
 /// `transformers` does: tokenizer_config.json, and, where it has no "added_tokens_decoder", special_tokens_map.json,
-/// which goes before it. Returns them by key. Throws InputError for a damaged file.
+/// which takes precedence. Returns them by key. Throws InputError for a damaged file.
 std::map<std::string, std::string> special_tokens_beside(const std::filesystem::path& tokenizer);
 
 /// Returns the token that ends a document. `asked`: its name; "none": no token; empty: the eos_token of `special`.

@@ -104,16 +104,16 @@ enum class Bf16Matmul : std::uint8_t {
   by_float             ///< widened to float
 };
 
-/// What a program chooses of matmuls, in this process.
+/// How this process computes matmuls, as the program chooses.
 struct MatmulChoice {
   Bf16Matmul bf16 = Bf16Matmul::by_instruction_set;
   bool limits_library =
       true;  ///< whether oneDNN keeps to a lesser instruction_set() too; false if it was limited before
 };
 
-/// Chooses how matmuls are computed. Throws LogicError for another choice than that by which some were computed: call
-/// it before anything is computed. The first matmul in bf16 throws InputError if `native` is chosen and oneDNN has no
-/// bf16 matmul for the instruction set.
+/// Chooses how matmuls are computed. Call it before anything is computed: throws LogicError if a matmul was computed by
+/// another choice. The first matmul in bf16 throws InputError if `native` is chosen and oneDNN has no bf16 matmul for
+/// the instruction set.
 void choose_matmul(const MatmulChoice& choice);
 
 /// Returns the instruction set and, if not the set's default, how bf16 is multiplied. Metrics and checkpoints record
