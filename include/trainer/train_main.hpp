@@ -40,8 +40,10 @@ Policy left_out() {
 /// optimizer has flags for its constants only. Returns the exit status (comm::ExitStatus); an error prints one line on
 /// stderr.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
-               typename Model::Stack::Tiling tiling, Optimizer optimizer) {
+int train_main(int argc, const char* const* argv,
+               typename Model::Stack::Sharding sharding = detail::left_out<typename Model::Stack::Sharding>(),
+               typename Model::Stack::Tiling tiling = detail::left_out<typename Model::Stack::Tiling>(),
+               Optimizer optimizer = detail::left_out<Optimizer>()) {
   using Stack = typename Model::Stack;
   static_assert(train::check_launch<typename Stack::Comm>());
   static_assert(optim::check_optimizer<Optimizer>());
@@ -60,25 +62,6 @@ int train_main(int argc, const char* const* argv, typename Model::Stack::Shardin
       [&](const train::Bound<train::TrainOptions>& options) {
         return train::train<Model>(*options, options.flags, sharding, tiling, chosen.resolve());
       });
-}
-
-/// The same with a default-constructed optimizer.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding,
-               typename Model::Stack::Tiling tiling) {
-  return train_main<Model, Optimizer>(argc, argv, sharding, tiling, detail::left_out<Optimizer>());
-}
-
-/// The same with a default-constructed tiling policy and optimizer.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
-int train_main(int argc, const char* const* argv, typename Model::Stack::Sharding sharding) {
-  return train_main<Model, Optimizer>(argc, argv, sharding, detail::left_out<typename Model::Stack::Tiling>());
-}
-
-/// The same with default-constructed policies and optimizer.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
-int train_main(int argc, const char* const* argv) {
-  return train_main<Model, Optimizer>(argc, argv, detail::left_out<typename Model::Stack::Sharding>());
 }
 
 }  // namespace fsdp

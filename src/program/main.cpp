@@ -20,16 +20,11 @@
 #include <tessera/fsdp/training/program.hpp>
 
 #include "bench/alone.hpp"
-#include "bench/check.hpp"
+#include "cli/about.hpp"
 #include "cli/commands.hpp"
-#include "cli/diff.hpp"
-#include "cli/folders.hpp"
-#include "cli/plot.hpp"
+#include "cli/files.hpp"
 #include "cli/replay.hpp"
 #include "cli/stack_lines.hpp"
-#include "cli/support.hpp"
-#include "cli/tokenize.hpp"
-#include "cli/version.hpp"
 #include "stacks/compiled_stack.hpp"
 
 namespace fsdp::stacks {
@@ -51,8 +46,6 @@ std::vector<stacks::CompiledStack> compiled_stacks() {
 
 using train::Bound;
 
-std::string kind_of(const std::string& name) { return name.substr(0, name.find(':')); }
-
 /// Returns the flags that choose a compiled stack.
 std::string flags_of(const stacks::CompiledStack& stack) {
   const std::string offload =
@@ -61,32 +54,33 @@ std::string flags_of(const stacks::CompiledStack& stack) {
                  stack.precision);
 }
 
+std::string list_of_stacks() {
+  std::string text;
+  for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
+  return text;
+}
+
 /// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
 /// compile another one.
 stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
-  const std::string sharding = cli::kind_name(asked.sharding);
-  const std::string comm = kind_of(cli::to_text(asked.comm));
-  const std::string precision = cli::to_text(asked.precision);
-  std::string known, closest;
-  int most = -1;
-  bool has_comm = false;
-  for (const stacks::CompiledStack& stack : compiled_stacks()) {
-    const bool same_comm = comm == stack.comm;
-    const int same =
-        stack.takes(asked.sharding) + (asked.offload == stack.offload) + same_comm + (precision == stack.precision);
-    if (same == 4) return stack;
-    has_comm = has_comm || same_comm;
-    known += "\n  " + flags_of(stack);
-    if (same > most) most = same, closest = flags_of(stack);
-  }
+  const std::string comm = cli::name_of_comm(asked.comm), precision = cli::to_text(asked.precision);
+  const std::vector<stacks::CompiledStack> known = compiled_stacks();
+  const auto alike = [&](const stacks::CompiledStack& stack) {
+    return stack.takes(asked.sharding) + (asked.offload == stack.offload) + (comm == stack.comm) +
+           (precision == stack.precision);
+  };
+  const stacks::CompiledStack& closest = *std::ranges::max_element(known, {}, alike);
+  if (alike(closest) == 4) return closest;
+  const bool has_comm = std::ranges::find(known, comm, &stacks::CompiledStack::comm) != known.end();
   const std::string why = has_comm        ? ""
                           : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
                                           : message(" (it was built without ", comm, ")");
   const std::string offload =
       asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::to_text(asked.offload);
   const std::optional<std::string> in_cmake = cli::cmake_name(asked);
-  throw InputError(message("this program was compiled without the stack ", sharding, offload, " / ", comm, " / ",
-                           precision, why, "; the nearest is ", closest, ". It has:", known, "\n",
+  throw InputError(message("this program was compiled without the stack ", cli::kind_name(asked.sharding), offload,
+                           " / ", comm, " / ", precision, why, "; the nearest is ", flags_of(closest), ". It has:\n",
+                           list_of_stacks(),
                            in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
                            "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked)));
 }
@@ -121,9 +115,7 @@ stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOpti
 struct Run {
   int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
   int operator()(const cli::Version&) const {
-    std::string text = cli::version_text() + "stacks\n";
-    for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
-    return print_text(stdout, text), 0;
+    return print_text(stdout, cli::version_text() + "stacks\n" + list_of_stacks()), 0;
   }
   int operator()(const Bound<cli::Train>& command) const {
     train::TrainOptions& options = command->options;
@@ -142,11 +134,10 @@ struct Run {
     require<InputError>(chat != nullptr, "chat: this model cannot continue a sequence");
     return chat(command);
   }
-  int operator()(const Bound<cli::Export>& command) const { return cli::run_export(*command); }
-  int operator()(const Bound<cli::Inspect>& command) const { return cli::run_inspect(*command); }
-  int operator()(const Bound<cli::Tokenize>& command) const { return cli::run_tokenize(*command); }
-  int operator()(const Bound<cli::Plot>& command) const { return cli::run_plot(*command); }
-  int operator()(const Bound<cli::Diff>& command) const { return cli::run_diff(*command); }
+  template <class OnFiles>
+  int operator()(const Bound<OnFiles>& command) const {
+    return cli::run(*command);
+  }
   int operator()(const Bound<cli::Replay>& bound) const {
     const cli::Replay& command = *bound;
     const bool by_mpi = comm::launched_by_mpi();
@@ -155,7 +146,7 @@ struct Run {
     try {
       run = cli::recorded_run(command, by_mpi, warnings);
     } catch (const InputError&) {
-      const std::string comm = command.comm ? kind_of(cli::to_text(*command.comm)) : by_mpi ? "mpi" : "";
+      const std::string comm = command.comm ? cli::name_of_comm(*command.comm) : by_mpi ? "mpi" : "";
       const bool joins = (comm == "mpi" && by_mpi) || (comm == "nccl" && comm::launched_by_torchrun());
       const auto stacks = compiled_stacks();
       const auto of_job = std::ranges::find(stacks, comm, &stacks::CompiledStack::comm);
@@ -168,10 +159,10 @@ struct Run {
     return find_stack(run.stack).replay(run);
   }
   int operator()(const cli::Stacks&) const {
-    std::string text = "Compiled into this program; --tiling is free:\n";
-    for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
-    text += "Any other is a program of a few lines: see examples/01_trainer.\n" + cli::support_text();
-    return print_text(stdout, text), 0;
+    return print_text(stdout, "Compiled into this program; --tiling is free:\n" + list_of_stacks() +
+                                  "Any other is a program of a few lines: see examples/01_trainer.\n" +
+                                  cli::support_text()),
+           0;
   }
   int operator()(const Bound<bench::BenchOptions>& command) const {
     bench::BenchOptions& options = *command;

@@ -7,7 +7,7 @@
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>
 
-#include "src/program/cli/stack_choice.hpp"
+#include "support/choices.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -20,7 +20,7 @@ TEST(PolicyText, OfAPrecisionIsItsFlag) {
 
 TEST(PolicyText, OfATilingIsItsFlag) {
   for (const char* flag : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
-    EXPECT_EQ(policy_text(training_policy_of(parse_tiling(flag))), flag);
+    EXPECT_EQ(policy_text(parse_tiling(flag)), flag);
   EXPECT_EQ(policy_text(tiling::Untiled{}), "off");
   EXPECT_EQ(policy_text(tiling::StaticTiles<3>{}), "tiles:3");
   EXPECT_EQ(policy_text(tiling::TokensPerTile<64>{}), "tokens:64");

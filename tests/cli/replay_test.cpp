@@ -9,6 +9,7 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 
+#include "support/choices.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::cli {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/choices.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::cli {
@@ -108,14 +109,14 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
 TEST(ParseTiling, ReadsPolicies) {
   for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
     EXPECT_EQ(to_text(parse_tiling(name)), name);
-  EXPECT_EQ(policy_of(parse_tiling("off")), tiling::RunTimeTiling());
-  EXPECT_EQ(policy_of(parse_tiling("tiles:4")), tiling::RunTimeTiling::tiles(4));
-  EXPECT_EQ(policy_of(parse_tiling("tokens:512")), tiling::RunTimeTiling::tokens(512));
-  EXPECT_EQ(policy_of(parse_tiling("budget:5")), tiling::RunTimeTiling::budget(5));
-  EXPECT_EQ(parse_tiling("budget:3KiB").number, 3 * 1024);
+  EXPECT_EQ(parse_tiling("off"), tiling::RunTimeTiling());
+  EXPECT_EQ(parse_tiling("tiles:4"), tiling::RunTimeTiling::tiles(4));
+  EXPECT_EQ(parse_tiling("tokens:512"), tiling::RunTimeTiling::tokens(512));
+  EXPECT_EQ(parse_tiling("budget:5"), tiling::RunTimeTiling::budget(5));
+  EXPECT_EQ(parse_tiling("budget:3KiB"), tiling::RunTimeTiling::budget(3 * 1024));
   EXPECT_EQ(to_text(parse_tiling("budget:512MiB")), "budget:536870912");
-  EXPECT_EQ(parse_tiling("budget:2GiB").number, std::int64_t{2} << 30);
-  EXPECT_INPUT_ERROR(policy_of(parse_tiling("budget:auto")), "give bytes");
+  EXPECT_EQ(parse_tiling("budget:2GiB"), tiling::RunTimeTiling::budget(std::int64_t{2} << 30));
+  EXPECT_INPUT_ERROR(known_tiling(parse_tiling("budget:auto")), "give bytes");
   for (const char* bad : {"budget:0", "budget:-1", "budget:", "budget:MiB", "budget:1MB", "budget:9999999TiB"})
     EXPECT_INPUT_ERROR(parse_tiling(bad), "is not known");
   EXPECT_INPUT_ERROR(parse_tiling("tile:4"), "did you mean 'tiles:N'?");

@@ -8,6 +8,8 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
+#include "support/choices.hpp"
+
 namespace fsdp::cli {
 namespace {
 

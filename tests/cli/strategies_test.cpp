@@ -86,6 +86,32 @@ TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
     EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
 }
 
+TEST(ShardingHelp, NamesAllThatTheStrategiesListAndSoDoSuggestions) {
+  const std::string help = sharding_help();
+  std::string known;
+  try {
+    (void)parse_sharding("none");
+  } catch (const InputError& error) {
+    known = error.what();
+  }
+  each_kind<AnyStrategy>([&](AnyStrategy strategy) {
+    PolicyParts parts;
+    parts.part(strategy);
+    const auto is_inner = [](const PolicyParts::Part& part) { return part.inner; };
+    const std::string kind = parts.text(true);
+    if (std::ranges::none_of(parts.list(), is_inner) && !kind.ends_with(":pieces=V")) {
+      EXPECT_NE(help.find(kind), std::string::npos) << kind;
+      EXPECT_NE(known.find(kind), std::string::npos) << kind;
+    }
+    for (const PolicyParts::Part& part : parts.list()) {
+      if (part.number.name.empty()) continue;
+      const std::string name = message(":", part.number.name, part.number.option.empty() ? "=N" : "");
+      EXPECT_NE(help.find(message(name, " (", part.number.help, ")")), std::string::npos) << name;
+      EXPECT_NE(known.find(name), std::string::npos) << name;
+    }
+  });
+}
+
 TEST(ShardingOf, ALayoutOfWhatIsNotCutIsAnError) {
   EXPECT_INPUT_ERROR(sharding_of<Replicated>(choice_of("replicated", LayoutChoice::rows)),
                      "--layout rows: replicated cuts no tensor");

@@ -40,4 +40,7 @@ void bind(FlagSet& flags, GenerateOptions& options);
 void bind(FlagSet& flags, ChatOptions& options);
 void bind(FlagSet& flags, LaunchOptions& options);
 
+/// Adds the deadlines of ranks, and --shared-windows. `disk`: with --disk-deadline.
+void bind_waits(FlagSet& flags, LaunchOptions& options, bool disk);
+
 }  // namespace fsdp::train

@@ -3,15 +3,12 @@
 /// Learning-rate schedules: pure functions of the step, so that a resumed run needs only the step's number.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <string_view>
 
 namespace fsdp::train {
 
 /// The shape of the schedule after warm-up.
 enum class LrShape : std::uint8_t { constant, linear, cosine, wsd };
-inline constexpr std::array<std::string_view, 4> lr_shapes = {"constant", "linear", "cosine", "wsd"};  ///< their names
 
 /// A learning-rate schedule.
 struct LrSchedule {

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/together.hpp>
@@ -43,10 +42,7 @@ int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sh
   const std::string set_by_file = apply_generation_config(flags, options.generate);
   const LaunchOptions& launched_as = options.generate.launch;
   return launch<Comm>(launched_as, [&](Comm& communicator) {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
-    agree_on_instruction_set(communicator);
-    const Model model =
-        agreed_model<Model>(communicator, launched_as, options.generate.model, options.generate.adapter);
+    const Model model = agreed_model<Model>(communicator, options.generate, flags, sharding, tiling);
     ChatOptions mine = options;
     if constexpr (HasLongestSequence<typename Model::Config>)
       mine.context = std::min(mine.context, model.config().longest_sequence());

@@ -36,9 +36,9 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
-#include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/processor.hpp>
+#include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 #include <tessera/trainer/run/trainer.hpp>
@@ -174,7 +174,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
         return text_of(options, data.names(), options.validation_fraction, vocabulary);
       });
       return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer,
-                                                         std::move(dir), record_of(flags))
+                                                         std::move(dir))
           .run();
     } catch (const MemoryError& error) {
       throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));
@@ -182,13 +182,16 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   });
 }
 
-/// Makes a model from a folder's config.json, with the adapters of another folder unless `adapter` is empty.
-/// Collective; throws InputError on all ranks unless all read the same config.
-template <class Model>
-Model agreed_model(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, const std::string& folder,
-                   const std::string& adapter) {
-  Model model = read_together(communicator, launch.disk_deadline_seconds, "--model",
-                              [&] { return Model(read_config<typename Model::Config>(folder, adapter)); });
+/// Makes a model from the config.json of --model, with the adapters of --adapter if there are. Collective; throws
+/// InputError on all ranks unless all have the same flags and read the same config.
+template <class Model, class Options>
+Model agreed_model(typename Model::Stack::Comm& communicator, const Options& options, const FlagSet& flags,
+                   const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
+  agree_on_instruction_set(communicator);
+  Model model = read_together(communicator, options.launch.disk_deadline_seconds, "--model", [&] {
+    return Model(read_config<typename Model::Config>(options.model, options.adapter));
+  });
   comm::agree_on_opened(communicator, model.config().write());
   return model;
 }
@@ -217,9 +220,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
   using Comm = typename Model::Stack::Comm;
   validate(flags, options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
-    agree_on_instruction_set(communicator);
-    const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
+    const Model model = agreed_model<Model>(communicator, options, flags, sharding, tiling);
     require_positions(model.config(), options.seq_len, options.model);
     const double limit = options.launch.disk_deadline_seconds;
     const std::int64_t vocabulary = vocabulary_of(model);

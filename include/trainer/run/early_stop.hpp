@@ -24,7 +24,15 @@ class EarlyStop {
 
   /// Records the loss after a step. Returns whether it is the lowest so far; false if patience is 0. A second loss of
   /// the best step, which a resumed run measures again, is ignored and returns false.
-  bool improves(double loss, std::int64_t step);
+  bool improves(double loss, std::int64_t step) {
+    if (patience_ == 0 || (best_ && best_->step == step)) return false;
+    if (best_ && loss >= best_->loss) {
+      ++best_->worse;
+      return false;
+    }
+    best_ = {.loss = loss, .step = step};
+    return true;
+  }
   /// Returns whether the run should stop now.
   bool due() const { return patience_ > 0 && best_ && best_->worse >= patience_; }
 

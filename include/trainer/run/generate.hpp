@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/nn/module.hpp>
@@ -41,9 +40,7 @@ int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Mo
   const std::string set_by_file = apply_generation_config(flags, options);
   const std::optional<text::Tokenizer> tokenizer = prompt_tokenizer(options);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
-    agree_on_instruction_set(communicator);
-    const Model model = agreed_model<Model>(communicator, options.launch, options.model, options.adapter);
+    const Model model = agreed_model<Model>(communicator, options, flags, sharding, tiling);
     const std::int64_t vocabulary = vocabulary_of(model);
     Generation generation(options, vocabulary, tokenizer);
     if (communicator.rank() == 0 && !set_by_file.empty()) print_sentence("by generation_config.json: " + set_by_file);

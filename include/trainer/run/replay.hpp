@@ -49,6 +49,7 @@
 #include <tessera/trainer/report/step_tensors.hpp>
 #include <tessera/trainer/run/commands.hpp>
 #include <tessera/trainer/run/feed.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/replay_report.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
@@ -70,12 +71,11 @@ class Replay {
   using Device = typename Stack::Device;
   using Compute = typename Stack::Precision::Compute;
 
-  /// The references must outlive it. `options`: those of the run, with its data and its threads; `flags`: bound to
-  /// them. `after`: the state of the later checkpoint that has `recorded`, if it is from one.
-  Replay(Comm& communicator, const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags,
-         const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after, const Model& model,
-         const Source& source, const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling,
-         const Optimizer& optimizer)
+  /// The references must outlive it. `options`: those of the run, with its data and its threads. `after`: the state of
+  /// the later checkpoint that has `recorded`, if it is from one.
+  Replay(Comm& communicator, const ReplayRequest& request, const TrainOptions& options, const RunRecord& recorded,
+         const std::optional<checkpoint::TrainerState>& after, const Model& model, const Source& source,
+         const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling, const Optimizer& optimizer)
       : communicator_(communicator),
         request_(request),
         options_(options),
@@ -92,9 +92,9 @@ class Replay {
         queued_(options, log_) {
     const std::string stack = stack_text(communicator, policy_texts<Stack>(sharding, tiling));
     if (pieces_ > 0) agree_on_last_bits(communicator, last_bits<Device>(training_.request().shape.threads));
-    require_same_bits(recorded,
-                      run_record(record_of(flags), options, model, sharding, tiling, training_.optimizer().optimizer(),
-                                 training_.request(), stack, agreed_data(communicator, options, model, source)));
+    require_same_bits(
+        recorded, run_record(options, model, sharding, tiling, training_.optimizer().optimizer(), training_.request(),
+                             stack, agreed_data(communicator, options, model, source)));
     step_.start = {.pieces = all_pieces(),
                    .stack = stack,
                    .model_name = options.model.name,
@@ -337,9 +337,9 @@ class Replay {
   bool now_ = false;                 ///< the requested step is being computed
 };
 
-/// `tessera replay` on one stack. `flags`, `recorded` and `after`: as Replay's. `options`: the recorded run's, with its
-/// data, a checkpoint's folder as --model, and how ranks are started now. Rank 0 prints the warnings. Returns the exit
-/// status.
+/// `tessera replay` on one stack. `recorded` and `after`: as Replay's. `options`: the recorded run's, with its data, a
+/// checkpoint's folder as --model, and how ranks are started now; `flags` are bound to them. Rank 0 prints the warnings.
+/// Returns the exit status.
 template <class Model, class Optimizer>
 int replay(const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags, const RunRecord& recorded,
            const std::optional<checkpoint::TrainerState>& after, std::span<const std::string> warnings,
@@ -368,8 +368,8 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const Flag
     const data::TextSource source = read_together(communicator, limit, "--data", [&] {
       return text_of(options, data.names(), options.validation_fraction, vocabulary);
     });
-    return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, flags, recorded, after, model,
-                                                      source, sharding, tiling, optimizer)
+    return Replay<Model, data::TextSource, Optimizer>(communicator, request, options, recorded, after, model, source,
+                                                      sharding, tiling, optimizer)
         .run();
   });
 }

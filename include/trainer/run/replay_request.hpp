@@ -30,10 +30,6 @@ std::string request_text(const ReplayRequest& request);
 /// Throws InputError with one sentence about the first value that does not fit the others, or the run.
 void validate(const ReplayRequest& request, const TrainOptions& options);
 
-/// Throws InputError if a file or folder that the replay writes is one that it reads, or is in one: the run's folder,
-/// its data, or what --against names.
-void require_apart(const ReplayRequest& request, const TrainOptions& options);
-
 /// Throws InputError unless a run of this record has the same bits as the recorded one.
 void require_same_bits(const RunRecord& recorded, const RunRecord& now);
 /// The same for the number of ranks alone, which is known earlier.

@@ -29,11 +29,8 @@ using RunRecord = std::map<std::string, std::string>;
 /// Returns an entry of a record; empty if it has none of this name.
 std::string value_of(const RunRecord& record, const std::string& name);
 
-/// Returns the record of a run's flags: the texts of those on which results depend (Effect::results).
-RunRecord record_of(const FlagSet& flags);
-/// The same for options that no command line set.
+/// Returns the record of a run's options: the texts of the flags on which results depend (Effect::results).
 RunRecord record_of(TrainOptions options);
-
 /// Adds an optimizer's name and constants to the record.
 void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants);
 

@@ -48,14 +48,14 @@ std::string stack_text(const Comm& communicator, const PolicyTexts& policies) {
   return message(policies.sharding, " ", policy_text(communicator), " ", policies.precision, " ", policies.tiling);
 }
 
-/// Returns the record that later runs compare with theirs and replays are made from. `record`: of the flags
-/// (record_of); `request`: of the step that was planned; `stack`, `data`: as stack_text and agreed_data return them.
+/// Returns the record that later runs compare with theirs and replays are made from. `request`: of the step that was
+/// planned; `stack`, `data`: as stack_text and agreed_data return them.
 template <class Model, class Optimizer>
-RunRecord run_record(RunRecord record, const TrainOptions& options, const Model& model,
-                     const typename Model::Stack::Sharding& sharding, const typename Model::Stack::Tiling& tiling,
-                     const Optimizer& optimizer, const plan::Request& request, const std::string& stack,
-                     const std::string& data) {
+RunRecord run_record(const TrainOptions& options, const Model& model, const typename Model::Stack::Sharding& sharding,
+                     const typename Model::Stack::Tiling& tiling, const Optimizer& optimizer,
+                     const plan::Request& request, const std::string& stack, const std::string& data) {
   using Stack = typename Model::Stack;
+  RunRecord record = record_of(options);
   const PolicyTexts policies = policy_texts<Stack>(sharding, tiling);
   record["stack"] = stack;
   record["ranks"] = std::to_string(request.ranks);

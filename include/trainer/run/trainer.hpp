@@ -64,11 +64,10 @@ class Trainer {
   using Device = typename Model::Stack::Device;
   static_assert(check_model<Model>() && data::check_source<Source>());
 
-  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; `flags`: their record.
-  /// Both are made here if left out.
+  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; made here if left out.
   Trainer(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
           typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
-          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {}, std::optional<RunRecord> flags = {})
+          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {})
       : communicator_(communicator),
         options_(options),
         model_(model),
@@ -95,8 +94,8 @@ class Trainer {
         queued_(options, log_),
         checkpoints_(communicator, options, dir ? *std::move(dir) : CheckpointDir(communicator, options),
                      run_model_of(training_, options), is_folder<typename Model::Config>(options.model),
-                     run_record(flags ? *std::move(flags) : record_of(options), options, model_, sharding, tiling,
-                                training_.optimizer().optimizer(), training_.request(), stack_text_, data_),
+                     run_record(options, model_, sharding, tiling, training_.optimizer().optimizer(),
+                                training_.request(), stack_text_, data_),
                      source.training()) {
     if (options.verify_every == 0) return;
     if constexpr (may_verify) {
@@ -171,11 +170,12 @@ class Trainer {
 
   void begin() {
     checkpoints_.require_folder();
-    std::vector<std::string> loaded = load();
-    if (!reduced_sooner_.empty()) loaded.insert(loaded.begin(), reduced_sooner_);
+    auto [lines, resumed] = checkpoints_.load(training_);
+    if (resumed) restore(*resumed);
+    if (!reduced_sooner_.empty()) lines.insert(lines.begin(), reduced_sooner_);
     if (verification_)
-      loaded.insert(loaded.begin(),
-                    "verify    " + report::verification_text(options_.verify_every, pieces_, communicator_.size()));
+      lines.insert(lines.begin(),
+                   "verify    " + report::verification_text(options_.verify_every, pieces_, communicator_.size()));
     keep_resting();
     log_.open();
     if (!leads()) return;
@@ -197,7 +197,7 @@ class Trainer {
     log_.begin(record,
                report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                   training_.plan().peak_bytes()),
-               loaded);
+               lines);
   }
 
   /// Returns the cores that ranks share, where their threads are more than the cores; else 0.
@@ -206,12 +206,6 @@ class Trainer {
     return training_.request().shape.threads * shared.ranks > shared.cores ? shared.cores : 0;
   }
 
-  /// Returns lines for the user about the weights.
-  std::vector<std::string> load() {
-    Loaded loaded = checkpoints_.load(training_);
-    if (loaded.resumed) restore(*loaded.resumed);
-    return std::move(loaded.lines);
-  }
   /// The state of the trainer's parts for a checkpoint, and its restoration.
   /// @{
   checkpoint::TrainerState state() const {
@@ -329,26 +323,21 @@ class Trainer {
     if (stopped_ != 0) return stop(stopped_);
     save();
     trace_.write();
-    if (leads()) end(held_out);
-    return 0;
-  }
-  void end(const std::optional<double>& held_out) {
     if (early_stop_.due()) {
       const checkpoint::BestLoss& best = *early_stop_.best();
       log_.line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
                         " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
     }
-    const report::SummaryRecord record{.steps = optimizer().steps(),
-                                       .loss = queued_.loss(),
-                                       .validation_loss = held_out,
-                                       .unit = nn::unit_of<typename Model::Batch>(),
-                                       .tokens = queued_.tokens(),
-                                       .seconds = seconds_since(start_),
-                                       .peak_bytes = training_.peak_bytes(),
-                                       .checkpoint = checkpoints_.path()};
-    log_.end(record);
+    log_.end({.steps = optimizer().steps(),
+              .loss = queued_.loss(),
+              .validation_loss = held_out,
+              .unit = nn::unit_of<typename Model::Batch>(),
+              .tokens = queued_.tokens(),
+              .seconds = seconds_since(start_),
+              .peak_bytes = training_.peak_bytes(),
+              .checkpoint = checkpoints_.path()});
+    return 0;
   }
-
   Observer observer() {
     return {
         .before = [](void* self, const sharding::Task&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },

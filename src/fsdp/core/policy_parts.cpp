@@ -51,7 +51,7 @@ std::string PolicyParts::text(bool kind_alone) const {
 
 bool PolicyParts::read(std::string_view text, std::string_view what) {
   require(!list_.empty(), "a policy's visit lists nothing; begin with parts.word(its name)");
-  std::vector<std::string_view> rest = split_at_colons(text);
+  std::vector<std::string_view> rest = split_at(text, ':');
   if (rest.front() != list_.front().word) return false;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const Part& part : list_) {

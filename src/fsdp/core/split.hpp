@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Texts of parts with colons between, such as "hybrid:2:zero3".
+/// Texts of parts with a mark between, such as "hybrid:2:zero3".
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace fsdp {
 
-/// Returns the parts of a text between colons; one more than it has colons.
-inline std::vector<std::string_view> split_at_colons(std::string_view text) {
+/// Returns the parts of a text between marks; one more than it has marks.
+inline std::vector<std::string_view> split_at(std::string_view text, char mark) {
   std::vector<std::string_view> parts;
   for (std::string_view rest = text;; rest.remove_prefix(parts.back().size() + 1)) {
-    parts.push_back(rest.substr(0, rest.find(':')));
+    parts.push_back(rest.substr(0, rest.find(mark)));
     if (parts.back().size() == rest.size()) return parts;
   }
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera bench mlp`, `attention`, `head`, `matmul`, `optim` and `tokenize`: benches of what a rank computes alone,
-/// without a stack.
+/// `tessera bench`: the check of its options, and the benches of what a rank computes alone, without a stack: `mlp`,
+/// `attention`, `head`, `matmul`, `optim` and `tokenize`.
 #pragma once
 
 #include "../cli/bench_options.hpp"
 
 namespace fsdp::bench {
+
+/// Throws InputError, with one sentence about the first invalid value.
+void check(const BenchOptions& options, const train::FlagSet& flags);
 
 /// Measures the SwiGLU MLP, tiled and untiled, against its nine matmuls. Prints a line for each sequence length and
 /// tiling.
@@ -30,8 +33,5 @@ int measure_matmul(const BenchOptions& options);
 
 /// Measures a tokenizer on documents in memory. Prints a line for one thread and one for all cores.
 int measure_tokenize(const BenchOptions& options);
-
-/// Measures Muon's step and prints its line.
-void measure_muon(const BenchOptions& options, cli::PrecisionChoice precision, int threads);
 
 }  // namespace fsdp::bench

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
-#include "check.hpp"
+#include "alone.hpp"
 
 #include <tessera/fsdp/core/error.hpp>
 

@@ -152,9 +152,7 @@ void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& 
         }));
     if (library)
       line.add("library_ms", rounds.median_seconds(*library) / calls * 1e3)
-          .add("ratio_to_library", rounds.median_of([&](std::size_t round) {
-            return rounds.seconds(*library, round) / rounds.seconds(op_case, round);
-          }));
+          .add("ratio_to_library", rounds.median_ratio(*library, op_case));
     line.print();
   };
   for (const CommWay<Comm>& way : ways) {

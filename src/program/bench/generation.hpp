@@ -70,17 +70,17 @@ Line measure_generation(train::Evaluation<Model>& evaluation, const std::string&
       .add("cache_bytes", module.peak_bytes()[cache])
       .add("token_ms", token_ms)
       .add("read_ms", 1e3 * rounds.median_seconds(read))
-      .add("ratio", rounds.median_of(
-                        [&](std::size_t round) { return rounds.seconds(token, round) / rounds.seconds(read, round); }))
+      .add("ratio", rounds.median_ratio(token, read))
       .add("tokens_per_second", 1e3 / token_ms);
 }
 
 /// Measures the last token of a sequence of --seq-len tokens; the others are the prompt.
 template <class Model>
-int measure_generation(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
+int measure_generation(const BenchOptions& options) {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
   static_assert(Executor<Model>::continues);
+  const typename Stack::Tiling& tiling = cli::known_tiling(options.stack.tiling);
   return train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const auto sharding = cli::sharding_of<typename Stack::Sharding>(options.stack.sharding);
     const std::int64_t tokens = options.seq_len > 0 ? options.seq_len : 128;

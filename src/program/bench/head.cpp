@@ -142,7 +142,7 @@ class Matmuls {
 };
 
 template <class PrecisionT>
-void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vector<cli::TilingChoice>& tilings) {
+void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vector<tiling::RunTimeTiling>& tilings) {
   using Compute = typename PrecisionT::Compute;
   using Layer = Head<nn::Local<Cpu, PrecisionT>>;
   using Planned = Head<nn::Local<device::Meta, PrecisionT>>;
@@ -150,8 +150,8 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
   const Operands<Cpu, Compute> operands(sizes);
   Rounds rounds;
   std::vector<std::unique_ptr<Layer>> layers;
-  for (const cli::TilingChoice& choice : tilings) {
-    const auto plans = std::make_shared<nn::TilePlans>(cli::policy_of(choice));
+  for (const tiling::RunTimeTiling& tiling : tilings) {
+    const auto plans = std::make_shared<nn::TilePlans>(tiling);
     Planned planned(unbacked, plans, 0);
     planned.loss();
     layers.push_back(std::make_unique<Layer>(operands, plans, planned.arena_peak()));
@@ -171,14 +171,14 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
         .add("tokens", sizes.tokens)
         .add("hidden", sizes.hidden)
         .add("vocabulary", sizes.vocabulary)
-        .add("tiling", cli::to_text(tilings[i]))
+        .add("tiling", tilings[i].text())
         .add("precision", PrecisionT::name)
         .add("threads", sizes.threads)
         .add("tokens_per_tile", plan.longest_tile())
         .add("columns_per_block", plan.columns_per_block > 0 ? plan.columns_per_block : sizes.vocabulary)
         .add("ms", 1e3 * rounds.median_seconds(i))
         .add("matmul_ms", 1e3 * rounds.median_seconds(three))
-        .add("ratio", rounds.median_of([&](std::size_t r) { return rounds.seconds(i, r) / rounds.seconds(three, r); }))
+        .add("ratio", rounds.median_ratio(i, three))
         .add("planned_bytes", plan.peak_bytes())
         .add("arena_bytes", layers[i]->arena_peak())
         .print();
@@ -188,8 +188,8 @@ void measure(const BenchOptions& options, const HeadSizes& sizes, const std::vec
 }  // namespace
 
 int measure_head(const BenchOptions& options, const train::FlagSet& flags) {
-  std::vector<cli::TilingChoice> tilings{{.kind = cli::TilingChoice::Kind::tokens, .number = 1024}};
-  if (flags.is_given("tiling")) tilings = {options.stack.tiling};
+  const std::vector<tiling::RunTimeTiling> tilings{flags.is_given("tiling") ? cli::known_tiling(options.stack.tiling)
+                                                                            : tiling::RunTimeTiling::tokens(1024)};
   const HeadSizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
                         .hidden = options.hidden,
                         .vocabulary = options.vocab > 0 ? options.vocab : 32000,

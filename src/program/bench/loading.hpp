@@ -24,9 +24,10 @@ namespace fsdp::bench {
 /// Measures the loading of --model's weights. Before every round the files are dropped from the system's cache, if the
 /// system can do that.
 template <class Model>
-int measure_loading(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
+int measure_loading(const BenchOptions& options) {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
+  const typename Stack::Tiling& tiling = cli::known_tiling(options.stack.tiling);
   require<InputError>(!options.model.empty(), "bench load: --model is missing; give a folder with weights");
   return train::launch<Comm>(options.launch, [&](Comm& communicator) {
     const auto sharding = cli::sharding_of<typename Stack::Sharding>(options.stack.sharding);
@@ -56,8 +57,7 @@ int measure_loading(const BenchOptions& options, const typename Model::Stack::Ti
         .add("bytes", reads.all_bytes())
         .add("load_ms", load_ms)
         .add("read_ms", 1e3 * rounds.median_seconds(read))
-        .add("ratio", rounds.median_of(
-                          [&](std::size_t round) { return rounds.seconds(read, round) / rounds.seconds(load, round); }))
+        .add("ratio", rounds.median_ratio(read, load))
         .add("gb_per_second", static_cast<double>(reads.all_bytes()) / load_ms * 1e-6)
         .print();
   });

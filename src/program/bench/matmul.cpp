@@ -65,7 +65,7 @@ int measure_matmul(const BenchOptions& options) {
         .add("threads", threads)
         .add("gflops", half.flops() / rounds.median_seconds(0) / 1e9)
         .add("float_gflops", real.flops() / rounds.median_seconds(1) / 1e9)
-        .add("ratio", rounds.median_of([&](std::size_t r) { return rounds.seconds(1, r) / rounds.seconds(0, r); }))
+        .add("ratio", rounds.median_ratio(1, 0))
         .print();
   }
   return 0;

@@ -21,11 +21,11 @@ namespace {
 using device::Cpu;
 
 template <class PrecisionT>
-void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vector<cli::TilingChoice>& tilings,
+void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vector<tiling::RunTimeTiling>& tilings,
              bool print_untiled) {
   using Layer = MlpLayer<nn::Local<Cpu, PrecisionT>>;
   struct Measured {
-    cli::TilingChoice tiling;
+    tiling::RunTimeTiling tiling;
     std::unique_ptr<Layer> layer;
     std::size_t forward = 0, backward = 0;
   };
@@ -34,15 +34,15 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
   Rounds rounds;
   std::vector<Measured> list;
   std::int64_t largest_arena = 0;
-  for (const cli::TilingChoice& choice : tilings) {
-    const auto plans = std::make_shared<nn::TilePlans>(cli::policy_of(choice));
+  for (const tiling::RunTimeTiling& tiling : tilings) {
+    const auto plans = std::make_shared<nn::TilePlans>(tiling);
     const std::int64_t arena_bytes = planned_arena<PrecisionT>(sizes, plans);
     largest_arena = std::max(largest_arena, arena_bytes);
     auto layer = std::make_unique<Layer>(operands, plans, arena_bytes);
     Layer& own = *layer;
     const std::size_t forward = rounds.add([&own] { own.forward(); }, [&own] { own.restore(); });
     const std::size_t backward = rounds.add([&own] { own.backward(); });
-    list.push_back({choice, std::move(layer), forward, backward});
+    list.push_back({tiling, std::move(layer), forward, backward});
   }
   MlpMatmuls<Cpu, typename PrecisionT::Compute> matmuls(sizes, largest_arena);
   const std::size_t nine = rounds.add([&] { matmuls.nine(); });
@@ -60,7 +60,7 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
     };
     Line line("mlp");
     line.add("seq", sizes.tokens)
-        .add("tiling", cli::to_text(measured.tiling))
+        .add("tiling", measured.tiling.text())
         .add("precision", PrecisionT::name)
         .add("threads", sizes.threads)
         .add("hidden", sizes.hidden)
@@ -88,12 +88,12 @@ void measure(const BenchOptions& options, const MlpSizes& sizes, const std::vect
 
 int measure_mlp(const BenchOptions& options, const train::FlagSet& flags) {
   if (options.table) return measure_mlp_table(options, flags);
-  using Kind = cli::TilingChoice::Kind;
-  std::vector<cli::TilingChoice> tilings{{}};  // untiled is always measured, since the others are compared with it
+  using tiling::RunTimeTiling;
+  std::vector<RunTimeTiling> tilings{{}};  // untiled is always measured, since the others are compared with it
   if (!flags.is_given("tiling"))
-    tilings.insert(tilings.end(), {{.kind = Kind::tiles, .number = 4}, {.kind = Kind::tokens, .number = 1024}});
-  else if (options.stack.tiling.kind != Kind::off)
-    tilings.push_back(options.stack.tiling);
+    tilings.insert(tilings.end(), {RunTimeTiling::tiles(4), RunTimeTiling::tokens(1024)});
+  else if (options.stack.tiling != RunTimeTiling())
+    tilings.push_back(cli::known_tiling(options.stack.tiling));
   const bool print_untiled = tilings.size() != 2;
   MlpSizes sizes{.hidden = options.hidden,
                  .intermediate = options.intermediate > 0 ? options.intermediate : 3072,

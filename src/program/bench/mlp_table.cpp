@@ -103,7 +103,7 @@ class Progress {
 /// A case: one length and tiling.
 struct Entry {
   MlpSizes sizes;
-  cli::TilingChoice tiling;
+  tiling::RunTimeTiling tiling;
   std::shared_ptr<const nn::TilePlans> plans;
   tiling::TilePlan plan;
   Line line;  ///< up to the times
@@ -115,12 +115,12 @@ struct Entry {
 };
 
 template <class PrecisionT>
-Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks) {
+Entry planned(const MlpSizes& sizes, const tiling::RunTimeTiling& tiling, int ranks) {
   using Compute = typename PrecisionT::Compute;
   device::Ledger ledger;
   const MlpOperands<Meta, Compute> operands(ledger, sizes);
   const Shards<Meta, Compute> shards(ledger, sizes, 0, ranks);
-  const auto plans = std::make_shared<nn::TilePlans>(cli::policy_of(tiling));
+  const auto plans = std::make_shared<nn::TilePlans>(tiling);
   MlpLayer<nn::Local<Meta, PrecisionT>> layer(operands, plans, 0);
   layer.forward();
   layer.backward();
@@ -133,7 +133,7 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
               .matmul_flops = layer.matmul_flops(),
               .counted_as_published = operands.bytes() + shards.main.bytes() + layer.arena_peak()};
   entry.line.add("seq", sizes.tokens)
-      .add("tiling", cli::to_text(tiling))
+      .add("tiling", tiling.text())
       .add("plan", message(entry.plan))
       .add("precision", PrecisionT::name)
       .add("ranks", ranks)
@@ -156,22 +156,21 @@ Entry planned(const MlpSizes& sizes, const cli::TilingChoice& tiling, int ranks)
 /// half of what the untiled plan takes.
 template <class PrecisionT>
 Entry planned_budget(const MlpSizes& sizes, const Entry& untiled, int ranks) {
-  cli::TilingChoice choice{.kind = cli::TilingChoice::Kind::budget,
-                           .number = std::max<std::int64_t>(untiled.plan.peak_bytes() / 2, 1)};
+  const auto with = [&](std::int64_t budget) {
+    return planned<PrecisionT>(sizes, tiling::RunTimeTiling::budget(budget), ranks);
+  };
   const std::optional<std::int64_t> published = Published(sizes).tiled;
-  if (published) choice.number = *published - (untiled.counted_as_published - untiled.activation_bytes);
-  Entry entry = planned<PrecisionT>(sizes, choice, ranks);
-  while (published && entry.counted_as_published > *published) {
-    choice.number -= entry.counted_as_published - *published;
-    entry = planned<PrecisionT>(sizes, choice, ranks);
-  }
+  if (!published) return with(std::max<std::int64_t>(untiled.plan.peak_bytes() / 2, 1));
+  std::int64_t budget = *published - (untiled.counted_as_published - untiled.activation_bytes);
+  Entry entry = with(budget);
+  while (entry.counted_as_published > *published) entry = with(budget -= entry.counted_as_published - *published);
   return entry;
 }
 
 /// Returns the cases: for every length, untiled first, then the tilings that are compared with it.
 template <class PrecisionT>
 std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int ranks) {
-  using Kind = cli::TilingChoice::Kind;
+  using tiling::RunTimeTiling;
   std::vector<std::int64_t> lengths;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) lengths.push_back(tokens);
   if (options.seq_len > 0) lengths = {options.seq_len};
@@ -180,8 +179,8 @@ std::vector<Entry> entries(const BenchOptions& options, MlpSizes sizes, int rank
     sizes.tokens = tokens;
     list.push_back(planned<PrecisionT>(sizes, {}, ranks));
     const Entry untiled = list.back();
-    list.push_back(planned<PrecisionT>(sizes, {.kind = Kind::tiles, .number = 4}, ranks));
-    list.push_back(planned<PrecisionT>(sizes, {.kind = Kind::tokens, .number = 4096}, ranks));
+    list.push_back(planned<PrecisionT>(sizes, RunTimeTiling::tiles(4), ranks));
+    list.push_back(planned<PrecisionT>(sizes, RunTimeTiling::tokens(4096), ranks));
     list.push_back(planned_budget<PrecisionT>(sizes, untiled, ranks));
     for (Entry& entry : std::span(list).last(4)) entry.timed = !options.dry_run && tokens <= options.up_to;
   }
@@ -220,9 +219,8 @@ Times timed(Comm& communicator, const Entry& entry, std::int64_t repeats) {
   rounds.run(
       repeats, [&] { comm::barrier(communicator, {"bench"}); }, repeats > 1);
   comm::reduce(communicator, rounds.samples(), comm::Reduction::max, {"bench"});
-  require(layer.arena_peak() == entry.activation_bytes, "bench: ", cli::to_text(entry.tiling), " of ",
-          entry.sizes.tokens, " tokens took ", layer.arena_peak(), " bytes of activations, its dry run said ",
-          entry.activation_bytes);
+  require(layer.arena_peak() == entry.activation_bytes, "bench: ", entry.tiling.text(), " of ", entry.sizes.tokens,
+          " tokens took ", layer.arena_peak(), " bytes of activations, its dry run said ", entry.activation_bytes);
   return {rounds.median_seconds(forward), rounds.median_seconds(backward)};
 }
 
@@ -234,7 +232,7 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
   double untiled_seconds = 0, untiled_flops = 0;
   std::vector<std::pair<tiling::TilePlan, Times>> known;  // of this length; equal plans are timed once
   for (const Entry& entry : list) {
-    const bool is_untiled = entry.tiling.kind == cli::TilingChoice::Kind::off;
+    const bool is_untiled = entry.tiling == tiling::RunTimeTiling();
     const auto entry_flops = static_cast<double>(entry.matmul_flops);
     Line line = entry.line;
     if (is_untiled) {
@@ -242,7 +240,7 @@ void run(Comm& communicator, const BenchOptions& options, const std::vector<Entr
       untiled_flops = entry_flops;
     }
     if (entry.timed) {
-      progress.show(entry.sizes.tokens, cli::to_text(entry.tiling));
+      progress.show(entry.sizes.tokens, entry.tiling.text());
       const auto same = std::find_if(known.begin(), known.end(), [&](auto& k) { return k.first == entry.plan; });
       const Times times = same != known.end() ? same->second : timed<PrecisionT>(communicator, entry, repeats);
       known.push_back({entry.plan, times});

@@ -34,6 +34,10 @@ class Rounds {
   double median_seconds(std::size_t at) const {
     return median_of([&](std::size_t round) { return seconds(at, round); });
   }
+  /// Returns the median of one case's seconds over another's.
+  double median_ratio(std::size_t at, std::size_t to) const {
+    return median_of([&](std::size_t round) { return seconds(at, round) / seconds(to, round); });
+  }
   /// Returns the median over the rounds of a value that is computed from one round's seconds.
   template <class F>
   double median_of(F value_in_round) const {

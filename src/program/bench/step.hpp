@@ -126,19 +126,20 @@ class StepRun {
 
     sums_.peak_bytes = peak_bytes();
     auto sums = std::bit_cast<std::array<double, sizeof(StepSums) / sizeof(double)>>(sums_);
-    auto phases = std::bit_cast<std::array<double, sizeof(StepPhases) / sizeof(double)>>(clock_.mean(options.repeats));
+    auto phases = std::bit_cast<std::array<double, sizeof(StepPhases) / sizeof(double)>>(clock_.sums());
     comm::reduce(communicator_, rounds.samples(), comm::Reduction::max, {"bench"});
     comm::reduce(communicator_, std::span<double>(sums), comm::Reduction::max, {"bench"});
     comm::reduce(communicator_, std::span<double>(phases), comm::Reduction::max, {"bench"});
     const auto slowest = std::bit_cast<StepSums>(sums);
-    const auto slowest_phases = std::bit_cast<StepPhases>(phases);
     const auto steps = static_cast<double>(options.repeats);
+    for (double& phase : phases) phase /= steps;
+    const auto slowest_phases = std::bit_cast<StepPhases>(phases);
     const double seconds = rounds.median_seconds(step_case), step_ms = seconds * 1e3;
     const double communication_ms = slowest.communication_seconds / steps * 1e3;
     const auto tokens = static_cast<double>(communicator_.size() * request_.shape.sequence_length);
     Line line("step");
     line.add("stack", Stack::name(sharding_))
-        .add("tiling", cli::to_text(options.stack.tiling))
+        .add("tiling", options.stack.tiling.text())
         .add("optimizer", with_.name())
         .add("ranks", communicator_.size())
         .add("threads", request_.shape.threads)
@@ -166,15 +167,11 @@ class StepRun {
         .add("owners_balance", owners_balance());
     if (bare)
       line.add("bare_loop_ms", 1e3 * rounds.median_seconds(bare_case))
-          .add("ratio_to_bare_loop", rounds.median_of([&](std::size_t round) {
-            return rounds.seconds(step_case, round) / rounds.seconds(bare_case, round);
-          }))
+          .add("ratio_to_bare_loop", rounds.median_ratio(step_case, bare_case))
           .add_exact("bare_loop_loss", bare_loss);
     if (lora)
       line.add("lora_ms", 1e3 * rounds.median_seconds(lora_case))
-          .add("lora_time_ratio", rounds.median_of([&](std::size_t round) {
-            return rounds.seconds(lora_case, round) / rounds.seconds(step_case, round);
-          }))
+          .add("lora_time_ratio", rounds.median_ratio(lora_case, step_case))
           .add("lora_memory_ratio", lora->peak_bytes() / peak_bytes());
     return line;
   }
@@ -260,8 +257,9 @@ class StepRun {
 };
 
 template <class Model>
-int measure_step(const BenchOptions& options, const typename Model::Stack::Tiling& tiling) {
+int measure_step(const BenchOptions& options) {
   using Comm = typename Model::Stack::Comm;
+  const typename Model::Stack::Tiling& tiling = cli::known_tiling(options.stack.tiling);
   return train::launch<Comm>(options.launch, [&](Comm& communicator) {
     StepRun<Model> run(communicator, options, tiling);
     const Line line = run.measure(options);

@@ -96,15 +96,6 @@ Observer PhaseClock::observer() {
           .state = this};
 }
 
-StepPhases PhaseClock::mean(std::int64_t steps) const {
-  const auto n = static_cast<double>(std::max<std::int64_t>(steps, 1));
-  return {.forward_ms = phases_.forward_ms / n,
-          .loss_ms = phases_.loss_ms / n,
-          .backward_ms = phases_.backward_ms / n,
-          .exchange_ms = phases_.exchange_ms / n,
-          .optimizer_ms = phases_.optimizer_ms / n};
-}
-
 LlamaConfig step_model(const BenchOptions& options, bool adapters) {
   if (adapters) {
     LlamaConfig config = step_model(options);

@@ -31,7 +31,7 @@ struct StepWork {
   int threads = 1;
 };
 
-/// The time of a step by phase, summed over its schedule's events; mean of the timed steps.
+/// The time of the timed steps by phase, summed over their schedules' events.
 struct StepPhases {
   double forward_ms = 0, loss_ms = 0, backward_ms = 0;
   double exchange_ms = 0;   ///< starting gathers and reductions; waiting for them is in the phase that needs them
@@ -67,7 +67,7 @@ class PhaseClock {
   Observer observer();
   void add_optimizer(double seconds) { phases_.optimizer_ms += seconds * 1e3; }
   void reset() { phases_ = {}; }
-  StepPhases mean(std::int64_t steps) const;
+  const StepPhases& sums() const { return phases_; }
 
  private:
   StepPhases phases_;

@@ -7,7 +7,7 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
 
-#include "names.hpp"
+#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::cli {
 
@@ -38,25 +38,13 @@ void bind(train::FlagSet& flags, Train& command) {
             train::counts_up_to(train::most_ranks, 0));
   bind(flags, command.stack);
 }
-void bind(train::FlagSet& flags, Eval& command) {
-  bind(flags, command.options);
-  bind(flags, command.stack);
-}
-void bind(train::FlagSet& flags, Generate& command) {
-  bind(flags, command.options);
-  bind(flags, command.stack);
-}
-
-void bind(train::FlagSet& flags, Chat& command) {
-  bind(flags, command.options);
-  bind(flags, command.stack);
-}
 
 /// Converts the name of a type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   const std::vector<std::string> names = {"f32", "bf16", "f16"};
-  const DType types[] = {DType::f32, DType::bf16, DType::f16};
-  value.dtype = types[index_of_name(flag, text, names)];
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    if (text == name_of(dtype)) return void(value.dtype = dtype);
+  refuse_unknown(flag, text, names);
 }
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
 
@@ -104,14 +92,7 @@ void bind(train::FlagSet& flags, Replay& command) {
   flags.add("sharding", command.sharding, "another strategy of as many pieces; left out: the run's");
   flags.add("comm", command.comm,
             "self | threads:N | mpi | nccl; left out: threads:1, or as many as the run had if it had no pieces");
-  train::LaunchOptions& launch = command.launch;  // the threads are those of the run
-  flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", train::deadlines);
-  flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device",
-            train::deadlines);
-  flags.add("disk-deadline", launch.disk_deadline_seconds, "seconds to wait for ranks that read or write files",
-            train::deadlines);
-  flags.add("shared-windows", launch.windows,
-            "mpi: read the memory of ranks on the same machine directly (--shared-windows=false: send messages)");
+  bind_waits(flags, command.launch, true);  // the threads are those of the run
 }
 
 void bind(train::FlagSet& flags, Tokenize& command) {

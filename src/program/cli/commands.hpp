@@ -30,26 +30,18 @@ struct Train {
   friend bool operator==(const Train&, const Train&) = default;
 };
 
-struct Eval {
-  train::EvalOptions options = {};
+/// A sub-command that runs a trained model on a stack.
+template <class Options>
+struct OnStack {
+  Options options = {};
   StackChoice stack = {};
 
-  friend bool operator==(const Eval&, const Eval&) = default;
+  friend bool operator==(const OnStack&, const OnStack&) = default;
 };
 
-struct Generate {
-  train::GenerateOptions options = {};
-  StackChoice stack = {};
-
-  friend bool operator==(const Generate&, const Generate&) = default;
-};
-
-struct Chat {
-  train::ChatOptions options = {};
-  StackChoice stack = {};
-
-  friend bool operator==(const Chat&, const Chat&) = default;
-};
+using Eval = OnStack<train::EvalOptions>;
+using Generate = OnStack<train::GenerateOptions>;
+using Chat = OnStack<train::ChatOptions>;
 
 struct ExportType {
   DType dtype = DType::f32;
@@ -120,9 +112,12 @@ Command parse(int argc, const char* const* argv);
 /// Add the flags of a sub-command.
 void bind(train::FlagSet& flags, StackChoice& stack);
 void bind(train::FlagSet& flags, Train& command);
-void bind(train::FlagSet& flags, Eval& command);
-void bind(train::FlagSet& flags, Generate& command);
-void bind(train::FlagSet& flags, Chat& command);
+template <class Options>
+void bind(train::FlagSet& flags, OnStack<Options>& command) {
+  bind(flags, command.options);
+  bind(flags, command.stack);
+}
+
 void bind(train::FlagSet& flags, Export& command);
 void bind(train::FlagSet& flags, Inspect& command);
 void bind(train::FlagSet& flags, Tokenize& command);

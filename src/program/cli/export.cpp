@@ -9,12 +9,12 @@
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "folders.hpp"
+#include "files.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
 
-int run_export(const Export& command) {
+int run(const Export& command) {
   const comm::CatchSignals signals;
   const checkpoint::Exported result = [&] {
     report::ByteProgress progress("writing");

@@ -27,7 +27,7 @@
 
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/model_files/adapter_weights.hpp"
-#include "folders.hpp"
+#include "files.hpp"
 #include "listed.hpp"
 
 namespace fsdp::cli {
@@ -168,17 +168,22 @@ class Inspection {
     look_at_values(std::span(&file, 1));
   }
 
-  /// Compares all files of a checkpoint with its manifest.
-  void look_at_bytes() {
+  /// Reports the problems that `find` returns, unless --quick is given. `find` gets a function that shows its progress.
+  template <class Find>
+  void look(const char* activity, const Find& find) {
     if (quick_) return;
-    std::vector<std::string> damage;
+    std::vector<std::string> found;
     {
-      report::ByteProgress progress("reading");
-      damage = checkpoint::damage_in(folder_, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+      report::ByteProgress progress(activity);
+      found = find([&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
     }
-    for (const std::string& text : damage) problem(text);
+    for (const std::string& text : found) problem(text);
   }
 
+  /// Compares all files of a checkpoint with its manifest.
+  void look_at_bytes() {
+    look("reading", [&](const auto& show) { return checkpoint::damage_in(folder_, show); });
+  }
   void look_at_weights(const std::optional<LlamaConfig>& config) {
     std::optional<checkpoint::WeightFiles> weights;
     part([&] {
@@ -201,16 +206,8 @@ class Inspection {
   /// Looks for values that are not finite.
   void look_at_values(std::span<const checkpoint::SafetensorsFile> files,
                       const std::function<bool(const std::string&)>& ignored = {}) {
-    if (quick_) return;
-    std::vector<std::string> found;
-    {
-      report::ByteProgress progress("reading values");
-      found = checkpoint::not_finite_in(
-          files, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); }, ignored);
-    }
-    for (const std::string& text : found) problem(text);
+    look("reading values", [&](const auto& show) { return checkpoint::not_finite_in(files, show, ignored); });
   }
-
   /// The same for the optimizer's states.
   void look_at_states() {
     const checkpoint::SafetensorsFile file(folder_ / "optimizer.safetensors");
@@ -262,7 +259,7 @@ int list_steps(const std::string& folder, bool quick) {
 
 }  // namespace
 
-int run_inspect(const Inspect& command) {
+int run(const Inspect& command) {
   const std::filesystem::path folder = command.folder;
   require_folder(folder);
   if (!path_exists(folder / "config.json") && checkpoint::holds_any(command.folder))

@@ -34,18 +34,14 @@ struct Saved {
 
 /// Returns a sound checkpoint's record; nothing, with a warning, for one that is not sound.
 std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std::string>& warnings) {
-  const auto skip = [&](const InputError& error) {
-    warnings.push_back(message("skipping ", path.string(), ": ", error.what()));
-    return std::nullopt;
-  };
   try {
     const auto from = checkpoint::Checkpoint::open(path, checkpoint::read_listing<Listed>);
     return Saved{.path = from.path(), .state = from.state()};
-  } catch (const FileError& error) {
-    if (!error.absent()) throw;
-    return skip(error);
-  } catch (const InputError& broken) {
-    return skip(broken);
+  } catch (const InputError& error) {
+    const auto* const unread = dynamic_cast<const FileError*>(&error);
+    if (unread != nullptr && !unread->absent()) throw;
+    warnings.push_back(message("skipping ", path.string(), ": ", error.what()));
+    return std::nullopt;
   }
 }
 
@@ -71,14 +67,8 @@ void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
     const std::string text = train::value_of(record, flag.name);
     if (text.empty()) continue;
     std::vector<std::string> values = {text};
-    if (flag.kind == train::FlagKind::list) {  // record_of joins them
-      values.clear();
-      for (std::string_view rest = text; !rest.empty();) {
-        const std::size_t end = std::min(rest.find(' '), rest.size());
-        values.emplace_back(rest.substr(0, end));
-        rest.remove_prefix(std::min(end + 1, rest.size()));
-      }
-    }
+    const std::vector<std::string_view> parts = split_at(text, ' ');
+    if (flag.kind == train::FlagKind::list) values.assign(parts.begin(), parts.end());  // record_of joins them
     flag.give(values);
   }
 }
@@ -116,19 +106,19 @@ StackChoice recorded_stack(const std::string& sharding, const std::string& preci
   StackChoice stack;
   std::string strategy;
   LayoutChoice layout = LayoutChoice::own;
-  for (const std::string_view part : split_at_colons(sharding)) {
+  for (const std::string_view part : split_at(sharding, ':')) {
     constexpr std::string_view layout_key = "layout=", offload_key = "offload=";
     if (part.starts_with(layout_key))
-      layout = parse_layout(part.substr(layout_key.size()));
+      from_text("layout", part.substr(layout_key.size()), layout);
     else if (part.starts_with(offload_key))
-      stack.offload = parse_offload(part.substr(offload_key.size()));
+      from_text("offload", part.substr(offload_key.size()), stack.offload);
     else
       strategy += (strategy.empty() ? "" : ":") + std::string(part);
   }
   stack.sharding = parse_sharding(strategy);
   stack.sharding.layout = layout;
-  stack.precision = parse_precision(precision);
-  stack.tiling = parse_tiling(tiling);
+  from_text("precision", precision, stack.precision);
+  from_text("tiling", tiling, stack.tiling);
   return stack;
 }
 

@@ -32,46 +32,35 @@ struct CommChoice {
   friend bool operator==(const CommChoice&, const CommChoice&) = default;
 };
 
-/// --tiling.
-struct TilingChoice {
-  enum class Kind : std::uint8_t { off, tiles, tokens, budget };
-  Kind kind = Kind::off;
-  std::int64_t number = 0;  ///< tiles, tokens per tile, or bytes of the budget; a budget of 0 is budget:auto
-
-  friend bool operator==(const TilingChoice&, const TilingChoice&) = default;
-};
-
 /// The policies that every sub-command with a stack takes.
 struct StackChoice {
   ShardingChoice sharding;
   PrecisionChoice precision = PrecisionChoice::bf16;
   OffloadChoice offload = OffloadChoice::none;
-  TilingChoice tiling;
+  tiling::RunTimeTiling tiling;
   CommChoice comm;
 
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
 
-/// Parse the text of a flag. Throw InputError, which suggests the nearest name.
-PrecisionChoice parse_precision(std::string_view text);
-OffloadChoice parse_offload(std::string_view text);
-TilingChoice parse_tiling(std::string_view text);
-CommChoice parse_comm(std::string_view text);
+/// Returns the tiling. Throws InputError for budget:auto, which a trainer alone replaces.
+const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling);
 
-/// Returns the tiling policy. Throws InputError for budget:auto.
-tiling::RunTimeTiling policy_of(const TilingChoice& choice);
-
-/// The same for a trainer, which replaces `budget:auto` itself.
-tiling::RunTimeTiling training_policy_of(const TilingChoice& choice);
-
-// Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value is read as the same value.
+// Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value is read as the same value. An unknown
+// name is an InputError, which suggests the nearest one.
 void from_text(std::string_view flag, std::string_view text, PrecisionChoice& value);
 void from_text(std::string_view flag, std::string_view text, OffloadChoice& value);
-void from_text(std::string_view flag, std::string_view text, TilingChoice& value);
 void from_text(std::string_view flag, std::string_view text, CommChoice& value);
 std::string to_text(PrecisionChoice value);
 std::string to_text(OffloadChoice value);
-std::string to_text(const TilingChoice& value);
 std::string to_text(const CommChoice& value);
 
 }  // namespace fsdp::cli
+
+namespace fsdp::tiling {
+
+/// The same for --tiling.
+void from_text(std::string_view flag, std::string_view text, RunTimeTiling& value);
+std::string to_text(const RunTimeTiling& value);
+
+}  // namespace fsdp::tiling

@@ -89,9 +89,6 @@ struct Spelling {
   }
 };
 
-/// The communicator's name, as in its header's.
-std::string name_of_comm(const CommChoice& comm) { return std::string(split_at_colons(to_text(comm)).front()); }
-
 const char* type_of(const CommChoice& comm) {
   const char* const types[] = {"fsdp::comm::Self<>", "fsdp::comm::Threads<>", "fsdp::comm::Mpi<>",
                                "fsdp::comm::Nccl<>"};
@@ -104,16 +101,16 @@ const char* type_of(PrecisionChoice precision) {
 }
 
 /// `budget:auto` is known at run time only.
-Spelled spelled(const TilingChoice& tiling) {
-  switch (tiling.kind) {
-    case TilingChoice::Kind::tiles: return {message("fsdp::tiling::StaticTiles<", tiling.number, ">")};
-    case TilingChoice::Kind::tokens: return {message("fsdp::tiling::TokensPerTile<", tiling.number, ">")};
-    case TilingChoice::Kind::budget:
-      if (tiling.number > 0) return {message("fsdp::tiling::StaticBudget<", tiling.number, ">")};
-      return {"fsdp::tiling::RunTimeTiling", "fsdp::tiling::RunTimeTiling::budget_of_memory()"};
-    case TilingChoice::Kind::off: break;
-  }
-  return {"fsdp::tiling::Untiled"};
+Spelled spelled(const tiling::RunTimeTiling& tiling) {
+  if (tiling.asks_for_memory())
+    return {"fsdp::tiling::RunTimeTiling", "fsdp::tiling::RunTimeTiling::budget_of_memory()"};
+  const std::string text = tiling.text();
+  const std::vector<std::string_view> parts = split_at(text, ':');
+  if (parts.size() == 1) return {"fsdp::tiling::Untiled"};
+  const char* const type = parts[0] == "tiles"    ? "StaticTiles<"
+                           : parts[0] == "tokens" ? "TokensPerTile<"
+                                                  : "StaticBudget<";
+  return {message("fsdp::tiling::", type, parts[1], ">")};
 }
 
 }  // namespace
@@ -121,6 +118,11 @@ Spelled spelled(const TilingChoice& tiling) {
 Spelled spelled_sharding(const ShardingChoice& choice, OffloadChoice offload) {
   const Spelled plain = std::visit(Spelling{other_layout(choice)}, choice.strategy);
   return offload == OffloadChoice::none ? plain : derived("fsdp::Offload<" + plain.type + ">", plain.value);
+}
+
+std::string name_of_comm(const CommChoice& comm) {
+  const std::string text = to_text(comm);
+  return std::string(split_at(text, ':').front());
 }
 
 std::string stack_lines(const StackChoice& choice) {
@@ -145,7 +147,7 @@ std::optional<std::string> cmake_name(const StackChoice& choice) {
   const auto* const grouped = std::get_if<RunTimeGrouped>(&strategy);
   const bool offloads = choice.offload != OffloadChoice::none;
   if (offloads && !std::holds_alternative<RunTimeSharded>(strategy)) return std::nullopt;
-  std::string name(split_at_colons(to_text(choice.sharding)).front());
+  std::string name(split_at(to_text(choice.sharding), ':').front());
   if (grouped != nullptr && !std::holds_alternative<HybridShard<RunTimeSharded>>(grouped->strategy)) name += "_group";
   if (std::holds_alternative<RunTimeHybridFull>(strategy)) name += "_full";
   if (offloads) name += "_offload";

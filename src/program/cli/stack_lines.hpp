@@ -21,6 +21,9 @@ struct Spelled {
 /// Spells --sharding, --layout and --offload.
 Spelled spelled_sharding(const ShardingChoice& choice, OffloadChoice offload);
 
+/// Returns the communicator's name without its number, as in its header's.
+std::string name_of_comm(const CommChoice& comm);
+
 /// Returns a program of a few lines that trains with this stack, indented.
 std::string stack_lines(const StackChoice& choice);
 

@@ -12,14 +12,29 @@
 
 #include "../../fsdp/core/numbers.hpp"
 #include "../../fsdp/core/split.hpp"
-#include "names.hpp"
+#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> layout_names = {"default", "per-parameter", "flat", "rows", "owned"};
+constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
 constexpr std::string_view in_pieces = ":pieces=V";
-
+/// All kinds, and each number behind the first strategy that has it.
+const std::vector<std::string> suggested_names = {"fsdp2",
+                                                  "fsdp2:no-reshard",
+                                                  "fsdp2:K",
+                                                  "fsdp2:deferred",
+                                                  "fsdp2:prefetch=N",
+                                                  "fsdp2:pieces=N",
+                                                  "zero1",
+                                                  "zero2",
+                                                  "zero3",
+                                                  "zero3:persist=N",
+                                                  "zero3:live=N",
+                                                  "hybrid:K",
+                                                  "hybrid:K:full",
+                                                  "hybrid:K:zero3",
+                                                  "replicated"};
 /// Calls `f` with a value of every kind of strategy, and its list; with one for all that a hybrid may have inside.
 template <class F>
 void each_named_kind(const F& f) {
@@ -31,58 +46,10 @@ void each_named_kind(const F& f) {
   });
 }
 
-std::string first_word(std::string_view kind) { return std::string(split_at_colons(kind).front()); }
-
-/// The names of strategies, and the numbers that may stand behind them.
-struct Names {
-  struct Number {
-    PolicyNumber number;
-    std::vector<std::string> behind;  ///< the first kind of those that have it, for each first word
-  };
-  std::vector<std::string> kinds;  ///< without pieces; those with the same first word are side by side
-  std::vector<Number> numbers;
-};
-
-Names known_names() {
-  Names names;
-  each_named_kind([&](const AnyStrategy&, const PolicyParts& parts) {
-    const std::string kind = parts.text(true), word = first_word(kind);
-    const auto last = std::ranges::find(names.kinds.rbegin(), names.kinds.rend(), word, first_word);
-    if (!kind.ends_with(in_pieces))
-      names.kinds.insert(last == names.kinds.rend() ? names.kinds.end() : last.base(), kind);
-    const std::string owner = *std::ranges::find(names.kinds, word, first_word);
-    for (const PolicyParts::Part& part : parts.list()) {
-      if (part.number.name.empty()) continue;
-      const auto name_of = [](const Names::Number& known) { return known.number.name; };
-      auto known = std::ranges::find(names.numbers, part.number.name, name_of);
-      if (known == names.numbers.end()) known = names.numbers.insert(known, Names::Number{part.number, {}});
-      if (std::ranges::count(known->behind, owner) == 0) known->behind.push_back(owner);
-    }
-  });
-  return names;
-}
-
-std::string text_of(const PolicyNumber& number) { return message(number.name, number.option.empty() ? "=N" : ""); }
-
-/// The names for suggestions: all kinds, and each number behind the first strategy that has it.
-std::vector<std::string> suggested_names() {
-  const Names known = known_names();
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < known.kinds.size(); ++i) {
-    const std::string word = first_word(known.kinds[i]);
-    names.push_back(known.kinds[i]);
-    if (i + 1 < known.kinds.size() && first_word(known.kinds[i + 1]) == word) continue;
-    if (word == "hybrid") names.push_back("hybrid:K:zero3");
-    for (const auto& [number, behind] : known.numbers)
-      if (first_word(behind.front()) == word) names.push_back(word + ":" + text_of(number));
-  }
-  return names;
-}
-
 /// Throws InputError if a step cannot be cut into the pieces that a text asks for; says what could be.
 void require_pieces(std::string_view text) {
   constexpr std::string_view key = "pieces=";
-  const std::vector<std::string_view> parts = split_at_colons(text);
+  const std::vector<std::string_view> parts = split_at(text, ':');
   std::int64_t pieces = 0;
   for (const std::string_view part : parts) {
     if (!part.starts_with(key)) continue;
@@ -104,15 +71,11 @@ void require_pieces(std::string_view text) {
 ShardingChoice parse_sharding(std::string_view text) {
   require_pieces(text);
   if (const auto found = read_strategy<AnyStrategy>(text, "--sharding ")) return {.strategy = *found};
-  const std::vector<std::string_view> parts = split_at_colons(text);
+  const std::vector<std::string_view> parts = split_at(text, ':');
   const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
   require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
                       shortened(text), " does not say how many ranks hold a model together; write hybrid:K");
-  refuse_unknown("sharding", text, suggested_names());
-}
-
-LayoutChoice parse_layout(std::string_view text) {
-  return static_cast<LayoutChoice>(index_of_name("layout", text, layout_names));
+  refuse_unknown("sharding", text, suggested_names);
 }
 
 std::string kind_name(const ShardingChoice& choice) {
@@ -138,35 +101,27 @@ int pieces_of(const ShardingChoice& choice) {
 }
 
 std::string sharding_help() {
-  auto [kinds, numbers] = known_names();
-  std::ranges::stable_sort(numbers, {}, [](const Names::Number& known) {
-    return std::pair(!known.number.kind.empty(), -std::ssize(known.behind));
-  });
-  std::string text;
-  for (const std::string& kind : kinds) text += (text.empty() ? "" : " | ") + kind;
-  text += "; K ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2)";
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const auto& [number, behind] = numbers[i];
-    const bool sentence = i == 0 || !number.kind.empty();
-    if (!sentence && behind == numbers[i - 1].behind) {
-      text += " and";
-    } else {
-      text += sentence ? ". Behind " : "; behind ";
-      for (std::size_t k = 0; k < behind.size(); ++k)
-        text += (k == 0 ? "" : k + 1 < behind.size() ? ", " : " and ") + behind[k];
-      text += sentence ? " also" : "";
-    }
-    text += message(" :", text_of(number), " (", number.help, ")");
-  }
-  return text;
+  return "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
+         "per "
+         "group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
+         "hybrid:K "
+         "also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K :deferred (reduce after the last "
+         "micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) and :live=N (most elements "
+         "gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is cut into N pieces, and "
+         "has "
+         "the same bits on any number of ranks)";
 }
 
 void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
   value.strategy = parse_sharding(text).strategy;  // the layout is that of --layout
 }
-void from_text(std::string_view, std::string_view text, LayoutChoice& value) { value = parse_layout(text); }
+
+void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) {
+  value = layout_names.value(flag, text);
+}
+
 std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
-std::string to_text(LayoutChoice value) { return layout_names[static_cast<std::size_t>(value)]; }
+std::string to_text(LayoutChoice value) { return layout_names.name(value); }
 
 std::string sharding_kinds(bool (*takes)(const ShardingChoice& choice)) {
   std::string text;

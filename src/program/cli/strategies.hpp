@@ -3,7 +3,8 @@
 /// The program's sharding strategies: parses and prints `--sharding` and `--layout`, and finds the compiled type.
 ///
 /// A strategy lists its name and numbers itself (tessera/fsdp/core/policy_parts.hpp). To add one to the program: add it
-/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp), and its name to cmake/stacks.cmake.
+/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp), to the help and the names in strategies.cpp, and its
+/// name to cmake/stacks.cmake.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +44,8 @@ struct ShardingChoice {
   }
 };
 
-/// Parse the text of a flag. Throw InputError, which suggests the nearest name.
+/// Parses the text of --sharding. Throws InputError, which suggests the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
-LayoutChoice parse_layout(std::string_view text);
 
 /// Returns the strategy's kind without its numbers: "fsdp2:K", "hybrid:K:full:zero3", "zero2:pieces=V";
 /// "fsdp2:layout=owned" if the layout is not the strategy's own.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support.hpp"
+#include "about.hpp"
 
 #include <algorithm>
 #include <iomanip>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenize.hpp"
+#include "files.hpp"
 
 #include <array>
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace fsdp::cli {
 
-int run_tokenize(const Tokenize& command) {
+int run(const Tokenize& command) {
   data::TokenizeRequest request = command.request;
   request.inputs.assign(command.inputs.begin(), command.inputs.end());
   request.tokenizer = command.tokenizer;

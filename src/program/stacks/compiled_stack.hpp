@@ -58,12 +58,12 @@ struct Commands {
     return cli::sharding_of<typename Stack::Sharding>(choice.sharding);
   }
   static int train(const cli::Bound<cli::Train>& command) {
-    return train::train<Model>(command->options, command.flags, sharding(command->stack),
-                               cli::training_policy_of(command->stack.tiling), resolve(command->optimizer));
+    return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
+                               resolve(command->optimizer));
   }
   static int replay(const cli::RecordedRun& run) {
     return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
-                                sharding(run.stack), cli::training_policy_of(run.stack.tiling), resolve(run.optimizer));
+                                sharding(run.stack), run.stack.tiling, resolve(run.optimizer));
   }
   static int fail(const train::LaunchOptions& options, std::span<const std::string> warnings,
                   std::exception_ptr error) {
@@ -74,26 +74,10 @@ struct Commands {
       std::rethrow_exception(error);
     });
   }
-  static int evaluate(const cli::Bound<cli::Eval>& command) {
-    return train::evaluate<Model>(command->options, command.flags, sharding(command->stack),
-                                  cli::policy_of(command->stack.tiling));
-  }
-  static int generate(const cli::Bound<cli::Generate>& command) {
-    return train::generate<Model>(command->options, command.flags, sharding(command->stack),
-                                  cli::policy_of(command->stack.tiling));
-  }
-  static int chat(const cli::Bound<cli::Chat>& command) {
-    return train::chat<Model>(command->options, command.flags, sharding(command->stack),
-                              cli::policy_of(command->stack.tiling));
-  }
-  static int bench_step(const bench::BenchOptions& options) {
-    return bench::measure_step<Model>(options, cli::policy_of(options.stack.tiling));
-  }
-  static int bench_load(const bench::BenchOptions& options) {
-    return bench::measure_loading<Model>(options, cli::policy_of(options.stack.tiling));
-  }
-  static int bench_generate(const bench::BenchOptions& options) {
-    return bench::measure_generation<Model>(options, cli::policy_of(options.stack.tiling));
+  /// Runs eval, generate or chat.
+  template <auto run, class Command>
+  static int on_folder(const cli::Bound<Command>& command) {
+    return run(command->options, command.flags, sharding(command->stack), cli::known_tiling(command->stack.tiling));
   }
 };
 
@@ -110,15 +94,15 @@ CompiledStack compiled_stack() {
       .train = Commands<Model>::train,
       .replay = Commands<Model>::replay,
       .fail = Commands<Model>::fail,
-      .evaluate = Commands<Model>::evaluate,
+      .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
-    stack.generate = Commands<Model>::generate;
-  if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::chat;
+    stack.generate = Commands<Model>::template on_folder<train::generate<Model>>;
+  if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::template on_folder<train::chat<Model>>;
   if constexpr (Stack::Device::host_memory) {
-    stack.bench_step = Commands<Model>::bench_step;
-    stack.bench_generate = Commands<Model>::bench_generate;
-    stack.bench_load = Commands<Model>::bench_load;
+    stack.bench_step = bench::measure_step<Model>;
+    stack.bench_generate = bench::measure_generation<Model>;
+    stack.bench_load = bench::measure_loading<Model>;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
   }
   return stack;

@@ -16,8 +16,8 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 
+#include "../../fsdp/core/value_names.hpp"
 #include "files/encodings.hpp"
 #include "files/file_kinds.hpp"
 #include "files/text_files.hpp"
@@ -27,6 +27,8 @@
 
 namespace fsdp::data {
 namespace {
+
+constexpr ValueNames<TokenFormat::chat> format_names("auto", "bytes", "u16", "u32", "chat");
 
 struct FileTokens {
   TokenLayout layout = {};
@@ -104,26 +106,10 @@ FileTokens raw_tokens(const OpenFile& file, const std::filesystem::path& path, T
 }  // namespace
 
 void from_text(std::string_view flag, std::string_view text, TokenFormat& value) {
-  std::vector<std::string> names;
-  for (const auto format :
-       {TokenFormat::automatic, TokenFormat::bytes, TokenFormat::u16, TokenFormat::u32, TokenFormat::chat}) {
-    names.push_back(to_text(format));
-    if (names.back() == text) value = format;
-  }
-  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
-                      suggestion(text, names));
+  value = format_names.value(flag, text);
 }
 
-std::string to_text(TokenFormat value) {
-  switch (value) {
-    case TokenFormat::automatic: return "auto";
-    case TokenFormat::bytes: return "bytes";
-    case TokenFormat::u16: return "u16";
-    case TokenFormat::u32: return "u32";
-    case TokenFormat::chat: return "chat";
-  }
-  return "?";
-}
+std::string to_text(TokenFormat value) { return format_names.name(value); }
 
 std::string TokenLayout::unit() const {
   if (text) return "bytes";

@@ -5,22 +5,21 @@
 #include <map>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/trainer/data/windows.hpp>
+
+#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::data {
 
-void from_text(std::string_view flag, std::string_view text, OnLong& value) {
-  std::vector<std::string> names;
-  for (const auto known : {OnLong::error, OnLong::drop, OnLong::cut}) {
-    names.push_back(to_text(known));
-    if (names.back() == text) value = known;
-  }
-  require<InputError>(std::ranges::find(names, text) != names.end(), "--", flag, " ", text, " is not known; ",
-                      suggestion(text, names));
-}
+namespace {
 
-std::string to_text(OnLong value) { return value == OnLong::error ? "error" : value == OnLong::drop ? "drop" : "cut"; }
+constexpr ValueNames<OnLong::cut> on_long_names("error", "drop", "cut");
+
+}  // namespace
+
+void from_text(std::string_view flag, std::string_view text, OnLong& value) { value = on_long_names.value(flag, text); }
+
+std::string to_text(OnLong value) { return on_long_names.name(value); }
 
 PackedConversations::PackedConversations(const std::filesystem::path& path, const Packing& packing)
     : conversations_(path), packing_(packing) {

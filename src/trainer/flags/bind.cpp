@@ -78,8 +78,13 @@ void add_sampling(FlagSet& flags, GenerateOptions& o) {
 
 void bind(FlagSet& flags, LaunchOptions& launch) {
   flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", thread_counts);
+  bind_waits(flags, launch, false);
+}
+
+void bind_waits(FlagSet& flags, LaunchOptions& launch, bool disk) {
   flags.add("deadline", launch.deadline_seconds, "seconds to wait for other ranks in a collective", deadlines);
   flags.add("device-deadline", launch.device_deadline_seconds, "seconds to wait for the rank's own device", deadlines);
+  if (disk) add_disk_deadline(flags, launch);
   flags.add("shared-windows", launch.windows,
             "mpi: read the memory of ranks on the same machine directly (--shared-windows=false: send messages)");
 }

@@ -9,13 +9,15 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {
 namespace {
+
+constexpr ValueNames<LrShape::wsd> lr_shape_names("constant", "linear", "cosine", "wsd");
 
 template <class T>
 void parse_number(std::string_view flag, std::string_view text, T& value, const char* what) {
@@ -50,10 +52,7 @@ void from_text(std::string_view flag, std::string_view text, bool& value) {
 }
 void from_text(std::string_view, std::string_view text, std::string& value) { value = text; }
 void from_text(std::string_view flag, std::string_view text, LrShape& value) {
-  const auto found = std::ranges::find(lr_shapes, text);
-  require<InputError>(found != lr_shapes.end(), "--", flag, " ", shortened(text), " is not known; ",
-                      suggestion(text, std::vector<std::string>(lr_shapes.begin(), lr_shapes.end())));
-  value = static_cast<LrShape>(found - lr_shapes.begin());
+  value = lr_shape_names.value(flag, text);
 }
 std::string to_text(std::int64_t value) { return print_number(value); }
 std::string to_text(std::uint64_t value) { return print_number(value); }
@@ -66,7 +65,8 @@ std::string to_text(const NamedValue& value) {
 std::string to_text(const ConfigValue& value) {
   return std::visit([](const auto& held) { return to_text(held); }, value.value);
 }
-std::string to_text(LrShape value) { return std::string(lr_shapes.at(static_cast<std::size_t>(value))); }
+
+std::string to_text(LrShape value) { return lr_shape_names.name(value); }
 
 std::string flag_name(std::string_view value) {
   constexpr std::string_view ending = "_size";

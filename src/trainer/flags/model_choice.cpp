@@ -14,10 +14,6 @@
 namespace fsdp::train {
 namespace {
 
-bool contains(const std::vector<std::string>& list, const std::string& text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
-
 /// Throws InputError for a value of adapters where there will be none: all weights would be trained.
 void require_rank(const GivenValues& values) {
   for (const auto& [flag, value] : values)
@@ -52,7 +48,7 @@ std::string given_text(const ModelChoice& choice) {
 
 bool is_folder(const ConfigKind& kind, const ModelChoice& choice) {
   const std::string name = model_name(kind, choice);
-  return kind.has_presets ? !contains(kind.presets, name) : !name.empty();
+  return kind.has_presets ? std::ranges::count(kind.presets, name) == 0 : !name.empty();
 }
 
 void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values) {
@@ -78,7 +74,7 @@ void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, con
     flags.add(Effect::chosen, "adapter", choice.adapter,
               "folder of adapters, as PEFT writes it, for the model of --model's folder");
   for (const NamedValue& value : values) {
-    const bool of_preset = kind.has_presets && !contains(kind.added, flag_name(value.name));
+    const bool of_preset = kind.has_presets && std::ranges::count(kind.added, flag_name(value.name)) == 0;
     flags.add_given(value, choice.values, value.help + (of_preset ? instead : message(" (", to_text(value), ")")));
   }
 }
@@ -107,9 +103,8 @@ bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
   if (is_folder(kind, choice)) {
     const std::string name = model_name(kind, choice);
     require_no_file(name);
-    std::error_code error;
-    require<InputError>(!kind.has_presets || std::filesystem::is_directory(name, error), "--model ",
-                        shortened(name, 400), " is neither a preset nor a folder; ", suggestion(name, kind.presets),
+    require<InputError>(!kind.has_presets || folder_exists(name), "--model ", shortened(name, 400),
+                        " is neither a preset nor a folder; ", suggestion(name, kind.presets),
                         ", or a folder with config.json and weights");
     return true;
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/trainer/data/sampler.hpp>
@@ -12,9 +11,13 @@
 #include <tessera/trainer/flags/ranges.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/split.hpp"
+#include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {
 namespace {
+
+constexpr ValueNames<OnSignal::stop> on_signal_names("save", "stop");
 
 /// Throws InputError for a flag that the kind of data does not use.
 template <class Options>
@@ -122,12 +125,10 @@ void validate_sampling(const FlagSet& flags, const GenerateOptions& o) {
 }
 
 void from_text(std::string_view flag, std::string_view text, OnSignal& value) {
-  const std::vector<std::string> names = {"save", "stop"};
-  require<InputError>(text == names[0] || text == names[1], "--", flag, " ", shortened(text), " is not known; ",
-                      suggestion(text, names));
-  value = text == names[0] ? OnSignal::save : OnSignal::stop;
+  value = on_signal_names.value(flag, text);
 }
-std::string to_text(OnSignal value) { return value == OnSignal::save ? "save" : "stop"; }
+
+std::string to_text(OnSignal value) { return on_signal_names.name(value); }
 
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
   const std::string& text = options.loss_scale;
@@ -142,15 +143,12 @@ std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options) {
 
 std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text) {
   std::vector<std::int32_t> ids;
-  for (std::string_view rest = text;;) {
-    const std::size_t comma = rest.find(',');
-    const std::int32_t id = parsed<std::int32_t>(rest.substr(0, comma)).value_or(-1);
-    require<InputError>(id >= 0, "--", flag, " '", shortened(text),
+  for (const std::string_view part : split_at(text, ',')) {
+    ids.push_back(parsed<std::int32_t>(part).value_or(-1));
+    require<InputError>(ids.back() >= 0, "--", flag, " '", shortened(text),
                         "' is no list of token ids; write whole numbers with commas between, such as 1,2,3");
-    ids.push_back(id);
-    if (comma == std::string_view::npos) return ids;
-    rest.remove_prefix(comma + 1);
   }
+  return ids;
 }
 
 LrSchedule schedule_of(const TrainOptions& options) {

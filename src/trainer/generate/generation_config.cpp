@@ -40,51 +40,6 @@ void require_in_vocabulary(const std::string& ids, const char* key, const std::f
                         ", and the model's vocabulary has ", *vocabulary, " tokens; correct it, or give --stop-ids");
 }
 
-class Reading {
- public:
-  Reading(const FlagSet& flags, GenerateOptions& options, const Keys& keys, const std::filesystem::path& file)
-      : flags_(flags), options_(options), keys_(keys), file_(file) {}
-
-  void number(const char* key, const char* flag, double& value) {
-    if (wants(key, flag)) say(flag, message(value = keys_.number(key)));
-  }
-  void integer(const char* key, const char* flag, std::int64_t& value) {
-    if (wants(key, flag)) say(flag, message(value = keys_.integer(key)));
-  }
-  void all() {
-    GenerateOptions& o = options_;
-    if (!keys_.boolean("do_sample", true, Null::absent) && !flags_.is_given("temperature")) {
-      o.sampling.temperature = 0;
-      say("temperature", "0");
-    } else {
-      number("temperature", "temperature", o.sampling.temperature);
-    }
-    integer("top_k", "top-k", o.sampling.top_k);
-    number("top_p", "top-p", o.sampling.top_p);
-    number("min_p", "min-p", o.sampling.min_p);
-    number("repetition_penalty", "repetition-penalty", o.sampling.repetition_penalty);
-    if (!wants("eos_token_id", "stop-ids")) return;
-    const std::string ids = ids_of(keys_, "eos_token_id");
-    if (ids.empty()) return;
-    require_in_vocabulary(ids, "eos_token_id", file_);
-    o.stop_ids = {ids};
-    say("stop-ids", ids);
-  }
-  const std::string& said() const { return said_; }
-
- private:
-  bool wants(const char* key, const char* flag) const { return keys_.has(key) && !flags_.is_given(flag); }
-  void say(const char* flag, const std::string& value) {
-    said_ += (said_.empty() ? "" : ", ") + std::string(flag) + " " + value;
-  }
-
-  const FlagSet& flags_;
-  GenerateOptions& options_;
-  std::string said_;
-  Keys keys_;
-  const std::filesystem::path& file_;
-};
-
 }  // namespace
 
 std::string apply_generation_config(const FlagSet& flags, GenerateOptions& options) {
@@ -92,10 +47,33 @@ std::string apply_generation_config(const FlagSet& flags, GenerateOptions& optio
   if (!entry_exists(path)) return {};
   const std::string source = path.string();
   const nlohmann::json object = parse_strict(read_small_file(path, most_config_bytes), source);
-  Reading reading(flags, options, Keys(object, source), path);
-  reading.all();
-  prefixed(message(source, " says ", reading.said(), ": "), [&] { validate_sampling(flags, options); });
-  return reading.said();
+  const Keys keys(object, source);
+  std::string said;
+  const auto wants = [&](const char* key, const char* flag) { return keys.has(key) && !flags.is_given(flag); };
+  const auto say = [&](const char* flag, const std::string& value) {
+    said += (said.empty() ? "" : ", ") + std::string(flag) + " " + value;
+  };
+  const auto number = [&](const char* key, const char* flag, double& value) {
+    if (wants(key, flag)) say(flag, message(value = keys.number(key)));
+  };
+  if (!keys.boolean("do_sample", true, Null::absent) && !flags.is_given("temperature")) {
+    options.sampling.temperature = 0;
+    say("temperature", "0");
+  } else {
+    number("temperature", "temperature", options.sampling.temperature);
+  }
+  if (wants("top_k", "top-k")) say("top-k", message(options.sampling.top_k = keys.integer("top_k")));
+  number("top_p", "top-p", options.sampling.top_p);
+  number("min_p", "min-p", options.sampling.min_p);
+  number("repetition_penalty", "repetition-penalty", options.sampling.repetition_penalty);
+  const std::string ids = wants("eos_token_id", "stop-ids") ? ids_of(keys, "eos_token_id") : "";
+  if (!ids.empty()) {
+    require_in_vocabulary(ids, "eos_token_id", path);
+    options.stop_ids = {ids};
+    say("stop-ids", ids);
+  }
+  prefixed(message(source, " says ", said, ": "), [&] { validate_sampling(flags, options); });
+  return said;
 }
 
 }  // namespace fsdp::train

@@ -12,6 +12,7 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/console.hpp>
+#include <tessera/trainer/report/matmul_peak.hpp>
 
 namespace fsdp::report {
 
@@ -128,5 +129,8 @@ std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, do
        << std::setprecision(3) << flops_per_second * 1e-12 << " TFLOP/s";
   return text.str();
 }
+
+template MatmulPeak measure_matmul_peak<device::Cpu, float>(const comm::Ranks&, int);
+template MatmulPeak measure_matmul_peak<device::Cpu, bf16>(const comm::Ranks&, int);
 
 }  // namespace fsdp::report

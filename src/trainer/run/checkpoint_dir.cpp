@@ -18,6 +18,7 @@
 #include <tessera/trainer/run/resumed.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
+#include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/core/prefixed.hpp"
 
 namespace fsdp::train {
@@ -99,12 +100,11 @@ std::string later_steps(const TrainOptions& options, const checkpoint::Checkpoin
 void require_writable(const std::string& checkpoint_dir) {
   std::error_code error;
   std::filesystem::path there = std::filesystem::absolute(checkpoint_dir, error);
-  require<InputError>(!std::filesystem::is_symlink(there, error) || std::filesystem::exists(there, error),
-                      "--checkpoint-dir ", checkpoint_dir, ": is a symbolic link to ",
-                      std::filesystem::read_symlink(there, error).string(),
+  require<InputError>(!std::filesystem::is_symlink(there, error) || path_exists(there), "--checkpoint-dir ",
+                      checkpoint_dir, ": is a symbolic link to ", std::filesystem::read_symlink(there, error).string(),
                       ", which does not exist; make that folder, or give another");
-  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  int number = std::filesystem::is_directory(there, error) ? 0 : ENOTDIR;
+  while (!path_exists(there) && there.has_relative_path()) there = there.parent_path();
+  int number = folder_exists(there) ? 0 : ENOTDIR;
   if (number == 0 && ::access(there.c_str(), W_OK | X_OK) != 0) number = errno;
   require<InputError>(number == 0, "--checkpoint-dir ", checkpoint_dir, ": cannot be written: ", there.string(), ": ",
                       std::strerror(number));

@@ -15,34 +15,44 @@
 #include <tessera/trainer/data/data_names.hpp>
 
 #include "../../fsdp/checkpoint/step_folders.hpp"
+#include "../../fsdp/core/paths.hpp"
 
 namespace fsdp::train {
 namespace {
 
-bool is_below(const std::filesystem::path& file, const std::filesystem::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+namespace fs = std::filesystem;
+
+/// A path without links and dots.
+fs::path whole(const fs::path& path) {
+  std::error_code error;
+  return fs::weakly_canonical(fs::absolute(path, error), error);
+}
+
+/// Whether a path is another one or is in it, whatever links and dots they are written with.
+bool is_in(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  if (fs::equivalent(path, folder, error)) return true;
+  fs::path outer = whole(folder);
+  if (!outer.has_filename()) outer = outer.parent_path();  // it ended in a slash
+  const fs::path inner = whole(path);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 }  // namespace
 
 void require_apart(const TrainOptions& options) {
   std::error_code error;
-  const auto whole = [&](const std::filesystem::path& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
-  };
   const auto same = [&](const std::filesystem::path& a, const std::filesystem::path& b) {
     return whole(a) == whole(b) || std::filesystem::equivalent(a, b, error);
   };
   const auto check = [&](const char* flag, const std::optional<std::string>& file) {
-    if (!file || (std::filesystem::exists(*file, error) && !std::filesystem::is_regular_file(*file, error))) return;
+    if (!file || (path_exists(*file) && !std::filesystem::is_regular_file(*file, error))) return;
     const auto refuse = [&](bool is, const std::string& what) {
       require<InputError>(!is, flag, " ", *file, " is ", what, "; give it a file of its own");
     };
     for (const std::string& path : data::parse_data(options.data).paths) {
       refuse(same(*file, path), "a file of --data");
-      refuse(std::filesystem::exists(*file, error) && std::filesystem::is_directory(path, error) &&
-                 is_below(whole(*file), whole(path)),
-             "in the folder of --data " + path);
+      refuse(path_exists(*file) && folder_exists(path) && is_in(*file, path), "in the folder of --data " + path);
     }
     if (!options.checkpoint_dir) return;
     for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
@@ -54,10 +64,28 @@ void require_apart(const TrainOptions& options) {
   for (const auto& [flag, file] : written) check(flag, *file);
   for (const auto& [flag, file] : written)
     for (const auto& [other_flag, other] : written)
-      require<InputError>(
-          flag == other_flag || !*file || !*other || !same(**file, **other) ||
-              !(std::filesystem::is_regular_file(**file, error) || !std::filesystem::exists(**file, error)),
-          flag, " and ", other_flag, " both write ", file->value_or(""), "; give each a file of its own");
+      require<InputError>(flag == other_flag || !*file || !*other || !same(**file, **other) ||
+                              !(std::filesystem::is_regular_file(**file, error) || !path_exists(**file)),
+                          flag, " and ", other_flag, " both write ", file->value_or(""),
+                          "; give each a file of its own");
+}
+
+void require_apart(const ReplayRequest& r, const TrainOptions& options) {
+  const auto check = [&](const char* flag, const std::optional<std::string>& path) {
+    if (!path) return;
+    const auto refuse = [&](const std::string& folder, const std::string& what) {
+      require<InputError>(folder.empty() || !is_in(*path, folder), flag, " ", *path, " is ", what,
+                          ", which replay leaves as it is; give a path elsewhere");
+    };
+    refuse(r.folder, "in the run's folder, " + r.folder);
+    for (const std::string& data : data::parse_data(options.data).paths) refuse(data, "in the run's data, " + data);
+    refuse(options.text.tokenizer, "in the run's tokenizer, " + options.text.tokenizer);
+    refuse(r.against.value_or(""), "in what --against names");
+  };
+  check("--digests", r.digests);
+  check("--tensors", r.tensors);
+  require<InputError>(!r.digests || !r.tensors || !is_in(*r.digests, *r.tensors), "--digests ", r.digests.value_or(""),
+                      " is in the folder of --tensors, which has a file of digests anyway; leave one out");
 }
 
 }  // namespace fsdp::train

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "../../fsdp/core/paths.hpp"
+#include "../../fsdp/core/split.hpp"
 #include "../../fsdp/core/utf8.hpp"
 
 namespace fsdp::train {
@@ -51,14 +52,9 @@ RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies
 
 std::vector<std::string> replay_values(const RunRecord& record, std::string_view flag) {
   const auto found = record.find(std::string(prefix) + std::string(flag));
-  std::vector<std::string> values;
-  if (found == record.end()) return values;
-  for (std::string_view rest = found->second;;) {
-    const std::size_t end = rest.find('\n');
-    values.emplace_back(rest.substr(0, end));
-    if (end == std::string_view::npos) return values;
-    rest.remove_prefix(end + 1);
-  }
+  if (found == record.end()) return {};
+  const std::vector<std::string_view> values = split_at(found->second, '\n');
+  return {values.begin(), values.end()};
 }
 
 }  // namespace fsdp::train

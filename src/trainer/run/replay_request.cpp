@@ -13,7 +13,6 @@
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-#include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
@@ -47,19 +46,6 @@ std::string sentence_of(const std::string& name, const std::string& was, const s
   return differs("--" + name, "; take a checkpoint that was saved with one setting");
 }
 
-namespace fs = std::filesystem;
-
-/// Whether a path is another one or is in it, whatever links and dots they are written with.
-bool is_in(const fs::path& path, const fs::path& folder) {
-  std::error_code error;
-  if (fs::equivalent(path, folder, error)) return true;
-  const auto whole = [&](const fs::path& each) { return fs::weakly_canonical(fs::absolute(each, error), error); };
-  fs::path outer = whole(folder);
-  if (!outer.has_filename()) outer = outer.parent_path();  // it ended in a slash
-  const fs::path inner = whole(path);
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
 }  // namespace
 
 std::string request_text(const ReplayRequest& r) {
@@ -80,24 +66,6 @@ void validate(const ReplayRequest& r, const TrainOptions& options) {
   require<InputError>(!r.digests || !r.against || !std::filesystem::equivalent(*r.digests, *r.against, error),
                       "--digests ", r.digests.value_or(""),
                       " is the file that --against names; give it one of its own");
-}
-
-void require_apart(const ReplayRequest& r, const TrainOptions& options) {
-  const auto check = [&](const char* flag, const std::optional<std::string>& path) {
-    if (!path) return;
-    const auto refuse = [&](const std::string& folder, const std::string& what) {
-      require<InputError>(folder.empty() || !is_in(*path, folder), flag, " ", *path, " is ", what,
-                          ", which replay leaves as it is; give a path elsewhere");
-    };
-    refuse(r.folder, "in the run's folder, " + r.folder);
-    for (const std::string& data : data::parse_data(options.data).paths) refuse(data, "in the run's data, " + data);
-    refuse(options.text.tokenizer, "in the run's tokenizer, " + options.text.tokenizer);
-    refuse(r.against.value_or(""), "in what --against names");
-  };
-  check("--digests", r.digests);
-  check("--tensors", r.tensors);
-  require<InputError>(!r.digests || !r.tensors || !is_in(*r.digests, *r.tensors), "--digests ", r.digests.value_or(""),
-                      " is in the folder of --tensors, which has a file of digests anyway; leave one out");
 }
 
 void require_ranks(const RunRecord& recorded, int ranks) {

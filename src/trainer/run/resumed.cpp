@@ -99,7 +99,7 @@ class InPieces {
 
   /// Whether the learning rate of a step does not depend on the length of the run.
   bool keeps_its_rate() const {
-    const std::string_view constant = lr_shapes[static_cast<std::size_t>(LrShape::constant)];
+    const std::string constant = to_text(LrShape::constant);
     return value_of(then_, "lr-schedule") == constant && value_of(now_, "lr-schedule") == constant;
   }
 
@@ -117,7 +117,9 @@ std::string value_of(const RunRecord& record, const std::string& name) {
   return found == record.end() ? std::string() : found->second;
 }
 
-RunRecord record_of(const FlagSet& flags) {
+RunRecord record_of(TrainOptions options) {
+  FlagSet flags;
+  bind(flags, options);
   RunRecord record;
   for (const Flag& flag : flags.flags()) {
     if (flag.effect != Effect::results) continue;
@@ -126,12 +128,6 @@ RunRecord record_of(const FlagSet& flags) {
     record[flag.name] = text;
   }
   return record;
-}
-
-RunRecord record_of(TrainOptions options) {
-  FlagSet flags;
-  bind(flags, options);
-  return record_of(flags);
 }
 
 void add_optimizer(RunRecord& record, std::string_view name, const ConfigValues& constants) {

@@ -42,17 +42,13 @@ void RunLog::begin(const report::StartRecord& record, const std::string& text, s
 }
 
 void RunLog::step(const report::StepRecord& record) {
-  if (!speaks()) return;
   write(record);
   if (console_) console_->step(record);
 }
 
-void RunLog::digests(std::int64_t step, std::span<const StepDigest> digests) {
-  if (speaks()) digests_.write(step, digests);
-}
+void RunLog::digests(std::int64_t step, std::span<const StepDigest> digests) { digests_.write(step, digests); }
 
 void RunLog::held_out(const report::ValidationRecord& record, std::string_view unit) {
-  if (!speaks()) return;
   write(record);
   finish();
   line(message("step ", record.step, "  held-out loss ", record.validation_loss, unit.empty() ? "" : " ", unit,
@@ -60,13 +56,11 @@ void RunLog::held_out(const report::ValidationRecord& record, std::string_view u
 }
 
 void RunLog::sample(const report::SampleRecord& record) {
-  if (!speaks()) return;
   write(record);
   line(message("step ", record.step, "  sample: ", record.whole()));
 }
 
 void RunLog::end(const report::SummaryRecord& record) {
-  if (!speaks()) return;
   write(record);
   finish();
   line(report::summary_text(record));

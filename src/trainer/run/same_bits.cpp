@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/same_bits.hpp>
 
-#include <algorithm>
 #include <cstddef>
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/version.hpp>
 
+#include "../../fsdp/core/split.hpp"
+
 namespace fsdp::train {
 
 std::string tiles_text(std::string_view plans) {
   std::string text;
-  while (!plans.empty()) {
-    const std::string_view line = plans.substr(0, plans.find('\n'));
-    plans.remove_prefix(std::min(line.size() + 1, plans.size()));
+  for (const std::string_view line : split_at(plans, '\n')) {
     const std::size_t kept = line.find(" kept");
     const std::string_view tiles = kept == std::string_view::npos ? line : line.substr(0, line.rfind(", ", kept));
     if (!tiles.empty()) text.append(text.empty() ? "" : "; ").append(tiles);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "json_part.hpp"
 #include "unicode/code_points.hpp"
 #include "unicode/unicode_sets.hpp"
 
@@ -98,6 +99,26 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
     done = end;  // before the last end where that one took this token with its white space: as the package has it
   }
   add(done, text.size(), nullptr);
+}
+
+std::vector<AddedToken> read_added_tokens(const nlohmann::json& root, const std::string& source) {
+  std::vector<AddedToken> tokens;
+  if (!root.contains("added_tokens") || root.at("added_tokens").is_null()) return tokens;
+  const nlohmann::json& list = root.at("added_tokens");
+  require<InputError>(list.is_array(), source, ": \"added_tokens\" is not a list [...]");
+  for (const nlohmann::json& entry : list) {
+    const JsonPart part(entry, "added token " + std::to_string(tokens.size()), source);
+    tokens.push_back({.id = static_cast<TokenId>(part.number("id", largest_id)),
+                      .content = part.text("content"),
+                      .pattern = {},
+                      .single_word = part.flag("single_word"),
+                      .lstrip = part.flag("lstrip"),
+                      .rstrip = part.flag("rstrip"),
+                      .normalized = part.flag("normalized"),
+                      .special = part.flag("special")});
+    if (tokens.back().content.empty()) part.refuse("has no content");
+  }
+  return tokens;
 }
 
 }  // namespace fsdp::text

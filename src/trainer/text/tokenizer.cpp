@@ -87,16 +87,12 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special) cons
 
 void Tokenizer::append_encoded(std::string_view text, bool special, std::vector<TokenId>& ids) const {
   const std::size_t begin = ids.size();
-  std::unique_ptr<Scratch> scratch = state_->pool.take();
-  state_->append(text, *scratch, ids);
-  state_->pool.give_back(std::move(scratch));
+  state_->append(text, ids);
   apply(state_->post_processor, special, begin, ids);
 }
 
 void Tokenizer::append_following(std::string_view text, std::vector<TokenId>& ids) const {
-  std::unique_ptr<Scratch> scratch = state_->pool.take();
-  state_->append(text, *scratch, ids, true);
-  state_->pool.give_back(std::move(scratch));
+  state_->append(text, ids, true);
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {

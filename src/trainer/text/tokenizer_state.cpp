@@ -99,7 +99,9 @@ const DecodedToken* Tokenizer::State::find(TokenId id) const {
   return found == tokens.end() || found->id != id ? nullptr : &*found;
 }
 
-void Tokenizer::State::append(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids, bool follows) const {
+void Tokenizer::State::append(std::string_view text, std::vector<TokenId>& ids, bool follows) const {
+  std::unique_ptr<Scratch> taken = pool.take();
+  Scratch& scratch = *taken;
   if (valid_length(text) != text.size()) {
     scratch.valid.clear();
     append_replacing(scratch.valid, text);
@@ -130,6 +132,7 @@ void Tokenizer::State::append(std::string_view text, Scratch& scratch, std::vect
       }
     }
   }
+  pool.give_back(std::move(taken));
 }
 
 void Tokenizer::State::append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids,

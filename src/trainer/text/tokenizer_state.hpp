@@ -61,7 +61,7 @@ struct Tokenizer::State {
   State& operator=(const State&) = delete;
 
   /// Encodes a text and appends its ids. `follows`: the text continues another one.
-  void append(std::string_view text, Scratch& scratch, std::vector<TokenId>& ids, bool follows = false) const;
+  void append(std::string_view text, std::vector<TokenId>& ids, bool follows = false) const;
   void append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids, Budget& budget) const;
   void append_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
 

@@ -2,7 +2,6 @@
 #include "token_map.hpp"
 
 #include <bit>
-#include <cstring>
 #include <random>
 
 namespace fsdp::text {
@@ -14,20 +13,14 @@ const std::uint64_t hash_secret = [] {
 
 std::uint32_t hash_of(std::string_view bytes) {
   constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
-  const auto load = [&](std::size_t at, std::size_t count) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, bytes.data() + at, count);
-    return value;
-  };
-  const auto load8 = [&](std::size_t at) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, bytes.data() + at, 8);
-    return value;
-  };
+  std::uint64_t last = 0;
+  if (bytes.size() >= 8)
+    last = load8(bytes.data() + bytes.size() - 8);
+  else if (!bytes.empty())
+    std::memcpy(&last, bytes.data(), bytes.size());
   std::uint64_t hash = bytes.size();
-  for (std::size_t at = 0; at + 8 < bytes.size(); at += 8) hash = hash_of(hash ^ load8(at), factor);
-  if (!bytes.empty()) hash ^= bytes.size() >= 8 ? load8(bytes.size() - 8) : load(0, bytes.size());
-  return static_cast<std::uint32_t>(hash_of(hash, factor) >> 32);
+  for (std::size_t at = 0; at + 8 < bytes.size(); at += 8) hash = hash_of(hash ^ load8(bytes.data() + at), factor);
+  return static_cast<std::uint32_t>(hash_of(hash ^ last, factor) >> 32);
 }
 
 TokenMap::TokenMap(std::size_t count, std::size_t bytes) : slots_(std::bit_ceil(2 * count + 2)) {

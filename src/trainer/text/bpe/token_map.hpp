@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,13 @@ inline std::uint64_t hash_of(std::uint64_t first, std::uint64_t second) {
   __extension__ using Product = unsigned __int128;
   const Product product = static_cast<Product>(first ^ hash_secret) * (second | 1);
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+/// Returns the eight bytes from `from` on.
+inline std::uint64_t load8(const char* from) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, from, 8);
+  return value;
 }
 
 /// Returns a hash of bytes.

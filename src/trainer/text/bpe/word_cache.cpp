@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "word_cache.hpp"
 
-#include <cstring>
 #include <utility>
 
 #include "token_map.hpp"
@@ -11,12 +10,6 @@ namespace {
 
 constexpr std::size_t most_slots = 1 << 18;         // 4 MiB
 constexpr std::size_t most_word_bytes = 8'000'000;  // the cache is cleared when it has more
-
-std::uint64_t load8(const char* from) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, from, 8);
-  return value;
-}
 
 bool equal(const char* a, const char* b, std::size_t length) {
   if (length < 8) {

@@ -3,7 +3,9 @@
 /// Jinja's filters and tests, Python's methods, and the functions that templates of conversations may call.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,11 +15,16 @@
 
 namespace fsdp::text::jinja {
 
+using Given = const CallArguments&;
+
 bool is_filter(std::string_view name);
 bool is_test(std::string_view name);
 
-Value apply_filter(Runner& runner, const std::string& name, const Value& of, const CallArguments& arguments);
-bool passes_test(const std::string& name, const Value& of, const CallArguments& arguments);
+using FilterFunction = Value (*)(Runner& runner, const Value& of, Given arguments);
+/// The filters of lists by name.
+const std::map<std::string, FilterFunction, std::less<>>& list_filters();
+Value apply_filter(Runner& runner, const std::string& name, const Value& of, Given arguments);
+bool passes_test(const std::string& name, const Value& of, Given arguments);
 
 /// Returns a method of a text, list or dict, bound to it; nothing if there is none.
 std::optional<Value> method_of(const Value& of, const std::string& name);
@@ -39,7 +46,7 @@ std::optional<Value> global(const std::string& name);
 /// missing arguments.
 class Bound {
  public:
-  Bound(std::string_view function, const CallArguments& arguments, std::initializer_list<std::string_view> names,
+  Bound(std::string_view function, Given arguments, std::initializer_list<std::string_view> names,
         std::size_t needed = 0);
 
   /// Returns nullptr if the argument was not given; the value none counts as given.

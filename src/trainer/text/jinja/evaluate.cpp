@@ -26,13 +26,8 @@ bool holds(Relation relation, const Value& a, const Value& b) {
 }  // namespace
 
 Value Runner::evaluate(const Expression& expression) {  // NOLINT(misc-no-recursion): as deep as the template
-  line_ = expression.line;
-  spend(1);
-  if (depth_ >= most_depth) refuse("calls are more than ", most_depth, " deep");
-  ++depth_;
-  Value value = std::visit([&](const auto& node) { return evaluate_node(node); }, expression.node);
-  --depth_;
-  return value;
+  return counted(expression.line,
+                 [&] { return std::visit([&](const auto& node) { return evaluate_node(node); }, expression.node); });
 }
 
 Value Runner::evaluate_node(const Name& node) const {

@@ -8,13 +8,10 @@
 #include <map>
 
 #include "builtins.hpp"
-#include "list_filters.hpp"
 #include "strings.hpp"
 
 namespace fsdp::text::jinja {
 namespace {
-
-using Given = const CallArguments&;
 
 template <std::string (*map)(std::string_view)>
 Value text_filter(Runner&, const Value& of, Given arguments) {

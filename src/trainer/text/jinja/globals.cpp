@@ -10,8 +10,6 @@
 namespace fsdp::text::jinja {
 namespace {
 
-using Given = const CallArguments&;
-
 Value range(Runner&, Given arguments) {
   const Bound bound("range", arguments, {"start", "stop", "step"}, 1);
   const bool one = bound[1] == nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "list_filters.hpp"
-
+/// @file
+/// Filters of lists.
 #include <algorithm>
 
 #include "builtins.hpp"
@@ -10,8 +10,6 @@ namespace fsdp::text::jinja {
 namespace {
 
 constexpr std::size_t most_arguments = 20;  // of a filter that map calls: map may call map, so they bound a recursion
-
-using Given = const CallArguments&;
 
 Value length(Runner&, const Value& of, Given arguments) {
   Bound("length", arguments, {});

@@ -19,7 +19,6 @@ Value list_of(const Parts& parts) {
 }
 
 using TextMethod = Value (*)(const std::string& text, const CallArguments& arguments);
-using Given = const CallArguments&;
 
 template <bool (*is)(char32_t)>
 Value all_are(const std::string& text, Given arguments) {

@@ -7,23 +7,6 @@
 
 namespace fsdp::text::jinja {
 
-/// Counts one expression or statement, and its depth while it runs.
-class Runner::Step {
- public:
-  Step(Runner& runner, int line) : runner_(runner) {
-    runner.line_ = line;
-    spend(1);
-    if (runner.depth_ >= most_depth) refuse("calls are more than ", most_depth, " deep");
-    ++runner.depth_;
-  }
-  ~Step() { --runner_.depth_; }
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
-
- private:
-  Runner& runner_;
-};
-
 Runner::Runner(const Value& variables, const std::tm& clock) : clock_(clock) {
   for (const auto& [name, value] : variables.as_dict()->items) scope_->values[*name.as_text()] = value;
   scope_ = std::make_shared<Scope>(Scope{.outer = scope_});
@@ -50,14 +33,13 @@ Value Runner::make_namespace(Dict members) {
 
 Runner::Flow Runner::run_body(const Body& body) {  // NOLINT(misc-no-recursion): as deep as the template
   for (const Statement& statement : body) {
-    const Flow flow = run_one(statement);
+    const Flow flow = counted(statement.line, [&] { return run_one(statement); });
     if (flow != Flow::next) return flow;
   }
   return Flow::next;
 }
 
 Runner::Flow Runner::run_one(const Statement& statement) {  // NOLINT(misc-no-recursion)
-  const Step step(*this, statement.line);
   if (const auto* node = std::get_if<For>(&statement.node)) return run_node(*node);
   if (const auto* node = std::get_if<If>(&statement.node)) return run_node(*node);
   if (const auto* node = std::get_if<With>(&statement.node)) return run_node(*node);

@@ -48,8 +48,17 @@ class Runner {
 
  private:
   enum class Flow : std::uint8_t { next, leave, again };  // after a statement: the next one, `break`, `continue`
-  class Step;
-
+  /// Runs one expression or statement, and counts it and its depth.
+  template <class Run>
+  auto counted(int line, const Run& run) {
+    line_ = line;
+    spend(1);
+    if (depth_ >= most_depth) refuse("calls are more than ", most_depth, " deep");
+    ++depth_;
+    auto result = run();
+    --depth_;
+    return result;
+  }
   Flow run_body(const Body& body);
   Flow run_one(const Statement& statement);
   Flow run_node(const For& loop);

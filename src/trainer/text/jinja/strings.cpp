@@ -22,6 +22,13 @@ bool is_of(std::optional<std::string_view> set, char32_t code) {
   return false;
 }
 
+/// Returns whether a code point is in a general category, named by its letters.
+template <char... category>
+bool is_in(char32_t code) {
+  static const CodePointSet members = *property_set(std::string{category...});
+  return members.contains(code);
+}
+
 std::string mapped(std::string_view text, char32_t (*map)(char32_t)) {
   spend(text.size() / 16);
   std::string out;
@@ -216,24 +223,9 @@ std::optional<double> real_number(std::string_view text) {
   return parsed<double>(text);
 }
 
-bool is_alphabetic(char32_t code) {
-  static const CodePointSet letters = *property_set("L");
-  return letters.contains(code);
-}
-
-bool is_decimal_digit(char32_t code) {
-  static const CodePointSet digits = *property_set("Nd");
-  return digits.contains(code);
-}
-
-bool is_upper(char32_t code) {
-  static const CodePointSet capitals = *property_set("Lu");
-  return capitals.contains(code);
-}
-
-bool is_lower(char32_t code) {
-  static const CodePointSet small = *property_set("Ll");
-  return small.contains(code);
-}
+bool is_alphabetic(char32_t code) { return is_in<'L'>(code); }
+bool is_decimal_digit(char32_t code) { return is_in<'N', 'd'>(code); }
+bool is_upper(char32_t code) { return is_in<'L', 'u'>(code); }
+bool is_lower(char32_t code) { return is_in<'L', 'l'>(code); }
 
 }  // namespace fsdp::text::jinja

@@ -5,19 +5,14 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../../fsdp/core/numbers.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "pattern.hpp"
 
 namespace fsdp::text {
 namespace {
 
-std::optional<unsigned> hexadecimal(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return std::nullopt;
-}
-
+std::optional<unsigned> hexadecimal(char c) { return parsed<unsigned>({&c, 1}, 16); }
 /// Reads `least` to `most` hexadecimal digits.
 char32_t read_code(PatternReader& reader, int least, int most) {
   char32_t code = 0;

@@ -2,7 +2,7 @@
 /// @file
 /// Decoders, "decoder" of tokenizer.json: convert tokens to text.
 ///
-/// To add one: add a struct here, its case in decoder.cpp, and its name in decoder_json.cpp.
+/// To add one: add a struct here, and its case and its name in decoder.cpp.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,11 @@
 #include "normalizer.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "../../../fsdp/core/value_names.hpp"
+#include "../json_part.hpp"
 #include "../unicode/code_points.hpp"
 
 namespace fsdp::text {
@@ -70,6 +73,24 @@ Part Normalizer::apply(Part part, std::string& buffer, Budget& budget) const {
     part.text = buffer;
   }
   return part;
+}
+
+Normalizer read_normalizer(const JsonPart& part) {
+  constexpr ValueNames<UnicodeForm::nfkd> forms("NFC", "NFD", "NFKC", "NFKD");
+  std::vector<Normalizer::Step> steps;
+  for (const JsonPart& step : part.steps("normalizers")) {
+    const std::string type = step.type();
+    if (const std::optional<UnicodeForm> form = forms.find(type)) {
+      steps.emplace_back(*form);
+    } else if (type == "Prepend") {
+      steps.emplace_back(Prepend{step.text("prepend")});
+    } else if (type == "Replace") {
+      steps.emplace_back(read_replace(step));
+    } else {
+      step.refuse("\"", type, "\" is not supported; there are NFC, NFD, NFKC, NFKD, Prepend, Replace and Sequence");
+    }
+  }
+  return Normalizer(std::move(steps));
 }
 
 }  // namespace fsdp::text

@@ -2,7 +2,7 @@
 /// @file
 /// Normalizers, "normalizer" of tokenizer.json: change a text before it is split into words.
 ///
-/// To add one: add a struct here, its case in normalizer.cpp, and its name in normalizer_json.cpp.
+/// To add one: add a struct here, and its case and its name in normalizer.cpp.
 #pragma once
 
 #include <optional>

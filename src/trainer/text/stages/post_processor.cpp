@@ -1,7 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "post_processor.hpp"
 
+#include <algorithm>
+
+#include "../json_part.hpp"
+
 namespace fsdp::text {
+namespace {
+
+constexpr std::size_t most_special_ids = 10'000, most_texts = 16;
+
+std::vector<TokenId> ids_of(const JsonPart& part, const std::string& token) {
+  const JsonPart tokens = part.object("special_tokens");
+  if (!tokens.has(token.c_str()))
+    part.refuse("\"TemplateProcessing\" uses \"", shortened(token), "\", which its special_tokens do not hold");
+  std::vector<TokenId> ids;
+  for (const nlohmann::json& value : tokens.object(token.c_str()).array("ids")) {
+    const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
+    if (!id)
+      part.refuse("\"TemplateProcessing\" has the id ", shortened(value.dump()), "; ids are whole numbers of 0 to ",
+                  largest_id);
+    ids.push_back(static_cast<TokenId>(*id));
+  }
+  return ids;
+}
+
+/// Adds to the ids and texts of all templates: one after another, they would double a text again and again.
+Template read_template(const JsonPart& part, std::size_t& texts, std::size_t& ids) {
+  Template shape;
+  std::size_t texts_here = 0;
+  for (const nlohmann::json& entry : part.array("single")) {
+    const JsonPart piece(entry, part.name() + "'s template", part.source());
+    if (piece.has("Sequence")) {
+      const std::string which = piece.object("Sequence").text("id");
+      if (which != "A") part.refuse("\"TemplateProcessing\" asks for a second text in the template of a single one");
+      shape.pieces.push_back({.text = true, .ids = {}});
+      ++texts_here;
+    } else {
+      shape.pieces.push_back({.text = false, .ids = ids_of(part, piece.object("SpecialToken").text("id"))});
+      ids += 1 + shape.pieces.back().ids.size();
+      if (ids > most_special_ids) part.refuse("adds more than ", most_special_ids, " special tokens to a text");
+    }
+    if (texts * texts_here > most_texts) part.refuse("repeats a text more than ", most_texts, " times");
+  }
+  texts *= std::max<std::size_t>(texts_here, 1);
+  return shape;
+}
+
+}  // namespace
 
 void apply(const PostProcessor& processor, bool special, std::size_t begin, std::vector<TokenId>& ids) {
   const auto first = static_cast<std::ptrdiff_t>(begin);
@@ -14,6 +60,20 @@ void apply(const PostProcessor& processor, bool special, std::size_t begin, std:
       ids.insert(ids.end(), part.begin(), part.end());
     }
   }
+}
+
+PostProcessor read_post_processor(const JsonPart& part) {
+  PostProcessor processor;
+  std::size_t texts = 1, ids = 0;
+  for (const JsonPart& step : part.steps("processors")) {
+    const std::string type = step.type();
+    if (type == "TemplateProcessing") {
+      processor.push_back(read_template(step, texts, ids));
+    } else if (type != "ByteLevel") {  // ByteLevel only changes offsets
+      step.refuse("\"", type, "\" is not supported; there are TemplateProcessing, ByteLevel and Sequence");
+    }
+  }
+  return processor;
 }
 
 }  // namespace fsdp::text

@@ -2,7 +2,10 @@
 #include "pre_tokenizer.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "../../../fsdp/core/value_names.hpp"
+#include "../json_part.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_sets.hpp"
 
@@ -158,6 +161,44 @@ void apply(const ByteLevel& byte_level, Words& words, Budget& budget) {
                [&](std::string_view text, std::vector<Match>& matches) { pattern.find_all(text, matches, budget); });
 }
 
+constexpr std::string_view gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+constexpr ValueNames<Delimiter::contiguous> behaviors("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                                      "Contiguous");
+constexpr ValueNames<Metaspace::Prepend::never> schemes("always", "first", "never");
+
+Split read_split(const JsonPart& part) {
+  const std::optional<Delimiter> behavior = behaviors.find(part.text("behavior"));
+  if (!behavior)
+    part.refuse("\"Split\" has the behavior \"", part.text("behavior"),
+                "\"; there are Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+  const PatternText pattern = read_pattern_text(part);
+  return {.pattern = pattern.literal ? RegularExpression::of_literal(pattern.text, part.source())
+                                     : RegularExpression(pattern.text, part.source()),
+          .behavior = *behavior,
+          .invert = part.flag("invert")};
+}
+
+Metaspace read_metaspace(const JsonPart& part) {
+  const std::string replacement = part.character("replacement");
+  const std::string scheme = part.has("prepend_scheme") ? part.text("prepend_scheme") : "always";
+  const bool none = !part.flag("add_prefix_space", true);
+  const std::optional<Metaspace::Prepend> prepend = schemes.find(scheme);
+  if (!prepend) part.refuse("\"Metaspace\" has the prepend_scheme \"", scheme, "\"; there are always, first and never");
+  if (none && part.has("prepend_scheme") && scheme != "never")
+    part.refuse("\"Metaspace\" has add_prefix_space false, and the prepend_scheme \"", scheme, "\"; write never");
+  return {.replacement = replacement,
+          .prepend = none ? Metaspace::Prepend::never : *prepend,
+          .split = part.flag("split", true)};
+}
+
+ByteLevel read_byte_level(const JsonPart& part) {
+  ByteLevel byte_level{.add_prefix_space = part.flag("add_prefix_space"), .pattern = {}};
+  if (part.flag("use_regex", true)) byte_level.pattern.emplace_back(gpt2_pattern, part.source());
+  return byte_level;
+}
+
 }  // namespace
 
 void PreTokenizer::split(const Part& part, Words& words, Budget& budget) const {
@@ -171,6 +212,29 @@ void PreTokenizer::split(const Part& part, Words& words, Budget& budget) const {
     budget.spend(words.text.size());
     std::visit([&](const auto& kind) { apply(kind, words, budget); }, step);
   }
+}
+
+PreTokenizer read_pre_tokenizer(const JsonPart& part) {
+  std::vector<PreTokenizer::Step> steps;
+  for (const JsonPart& step : part.steps("pretokenizers")) {
+    const std::string type = step.type();
+    if (!steps.empty() && std::holds_alternative<ByteLevel>(steps.back()))
+      step.refuse("\"", type, "\" comes behind \"ByteLevel\", which must be the last");
+    if (type == "Split") {
+      steps.emplace_back(read_split(step));
+    } else if (type == "Digits") {
+      steps.emplace_back(Digits{step.flag("individual_digits")});
+    } else if (type == "Metaspace") {
+      for (const PreTokenizer::Step& other : steps)
+        if (std::holds_alternative<Metaspace>(other)) step.refuse("\"Metaspace\" stands twice, which is not supported");
+      steps.emplace_back(read_metaspace(step));
+    } else if (type == "ByteLevel") {
+      steps.emplace_back(read_byte_level(step));
+    } else {
+      step.refuse("\"", type, "\" is not supported; there are Split, ByteLevel, Digits, Metaspace and Sequence");
+    }
+  }
+  return PreTokenizer(std::move(steps));
 }
 
 }  // namespace fsdp::text

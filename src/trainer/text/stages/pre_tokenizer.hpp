@@ -2,7 +2,7 @@
 /// @file
 /// Pre-tokenizers, "pre_tokenizer" of tokenizer.json: split a normalized text into words.
 ///
-/// To add one: add a struct here, its case in pre_tokenizer.cpp, and its name in pre_tokenizer_json.cpp.
+/// To add one: add a struct here, and its case and its name in pre_tokenizer.cpp.
 #pragma once
 
 #include <cstddef>

@@ -232,11 +232,7 @@ ExpressionPointer ExpressionParser::list() {
   const int line = now().line;
   expect_sign("[");
   ListOf list;
-  while (!at_sign("]")) {
-    if (!list.items.empty()) expect_sign(",");
-    if (!at_sign("]")) list.items.push_back(expression());
-  }
-  take();
+  take_all("]", [&] { list.items.push_back(expression()); });
   return make(line, std::move(list));
 }
 
@@ -244,14 +240,11 @@ ExpressionPointer ExpressionParser::dict() {
   const int line = now().line;
   expect_sign("{");
   DictOf dict;
-  while (!at_sign("}")) {
-    if (!dict.items.empty()) expect_sign(",");
-    if (at_sign("}")) break;
+  take_all("}", [&] {
     ExpressionPointer key = expression();
     expect_sign(":");
     dict.items.emplace_back(std::move(key), expression());
-  }
-  take();
+  });
   return make(line, std::move(dict));
 }
 
@@ -296,9 +289,7 @@ ExpressionPointer ExpressionParser::subscript(ExpressionPointer of) {
 Arguments ExpressionParser::arguments() {
   expect_sign("(");
   Arguments arguments;
-  for (bool first = true; !at_sign(")"); first = false) {
-    if (!first) expect_sign(",");
-    if (at_sign(")")) break;
+  take_all(")", [&] {
     if (at_sign("*") || at_sign("**")) refuse("arguments by ", now().text, " are not known");
     const Token& next = tokens_[at_ + 1];
     if (now().kind == Kind::name && next.kind == Kind::sign && next.text == "=") {
@@ -309,8 +300,7 @@ Arguments ExpressionParser::arguments() {
       if (!arguments.named.empty()) refuse("an argument without a name follows one with a name");
       arguments.positional.push_back(expression());
     }
-  }
-  take();
+  });
   return arguments;
 }
 

@@ -34,6 +34,16 @@ class ExpressionParser {
   void expect_name(std::string_view name);
   std::string take_name(std::string_view what);
 
+  /// Takes items with commas between and perhaps behind, up to a closing sign.
+  template <class Take>
+  void take_all(std::string_view close, const Take& take_one) {
+    for (bool first = true; !at_sign(close); first = false) {
+      if (!first) expect_sign(",");
+      if (at_sign(close)) break;
+      take_one();
+    }
+    take();
+  }
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     throw InputError(message(source_, ": line ", now().line, ": ", shortened_part(parts)...));
