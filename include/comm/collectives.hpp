@@ -37,28 +37,6 @@ std::span<const Segment<ElementOf<Segments>>> view_of(const Segments& segments) 
   return {segments.data(), segments.size()};
 }
 
-/// Totals over a list of checked segments.
-struct Sizes {
-  std::int64_t elements = 0;      ///< of all `full`
-  std::int64_t own_elements = 0;  ///< of all `local`
-  std::int64_t own_copied = 0;    ///< of those `local` that are not in place inside `full`
-  std::uint64_t hash = hash_seed;
-  int ranks = 1;
-};
-
-/// Checks segment number `index` and adds it to `sizes`. Throws if its counts, its memory or aliasing are wrong for
-/// `op`.
-void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
-                 Op op, Write write);
-
-template <class T>
-Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Op op, Write write) {
-  Sizes sizes{.ranks = size};
-  for (std::size_t index = 0; index < segments.size(); ++index)
-    add_segment(sizes, index, bytes_of(segments[index]), sizeof(T), rank, op, write);
-  return sizes;
-}
-
 /// How a reduce_scatter adds, in one byte.
 constexpr std::uint8_t variant_of(Write write, SumOrder order) {
   return static_cast<std::uint8_t>(static_cast<int>(write) | static_cast<int>(order) << 1);
@@ -74,6 +52,29 @@ struct Entered {
   std::uint64_t hash = 0;
   std::uint8_t variant = 0;
 };
+
+/// The same of a collective of segments, with their totals; `elements` and `hash` are those of all `full`.
+struct Sizes : Entered {
+  std::int64_t own_elements = 0;  ///< of all `local`
+  std::int64_t own_copied = 0;    ///< of those `local` that are not in place inside `full`
+  int ranks = 1;
+};
+
+/// Checks segment number `index` and adds it to `sizes`. Throws if its counts, its memory or aliasing are wrong for the
+/// collective.
+void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
+                 Write write);
+
+template <class T>
+Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Entered entered,
+               Write write = Write::overwrite) {
+  entered.segments = std::ssize(segments);
+  entered.hash = hash_seed;
+  Sizes sizes{entered, 0, 0, size};
+  for (std::size_t index = 0; index < segments.size(); ++index)
+    add_segment(sizes, index, bytes_of(segments[index]), sizeof(T), rank, write);
+  return sizes;
+}
 
 /// Numbers and records a collective that is about to start. With Options::checks, compares it with the other ranks' by
 /// `gather`.
@@ -101,13 +102,9 @@ template <Communicator C, class Segments>
 [[nodiscard]] Pending<C> all_gather(C& c, const Segments& segments, Label label = {}) {
   using T = detail::ElementOf<Segments>;
   const auto list = detail::view_of(segments);
-  const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_gather, Write::overwrite);
-  const Record record = detail::enter(c, {.op = Op::all_gather,
-                                          .dtype = dtype_of<T>(),
-                                          .elements = sizes.elements,
-                                          .label = label,
-                                          .segments = std::ssize(list),
-                                          .hash = sizes.hash});
+  const detail::Sizes sizes =
+      detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_gather, .dtype = dtype_of<T>(), .label = label});
+  const Record record = detail::enter(c, sizes);
   c.monitor().totals.copied_bytes +=
       (sizes.elements - sizes.own_elements + sizes.own_copied) * static_cast<std::int64_t>(sizeof(T));
   return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
@@ -122,14 +119,10 @@ template <class Wire, Communicator C, class Segments>
                                         SumOrder order = SumOrder::any) {
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
-  const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::reduce_scatter, write);
-  const Record record = detail::enter(c, {.op = Op::reduce_scatter,
-                                          .dtype = dtype_of<Wire>(),
-                                          .elements = sizes.elements,
-                                          .label = label,
-                                          .segments = std::ssize(list),
-                                          .hash = sizes.hash,
-                                          .variant = detail::variant_of(write, order)});
+  const detail::Entered entered{
+      .op = Op::reduce_scatter, .dtype = dtype_of<Wire>(), .label = label, .variant = detail::variant_of(write, order)};
+  const detail::Sizes sizes = detail::sizes_of(list, c.rank(), c.size(), entered, write);
+  const Record record = detail::enter(c, sizes);
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire));
   const auto start = [&] {
     if constexpr (requires { c.template reduce_scatter<Wire>(list, write, contributions, order); })
@@ -148,13 +141,9 @@ template <class Wire, Communicator C, class Segments>
 [[nodiscard]] Pending<C> all_reduce(C& c, const Segments& segments, Label label = {}) {
   static_assert(detail::check_wire<C, Wire>());
   const std::span<const Segment<float>> list = detail::view_of(segments);
-  const auto sizes = detail::sizes_of(list, c.rank(), c.size(), Op::all_reduce, Write::overwrite);
-  const Record record = detail::enter(c, {.op = Op::all_reduce,
-                                          .dtype = dtype_of<Wire>(),
-                                          .elements = sizes.elements,
-                                          .label = label,
-                                          .segments = std::ssize(list),
-                                          .hash = sizes.hash});
+  const detail::Sizes sizes =
+      detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_reduce, .dtype = dtype_of<Wire>(), .label = label});
+  const Record record = detail::enter(c, sizes);
   c.monitor().totals.copied_bytes += sizes.own_elements * (c.size() - 1) * static_cast<std::int64_t>(sizeof(Wire)) +
                                      (sizes.elements - sizes.own_elements) * static_cast<std::int64_t>(sizeof(float));
   return {watch(c.monitor(), record, [&] { return c.template all_reduce<Wire>(list); }), c.monitor(), record};

@@ -67,23 +67,14 @@ concept Scatters = requires(C c, std::span<const Segment<float>> segments, Write
   { c.template reduce_scatter<float>(segments, write) } -> std::same_as<typename C::Request>;
 };
 
-/// Either no reduce_scatter takes Contributions, or that one returns the same type.
-template <class C>
-concept ScattersSpent = !requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent) {
-  c.template reduce_scatter<float>(segments, write, spent);
+/// Either no reduce_scatter takes these arguments as well (Contributions; Contributions and SumOrder), or that one
+/// returns the same type.
+template <class C, class... More>
+concept ScattersWith = !requires(C c, std::span<const Segment<float>> segments, Write write, More... more) {
+  c.template reduce_scatter<float>(segments, write, more...);
 }
-|| requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent) {
-  { c.template reduce_scatter<float>(segments, write, spent) } -> std::same_as<typename C::Request>;
-};
-
-/// The same for one that takes SumOrder.
-template <class C>
-concept ScattersOrdered =
-    !requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent, SumOrder order) {
-  c.template reduce_scatter<float>(segments, write, spent, order);
-}
-|| requires(C c, std::span<const Segment<float>> segments, Write write, Contributions spent, SumOrder order) {
-  { c.template reduce_scatter<float>(segments, write, spent, order) } -> std::same_as<typename C::Request>;
+|| requires(C c, std::span<const Segment<float>> segments, Write write, More... more) {
+  { c.template reduce_scatter<float>(segments, write, more...) } -> std::same_as<typename C::Request>;
 };
 
 template <class C>
@@ -107,9 +98,10 @@ concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
 template <class C>
 concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && detail::Gathers<C, float> &&
-    detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersSpent<C> && detail::ScattersOrdered<C> &&
-    detail::Reduces<C> && requires(C c, const C constant, std::span<double> values, std::span<std::int64_t> counts,
-                                   std::span<std::byte> bytes, Reduction reduction) {
+    detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersWith<C, Contributions> &&
+    detail::ScattersWith<C, Contributions, SumOrder> && detail::Reduces<C> &&
+    requires(C c, const C constant, std::span<double> values, std::span<std::int64_t> counts,
+             std::span<std::byte> bytes, Reduction reduction) {
   typename C::Device;
   { constant.rank() } -> std::convertible_to<int>;
   { constant.size() } -> std::convertible_to<int>;
@@ -207,11 +199,11 @@ consteval bool check_communicator() {
       "fsdp: a communicator lacks template <class Wire> Request reduce_scatter(std::span<const Segment<float>>, "
       "Write), which sums in float, in rank order, and returns the Request that waits for it");
   static_assert(
-      detail::ScattersSpent<C>,
+      detail::ScattersWith<C, Contributions>,
       "fsdp: a communicator's reduce_scatter takes Contributions as its third argument and returns no Request; return "
       "the Request that waits for the sum");
   static_assert(
-      detail::ScattersOrdered<C>,
+      detail::ScattersWith<C, Contributions, SumOrder>,
       "fsdp: a communicator's reduce_scatter takes SumOrder as its fourth argument and returns no Request; return the "
       "Request that waits for the sum");
   static_assert(

@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include <tessera/comm/communicator.hpp>
 #include <tessera/fsdp/device/meta.hpp>

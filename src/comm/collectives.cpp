@@ -36,7 +36,8 @@ void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction red
 namespace detail {
 
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
-                 Op op, Write write) {
+                 Write write) {
+  const Op op = sizes.op;
   require(segment.counts.size() == static_cast<std::size_t>(sizes.ranks), name_of(op), ": segment ", index, " has ",
           segment.counts.size(), " counts for ", sizes.ranks,
           " ranks; give one count per rank, 0 where a rank has nothing");

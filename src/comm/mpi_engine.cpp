@@ -2,7 +2,6 @@
 #include "mpi_engine.hpp"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <thread>
 

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <chrono>
-#include <utility>
 
 #include <tessera/comm/poll.hpp>
 

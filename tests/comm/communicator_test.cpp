@@ -26,9 +26,10 @@ struct OrdersWithoutRequest : Self<> {
   template <class Wire>
   void reduce_scatter(std::span<const Segment<float>> segments, Write write, Contributions, SumOrder order);
 };
-static_assert(detail::Scatters<OrdersWithoutRequest> && detail::ScattersSpent<OrdersWithoutRequest> &&
-              !detail::ScattersOrdered<OrdersWithoutRequest> && detail::ScattersOrdered<Self<>> &&
-              detail::ScattersOrdered<Simulated<>>);
+static_assert(detail::Scatters<OrdersWithoutRequest> && detail::ScattersWith<OrdersWithoutRequest, Contributions> &&
+              !detail::ScattersWith<OrdersWithoutRequest, Contributions, SumOrder> &&
+              detail::ScattersWith<Self<>, Contributions, SumOrder> &&
+              detail::ScattersWith<Simulated<>, Contributions, SumOrder>);
 
 static_assert(supports_wire<Threads<>, bf16> && supports_wire<Self<>, float> && !supports_wire<Threads<>, double>);
 static_assert(!std::is_copy_constructible_v<Pending<Self<>>> && std::movable<Pending<Self<>>>);

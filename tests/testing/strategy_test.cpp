@@ -154,8 +154,9 @@ TEST(StrategySuiteFinds, ListsThatDifferFromCallToCall) {
 TEST(StrategySuiteFinds, OtherWeights) {
   const std::vector<float> expected{1.0f, 2.0f}, found{1.0f, 2.0000002f};
   const auto messages = failures_of([&] {
-    EXPECT_FALSE(detail::expect_same("losses and weights", {.ranks = 3}, "a weight", found, expected, true));
-    EXPECT_TRUE(detail::expect_same("losses and weights", {.ranks = 3}, "a weight", found, expected, false));
+    const std::string where = StrategyCase{.ranks = 3}.in_words();
+    EXPECT_FALSE(expect_values("losses and weights", where, "a weight", found, expected));
+    EXPECT_TRUE(expect_near("losses and weights", where, "a weight", found, expected));
   });
   expect_sentence(messages, "losses and weights", "3 ranks, 1 micro-batch", "a weight: element 1 is 2.00000024");
   EXPECT_EQ(messages.size(), 1u);

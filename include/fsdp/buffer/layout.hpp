@@ -127,8 +127,8 @@ std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> 
   return detail::build_layouts(L::name, &policy, build, groups, parts);
 }
 
-/// Places tensors one after the other in the full buffer, each aligned to element_alignment.
-Layout lay_out(std::span<const Shape> shapes);
+/// Places tensors one after the other in the full buffer, each in a multiple of `alignment` elements.
+Layout lay_out(std::span<const Shape> shapes, std::int64_t alignment = element_alignment);
 
 /// Cuts the full buffer into one equal range per rank. `parts` must divide its size.
 void cut_equally(Layout& layout, int parts);

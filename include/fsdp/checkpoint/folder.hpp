@@ -189,6 +189,15 @@ std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir);
 /// A checkpoint that was opened to resume from it.
 class Checkpoint {
  public:
+  /// Its checked files.
+  struct Contents {
+    Listing listing;
+    WeightFiles weights;
+    SafetensorsFile optimizer;
+    std::string optimizer_name;
+    TrainerState state;
+  };
+
   /// Opens a step's folder, or the newest sound one in a directory of them. Throws InputError if the step is not sound,
   /// or the directory has no sound one.
   static Checkpoint open(std::filesystem::path path, const ReadListing& read, const Warn& warn = {});
@@ -196,9 +205,9 @@ class Checkpoint {
   /// The step's folder.
   const std::filesystem::path& path() const { return path_; }
   /// The tensors and the config of its model.
-  const Listing& model() const { return listing_; }
+  const Listing& model() const { return contents_.listing; }
   /// Step, position in the data, seed and the run's options.
-  const TrainerState& state() const { return state_; }
+  const TrainerState& state() const { return contents_.state; }
 
   /// Throws InputError, which names the first tensor (with both shapes) or config value that differs from `model`.
   void check_same_model(const Listing& model) const;
@@ -213,21 +222,10 @@ class Checkpoint {
                   float* out) const;
 
  private:
-  Checkpoint(std::filesystem::path path, Listing listing, WeightFiles weights, SafetensorsFile optimizer,
-             std::string optimizer_name, const TrainerState& state)
-      : path_(std::move(path)),
-        listing_(std::move(listing)),
-        weights_(std::move(weights)),
-        optimizer_(std::move(optimizer)),
-        optimizer_name_(std::move(optimizer_name)),
-        state_(state) {}
+  Checkpoint(std::filesystem::path path, Contents contents) : path_(std::move(path)), contents_(std::move(contents)) {}
 
   std::filesystem::path path_;
-  Listing listing_;
-  WeightFiles weights_;
-  SafetensorsFile optimizer_;
-  std::string optimizer_name_;
-  TrainerState state_;
+  Contents contents_;
 };
 
 }  // namespace fsdp::checkpoint

@@ -16,7 +16,6 @@
 #include <span>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>

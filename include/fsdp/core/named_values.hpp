@@ -22,23 +22,19 @@ struct NamedValue {
 class ValueList {
  public:
   /// Adds a value.
-  /// @{
-  void operator()(std::string_view name, std::int64_t& value, std::string_view help);
-  void operator()(std::string_view name, double& value, std::string_view help);
-  void operator()(std::string_view name, bool& value, std::string_view help);
-  void operator()(std::string_view name, std::string& value, std::string_view help);
-  /// @}
-  /// Rejects any other type at compile time.
   template <class T>
-  void operator()(std::string_view, T&, std::string_view) {
+  void operator()(std::string_view name, T& value, std::string_view help) {
     static_assert(
-        std::is_void_v<T>,
+        std::is_constructible_v<decltype(NamedValue::value), T*>,
         "fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string; flags and "
         "metrics know these four, so change its type or leave it out of visit");
+    add({std::string(name), std::string(help), &value});
   }
 
  private:
   friend class NamedValues;
+  void add(NamedValue value);
+
   std::vector<NamedValue> list_;
 };
 

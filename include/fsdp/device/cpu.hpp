@@ -88,12 +88,10 @@ class Cpu::Stream : public Queue, public Planner {
 
 // ---- Operations: src/fsdp/device/cpu/. T is float or bf16. ----
 
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Add<T>&);
+FSDP_RUNS(Cpu, Add)
 template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
 void run(Cpu::Stream&, const Copy<X, Y>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Fill<T>&);
+FSDP_RUNS(Cpu, Fill)
 void run(Cpu::Stream&, const Fill<double>&);
 template <ComputedBy<Cpu> X, ComputedBy<Cpu> Y>
 void run(Cpu::Stream&, const Scale<X, Y>&);
@@ -105,14 +103,9 @@ void run(Cpu::Stream&, const LargestMagnitude&, Scratch);
 std::int64_t scratch(const Cpu::Planner&, const FixedPointSquares&);
 void run(Cpu::Stream&, const FixedPointSquares&, Scratch);
 void run(Cpu::Stream&, const DecideStep&);
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const AddDigest<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const AddDigest<T>&, Scratch);
-template <ComputedBy<Cpu> Model>
-void run(Cpu::Stream&, const AdamWStep<Model>&);
-template <ComputedBy<Cpu> Model>
-void run(Cpu::Stream&, const SgdStep<Model>&);
+FSDP_RUNS_IN_SCRATCH(Cpu, AddDigest)
+FSDP_RUNS(Cpu, AdamWStep)
+FSDP_RUNS(Cpu, SgdStep)
 
 /// Returns this process's affinity mask: a character for each core, '1' where it may run.
 std::string affinity_mask();

@@ -266,6 +266,29 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
 /// enqueue(stream, operation): the only way to give a device work.
 inline constexpr detail::Enqueue enqueue;
 
+/// Declare `run` of an operation for the types that a device computes in, the second with the scratch that it takes.
+/// @{
+#define FSDP_RUNS(Device, Operation) \
+  template <ComputedBy<Device> T>    \
+  void run(Device::Stream&, const Operation<T>&);
+#define FSDP_RUNS_IN_SCRATCH(Device, Operation)                      \
+  template <ComputedBy<Device> T>                                    \
+  std::int64_t scratch(const Device::Planner&, const Operation<T>&); \
+  template <ComputedBy<Device> T>                                    \
+  void run(Device::Stream&, const Operation<T>&, Scratch);
+/// @}
+/// Instantiate the same for float and bf16, where they are defined.
+/// @{
+#define FSDP_RUN_INSTANCES(Device, Operation)                  \
+  template void run(Device::Stream&, const Operation<float>&); \
+  template void run(Device::Stream&, const Operation<bf16>&);
+#define FSDP_RUN_INSTANCES_IN_SCRATCH(Device, Operation)                          \
+  template std::int64_t scratch(const Device::Planner&, const Operation<float>&); \
+  template std::int64_t scratch(const Device::Planner&, const Operation<bf16>&);  \
+  template void run(Device::Stream&, const Operation<float>&, Scratch);           \
+  template void run(Device::Stream&, const Operation<bf16>&, Scratch);
+/// @}
+
 /// Instantiations of `enqueue` that the library contains for its own devices: the operations that stacks enqueue
 /// directly. `how` is `extern template` or `template`.
 #define FSDP_ENQUEUE(how, Stream)                                                 \

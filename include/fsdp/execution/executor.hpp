@@ -16,7 +16,6 @@
 #include <memory>
 #include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,8 +54,11 @@ class Executor {
   static_assert(nn::check_head_parts<typename Model::Head, typename Module::Local>());
   using UploadedBatches = Uploaded<Batch, typename Module::Local>;
   using Cache = SequenceCache<Module, std::vector<typename Model::Block>>;
-  /// Whether blocks have caches from which sequences can be continued.
-  static constexpr bool continues = nn::GeneratingHead<typename Model::Head, typename Module::Local> && Cache::possible;
+  /// Whether the head makes logits, and whether blocks also have caches from which sequences can be continued.
+  /// @{
+  static constexpr bool generates = nn::GeneratingHead<typename Model::Head, typename Module::Local>;
+  static constexpr bool continues = generates && Cache::possible;
+  /// @}
 
   /// `module` must outlive it.
   explicit Executor(Module& module, Observer observer = {})
@@ -140,21 +142,17 @@ class Executor {
   /// so that a training module can compute them. The plan must have room for that many rows
   /// (plan::Request::logit_rows).
   void evaluate_logits(const Batch& batch, std::span<const std::int64_t> rows,
-                       Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+                       Tensor<Compute> out) requires(generates) {
     require(!rows.empty(), "evaluate_logits: no row is asked for");
     make_logits(sharding::Pass::evaluate, batch, rows, out);
   }
 
   /// Logits [T, V] of one sequence, with weights gathered once and kept. Its targets are not read.
-  void logits(const Batch& batch,
-              Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
-    logits(batch, {}, out);
-  }
+  void logits(const Batch& batch, Tensor<Compute> out) requires(generates) { logits(batch, {}, out); }
   /// Logits of some rows of a batch [rows, V]; of all rows where `rows` is empty. The plan must have room for that many
   /// (plan::Request::logit_rows). If the module is planned for it (RunShape::cached_rows), blocks fill the caches that
   /// next_logits reads.
-  void logits(const Batch& batch, std::span<const std::int64_t> rows,
-              Tensor<Compute> out) requires nn::GeneratingHead<typename Model::Head, typename Module::Local> {
+  void logits(const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) requires(generates) {
     using sharding::Pass;
     make_logits(std::exchange(has_generated_, true) ? Pass::generate_again : Pass::generate, batch, rows, out);
   }
@@ -340,7 +338,7 @@ class Executor {
       if (unit == module_.first_backward()) finish_micro_batch();
       return;
     }
-    if constexpr (nn::GeneratingHead<typename Model::Head, typename Module::Local>)
+    if constexpr (generates)
       if (makes_logits_) {
         write_logits(use);
         return finish_micro_batch();

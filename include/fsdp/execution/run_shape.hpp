@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 
-#include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
 

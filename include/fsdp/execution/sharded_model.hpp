@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <utility>
 
-#include <tessera/comm/mesh.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
@@ -27,23 +26,15 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   using Model = ModelT;
   using Stack = typename Base::Stack;
   using Local = typename Stack::Local;
-  using typename Base::Comm;
   using typename Base::Device;
   using typename Base::Offload;
 
-  /// `communicator` must outlive it. Weights are zero until they are initialised or loaded. Collective.
-  ShardedModel(Comm& communicator, Model model, typename Stack::Sharding sharding, const RunShape& shape,
+  /// `world`: the communicator, which must outlive it, or a mesh, which must have as many axes as the strategy works
+  /// on. Weights are zero until they are initialised or loaded. Collective.
+  template <class World>
+  ShardedModel(World&& world, Model model, typename Stack::Sharding sharding, const RunShape& shape,
                Purpose purpose = Purpose::train)
-      : Base(communicator, units_of(model), sharding, settings_of(model.units(), shape, purpose)),
-        model_(std::move(model)),
-        shape_(shape),
-        offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {}
-
-  /// The same on a mesh, which must have as many axes as the strategy works on.
-  template <int axes>
-  ShardedModel(comm::Mesh<Comm, axes> mesh, Model model, typename Stack::Sharding sharding, const RunShape& shape,
-               Purpose purpose = Purpose::train)
-      : Base(std::move(mesh), units_of(model), sharding, settings_of(model.units(), shape, purpose)),
+      : Base(std::forward<World>(world), units_of(model), sharding, settings_of(model.units(), shape, purpose)),
         model_(std::move(model)),
         shape_(shape),
         offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {}

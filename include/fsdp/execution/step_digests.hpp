@@ -10,7 +10,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,7 +21,6 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

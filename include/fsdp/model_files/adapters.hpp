@@ -27,9 +27,7 @@ class AdapterFiles {
   /// folder holds exactly the adapters among them.
   static AdapterFiles open(const std::filesystem::path& folder, std::span<const NamedShape> parameters);
 
-  /// Reads as WeightFiles does. `name`: the parameter's name in the model, not PEFT's.
-  void read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
-  /// Reads as WeightFiles does, and refuses what is not finite.
+  /// Reads as WeightFiles does, and refuses what is not finite. `name`: the parameter's name in the model, not PEFT's.
   void read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
 
  private:

@@ -83,9 +83,8 @@ struct ModelFiles {
   WeightFiles weights;
   std::optional<AdapterFiles> adapters = {};  ///< if adapters are in a separate folder
 
-  /// Reads a range of any parameter of the listing, as WeightFiles does.
-  void read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
-  /// The same; throws InputError, which names the file and the element, for a value that is not finite.
+  /// Reads a range of any parameter of the listing, as WeightFiles does. Throws InputError, which names the file and
+  /// the element, for a value that is not finite.
   void read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
 };
 

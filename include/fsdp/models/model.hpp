@@ -18,9 +18,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <type_traits>
 
-#include <tessera/fsdp/core/config_values.hpp>
 #include <tessera/fsdp/models/ignored_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/batch.hpp>

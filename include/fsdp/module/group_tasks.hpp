@@ -6,7 +6,6 @@
 /// long computations let those collectives progress.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 

@@ -191,19 +191,14 @@ class ShardedModule {
 
   /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
   /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
-  /// @{
-  void sync_model_weights() {
-    sync_model_weights([](const std::string&) { return true; });
-  }
-  template <class WereSet>
-  void sync_model_weights(WereSet were_set) {
+  template <class WereSet = bool (*)(const std::string&)>
+  void sync_model_weights(WereSet were_set = [](const std::string&) { return true; }) {
     std::erase_if(without_values_, were_set);
     if constexpr (!Group::one_copy)
       for (const ParameterShard& shard : shards_)
         if (shard.has_main())
           device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(shard.main), .y = shard.model});
   }
-  /// @}
 
   /// Parameters whose weights were neither initialised, nor loaded, nor set.
   const std::vector<std::string>& without_values() const { return without_values_; }

@@ -4,12 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/mesh.hpp>
-#include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 

@@ -21,11 +21,7 @@ struct EmbeddingFields {
 /// y[t] = table[tokens[t]]. Backward takes no weights: they are never gathered for it.
 template <class L>
 struct Embedding : ModuleTypes<L, EmbeddingFields> {
-  using Types = ModuleTypes<L, EmbeddingFields>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+  FSDP_MODULE_TYPES(L, EmbeddingFields)
 
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;

@@ -15,7 +15,6 @@
 #include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::device {
 

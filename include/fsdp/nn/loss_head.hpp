@@ -8,11 +8,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,7 +21,6 @@
 #include <tessera/fsdp/nn/projection.hpp>
 #include <tessera/fsdp/nn/repeat.hpp>
 #include <tessera/fsdp/nn/valid_rows.hpp>
-#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::nn {
 
@@ -36,11 +33,7 @@ struct LossHeadFields {
 /// Final norm, logits and cross-entropy. Loss and gradients are computed together, one tile of tokens at a time.
 template <class L>
 struct LossHead : ModuleTypes<L, LossHeadFields> {
-  using Types = ModuleTypes<L, LossHeadFields>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+  FSDP_MODULE_TYPES(L, LossHeadFields)
   using Device = typename L::Device;
 
   std::int64_t vocabulary = 0;

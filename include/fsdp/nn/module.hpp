@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include <tessera/fsdp/core/gradient_view.hpp>
@@ -99,6 +98,14 @@ struct ModuleTypes {
   using Gradients = FieldsT<GradientView<Accumulate>>;
   static constexpr std::size_t parameter_count = field_count<FieldsT, Parameter>;
 };
+
+/// Names the types of its base ModuleTypes<L, Fields> in a module, which depends on L and so does not see them.
+#define FSDP_MODULE_TYPES(...)            \
+  using Types = ModuleTypes<__VA_ARGS__>; \
+  using typename Types::Compute;          \
+  using typename Types::Gradients;        \
+  using typename Types::Parameters;       \
+  using typename Types::Weights;
 
 /// A unit between two residual streams: forward writes y = f(x), backward overwrites dy with dx. `Saved` is what
 /// forward keeps for backward.

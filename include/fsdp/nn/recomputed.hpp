@@ -7,7 +7,6 @@
 /// The replay runs inside backward, on the weights that were gathered for it.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 

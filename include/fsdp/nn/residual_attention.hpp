@@ -39,11 +39,7 @@ struct AttentionPaths {
 /// of each head of q and k before its rotation (Qwen3), a sliding window (Mistral).
 template <class L>
 struct ResidualAttention : ModuleTypes<L, AttentionFields> {
-  using Types = ModuleTypes<L, AttentionFields>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+  FSDP_MODULE_TYPES(L, AttentionFields)
   using Shared = RotaryTable;
 
   std::int64_t hidden = 0;

@@ -25,11 +25,7 @@ struct ResidualMlpFields {
 /// x + mlp(rms_norm(x)), tile by tile. The only [T, H] tensor that is kept is the residual stream itself.
 template <class L>
 struct ResidualMlp : ModuleTypes<L, ResidualMlpFields> {
-  using Types = ModuleTypes<L, ResidualMlpFields>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+  FSDP_MODULE_TYPES(L, ResidualMlpFields)
   using Tile = SwiGluTile<L>;
 
   std::int64_t hidden = 0;

@@ -12,18 +12,13 @@
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/plan_of.hpp>
 #include <tessera/fsdp/nn/swiglu_tile.hpp>
-#include <tessera/tiling/policies.hpp>
 
 namespace fsdp::nn {
 
 /// The MLP alone: x [T, H] -> y [T, H]; backward writes dx over dy.
 template <class L>
 struct SwiGluMlp : ModuleTypes<L, SwiGluFields> {
-  using Types = ModuleTypes<L, SwiGluFields>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+  FSDP_MODULE_TYPES(L, SwiGluFields)
   using Tile = SwiGluTile<L>;
 
   std::int64_t hidden = 0;

@@ -25,11 +25,7 @@ struct BlockFields {
 /// Both halves: one unit of a transformer.
 template <class L>
 struct TransformerBlock : ModuleTypes<L, BlockFields> {
-  using Types = ModuleTypes<L, BlockFields>;
-  using typename Types::Compute;
-  using typename Types::Gradients;
-  using typename Types::Parameters;
-  using typename Types::Weights;
+  FSDP_MODULE_TYPES(L, BlockFields)
   using Shared = RotaryTable;
 
   ResidualAttention<L> attention;

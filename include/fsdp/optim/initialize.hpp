@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>

@@ -25,7 +25,6 @@
 #include <span>
 #include <string_view>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>

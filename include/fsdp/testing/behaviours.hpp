@@ -3,8 +3,8 @@
 /// Required behaviour of communicators, part one: gathers and reductions of tensors. contract_behaviours.hpp has the
 /// rest.
 ///
-/// A behaviour is a struct with `name`, `asked` (the sentence that a failure prints) and `check(communicator)`, which
-/// is called on every rank at once. To add one, add a struct to one of the two headers, list it in AllBehaviours and in
+/// A behaviour is a struct with `asked` (the sentence that a failure prints) and `check(communicator)`, which is called
+/// on every rank at once. To add one, add a struct to one of the two headers, list it in AllBehaviours and in
 /// communicator.hpp, and add a communicator that fails it to tests/testing/wrong_communicators.hpp.
 #pragma once
 
@@ -40,7 +40,6 @@ std::vector<float> sums_into(float there, Write write, int size, std::int64_t be
 }
 
 struct GathersUnevenAndEmptyPieces {
-  static constexpr const char* name = "GathersUnevenAndEmptyPieces";
   static constexpr const char* asked =
       "all_gather copies the `local` of every rank to its place in the `full` of every rank; pieces differ in length, "
       "and rank 1 has none";
@@ -62,7 +61,6 @@ struct GathersUnevenAndEmptyPieces {
 };
 
 struct GathersInPlaceWithoutCopyingItself {
-  static constexpr const char* name = "GathersInPlaceWithoutCopyingItself";
   static constexpr const char* asked =
       "all_gather of pieces that already lie in their place in `full` leaves them there and fetches the others";
   template <class C>
@@ -85,7 +83,6 @@ struct GathersInPlaceWithoutCopyingItself {
 };
 
 struct MovesManySegmentsAsOneCollective {
-  static constexpr const char* name = "MovesManySegmentsAsOneCollective";
   static constexpr const char* asked =
       "all_gather takes a list of 20 segments of different lengths, one without any element, as one collective";
   template <class C>
@@ -124,7 +121,6 @@ struct MovesManySegmentsAsOneCollective {
 };
 
 struct SumsInRankOrderToTheBit {
-  static constexpr const char* name = "SumsInRankOrderToTheBit";
   static constexpr const char* asked =
       "reduce_scatter<Wire> rounds every contribution to Wire once and adds them in float in the order of ranks, "
       "((rank 0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
@@ -155,7 +151,6 @@ struct SumsInRankOrderToTheBit {
 };
 
 struct SumsInRankOrderWhereAsked {
-  static constexpr const char* name = "SumsInRankOrderWhereAsked";
   static constexpr const char* asked =
       "reduce_scatter with SumOrder::ranks adds contributions in the order of ranks, whatever order the communicator "
       "may have of its own";
@@ -195,7 +190,6 @@ struct SumsInRankOrderWhereAsked {
 };
 
 struct AddsRankByRankToWhatIsThere {
-  static constexpr const char* name = "AddsRankByRankToWhatIsThere";
   static constexpr const char* asked =
       "reduce_scatter that accumulates adds the contribution of each rank by itself to what `local` holds, "
       "((local + rank 0) + rank 1) + ..., and not their sum";
@@ -228,7 +222,6 @@ struct AddsRankByRankToWhatIsThere {
 };
 
 struct SumsIntoItsOwnContribution {
-  static constexpr const char* name = "SumsIntoItsOwnContribution";
   static constexpr const char* asked =
       "reduce_scatter whose `local` lies in its place in `full` puts the sum there and leaves the rest of `full` alone";
   template <class C>
@@ -252,7 +245,6 @@ struct SumsIntoItsOwnContribution {
 };
 
 struct SumsSpentContributions {
-  static constexpr const char* name = "SumsSpentContributions";
   static constexpr const char* asked =
       "reduce_scatter of spent contributions makes the same sums, and may use this rank's place of `full` but no other";
   template <class C>
@@ -287,7 +279,6 @@ struct SumsSpentContributions {
 };
 
 struct AllReduceGivesTheBitsOfReduceScatter {
-  static constexpr const char* name = "AllReduceGivesTheBitsOfReduceScatter";
   static constexpr const char* asked =
       "all_reduce<Wire> leaves on every rank, in all of `full`, the sums that reduce_scatter<Wire> makes, to the bit";
   template <class Wire, class C>
@@ -318,7 +309,6 @@ struct AllReduceGivesTheBitsOfReduceScatter {
 
 /// So many elements that each peer needs several pieces of scratch.
 struct SumsMoreThanItsScratchHolds {
-  static constexpr const char* name = "SumsMoreThanItsScratchHolds";
   static constexpr const char* asked =
       "reduce_scatter adds tensors of 3 million elements, more than a communicator should hold scratch for";
   template <class C>
@@ -339,7 +329,6 @@ struct SumsMoreThanItsScratchHolds {
 /// Ranks start and wait at different times. Each reads its result and overwrites its contribution as soon as `wait` has
 /// returned.
 struct WaitsForResultsAndForPeersThatStillRead {
-  static constexpr const char* name = "WaitsForResultsAndForPeersThatStillRead";
   static constexpr const char* asked =
       "wait() of a request returns when the results of this rank are in place and no other rank reads its memory any "
       "more, whichever rank comes or waits first";

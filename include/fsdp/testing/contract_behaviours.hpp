@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/testing/behaviours.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/values.hpp>
@@ -22,7 +23,6 @@
 namespace fsdp::testing {
 
 struct KeepsSeveralCollectivesInFlight {
-  static constexpr const char* name = "KeepsSeveralCollectivesInFlight";
   static constexpr const char* asked =
       "40 gathers and reductions may be started before the first is waited for; test() makes progress, and each has "
       "its result once it was tested or waited for";
@@ -63,7 +63,6 @@ struct KeepsSeveralCollectivesInFlight {
 };
 
 struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
-  static constexpr const char* name = "AnUnwaitedRequestIsWaitedForWhenDestroyed";
   static constexpr const char* asked =
       "the destructor of a request that was moved, and not waited for, waits: afterwards the results are in place";
   template <class C>
@@ -84,7 +83,6 @@ struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
 };
 
 struct CombinesFewValuesInRankOrder {
-  static constexpr const char* name = "CombinesFewValuesInRankOrder";
   static constexpr const char* asked =
       "reduce combines a few values of all ranks in the order of ranks: sums of doubles to the bit, largest and least "
       "of integers and doubles";
@@ -107,7 +105,6 @@ struct CombinesFewValuesInRankOrder {
 };
 
 struct BroadcastsFromEveryRoot {
-  static constexpr const char* name = "BroadcastsFromEveryRoot";
   static constexpr const char* asked = "broadcast gives every rank the bytes of the root, whichever rank that is";
   template <class C>
   static void check(C& c) {
@@ -122,7 +119,6 @@ struct BroadcastsFromEveryRoot {
 };
 
 struct GathersBytes {
-  static constexpr const char* name = "GathersBytes";
   static constexpr const char* asked = "gather_bytes gives every rank the bytes of all ranks, in the order of ranks";
   template <class C>
   static void check(C& c) {
@@ -137,7 +133,6 @@ struct GathersBytes {
 };
 
 struct SplitsByColorInRankOrder {
-  static constexpr const char* name = "SplitsByColorInRankOrder";
   static constexpr const char* asked =
       "split makes a communicator of the ranks with equal colour, in the order that they had, and it can be split "
       "again";
@@ -163,7 +158,6 @@ struct SplitsByColorInRankOrder {
 };
 
 struct RecordsWhatWasAskedFor {
-  static constexpr const char* name = "RecordsWhatWasAskedFor";
   static constexpr const char* asked =
       "where monitor().options asks for records, every collective is recorded, and announced before it starts, with "
       "its number, kind, wire type, bytes and label, in the order of the calls";
@@ -224,7 +218,6 @@ struct RecordsWhatWasAskedFor {
 };
 
 struct CutsLongMessages {
-  static constexpr const char* name = "CutsLongMessages";
   static constexpr const char* asked =
       "where monitor().options.message_bytes is 13, collectives of more bytes move the same values";
   template <class C>
@@ -240,7 +233,6 @@ struct CutsLongMessages {
 
 /// The last rank makes another call than the others. All ranks report it, and can continue afterwards.
 struct ChecksFindRanksThatDisagree {
-  static constexpr const char* name = "ChecksFindRanksThatDisagree";
   static constexpr const char* asked =
       "with monitor().options.checks on, where the last rank makes another call than the others every rank throws a "
       "CollectiveError that says how they differ, and the communicator can be used afterwards";
@@ -300,7 +292,6 @@ struct ChecksFindRanksThatDisagree {
 };
 
 struct RefusesBrokenArguments {
-  static constexpr const char* name = "RefusesBrokenArguments";
   static constexpr const char* asked = "a collective with arguments that cannot be right throws a LogicError at once";
   template <class C>
   static void check(C& c) {
@@ -345,7 +336,8 @@ using AllBehaviours =
 struct BehaviourName {
   template <class Behaviour>
   static std::string GetName(int) {
-    return Behaviour::name;
+    const std::string_view name = type_name<Behaviour>();
+    return std::string(name.substr(name.rfind(':') + 1));  // without namespaces
   }
 };
 

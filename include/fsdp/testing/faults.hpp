@@ -3,16 +3,14 @@
 /// Required behaviour of communicators if a rank fails or does not arrive: no rank waits forever, and errors name the
 /// rank.
 ///
-/// A fault is a struct with `name`, `asked` and `check<Ranks>()`. Ranks has `run(ranks, options, f)`; its ranks are
-/// threads of this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of the
-/// faults.
+/// A fault is a struct with `asked` and `check<Ranks>()`. Ranks has `run(ranks, options, f)`; its ranks are threads of
+/// this process, or processes whose failed assertions it reports. communicator.hpp makes a suite of the faults.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -63,16 +61,23 @@ void run_to_failure(std::string_view asked, int ranks, std::string_view reason, 
   if (!text.empty()) expect_part(asked, where, text, reason);
 }
 
+/// Runs f on ranks, some of which miss a deadline of 0.1 s. The run may report that as well.
+template <class Ranks, class F>
+void run_past_deadline(int ranks, F f) {
+  try {
+    Ranks::run(ranks, comm::Options{.deadline = std::chrono::milliseconds(100)}, f);
+  } catch (const comm::CollectiveError&) {
+  }
+}
+
 }  // namespace detail
 
 struct ARankThatDoesNotComeIsNamedAtTheDeadline {
-  static constexpr const char* name = "ARankThatDoesNotComeIsNamedAtTheDeadline";
   static constexpr const char* asked =
       "where a rank does not come to a collective, the others throw a CollectiveError at monitor().options.deadline "
       "that names the rank and the collective";
   template <class Ranks>
   static void check() {
-    using std::chrono::milliseconds;
     std::atomic<int> ended = 0;
     std::array<double, 3> waited{};  // in seconds, by rank
     const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
@@ -88,11 +93,7 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
       expect_part(asked, rank_in_words(c), text, "rank 1");
       expect_part(asked, rank_in_words(c), text, "barrier of step, unit 4");
     };
-    try {
-      Ranks::run(3, comm::Options{.deadline = milliseconds(100)}, rank);
-    } catch (const comm::CollectiveError&) {
-      // A run may report the missed deadline as well.
-    }
+    detail::run_past_deadline<Ranks>(3, rank);
     const double longest = std::max(waited[0], waited[2]);
     if (longest < 0.1 || longest > detail::seconds(detail::patience) / 2)
       fail(asked, "3 ranks", message("ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s"));
@@ -100,7 +101,6 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
 };
 
 struct AThrowingRankFreesTheOthers {
-  static constexpr const char* name = "AThrowingRankFreesTheOthers";
   static constexpr const char* asked =
       "where a rank throws, collectives of the others throw a CollectiveError that names it, and the run ends with "
       "the error that it threw";
@@ -125,7 +125,6 @@ struct AThrowingRankFreesTheOthers {
 };
 
 struct AFailureReachesCommunicatorsThatWereSplit {
-  static constexpr const char* name = "AFailureReachesCommunicatorsThatWereSplit";
   static constexpr const char* asked =
       "where a rank throws, collectives of communicators that were split from the one of all ranks throw a "
       "CollectiveError that names the rank, also on ranks that share no part with it";
@@ -145,7 +144,6 @@ struct AFailureReachesCommunicatorsThatWereSplit {
 };
 
 struct ASplitCommunicatorNamesRanksOfTheWholeJob {
-  static constexpr const char* name = "ASplitCommunicatorNamesRanksOfTheWholeJob";
   static constexpr const char* asked =
       "errors of a communicator that was split, and split again, name ranks by their numbers in the whole job";
   template <class Ranks>
@@ -163,16 +161,11 @@ struct ASplitCommunicatorNamesRanksOfTheWholeJob {
       expect_part(asked, rank_in_words(c), text, "rank 1, barrier");
       expect_part(asked, rank_in_words(c), text, "for rank 3");
     };
-    try {
-      Ranks::run(4, comm::Options{.deadline = std::chrono::milliseconds(100)}, rank);
-    } catch (const comm::CollectiveError&) {
-      // A run may report the missed deadline as well.
-    }
+    detail::run_past_deadline<Ranks>(4, rank);
   }
 };
 
 struct UnwindingWithCollectivesInFlightNeitherHangsNorThrows {
-  static constexpr const char* name = "UnwindingWithCollectivesInFlightNeitherHangsNorThrows";
   static constexpr const char* asked =
       "a rank that throws while collectives are in flight destroys their requests without waiting for the deadline "
       "and without a second exception";

@@ -21,8 +21,6 @@
 /// other than 0.01 of gradients with a norm of at most 1.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -30,7 +28,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -207,21 +204,17 @@ inline bool expect_same_result(std::string_view asked, std::string_view where, c
 /// Compares losses and weights, within 1e-5 of the first loss and of a tensor's largest weight.
 inline bool expect_near_result(std::string_view asked, std::string_view where, const ForeignRunResult& found,
                                const ForeignRunResult& expected) {
-  for (std::size_t step = 0; step < expected.losses.size(); ++step)
-    if (!(std::abs(found.losses.at(step) - expected.losses[step]) <= 1e-5 * std::abs(expected.losses.front())))
-      return fail(asked, where,
-                  message("the loss of step ", step, " is ", in_words(found.losses[step]), " instead of ",
-                          in_words(expected.losses[step])));
-  for (const auto& [name, weights] : expected.weights) {
-    float largest = 0;
-    for (const float weight : weights) largest = std::max(largest, std::abs(weight));
-    for (std::size_t i = 0; i < weights.size(); ++i)
-      if (!(std::abs(found.weights.at(name)[i] - weights[i]) <= 1e-5f * largest))
-        return fail(asked, where,
-                    message(name, ": element ", i, " is ", in_words(found.weights.at(name)[i]), " instead of about ",
-                            in_words(weights[i])));
-  }
+  if (!expect_losses_near(asked, where, found.losses, expected.losses)) return false;
+  for (const auto& [name, weights] : expected.weights)
+    if (!testing::expect_near(asked, where, name, found.weights.at(name), weights)) return false;
   return true;
+}
+
+/// Trains and checks that the result is `expected`, to the bit.
+template <class Loop, class Strategy>
+bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, const ForeignRunResult& expected) {
+  return with_foreign<Loop>(
+      run, [&](auto& where, const auto& found) { return expect_same_result(asked, where, found, expected); });
 }
 
 inline ForeignRun<RunTimeSharded> foreign_fsdp2(int ranks, int micro_batches) {
@@ -238,8 +231,7 @@ void check_foreign_strategies() {
   constexpr std::string_view near =
       "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
   const auto expect_equal = [&](const ForeignRunResult& expected, const auto& run) {
-    return detail::with_foreign<Loop>(
-        run, [&](auto& where, const auto& found) { return detail::expect_same_result(equal, where, found, expected); });
+    return detail::expect_foreign<Loop>(equal, run, expected);
   };
   const auto expect_near = [&](const ForeignRunResult& expected, const auto& run) {
     return detail::with_foreign<Loop>(
@@ -313,10 +305,7 @@ void check_foreign_exceptions() {
     auto run = detail::foreign_fsdp2(2, 2);
     const int computations = static_cast<int>(2 * foreign_order<Loop>().list.size());
     for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
-      if (!detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
-            return detail::expect_same_result(asked, where, found, expected);
-          }))
-        return false;
+      if (!detail::expect_foreign<Loop>(asked, run, expected)) return false;
     return true;
   });
 }
@@ -333,10 +322,7 @@ void check_foreign_forfeits() {
     const int computations = static_cast<int>(foreign_order<Loop>().list.size());
     for (run.forfeits = 0; run.forfeits < run.ranks; ++run.forfeits)
       for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
-        if (!detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
-              return detail::expect_same_result(asked, where, found, expected);
-            }))
-          return false;
+        if (!detail::expect_foreign<Loop>(asked, run, expected)) return false;
     return true;
   });
 }

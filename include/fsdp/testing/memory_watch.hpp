@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/communicator.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>

@@ -11,14 +11,12 @@
 #include <memory>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -83,19 +82,6 @@ ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const 
     if (communicator.rank() == 0) result.losses = losses;
   });
   return result;
-}
-
-/// Compares losses of two runs that add in different orders: they must agree within 1e-5 of the first loss.
-inline bool expect_losses_near(std::string_view asked, std::string_view where, const std::vector<double>& found,
-                               const std::vector<double>& expected) {
-  if (found.size() != expected.size())
-    return fail(asked, where, message(found.size(), " steps instead of ", expected.size()));
-  for (std::size_t step = 0; step < expected.size(); ++step)
-    if (!(std::abs(found[step] - expected[step]) <= 1e-5 * std::abs(expected.front())))
-      return fail(
-          asked, where,
-          message("the loss of step ", step, " is ", in_words(found[step]), " instead of ", in_words(expected[step])));
-  return true;
 }
 
 /// Sets weights to values in (-scale, scale), those of norms around 1, so that biases and norms have an effect.

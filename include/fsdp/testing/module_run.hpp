@@ -22,7 +22,6 @@
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/testing/guarded.hpp>
 #include <tessera/fsdp/testing/module_memory.hpp>
 #include <tessera/fsdp/testing/numbers.hpp>
 #include <tessera/fsdp/testing/report.hpp>

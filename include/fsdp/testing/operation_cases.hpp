@@ -13,7 +13,6 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>

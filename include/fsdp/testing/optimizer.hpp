@@ -32,7 +32,7 @@
 namespace fsdp::testing {
 namespace detail {
 
-FSDP_HAS_MEMBER(optimizers)
+FSDP_TESTED_VALUES(optimizers, optimizer, constants, Optimizer)
 FSDP_HAS_MEMBER(lr)
 
 /// Trains and calls expect(found) with the run. An error of the run is a failure.
@@ -156,20 +156,6 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
   });
 }
 
-/// Returns the values of a suite's parameter.
-template <class Tested>
-auto optimizers_of() {
-  if constexpr (detail::has_optimizers<Tested>()) {
-    return Tested::optimizers();
-  } else {
-    static_assert(
-        std::is_default_constructible_v<Tested>,
-        "fsdp: this optimizer has no default constructor, so the suite does not know its constants; give it a "
-        "struct with `static std::vector<Optimizer> optimizers()`");
-    return std::vector<Tested>{Tested{}};
-  }
-}
-
 /// The suite. Its parameter is an optimizer with a default constructor, or a struct with optimizers() and optionally
 /// `lr`.
 template <class Tested>
@@ -183,7 +169,7 @@ class OptimizerSuite : public ::testing::Test {
   /// Calls check(optimizer) for every value.
   template <class Check>
   static void each(Check check) {
-    for (const auto& optimizer : optimizers_of<Tested>()) {
+    for (const auto& optimizer : detail::optimizers_of<Tested>()) {
       static_assert(optim::check_optimizer<std::remove_cvref_t<decltype(optimizer)>>());
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(optimizer.name()));
       check(optimizer);

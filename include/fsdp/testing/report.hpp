@@ -6,6 +6,8 @@
 /// They may run on several threads at once, as GoogleTest's own assertions may.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -14,10 +16,12 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
 
 namespace fsdp::testing {
 
@@ -64,6 +68,32 @@ bool expect_values(std::string_view asked, std::string_view where, std::string_v
                       in_words(expected[first]), "; ", different, " of ", found.size(), " elements are wrong"));
 }
 
+/// Compares with a run that adds in another order: values must agree within 1e-5 of the largest one.
+inline bool expect_near(std::string_view asked, std::string_view where, std::string_view which,
+                        const std::vector<float>& found, const std::vector<float>& expected) {
+  float largest = 0;
+  for (const float value : expected) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (!(std::abs(found[i] - expected[i]) <= 1e-5f * largest))
+      return fail(
+          asked, where,
+          message(which, ": element ", i, " is ", in_words(found[i]), " instead of about ", in_words(expected[i])));
+  return true;
+}
+
+/// The same of the losses of steps, which must agree within 1e-5 of the first loss.
+inline bool expect_losses_near(std::string_view asked, std::string_view where, const std::vector<double>& found,
+                               const std::vector<double>& expected) {
+  if (found.size() != expected.size())
+    return fail(asked, where, message(found.size(), " steps instead of ", expected.size()));
+  for (std::size_t step = 0; step < expected.size(); ++step)
+    if (!(std::abs(found[step] - expected[step]) <= 1e-5 * std::abs(expected.front())))
+      return fail(
+          asked, where,
+          message("the loss of step ", step, " is ", in_words(found[step]), " instead of ", in_words(expected[step])));
+  return true;
+}
+
 /// Compares one value.
 template <class T>
 bool expect_value(std::string_view asked, std::string_view where, std::string_view which, const T& found,
@@ -97,6 +127,22 @@ bool report_errors(std::string_view asked, std::string_view where, Part part) {
     return fail(asked, where, message("an error: ", error.what()));
   }
 }
+
+/// FSDP_TESTED_VALUES(policies, policy, numbers, Policy) defines `policies_of<Tested>()`, which returns the values of a
+/// suite's parameter: those that its `policies()` lists, or the one of its default constructor.
+#define FSDP_TESTED_VALUES(values, kind, numbers, Kind)                                                         \
+  FSDP_HAS_MEMBER(values)                                                                                       \
+  template <class Tested>                                                                                       \
+  auto values##_of() {                                                                                          \
+    if constexpr (has_##values<Tested>()) {                                                                     \
+      return Tested::values();                                                                                  \
+    } else {                                                                                                    \
+      static_assert(std::is_default_constructible_v<Tested>,                                                    \
+                    "fsdp: this " #kind " has no default constructor, so the suite does not know its " #numbers \
+                    "; give it a struct with `static std::vector<" #Kind "> " #values "()`");                   \
+      return std::vector<Tested>{Tested{}};                                                                     \
+    }                                                                                                           \
+  }
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -22,7 +21,6 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/buffer/any_layout.hpp>
-#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/sgd.hpp>
@@ -36,7 +34,7 @@ namespace fsdp::testing {
 
 namespace detail {
 
-FSDP_HAS_MEMBER(strategies)
+FSDP_TESTED_VALUES(strategies, strategy, numbers, Strategy)
 
 template <class Strategy>
 bool takes_ranks(const Strategy& strategy, int ranks) {
@@ -63,20 +61,6 @@ template <class Strategy, class Expect>
 void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
   check_runs(
       asked, strategy, [](const Strategy& by, const StrategyCase& how) { return train_with(by, how); }, expect);
-}
-
-/// Checks that values are equal to the bit, or within 1e-5 of the largest.
-inline bool expect_same(std::string_view asked, const StrategyCase& how, std::string_view which,
-                        const std::vector<float>& found, const std::vector<float>& expected, bool to_the_bit) {
-  if (to_the_bit) return expect_values(asked, how.in_words(), which, found, expected);
-  float largest = 0;
-  for (const float value : expected) largest = std::max(largest, std::abs(value));
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    if (!(std::abs(found[i] - expected[i]) <= 1e-5f * largest))
-      return fail(
-          asked, how.in_words(),
-          message(which, ": element ", i, " is ", in_words(found[i]), " instead of about ", in_words(expected[i])));
-  return true;
 }
 
 template <class Strategy>
@@ -193,13 +177,14 @@ void check_strategy_trains(const Strategy& strategy) {
                                           to_the_bit ? "to the bit" : "within 1e-5 of the largest");
         if (!(expected.losses.back() < expected.losses.front()))
           return fail(asked, how.in_words(), "Replicated learns nothing, so that nothing is shown");
+        const auto expect = to_the_bit ? &expect_values<std::vector<float>, std::vector<float>> : &expect_near;
         const std::vector<float> found_losses(found.losses.begin(), found.losses.end());
         const std::vector<float> losses(expected.losses.begin(), expected.losses.end());
-        bool same = detail::expect_same(asked, how, "the losses of the steps", found_losses, losses, to_the_bit);
+        bool same = expect(asked, how.in_words(), "the losses of the steps", found_losses, losses);
         for (const auto& [name, weights] : expected.weights) {
           const auto at = found.weights.find(name);
           if (at == found.weights.end()) return fail(asked, how.in_words(), message("no rank holds ", name));
-          same = same && detail::expect_same(asked, how, name, at->second, weights, to_the_bit);
+          same = same && expect(asked, how.in_words(), name, at->second, weights);
         }
         return same;
       });
@@ -226,19 +211,6 @@ void check_strategy_collectives(const Strategy& strategy) {
   });
 }
 
-/// Returns the values of a suite's parameter.
-template <class Tested>
-auto strategies_of() {
-  if constexpr (detail::has_strategies<Tested>()) {
-    return Tested::strategies();
-  } else {
-    static_assert(std::is_default_constructible_v<Tested>,
-                  "fsdp: this strategy has no default constructor, so the suite does not know its numbers; give it a "
-                  "struct with `static std::vector<Strategy> strategies()`");
-    return std::vector<Tested>{Tested{}};
-  }
-}
-
 /// The suite. Its parameter is a strategy with a default constructor, or a struct with strategies().
 template <class Tested>
 class StrategySuite : public ::testing::Test {
@@ -246,7 +218,7 @@ class StrategySuite : public ::testing::Test {
   /// Calls check(strategy) for every value.
   template <class Check>
   static void each(Check check) {
-    for (const auto& strategy : strategies_of<Tested>()) {
+    for (const auto& strategy : detail::strategies_of<Tested>()) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, policy_text(strategy));
       check(strategy);
     }

@@ -16,7 +16,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 namespace fsdp::testing {

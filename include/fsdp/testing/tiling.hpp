@@ -10,7 +10,6 @@
 /// but not all problems. An MLP is run with its plans and must have the gradients of the untiled MLP.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <sstream>
@@ -22,7 +21,6 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/fsdp/testing/module.hpp>
@@ -88,7 +86,7 @@ std::optional<tiling::TilePlan> plan_unless_refused(const Policy& policy, const 
 
 namespace detail {
 
-FSDP_HAS_MEMBER(policies)
+FSDP_TESTED_VALUES(policies, policy, numbers, Policy)
 
 inline std::string plan_in_words(const std::optional<tiling::TilePlan>& plan) {
   if (!plan) return "none, but an InputError";
@@ -253,19 +251,6 @@ void check_tiling_gradients(const Policy& policy) {
   }
 }
 
-/// Returns the values of a suite's parameter.
-template <class Tested>
-auto policies_of() {
-  if constexpr (detail::has_policies<Tested>()) {
-    return Tested::policies();
-  } else {
-    static_assert(std::is_default_constructible_v<Tested>,
-                  "fsdp: this policy has no default constructor, so the suite does not know its numbers; give it a "
-                  "struct with `static std::vector<Policy> policies()`");
-    return std::vector<Tested>{Tested{}};
-  }
-}
-
 /// The suite. Its parameter is a policy with a default constructor, or a struct with policies().
 template <class Tested>
 class TilingSuite : public ::testing::Test {
@@ -273,7 +258,7 @@ class TilingSuite : public ::testing::Test {
   /// Calls check(policy) for every value.
   template <class Check>
   static void each(Check check) {
-    const auto policies = policies_of<Tested>();
+    const auto policies = detail::policies_of<Tested>();
     for (std::size_t i = 0; i < policies.size(); ++i) {
       const ::testing::ScopedTrace trace(
           __FILE__, __LINE__, message("policy ", i + 1, " of ", policies.size(), ", ", policy_text(policies[i])));

@@ -3,15 +3,12 @@
 /// Starts the ranks of a stack, or joins those that a launcher started.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 
-#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/core/error.hpp>

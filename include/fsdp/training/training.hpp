@@ -14,7 +14,6 @@
 #include <optional>
 #include <span>
 
-#include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>

@@ -13,20 +13,31 @@ namespace fsdp::buffer {
 
 std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(), counts.begin() + rank, full); }
 
+namespace {
+
+/// Adds the parts of ranges of a buffer that lie in its elements [begin, end), which another buffer has from `local`
+/// on.
+void add_within(std::vector<TensorRange>& held, const std::vector<TensorRange>& ranges, std::int64_t begin,
+                std::int64_t end, std::int64_t local) {
+  for (const TensorRange& range : ranges) {
+    const std::int64_t from = std::max(begin, range.local);
+    const std::int64_t to = std::min(end, range.local + range.count);
+    if (from < to)
+      held.push_back({.tensor = range.tensor,
+                      .begin = range.begin + from - range.local,
+                      .count = to - from,
+                      .local = local + from - begin});
+  }
+}
+
+}  // namespace
+
 std::vector<TensorRange> Layout::ranges(int rank) const {
   std::vector<TensorRange> held;
+  const std::vector<TensorRange> all = whole();
   for (const Run& run : runs) {
     const std::int64_t begin = run.begin(rank);
-    const std::int64_t end = begin + run.counts[static_cast<std::size_t>(rank)];
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-      const std::int64_t from = std::max(begin, offsets[i]);
-      const std::int64_t to = std::min(end, offsets[i] + shapes[i].numel());
-      if (from < to)
-        held.push_back({.tensor = static_cast<std::int64_t>(i),
-                        .begin = from - offsets[i],
-                        .count = to - from,
-                        .local = run.local + from - begin});
-    }
+    add_within(held, all, begin, begin + run.counts[static_cast<std::size_t>(rank)], run.local);
   }
   return held;
 }
@@ -41,17 +52,8 @@ std::vector<TensorRange> Layout::whole() const {
 
 std::vector<TensorRange> Layout::ranges_across(int shard, int replica) const {
   const std::int64_t begin = across_of(shard).begin(replica);
-  const std::int64_t end = begin + across_size(shard);
   std::vector<TensorRange> held;
-  for (const TensorRange& range : ranges(shard)) {
-    const std::int64_t from = std::max(begin, range.local);
-    const std::int64_t to = std::min(end, range.local + range.count);
-    if (from < to)
-      held.push_back({.tensor = range.tensor,
-                      .begin = range.begin + from - range.local,
-                      .count = to - from,
-                      .local = from - begin});
-  }
+  add_within(held, ranges(shard), begin, begin + across_size(shard), 0);
   return held;
 }
 
@@ -100,12 +102,12 @@ std::vector<Layout> detail::build_layouts(std::string_view name, const void* pol
   return layouts;
 }
 
-Layout lay_out(std::span<const Shape> shapes) {
+Layout lay_out(std::span<const Shape> shapes, std::int64_t alignment) {
   Layout layout;
   layout.shapes.assign(shapes.begin(), shapes.end());
   for (const Shape& shape : shapes) {
     layout.offsets.push_back(layout.full_size);
-    layout.full_size = checked_add(layout.full_size, round_up(shape.numel(), element_alignment));
+    layout.full_size = checked_add(layout.full_size, round_up(shape.numel(), alignment));
   }
   return layout;
 }

@@ -89,12 +89,7 @@ std::int64_t border_before(const Layout& layout, std::int64_t element) {
 }
 
 Layout parts_by_rows(std::span<const Shape> shapes, int ranks) {
-  Layout layout;
-  layout.shapes.assign(shapes.begin(), shapes.end());
-  for (const Shape& shape : shapes) {
-    layout.offsets.push_back(layout.full_size);
-    layout.full_size = checked_add(layout.full_size, shape.numel());
-  }
+  Layout layout = lay_out(shapes, 1);
   Run run{.full = 0, .local = 0, .counts = {}};
   std::int64_t begin = 0, largest = 0;
   for (int rank = 0; rank < ranks; ++rank) {

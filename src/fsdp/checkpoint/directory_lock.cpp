@@ -5,18 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>

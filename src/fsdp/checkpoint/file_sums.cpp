@@ -9,7 +9,6 @@
 #include <tessera/fsdp/core/file.hpp>
 
 #include "crc32c.hpp"
-#include "posix.hpp"
 
 namespace fsdp::checkpoint {
 

@@ -11,9 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -2,11 +2,7 @@
 #include <tessera/fsdp/checkpoint/folder.hpp>
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/together.hpp>
@@ -17,20 +13,12 @@
 #include "listed_weights.hpp"
 #include "manifest.hpp"
 #include "step_folders.hpp"
-#include "strict_json.hpp"
 #include "trainer_state.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
 
-/// The checked contents of a checkpoint.
-struct Opened {
-  Listing listing;
-  WeightFiles weights;
-  SafetensorsFile optimizer;
-  std::string optimizer_name;
-  TrainerState state;
-};
+using Opened = Checkpoint::Contents;
 
 /// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter, with its
 /// shape.
@@ -175,18 +163,13 @@ void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& fold
 
 Checkpoint Checkpoint::open(std::filesystem::path path, const ReadListing& read, const Warn& warn) {
   Opened opened = open_newest(path, read, warn);
-  return {std::move(path),
-          std::move(opened.listing),
-          std::move(opened.weights),
-          std::move(opened.optimizer),
-          std::move(opened.optimizer_name),
-          opened.state};
+  return {std::move(path), std::move(opened)};
 }
 
 void Checkpoint::check_same_model(const Listing& model) const {
-  require_same_tensors(path_, listing_.parameters, model.parameters);
+  require_same_tensors(path_, contents_.listing.parameters, model.parameters);
   for (const ConfigValue& value : model.values) {
-    const auto& theirs = listing_.values;
+    const auto& theirs = contents_.listing.values;
     const auto found = std::ranges::find(theirs, value.name, &ConfigValue::name);
     require<InputError>(
         found != theirs.end() && *found == value, path_.string(), ": a checkpoint of another model: ", value.name,
@@ -195,23 +178,23 @@ void Checkpoint::check_same_model(const Listing& model) const {
 }
 
 void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
-  require<InputError>(optimizer_name_ == states.optimizer, path_.string(), ": was trained with the optimizer ",
-                      optimizer_name_, ", this run's is ", states.optimizer, "; resume with ", optimizer_name_,
-                      ", or start from its weights alone");
+  require<InputError>(contents_.optimizer_name == states.optimizer, path_.string(), ": was trained with the optimizer ",
+                      contents_.optimizer_name, ", this run's is ", states.optimizer, "; resume with ",
+                      contents_.optimizer_name, ", or start from its weights alone");
   for (const auto& [name, of_parameter] : states.of)
     for (const std::string& state : of_parameter)
-      require<InputError>(optimizer_.find(name + "." + state) != nullptr, path_.string(), ": has no state \"", state,
-                          "\" of \"", name, "\", which this run's ", states.optimizer,
+      require<InputError>(contents_.optimizer.find(name + "." + state) != nullptr, path_.string(), ": has no state \"",
+                          state, "\" of \"", name, "\", which this run's ", states.optimizer,
                           " keeps; resume with the constants that it was trained with");
 }
 
 void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
-  weights_.read_range(name, begin, count, out);
+  contents_.weights.read_range(name, begin, count, out);
 }
 
 void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
                             float* out) const {
-  optimizer_.read_range(optimizer_.at(name + "." + std::string(state)), begin, count, out);
+  contents_.optimizer.read_range(contents_.optimizer.at(name + "." + std::string(state)), begin, count, out);
 }
 
 }  // namespace fsdp::checkpoint

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manifest.hpp"
 
-#include <array>
-
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/checked.hpp>

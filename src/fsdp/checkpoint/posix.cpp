@@ -12,6 +12,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/paths.hpp"
+
 namespace fsdp::checkpoint {
 
 void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
@@ -87,10 +89,9 @@ void sync_directory(const std::filesystem::path& path) {
 
 std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> made;
-  std::error_code error;
-  for (std::filesystem::path each = path; !each.empty() && !std::filesystem::exists(each, error);
-       each = each.parent_path())
+  for (std::filesystem::path each = path; !each.empty() && !path_exists(each); each = each.parent_path())
     made.push_back(each);
+  std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error) return made;
   remove_made(made);

@@ -10,6 +10,7 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/paths.hpp"
 #include "tensors_of.hpp"
 
 namespace fsdp::checkpoint {
@@ -17,7 +18,7 @@ namespace fsdp::checkpoint {
 std::optional<std::int64_t> bytes_left(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::path there = std::filesystem::absolute(path, error);
-  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  while (!path_exists(there) && there.has_relative_path()) there = there.parent_path();
   struct statvfs disk {};
   if (::statvfs(there.c_str(), &disk) != 0) return std::nullopt;
   const double bytes = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -23,7 +22,6 @@
 #include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
 #include "json_keys.hpp"
-#include "posix.hpp"
 #include "safetensors_limits.hpp"
 #include "strict_json.hpp"
 

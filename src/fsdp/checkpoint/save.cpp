@@ -93,10 +93,9 @@ Save::~Save() {
 std::size_t Save::place_of(const std::string& name) const { return places_.at(name); }
 
 void Save::create() {
-  std::error_code error;
-  std::filesystem::create_directories(dir_, error);
-  require<InputError>(!error, dir_.string(), ": cannot be created: ", error.message());
+  make_folders(dir_);
   tidy(dir_);
+  std::error_code error;
   if (!std::filesystem::create_directory(temporary_, error) || error)
     throw InputError(message(temporary_.string(), ": cannot be created: ", error.message()));
   created_ = true;

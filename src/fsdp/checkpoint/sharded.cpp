@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/checkpoint/sharded.hpp>
 
-#include <algorithm>
 #include <random>
 #include <set>
-#include <span>
 
 #include <tessera/fsdp/core/error.hpp>
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 
-#include <algorithm>
-#include <span>
-
 namespace fsdp::train {
 
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,

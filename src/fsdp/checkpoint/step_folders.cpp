@@ -15,6 +15,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../core/numbers.hpp"
+#include "../core/paths.hpp"
 #include "posix.hpp"
 #include "strict_json.hpp"
 
@@ -107,7 +108,7 @@ void tidy(const std::filesystem::path& dir) {
     const std::string name = path.filename().string();
     if (step_of(name) >= 0 && name.ends_with(aside)) {
       const std::filesystem::path place = dir / name.substr(0, name.size() - aside.size());
-      if (std::filesystem::exists(place, error))
+      if (path_exists(place))
         std::filesystem::remove_all(path, error);
       else if (::rename(path.c_str(), place.c_str()) != 0)
         throw_errno(path, "given its name back");

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 
 #include "../core/lfs_pointer.hpp"

@@ -3,7 +3,6 @@
 /// trainer.json: the state of a run.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>

@@ -3,7 +3,6 @@
 /// Git LFS pointers: the small text that a clone without Git LFS holds in place of a large file.
 #pragma once
 
-#include <filesystem>
 #include <string_view>
 
 #include <tessera/fsdp/core/error.hpp>

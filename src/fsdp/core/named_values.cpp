@@ -5,18 +5,7 @@
 
 namespace fsdp {
 
-void ValueList::operator()(std::string_view name, std::int64_t& value, std::string_view help) {
-  list_.push_back({std::string(name), std::string(help), &value});
-}
-void ValueList::operator()(std::string_view name, double& value, std::string_view help) {
-  list_.push_back({std::string(name), std::string(help), &value});
-}
-void ValueList::operator()(std::string_view name, bool& value, std::string_view help) {
-  list_.push_back({std::string(name), std::string(help), &value});
-}
-void ValueList::operator()(std::string_view name, std::string& value, std::string_view help) {
-  list_.push_back({std::string(name), std::string(help), &value});
-}
+void ValueList::add(NamedValue value) { list_.push_back(std::move(value)); }
 
 std::vector<NamedValue> NamedValues::list() const {
   ValueList all;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "numbers.hpp"

@@ -12,8 +12,6 @@
 #include <string_view>
 #include <system_error>
 
-#include <tessera/fsdp/core/file.hpp>
-
 namespace fsdp {
 namespace {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/execution/verification.hpp>
 
-#include <algorithm>
-
 #include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 

@@ -43,10 +43,6 @@ AdapterFiles AdapterFiles::open(const std::filesystem::path& folder, std::span<c
   return AdapterFiles(std::move(files));
 }
 
-void AdapterFiles::read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
-  files_.read_range(peft_name(name), begin, count, out);
-}
-
 void AdapterFiles::read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const {
   files_.read_finite(peft_name(name), begin, count, out);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/model_files/load.hpp>
 
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 
 namespace fsdp::train {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/model_files/model_files.hpp>
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,13 +35,6 @@ ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListin
   else
     warn_of_adapters(folder, warn);
   return model;
-}
-
-void ModelFiles::read_range(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {
-  if (adapters && weights.find(name) == nullptr)
-    adapters->read_range(name, begin, count, out);
-  else
-    weights.read_range(name, begin, count, out);
 }
 
 void ModelFiles::read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>

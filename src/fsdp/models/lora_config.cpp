@@ -3,10 +3,6 @@
 
 #include <fnmatch.h>
 
-#include <cmath>
-
-#include <tessera/fsdp/core/error.hpp>
-
 namespace fsdp {
 
 std::vector<std::string> LoraConfig::patterns() const {

@@ -2,7 +2,6 @@
 #include <tessera/fsdp/module/order.hpp>
 
 #include <cstddef>
-#include <initializer_list>
 #include <iterator>
 #include <numeric>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/nn/token_batch.hpp>
 
-#include <algorithm>
-
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operations.hpp>

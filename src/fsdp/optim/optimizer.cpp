@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include <tessera/fsdp/core/error.hpp>
-
 namespace fsdp::optim {
 
 void require_constant(bool holds, std::string_view name, double value, std::string_view range) {

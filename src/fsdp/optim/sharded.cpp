@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cstddef>
-#include <string>
 #include <type_traits>
 
 #include <tessera/comm/agreement.hpp>

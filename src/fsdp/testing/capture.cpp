@@ -3,8 +3,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <string>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 

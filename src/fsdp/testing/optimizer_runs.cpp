@@ -25,12 +25,8 @@ struct BetweenCheckpoints : TrainOnly {
 }  // namespace
 
 StrategyRun train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
-  BetweenCheckpoints around;
-  around.steps = run.steps;
-  around.lr = run.lr;
-  around.as_ranks = run.as_ranks;
-  around.save_to = run.save_to;
-  around.resume = run.resume;
+  const BetweenCheckpoints around{
+      {.steps = run.steps, .lr = run.lr, .as_ranks = run.as_ranks}, run.save_to, run.resume};
   RunTimeSharded sharded{.strategy = FullyShard<>{}};
   if (optimizer.grain() == optim::Grain::tensors) sharded.other_layout = buffer::Owned{};
   switch (run.place) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/training/muon.hpp>
 
-#include <algorithm>
-
 namespace fsdp::optim {
 
 std::int64_t Muon::work(const Parameter& parameter) {

@@ -30,72 +30,38 @@ std::int64_t scratch(const Cpu::Planner&, const Matmul<A, C>&);
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
 void run(Cpu::Stream&, const Matmul<A, C>&, Scratch);
 
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const RmsNorm<T>&);
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
+FSDP_RUNS(Cpu, RmsNorm)
+FSDP_RUNS_IN_SCRATCH(Cpu, RmsNormBackward)
 
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const AddBias<T>&);
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const BiasBackward<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const BiasBackward<T>&, Scratch);
+FSDP_RUNS(Cpu, AddBias)
+FSDP_RUNS_IN_SCRATCH(Cpu, BiasBackward)
 
 void run(Cpu::Stream&, const RotaryTable&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Rope<T>&);
+FSDP_RUNS(Cpu, Rope)
 
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const Attention<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Attention<T>&, Scratch);
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const AttentionBackward<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const AttentionBackward<T>&, Scratch);
+FSDP_RUNS_IN_SCRATCH(Cpu, Attention)
+FSDP_RUNS_IN_SCRATCH(Cpu, AttentionBackward)
 
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const KeepHeads<T>&);
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const CachedAttention<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const CachedAttention<T>&, Scratch);
+FSDP_RUNS(Cpu, KeepHeads)
+FSDP_RUNS_IN_SCRATCH(Cpu, CachedAttention)
 
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const SwiGlu<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const SwiGluBackward<T>&);
+FSDP_RUNS(Cpu, SwiGlu)
+FSDP_RUNS(Cpu, SwiGluBackward)
 
 /// Both throw InputError if a token is not in the vocabulary.
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Embedding<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const EmbeddingBackward<T>&);
+FSDP_RUNS(Cpu, Embedding)
+FSDP_RUNS(Cpu, EmbeddingBackward)
 
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const CrossEntropy<T>&, Scratch);
-template <ComputedBy<Cpu> T>
-std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const CrossEntropyLoss<T>&, Scratch);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const CrossEntropyFold<T>&);
+FSDP_RUNS_IN_SCRATCH(Cpu, CrossEntropy)
+FSDP_RUNS_IN_SCRATCH(Cpu, CrossEntropyLoss)
+FSDP_RUNS(Cpu, CrossEntropyFold)
 void run(Cpu::Stream&, const CrossEntropySum&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const CrossEntropyGradient<T>&);
+FSDP_RUNS(Cpu, CrossEntropyGradient)
 
 void run(Cpu::Stream&, const MomentumDirection&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Normalized<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const Combination<T>&);
-template <ComputedBy<Cpu> T>
-void run(Cpu::Stream&, const DirectionStep<T>&);
+FSDP_RUNS(Cpu, Normalized)
+FSDP_RUNS(Cpu, Combination)
+FSDP_RUNS(Cpu, DirectionStep)
 
 /// How bf16 matrices are multiplied.
 enum class Bf16Matmul : std::uint8_t {

@@ -33,81 +33,47 @@ std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>&);
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
 void run(Cuda::Stream&, const Matmul<A, C>&, Scratch);
 
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const RmsNorm<T>&);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const RmsNormBackward<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const RmsNormBackward<T>&, Scratch);
+FSDP_RUNS(Cuda, RmsNorm)
+FSDP_RUNS_IN_SCRATCH(Cuda, RmsNormBackward)
 
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const AddBias<T>&);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const BiasBackward<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const BiasBackward<T>&, Scratch);
+FSDP_RUNS(Cuda, AddBias)
+FSDP_RUNS_IN_SCRATCH(Cuda, BiasBackward)
 
 void run(Cuda::Stream&, const RotaryTable&);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const Rope<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Rope<T>&, Scratch);
+FSDP_RUNS_IN_SCRATCH(Cuda, Rope)
 
 /// Uses cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128,
 /// and rows that start at multiples of 16 bytes. Otherwise uses our kernels: on tensor cores for such rows with head
 /// sizes that are multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns;
 /// with one warp per row for the rest, with head sizes up to 512, which is tens of times slower.
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const Attention<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Attention<T>&, Scratch);
+FSDP_RUNS_IN_SCRATCH(Cuda, Attention)
 /// In our kernels, the owner of a block of keys sums dk and dv, and the owner of a block of queries sums dq. That
 /// computes scores twice (three times for head sizes above 128), and nothing depends on timing. cuDNN's deterministic
 /// algorithm stores the gradients of scores instead, so it processes a few heads at a time, and is not used if one
 /// key-value head would take 1.25 GiB.
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const AttentionBackward<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const AttentionBackward<T>&, Scratch);
+FSDP_RUNS_IN_SCRATCH(Cuda, AttentionBackward)
 
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const KeepHeads<T>&);
+FSDP_RUNS(Cuda, KeepHeads)
 /// Uses one thread block per head and sequence. Supports head sizes up to 512.
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CachedAttention<T>&);
+FSDP_RUNS(Cuda, CachedAttention)
 
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const SwiGlu<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const SwiGluBackward<T>&);
+FSDP_RUNS(Cuda, SwiGlu)
+FSDP_RUNS(Cuda, SwiGluBackward)
 
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Embedding<T>&);
+FSDP_RUNS(Cuda, Embedding)
 /// Each thread block owns every 1024th row of the table and reads all tokens: about 4 KiB per token, mostly from the
 /// cache, in addition to the traffic of dy and dtable.
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const EmbeddingBackward<T>&);
+FSDP_RUNS(Cuda, EmbeddingBackward)
 
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const CrossEntropy<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropy<T>&, Scratch);
-template <ComputedBy<Cuda> T>
-std::int64_t scratch(const Cuda::Planner&, const CrossEntropyLoss<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropyLoss<T>&, Scratch);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropyFold<T>&);
+FSDP_RUNS_IN_SCRATCH(Cuda, CrossEntropy)
+FSDP_RUNS_IN_SCRATCH(Cuda, CrossEntropyLoss)
+FSDP_RUNS(Cuda, CrossEntropyFold)
 void run(Cuda::Stream&, const CrossEntropySum&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const CrossEntropyGradient<T>&);
+FSDP_RUNS(Cuda, CrossEntropyGradient)
 
 void run(Cuda::Stream&, const MomentumDirection&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Normalized<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const Combination<T>&);
-template <ComputedBy<Cuda> T>
-void run(Cuda::Stream&, const DirectionStep<T>&);
+FSDP_RUNS(Cuda, Normalized)
+FSDP_RUNS(Cuda, Combination)
+FSDP_RUNS(Cuda, DirectionStep)
 
 }  // namespace fsdp::device

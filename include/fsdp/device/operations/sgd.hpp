@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>

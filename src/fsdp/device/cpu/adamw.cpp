@@ -49,7 +49,6 @@ void run(Cpu::Stream& stream, const AdamWStep<Model>& op) {
   });
 }
 
-template void run(Cpu::Stream&, const AdamWStep<float>&);
-template void run(Cpu::Stream&, const AdamWStep<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, AdamWStep)
 
 }  // namespace fsdp::device

@@ -35,9 +35,6 @@ void run(Cpu::Stream& stream, const AddDigest<T>& op, Scratch memory) {
   op.sum[0] = static_cast<std::int64_t>(sum);
 }
 
-template std::int64_t scratch(const Cpu::Planner&, const AddDigest<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const AddDigest<bf16>&);
-template void run(Cpu::Stream&, const AddDigest<float>&, Scratch);
-template void run(Cpu::Stream&, const AddDigest<bf16>&, Scratch);
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, AddDigest)
 
 }  // namespace fsdp::device

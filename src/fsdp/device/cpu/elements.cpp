@@ -73,14 +73,12 @@ void run(Cpu::Stream& stream, const Scale<X, Y>& op) {
                     });
 }
 
-template void run(Cpu::Stream&, const Add<float>&);
-template void run(Cpu::Stream&, const Add<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, Add)
 template void run(Cpu::Stream&, const Copy<float, float>&);
 template void run(Cpu::Stream&, const Copy<float, bf16>&);
 template void run(Cpu::Stream&, const Copy<bf16, float>&);
 template void run(Cpu::Stream&, const Copy<bf16, bf16>&);
-template void run(Cpu::Stream&, const Fill<float>&);
-template void run(Cpu::Stream&, const Fill<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, Fill)
 template void run(Cpu::Stream&, const Scale<float, float>&);
 template void run(Cpu::Stream&, const Scale<bf16, bf16>&);
 template void run(Cpu::Stream&, const Scale<bf16, float>&);

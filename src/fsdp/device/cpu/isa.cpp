@@ -8,7 +8,6 @@
 #include <atomic>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>

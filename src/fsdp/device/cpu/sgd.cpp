@@ -26,7 +26,6 @@ void run(Cpu::Stream& stream, const SgdStep<Model>& op) {
   });
 }
 
-template void run(Cpu::Stream&, const SgdStep<float>&);
-template void run(Cpu::Stream&, const SgdStep<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, SgdStep)
 
 }  // namespace fsdp::device

@@ -117,6 +117,6 @@ void compute(Lane lane, const AttentionBackward<T>& op, Scratch memory) {
   attention_backward_plain(lane, s, op, products.data());
 }
 
-FSDP_COMPUTE(AttentionBackward, Scratch)
+FSDP_FOR_TYPES(compute, Lane, AttentionBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

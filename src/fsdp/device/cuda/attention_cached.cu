@@ -130,7 +130,7 @@ void compute(Lane lane, const CachedAttention<T>& op) {
   });
 }
 
-FSDP_COMPUTE(KeepHeads)
-FSDP_COMPUTE(CachedAttention)
+FSDP_FOR_TYPES(compute, Lane, KeepHeads)
+FSDP_FOR_TYPES(compute, Lane, CachedAttention)
 
 }  // namespace fsdp::device::cuda

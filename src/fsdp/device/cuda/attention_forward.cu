@@ -173,6 +173,6 @@ void compute(Lane lane, const Attention<T>& op, Scratch memory) {
   attention_plain(lane, s, op);
 }
 
-FSDP_COMPUTE(Attention, Scratch)
+FSDP_FOR_TYPES(compute, Lane, Attention, Scratch)
 
 }  // namespace fsdp::device::cuda

@@ -79,7 +79,7 @@ void compute(Lane lane, const BiasBackward<T>& op, Scratch memory) {
          1, columns, sum);
 }
 
-FSDP_COMPUTE(AddBias)
-FSDP_COMPUTE(BiasBackward, Scratch)
+FSDP_FOR_TYPES(compute, Lane, AddBias)
+FSDP_FOR_TYPES(compute, Lane, BiasBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

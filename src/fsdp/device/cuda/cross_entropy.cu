@@ -2,7 +2,6 @@
 /// @file
 /// Cross entropy and its gradient in place of the logits. One thread block per row reads it once for the loss and once
 /// more, from the cache, for the gradient.
-#include <algorithm>
 #include <limits>
 
 #include "arithmetic.cuh"
@@ -170,9 +169,9 @@ void compute(Lane lane, const CrossEntropyGradient<T>& op) {
   launch(lane, "cross_entropy_gradient", kernel, grid(lane, p), 0, p, Rows<T>(op.logits), op.scale, op.state.data());
 }
 
-FSDP_COMPUTE(CrossEntropy, Scratch)
-FSDP_COMPUTE(CrossEntropyLoss, Scratch)
-FSDP_COMPUTE(CrossEntropyFold)
-FSDP_COMPUTE(CrossEntropyGradient)
+FSDP_FOR_TYPES(compute, Lane, CrossEntropy, Scratch)
+FSDP_FOR_TYPES(compute, Lane, CrossEntropyLoss, Scratch)
+FSDP_FOR_TYPES(compute, Lane, CrossEntropyFold)
+FSDP_FOR_TYPES(compute, Lane, CrossEntropyGradient)
 
 }  // namespace fsdp::device::cuda

@@ -51,6 +51,6 @@ void compute(Lane lane, const AddDigest<T>& op, Scratch memory) {
          static_cast<const Word*>(partials), chunks, words(op.sum));
 }
 
-FSDP_COMPUTE(AddDigest, Scratch)
+FSDP_FOR_TYPES(compute, Lane, AddDigest, Scratch)
 
 }  // namespace fsdp::device::cuda

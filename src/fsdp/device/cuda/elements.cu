@@ -201,19 +201,15 @@ void compute(Lane lane, const AdamWStep<Model>& op, Scratch memory) {
     step(op.model.data(), op.model);
 }
 
-#define FSDP_COPY(X)                                          \
-  template void compute(Lane, const device::Copy<X, float>&); \
-  template void compute(Lane, const device::Copy<X, bf16>&);  \
-  template void compute(Lane, const device::Copy<X, f16>&);
-FSDP_COPY(float)
-FSDP_COPY(bf16)
-FSDP_COPY(f16)
-FSDP_COMPUTE(device::Add)
-FSDP_COMPUTE(device::Fill)
-FSDP_COMPUTE(device::Scale)
-FSDP_COMPUTE(device::SwiGlu)
-FSDP_COMPUTE(device::SwiGluBackward)
-FSDP_COMPUTE(AdamWStep, Scratch)
+FSDP_FOR_TYPES_OF(float, compute, Lane, device::Copy)
+FSDP_FOR_TYPES_OF(bf16, compute, Lane, device::Copy)
+FSDP_FOR_TYPES_OF(f16, compute, Lane, device::Copy)
+FSDP_FOR_TYPES(compute, Lane, device::Add)
+FSDP_FOR_TYPES(compute, Lane, device::Fill)
+FSDP_FOR_TYPES(compute, Lane, device::Scale)
+FSDP_FOR_TYPES(compute, Lane, device::SwiGlu)
+FSDP_FOR_TYPES(compute, Lane, device::SwiGluBackward)
+FSDP_FOR_TYPES(compute, Lane, AdamWStep, Scratch)
 template void compute(Lane, const device::Fill<double>&);
 template void compute(Lane, const device::Scale<bf16, float>&);
 template void compute(Lane, const device::Scale<f16, float>&);

@@ -126,7 +126,7 @@ void compute(Lane lane, const EmbeddingBackward<T>& op) {
   launch(lane, "embedding_backward", cut.vectors > 0 ? scatter<T, width> : scatter<T, 1>, grid, 0, cut, s);
 }
 
-FSDP_COMPUTE(Embedding)
-FSDP_COMPUTE(EmbeddingBackward)
+FSDP_FOR_TYPES(compute, Lane, Embedding)
+FSDP_FOR_TYPES(compute, Lane, EmbeddingBackward)
 
 }  // namespace fsdp::device::cuda

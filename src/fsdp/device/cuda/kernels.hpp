@@ -38,68 +38,65 @@ struct Lane {
 /// Throws if the last kernel launch failed.
 void require_launched(const char* kernel);
 
+/// Instantiates `compute` or `run` of an operation for each type; behind the operation stands Scratch where it takes
+/// any.
+#define FSDP_FOR_TYPES(function, Where, Operation, ...)                              \
+  template void function(Where, const Operation<float>& __VA_OPT__(, ) __VA_ARGS__); \
+  template void function(Where, const Operation<bf16>& __VA_OPT__(, ) __VA_ARGS__);  \
+  template void function(Where, const Operation<f16>& __VA_OPT__(, ) __VA_ARGS__);
+/// Instantiates it for each type that values of type X become.
+#define FSDP_FOR_TYPES_OF(X, function, Where, Operation)     \
+  template void function(Where, const Operation<X, float>&); \
+  template void function(Where, const Operation<X, bf16>&);  \
+  template void function(Where, const Operation<X, f16>&);
+
+/// Declares `compute` of an operation for any type.
+#define FSDP_COMPUTES(Operation, ...) \
+  template <class T>                  \
+  void compute(Lane, const Operation<T>& __VA_OPT__(, ) __VA_ARGS__);
+
 /// Enqueues the kernels of an operation. `memory`: its scratch, as large as its `scratch` says (scratch.hpp).
 /// @{
 
 // elements.cu
-template <class T>
-void compute(Lane, const Add<T>&);
+FSDP_COMPUTES(Add)
 template <class X, class Y>
 void compute(Lane, const Copy<X, Y>&);
-template <class T>
-void compute(Lane, const Fill<T>&);
+FSDP_COMPUTES(Fill)
 template <class X, class Y>
 void compute(Lane, const Scale<X, Y>&);
-template <class T>
-void compute(Lane, const SwiGlu<T>&);
-template <class T>
-void compute(Lane, const SwiGluBackward<T>&);
-template <class Model>
-void compute(Lane, const AdamWStep<Model>&, Scratch memory);
+FSDP_COMPUTES(SwiGlu)
+FSDP_COMPUTES(SwiGluBackward)
+FSDP_COMPUTES(AdamWStep, Scratch memory)
 
 // steps.cu
-template <class Model>
-void compute(Lane, const SgdStep<Model>&);
+FSDP_COMPUTES(SgdStep)
 void compute(Lane, const MomentumDirection&);
-template <class T>
-void compute(Lane, const Normalized<T>&);
-template <class T>
-void compute(Lane, const Combination<T>&);
-template <class T>
-void compute(Lane, const DirectionStep<T>&);
+FSDP_COMPUTES(Normalized)
+FSDP_COMPUTES(Combination)
+FSDP_COMPUTES(DirectionStep)
 
 // rope.cu
 void compute(Lane, const RotaryTable&);
-template <class T>
-void compute(Lane, const Rope<T>&, Scratch memory);
+FSDP_COMPUTES(Rope, Scratch memory)
 
 // bias.cu
-template <class T>
-void compute(Lane, const AddBias<T>&);
-template <class T>
-void compute(Lane, const BiasBackward<T>&, Scratch memory);
+FSDP_COMPUTES(AddBias)
+FSDP_COMPUTES(BiasBackward, Scratch memory)
 
 // norm.cu
-template <class T>
-void compute(Lane, const RmsNorm<T>&);
-template <class T>
-void compute(Lane, const RmsNormBackward<T>&, Scratch memory);
+FSDP_COMPUTES(RmsNorm)
+FSDP_COMPUTES(RmsNormBackward, Scratch memory)
 
 // embedding.cu
-template <class T>
-void compute(Lane, const Embedding<T>&);
-template <class T>
-void compute(Lane, const EmbeddingBackward<T>&);
+FSDP_COMPUTES(Embedding)
+FSDP_COMPUTES(EmbeddingBackward)
 
 // cross_entropy.cu
-template <class T>
-void compute(Lane, const CrossEntropy<T>&, Scratch memory);
-template <class T>
-void compute(Lane, const CrossEntropyLoss<T>&, Scratch memory);
-template <class T>
-void compute(Lane, const CrossEntropyFold<T>&);
-template <class T>
-void compute(Lane, const CrossEntropyGradient<T>&);
+FSDP_COMPUTES(CrossEntropy, Scratch memory)
+FSDP_COMPUTES(CrossEntropyLoss, Scratch memory)
+FSDP_COMPUTES(CrossEntropyFold)
+FSDP_COMPUTES(CrossEntropyGradient)
 
 // sums.cu
 void compute(Lane, const CrossEntropySum&);
@@ -109,28 +106,17 @@ void compute(Lane, const FixedPointSquares&, Scratch memory);
 void compute(Lane, const DecideStep&);
 
 // digest.cu
-template <class T>
-void compute(Lane, const AddDigest<T>&, Scratch memory);
+FSDP_COMPUTES(AddDigest, Scratch memory)
 
 // attention_forward.cu, attention_backward.cu
-template <class T>
-void compute(Lane, const Attention<T>&, Scratch memory);
-template <class T>
-void compute(Lane, const AttentionBackward<T>&, Scratch memory);
+FSDP_COMPUTES(Attention, Scratch memory)
+FSDP_COMPUTES(AttentionBackward, Scratch memory)
 
 // attention_cached.cu
-template <class T>
-void compute(Lane, const KeepHeads<T>&);
-template <class T>
-void compute(Lane, const CachedAttention<T>&);
+FSDP_COMPUTES(KeepHeads)
+FSDP_COMPUTES(CachedAttention)
 
 /// @}
-
-/// Instantiates `compute` of an operation for each type; behind the operation stands Scratch where it takes any.
-#define FSDP_COMPUTE(Operation, ...)                                               \
-  template void compute(Lane, const Operation<float>& __VA_OPT__(, ) __VA_ARGS__); \
-  template void compute(Lane, const Operation<bf16>& __VA_OPT__(, ) __VA_ARGS__);  \
-  template void compute(Lane, const Operation<f16>& __VA_OPT__(, ) __VA_ARGS__);
 
 // sums.cu
 /// sum[0] += values[0] + values[1] + ..., in a fixed order.

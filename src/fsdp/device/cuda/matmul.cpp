@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <type_traits>
 
 #include <tessera/fsdp/core/environment.hpp>

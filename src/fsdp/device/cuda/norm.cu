@@ -2,7 +2,6 @@
 /// @file
 /// RMS norm, forward and backward: one thread block per row, or per head of a row, and a fixed number of partial sums
 /// for the gradient of the weights.
-#include <algorithm>
 
 #include "arithmetic.cuh"
 #include "kernel.cuh"
@@ -236,7 +235,7 @@ void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
            std::int64_t{grid.x}, adds, dw.data());
 }
 
-FSDP_COMPUTE(RmsNorm)
-FSDP_COMPUTE(RmsNormBackward, Scratch)
+FSDP_FOR_TYPES(compute, Lane, RmsNorm)
+FSDP_FOR_TYPES(compute, Lane, RmsNormBackward, Scratch)
 
 }  // namespace fsdp::device::cuda

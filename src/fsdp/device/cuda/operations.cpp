@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Cuda's operations: each enqueues its kernels. `enqueue` has checked arguments, counted work and allocated scratch.
-#include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include <tessera/fsdp/device/compute/cuda.hpp>
@@ -31,25 +29,19 @@ void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, D
   cuda::sum_in_order(lane_of(queue), parts, stored, wire, count, write, sum);
 }
 
-/// Instantiates `run` of an operation for each type; behind the operation stands Scratch where it takes any.
-#define FSDP_FOR_TYPES(Operation, ...)                                                  \
-  template void run(Cuda::Stream&, const Operation<float>& __VA_OPT__(, ) __VA_ARGS__); \
-  template void run(Cuda::Stream&, const Operation<bf16>& __VA_OPT__(, ) __VA_ARGS__);  \
-  template void run(Cuda::Stream&, const Operation<f16>& __VA_OPT__(, ) __VA_ARGS__);
-
 /// Defines `run` of an operation as its kernels alone.
 #define FSDP_RUN(Operation)                                \
   template <ComputedBy<Cuda> T>                            \
   void run(Cuda::Stream& stream, const Operation<T>& op) { \
     cuda::compute(lane_of(stream), op);                    \
   }                                                        \
-  FSDP_FOR_TYPES(Operation)
+  FSDP_FOR_TYPES(run, Cuda::Stream&, Operation)
 #define FSDP_RUN_IN_SCRATCH(Operation)                                     \
   template <ComputedBy<Cuda> T>                                            \
   void run(Cuda::Stream& stream, const Operation<T>& op, Scratch memory) { \
     cuda::compute(lane_of(stream), op, memory);                            \
   }                                                                        \
-  FSDP_FOR_TYPES(Operation, Scratch)
+  FSDP_FOR_TYPES(run, Cuda::Stream&, Operation, Scratch)
 
 FSDP_RUN(Add)
 FSDP_RUN(Fill)
@@ -122,17 +114,13 @@ void run(Cuda::Stream& stream, const Scale<X, Y>& op) {
   cuda::compute(lane_of(stream), op);
 }
 
-FSDP_FOR_TYPES(Attention, Scratch)
-FSDP_FOR_TYPES(AttentionBackward, Scratch)
-FSDP_FOR_TYPES(Scale)
+FSDP_FOR_TYPES(run, Cuda::Stream&, Attention, Scratch)
+FSDP_FOR_TYPES(run, Cuda::Stream&, AttentionBackward, Scratch)
+FSDP_FOR_TYPES(run, Cuda::Stream&, Scale)
 template void run(Cuda::Stream&, const Scale<bf16, float>&);
 template void run(Cuda::Stream&, const Scale<f16, float>&);
-#define FSDP_COPY(X)                                       \
-  template void run(Cuda::Stream&, const Copy<X, float>&); \
-  template void run(Cuda::Stream&, const Copy<X, bf16>&);  \
-  template void run(Cuda::Stream&, const Copy<X, f16>&);
-FSDP_COPY(float)
-FSDP_COPY(bf16)
-FSDP_COPY(f16)
+FSDP_FOR_TYPES_OF(float, run, Cuda::Stream&, Copy)
+FSDP_FOR_TYPES_OF(bf16, run, Cuda::Stream&, Copy)
+FSDP_FOR_TYPES_OF(f16, run, Cuda::Stream&, Copy)
 
 }  // namespace fsdp::device

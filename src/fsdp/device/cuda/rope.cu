@@ -105,6 +105,6 @@ void compute(Lane lane, const Rope<T>& op, Scratch memory) {
            Rows<const float>(table));
 }
 
-FSDP_COMPUTE(Rope, Scratch)
+FSDP_FOR_TYPES(compute, Lane, Rope, Scratch)
 
 }  // namespace fsdp::device::cuda

@@ -152,9 +152,9 @@ void compute(Lane lane, const DirectionStep<T>& op) {
   run_on(lane, "direction_step", step, static_cast<const Tensor<float>&>(op.main), op.direction, op.model);
 }
 
-FSDP_COMPUTE(SgdStep)
-FSDP_COMPUTE(Normalized)
-FSDP_COMPUTE(Combination)
-FSDP_COMPUTE(DirectionStep)
+FSDP_FOR_TYPES(compute, Lane, SgdStep)
+FSDP_FOR_TYPES(compute, Lane, Normalized)
+FSDP_FOR_TYPES(compute, Lane, Combination)
+FSDP_FOR_TYPES(compute, Lane, DirectionStep)
 
 }  // namespace fsdp::device::cuda

@@ -173,9 +173,6 @@ void run(Cpu::Stream& stream, const Attention<T>& op, Scratch memory) {
   });
 }
 
-template std::int64_t scratch(const Cpu::Planner&, const Attention<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const Attention<bf16>&);
-template void run(Cpu::Stream&, const Attention<float>&, Scratch);
-template void run(Cpu::Stream&, const Attention<bf16>&, Scratch);
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, Attention)
 
 }  // namespace fsdp::device

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <numbers>
 #include <vector>
 

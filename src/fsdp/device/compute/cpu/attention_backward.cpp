@@ -280,9 +280,6 @@ void run(Cpu::Stream& stream, const AttentionBackward<T>& op, Scratch memory) {
   cpu::run_all(backward, stream.threads());
 }
 
-template std::int64_t scratch(const Cpu::Planner&, const AttentionBackward<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const AttentionBackward<bf16>&);
-template void run(Cpu::Stream&, const AttentionBackward<float>&, Scratch);
-template void run(Cpu::Stream&, const AttentionBackward<bf16>&, Scratch);
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, AttentionBackward)
 
 }  // namespace fsdp::device

@@ -3,8 +3,6 @@
 /// How attention cuts a sequence into blocks and distributes them over threads.
 #include <numeric>
 
-#include <tessera/fsdp/core/error.hpp>
-
 #include "attention.hpp"
 
 namespace fsdp::device::cpu {

@@ -116,11 +116,7 @@ void run(Cpu::Stream& stream, const CachedAttention<T>& op, Scratch memory) {
   });
 }
 
-template void run(Cpu::Stream&, const KeepHeads<float>&);
-template void run(Cpu::Stream&, const KeepHeads<bf16>&);
-template std::int64_t scratch(const Cpu::Planner&, const CachedAttention<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const CachedAttention<bf16>&);
-template void run(Cpu::Stream&, const CachedAttention<float>&, Scratch);
-template void run(Cpu::Stream&, const CachedAttention<bf16>&, Scratch);
+FSDP_RUN_INSTANCES(Cpu, KeepHeads)
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CachedAttention)
 
 }  // namespace fsdp::device

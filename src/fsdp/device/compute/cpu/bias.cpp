@@ -36,11 +36,7 @@ void run(Cpu::Stream& stream, const BiasBackward<T>& op, Scratch memory) {
   sums.finish();
 }
 
-template void run(Cpu::Stream&, const AddBias<float>&);
-template void run(Cpu::Stream&, const AddBias<bf16>&);
-template std::int64_t scratch(const Cpu::Planner&, const BiasBackward<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const BiasBackward<bf16>&);
-template void run(Cpu::Stream&, const BiasBackward<float>&, Scratch);
-template void run(Cpu::Stream&, const BiasBackward<bf16>&, Scratch);
+FSDP_RUN_INSTANCES(Cpu, AddBias)
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, BiasBackward)
 
 }  // namespace fsdp::device

@@ -126,17 +126,9 @@ void run(Cpu::Stream& stream, const CrossEntropyGradient<T>& op) {
   });
 }
 
-template std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const CrossEntropy<bf16>&);
-template std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const CrossEntropyLoss<bf16>&);
-template void run(Cpu::Stream&, const CrossEntropy<float>&, Scratch);
-template void run(Cpu::Stream&, const CrossEntropy<bf16>&, Scratch);
-template void run(Cpu::Stream&, const CrossEntropyLoss<float>&, Scratch);
-template void run(Cpu::Stream&, const CrossEntropyLoss<bf16>&, Scratch);
-template void run(Cpu::Stream&, const CrossEntropyFold<float>&);
-template void run(Cpu::Stream&, const CrossEntropyFold<bf16>&);
-template void run(Cpu::Stream&, const CrossEntropyGradient<float>&);
-template void run(Cpu::Stream&, const CrossEntropyGradient<bf16>&);
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropy)
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, CrossEntropyLoss)
+FSDP_RUN_INSTANCES(Cpu, CrossEntropyFold)
+FSDP_RUN_INSTANCES(Cpu, CrossEntropyGradient)
 
 }  // namespace fsdp::device

@@ -48,9 +48,7 @@ void run(Cpu::Stream& stream, const EmbeddingBackward<T>& op) {
   });
 }
 
-template void run(Cpu::Stream&, const Embedding<float>&);
-template void run(Cpu::Stream&, const Embedding<bf16>&);
-template void run(Cpu::Stream&, const EmbeddingBackward<float>&);
-template void run(Cpu::Stream&, const EmbeddingBackward<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, Embedding)
+FSDP_RUN_INSTANCES(Cpu, EmbeddingBackward)
 
 }  // namespace fsdp::device

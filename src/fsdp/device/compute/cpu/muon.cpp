@@ -51,11 +51,8 @@ void run(Cpu::Stream& stream, const DirectionStep<T>& op) {
   });
 }
 
-template void run(Cpu::Stream&, const Normalized<float>&);
-template void run(Cpu::Stream&, const Normalized<bf16>&);
-template void run(Cpu::Stream&, const Combination<float>&);
-template void run(Cpu::Stream&, const Combination<bf16>&);
-template void run(Cpu::Stream&, const DirectionStep<float>&);
-template void run(Cpu::Stream&, const DirectionStep<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, Normalized)
+FSDP_RUN_INSTANCES(Cpu, Combination)
+FSDP_RUN_INSTANCES(Cpu, DirectionStep)
 
 }  // namespace fsdp::device

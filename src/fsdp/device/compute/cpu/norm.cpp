@@ -49,11 +49,7 @@ void run(Cpu::Stream& stream, const RmsNormBackward<T>& op, Scratch memory) {
   dw.finish();
 }
 
-template void run(Cpu::Stream&, const RmsNorm<float>&);
-template void run(Cpu::Stream&, const RmsNorm<bf16>&);
-template std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<float>&);
-template std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<bf16>&);
-template void run(Cpu::Stream&, const RmsNormBackward<float>&, Scratch);
-template void run(Cpu::Stream&, const RmsNormBackward<bf16>&, Scratch);
+FSDP_RUN_INSTANCES(Cpu, RmsNorm)
+FSDP_RUN_INSTANCES_IN_SCRATCH(Cpu, RmsNormBackward)
 
 }  // namespace fsdp::device

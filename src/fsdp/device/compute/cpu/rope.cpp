@@ -46,7 +46,6 @@ void run(Cpu::Stream& stream, const Rope<T>& op) {
   });
 }
 
-template void run(Cpu::Stream&, const Rope<float>&);
-template void run(Cpu::Stream&, const Rope<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, Rope)
 
 }  // namespace fsdp::device

@@ -28,9 +28,7 @@ void run(Cpu::Stream& stream, const SwiGluBackward<T>& op) {
                     });
 }
 
-template void run(Cpu::Stream&, const SwiGlu<float>&);
-template void run(Cpu::Stream&, const SwiGlu<bf16>&);
-template void run(Cpu::Stream&, const SwiGluBackward<float>&);
-template void run(Cpu::Stream&, const SwiGluBackward<bf16>&);
+FSDP_RUN_INSTANCES(Cpu, SwiGlu)
+FSDP_RUN_INSTANCES(Cpu, SwiGluBackward)
 
 }  // namespace fsdp::device

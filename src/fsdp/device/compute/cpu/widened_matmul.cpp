@@ -11,7 +11,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../cpu/isa.hpp"
 #include "kernels/tables.hpp"
 #include "matmul_choice.hpp"
 #include "scratch_layout.hpp"
