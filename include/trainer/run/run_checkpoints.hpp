@@ -53,10 +53,10 @@ RunModel run_model_of(Training<Model, Optimizer>& training, const TrainOptions& 
           .read_first = checkpoint::read_listing_with<Model>(options.model.adapter)};
 }
 
-/// Returns whether a run that does not resume reads the weights of --model's folder. Else they are random: of a new
-/// model, of a folder without files of weights, or by --from-scratch. `names_folder`: whether --model is a folder;
-/// `adapters`: whether the model has any. Throws InputError for weights in a form that is not read, and for adapters
-/// beside random weights of a folder unless --from-scratch is given.
+/// Returns whether a run that does not resume reads its weights from --model's folder. Else they are random: for a new
+/// model, for a folder without any file that can be weights, or with --from-scratch. `names_folder`: whether --model is
+/// a folder; `adapters`: whether the model has any. Throws InputError for weights in a form that is not read, and for
+/// adapters beside random weights of a folder unless --from-scratch is given.
 bool starts_from_folder(const TrainOptions& options, bool names_folder, bool adapters);
 
 /// Returns the threads of each rank of the run that --resume names, if its record has them and pieces; else 0.
