@@ -4,7 +4,8 @@
 /// itself.
 ///
 /// Both gather a unit's weights just before use, release them right after, and reduce gradients in every micro-batch.
-/// This is the least memory that sharded weights can take; the price is that every gather is waited for.
+/// This is the least memory that sharded weights can take; the price is that every gather is waited for. Their
+/// functions are constexpr, so that the compiler judges what they return.
 #pragma once
 
 #include <algorithm>
@@ -19,23 +20,25 @@ struct ByRules {
   using AtRest = fsdp::buffer::Shard;
   using Layout = fsdp::buffer::PerParameter;
 
-  fsdp::sharding::Rules rules() const {
+  constexpr fsdp::sharding::Rules rules() const {
     return {.hold = fsdp::sharding::Hold::use, .reduce_every_micro_batch = true, .prefetch_depth = 0};
   }
 };
 
-/// The same as a list of tasks. sharding::check verifies the list before any memory is allocated.
+/// The same as a list of tasks. sharding::judge verifies the lists of small models while compiling; sharding::check
+/// verifies the list of a model before any memory is allocated.
 struct BySchedule {
   using AtRest = fsdp::buffer::Shard;
   using Layout = fsdp::buffer::PerParameter;
 
-  fsdp::sharding::Facts facts() const { return {}; }  // properties for memory and mesh; the defaults are right here
+  /// Properties for memory and mesh; the defaults are right here.
+  constexpr fsdp::sharding::Facts facts() const { return {}; }
 
-  fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem& problem) const {
+  constexpr fsdp::sharding::Schedule schedule(const fsdp::sharding::Problem& problem) const {
     using fsdp::sharding::Action;
     const fsdp::sharding::Schedule computations = fsdp::sharding::computations(problem);
     fsdp::sharding::Schedule list;
-    std::vector<bool> held(problem.groups.size(), problem.pass == fsdp::sharding::Pass::generate_again);
+    std::vector<char> held(problem.groups.size(), problem.pass == fsdp::sharding::Pass::generate_again);
     for (std::size_t k = 0; k < computations.size(); ++k) {
       const fsdp::sharding::Task& task = computations[k];
       const auto add = [&](Action action, int group) { list.push_back({action, group, task.micro_batch}); };
@@ -58,16 +61,16 @@ struct BySchedule {
   }
 
  private:
-  static bool has(const fsdp::sharding::Problem& problem, const fsdp::sharding::Task& task, int group) {
+  static constexpr bool has(const fsdp::sharding::Problem& problem, const fsdp::sharding::Task& task, int group) {
     return std::ranges::count(problem.unit(task.index).groups, group) > 0;
   }
-  static bool used(const fsdp::sharding::Problem& problem, const fsdp::sharding::Schedule& list, std::size_t k,
-                   int group) {
+  static constexpr bool used(const fsdp::sharding::Problem& problem, const fsdp::sharding::Schedule& list,
+                             std::size_t k, int group) {
     return k < list.size() && problem.uses_weights(list[k]) && has(problem, list[k], group);
   }
   /// Whether task k writes the group's gradients, and no later task of its micro-batch does.
-  static bool last_write(const fsdp::sharding::Problem& problem, const fsdp::sharding::Schedule& list, std::size_t k,
-                         int group) {
+  static constexpr bool last_write(const fsdp::sharding::Problem& problem, const fsdp::sharding::Schedule& list,
+                                   std::size_t k, int group) {
     const auto writes = [&](const fsdp::sharding::Task& task) {
       return problem.writes_gradients(task) && has(problem, task, group) && task.micro_batch == list[k].micro_batch;
     };

@@ -5,7 +5,8 @@ usage: expect.py FILE COMPILER [FLAG...]
 
 Case n is the code under `#if CASE == n`. The file lists the cases with what the compiler's output must contain:
     // expect 1: fsdp: StaticTiles<N> needs at least one tile
-A case may have several lines: mistakes that one compilation reports.
+A case may have several lines: mistakes that one compilation reports. What one compiler alone says stands behind its name:
+    // expect 1 of g++: StaticTiles<N> [with int N = 0]
 """
 import contextlib
 import re
@@ -15,11 +16,15 @@ import tempfile
 from pathlib import Path
 
 
+def is_clang(command):
+    return "clang" in Path(command[0]).name
+
+
 @contextlib.contextmanager
 def precompiled(text, command):
     """With clang compiles what the file includes once for all its cases; yields the flags that use it. Precompiling
     takes g++ longer than it then saves."""
-    if "clang" not in Path(command[0]).name:
+    if not is_clang(command):
         yield []
         return
     includes = re.findall(r"^#include <.+>$", text, re.MULTILINE)
@@ -39,8 +44,10 @@ def check(file, command):
     """All that is wrong with the file, one text each."""
     text = Path(file).read_text()
     expected = {}
-    for case, sentence in re.findall(r"^// expect (\d+): (.+?)\s*$", text, re.MULTILINE):
-        expected.setdefault(int(case), []).append(sentence)
+    for case, compiler, sentence in re.findall(r"^// expect (\d+)(?: of (g\+\+|clang\+\+))?: (.+?)\s*$", text, re.MULTILINE):
+        sentences = expected.setdefault(int(case), [])
+        if not compiler or is_clang([compiler]) == is_clang(command):
+            sentences.append(sentence)
     cases = {int(case) for case in re.findall(r"^#\s*(?:el)?if CASE == (\d+)", text, re.MULTILINE)}
     if not expected or cases - {0} != set(expected):
         return [f"the cases {sorted(cases)} and the expectations {sorted(expected)} are not the same"]

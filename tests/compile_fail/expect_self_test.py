@@ -32,6 +32,10 @@ class Expect(unittest.TestCase):
         self.assertEqual(1, len(found))
         self.assertIn("without saying: large", found[0])
 
+    def test_a_sentence_of_one_compiler(self):
+        found = check('// expect 1 of g++: other\n// expect 1 of clang++: other\n#if CASE == 1\nstatic_assert(false, "b");\n#endif\n')
+        self.assertEqual(1, len(found))
+
     def test_case_0_that_fails(self):
         self.assertIn("case 0 must compile", check('// expect 1: small\nstatic_assert(false, "small");\n#if CASE == 1\n#endif\n')[0])
 

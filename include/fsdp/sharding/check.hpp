@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Validation of schedules, whether derived from rules or provided by a strategy.
+///
+/// The rules are in judge.hpp, which is constexpr; proof.hpp applies it to a strategy while compiling.
 #pragma once
 
 #include <cstdint>

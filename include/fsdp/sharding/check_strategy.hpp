@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a type lacks to be a sharding strategy, in words.
+/// What a type lacks to be a sharding strategy, in words, and whether its schedules can run.
 ///
-/// Not here: whether its schedules are valid (tessera/fsdp/sharding/check.hpp).
+/// Not here: the rules of schedules (tessera/fsdp/sharding/judge.hpp).
 #pragma once
 
 #include <concepts>
@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/sharding/proof.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
@@ -61,9 +62,41 @@ consteval bool check_optional_parts() {
   return true;
 }
 
+/// The library's own strategies, whose schedules tests/sharding/proof_test.cpp judges, so that programs need not.
+/// @{
+template <class S>
+inline constexpr bool judged_by_library = false;
+template <ReshardAfterForward reshard>
+inline constexpr bool judged_by_library<FullyShard<reshard>> = true;
+template <>
+inline constexpr bool judged_by_library<Zero1> = true;
+template <>
+inline constexpr bool judged_by_library<Zero2> = true;
+template <>
+inline constexpr bool judged_by_library<Zero3> = true;
+template <>
+inline constexpr bool judged_by_library<Replicated> = true;
+template <class Inner, OptimizerAcross optimizer>
+inline constexpr bool judged_by_library<HybridShard<Inner, optimizer>> = judged_by_library<Inner>;
+template <class S>
+inline constexpr bool judged_by_library<Offload<S>> = judged_by_library<S>;
+template <class S, buffer::LayoutPolicy L>
+inline constexpr bool judged_by_library<WithLayout<S, L>> = judged_by_library<S>;
+template <class S>
+inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
+/// @}
+
+/// Refuses a strategy whose schedules with default numbers cannot run. What is not judged while compiling is judged
+/// when a module is made, and so are other numbers, models and orders.
+template <class S>
+consteval void check_schedules() {
+  if constexpr (!judged_by_library<S>)
+    if constexpr (sharding::judged_while_compiling<S>) sharding::holds<S>();
+}
+
 }  // namespace detail
 
-/// Says in words what a type lacks to be a sharding strategy.
+/// Says in words what a type lacks to be a sharding strategy, and refuses one whose schedules cannot run.
 template <class S>
 consteval bool check_sharding() {
   static_assert(
@@ -94,6 +127,7 @@ consteval bool check_sharding() {
   if constexpr (requires { typename S::AtRest; })
     static_assert(buffer::Placement<typename S::AtRest>,
                   "fsdp: a sharding strategy's AtRest is no placement; take fsdp::buffer::Shard or Replicate");
+  if constexpr (ShardingStrategy<S>) detail::check_schedules<S>();
   return detail::check_optional_parts<S>() && ShardingStrategy<S>;
 }
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whether events order what a schedule does where the device and each communicator have a queue of their own, as over
+/// NCCL: the communicators of both axes of a mesh then run side by side.
+///
+/// Every wait is for an event of an earlier task, and all ranks have the same list, so that no two ranks wait for each
+/// other. What is left to show is that of two tasks which use the same memory, and one of which writes it, the later
+/// one waits for the earlier one. The waits are those of ParameterGroup and GroupTasks (tessera/fsdp/module).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/verdict.hpp>
+
+namespace fsdp::sharding {
+
+/// Two tasks, by number, that use the same memory without an event between them.
+struct Race {
+  int first = no_task;   ///< the earlier one
+  int second = no_task;  ///< the later one
+  friend constexpr bool operator==(const Race&, const Race&) = default;
+};
+
+namespace detail {
+
+/// Follows a placed list and keeps, for each queue, how much of every queue is over when its next work starts.
+class EventOrder {
+ public:
+  constexpr EventOrder(const Schedule& schedule, const Problem& problem)
+      : schedule_(schedule), problem_(problem), groups_(problem.groups.size()) {}
+
+  constexpr Race run() {
+    for (at_ = 0; at_ < static_cast<int>(schedule_.size()) && race_ == Race{}; ++at_) execute();
+    return race_;
+  }
+
+ private:
+  /// The device's queue, and those of the communicators that GroupAxes names.
+  enum Queue : std::size_t { compute, shard, across, keep, queues };
+  /// The number of works of each queue that are over when an event has happened.
+  using Event = std::array<int, queues>;
+
+  struct Access {
+    int task = no_task;
+    int number = 0;  ///< among the works of its queue
+  };
+  /// Who used some memory last: one write, and the reads of each queue since.
+  struct Memory {
+    Queue writer = compute;
+    Access written;
+    std::array<Access, queues> read;
+  };
+  struct Slot {
+    Memory memory;
+    Event free = {};
+  };
+  struct Group {
+    Memory shards, kept_part, sum;
+    Slot weights, gradient;  ///< where its tasks name no slot
+    int weight_slot = -1, gradient_slot = -1;
+    Event crossed = {}, gathered = {}, kept = {}, reduced = {};
+  };
+
+  constexpr const Task& task() const { return schedule_[static_cast<std::size_t>(at_)]; }
+  constexpr const GroupFacts& facts() const { return problem_.group(task().index); }
+  constexpr Group& group(int index) { return groups_[static_cast<std::size_t>(index)]; }
+  constexpr Slot& weights(Group& of) { return slot(weight_slots_, of.weight_slot, of.weights); }
+  constexpr Slot& gradient(Group& of) { return slot(gradient_slots_, of.gradient_slot, of.gradient); }
+  static constexpr Slot& slot(std::vector<Slot>& slots, int number, Slot& own) {
+    if (number < 0) return own;
+    const auto index = static_cast<std::size_t>(number);
+    if (index >= slots.size()) slots.resize(index + 1);
+    return slots[index];
+  }
+
+  constexpr void wait(Queue queue, const Event& event) {
+    for (std::size_t other = 0; other < queues; ++other)
+      clocks_[queue][other] = std::max(clocks_[queue][other], event[other]);
+  }
+  /// Adds the current task to the end of a queue.
+  constexpr Event enqueue(Queue queue) {
+    ++clocks_[queue][queue];
+    return clocks_[queue];
+  }
+  constexpr Event record(Queue queue) const { return clocks_[queue]; }
+
+  /// The current task, which was added to `queue`, reads or writes.
+  /// @{
+  constexpr void reads(Queue queue, Memory& memory) {
+    follows(queue, memory.writer, memory.written);
+    memory.read[queue] = {.task = at_, .number = clocks_[queue][queue]};
+  }
+  constexpr void writes(Queue queue, Memory& memory) {
+    follows(queue, memory.writer, memory.written);
+    for (std::size_t reader = 0; reader < queues; ++reader)
+      follows(queue, static_cast<Queue>(reader), memory.read[reader]);
+    memory = {.writer = queue, .written = {.task = at_, .number = clocks_[queue][queue]}, .read = {}};
+  }
+  constexpr void follows(Queue queue, Queue other, const Access& before) {
+    if (before.task != no_task && clocks_[queue][other] < before.number && race_ == Race{})
+      race_ = {.first = before.task, .second = at_};
+  }
+  /// @}
+
+  constexpr void execute() {
+    switch (task().action) {
+      case Action::gather:
+      case Action::gather_in_group: return gather(group(task().index));
+      case Action::gather_across: return gather_across(group(task().index));
+      case Action::forward:
+      case Action::loss:
+      case Action::backward: return compute_unit();
+      case Action::keep: return keep_part(group(task().index));
+      case Action::release: weights(group(task().index)).free = record(compute); return;
+      case Action::open_gradient: return open_gradient(group(task().index));
+      case Action::reduce: return reduce(group(task().index));
+      case Action::reduce_across: return reduce_across(group(task().index));
+      case Action::close_gradient: gradient(group(task().index)).free = group(task().index).reduced; return;
+    }
+  }
+
+  constexpr void gather(Group& own) {
+    const bool in_group = task().action == Action::gather_in_group;
+    const Queue queue = in_group ? keep : shard;
+    own.weight_slot = task().slot;
+    wait(queue, in_group ? own.kept : own.crossed);
+    wait(queue, weights(own).free);
+    own.gathered = enqueue(queue);
+    reads(queue, in_group ? own.kept_part : own.shards);
+    writes(queue, weights(own).memory);
+  }
+  constexpr void gather_across(Group& own) {
+    own.crossed = enqueue(across);
+    writes(across, own.shards);
+  }
+  constexpr void keep_part(Group& own) {
+    own.kept = enqueue(compute);
+    reads(compute, weights(own).memory);
+    writes(compute, own.kept_part);
+  }
+  constexpr void compute_unit() {
+    const std::vector<int>& uses = problem_.unit(task().index).groups;
+    if (problem_.uses_weights(task()))
+      for (const int index : uses)
+        wait(compute, problem_.group(index).resident ? group(index).crossed : group(index).gathered);
+    enqueue(compute);
+    for (const int index : uses) {
+      Group& own = group(index);
+      const GroupFacts& of = problem_.group(index);
+      if (problem_.uses_weights(task())) reads(compute, of.resident ? own.shards : weights(own).memory);
+      if (problem_.writes_gradients(task()) && of.trainable)
+        writes(compute, of.slot_elements == 0 ? own.sum : gradient(own).memory);
+    }
+  }
+  constexpr void open_gradient(Group& own) {
+    own.gradient_slot = task().slot;
+    wait(compute, gradient(own).free);
+  }
+  constexpr void reduce(Group& own) {
+    const bool in_place = facts().slot_elements == 0;
+    if (in_place && facts().across != Across::nothing) return;  // reduce_across does it
+    const Queue queue = in_place ? across : shard;
+    wait(queue, record(compute));
+    own.reduced = enqueue(queue);
+    if (!in_place) reads(queue, gradient(own).memory);
+    writes(queue, own.sum);
+  }
+  constexpr void reduce_across(Group& own) {
+    wait(across, facts().slot_elements == 0 ? record(compute) : own.reduced);
+    own.reduced = enqueue(across);
+    writes(across, own.sum);
+  }
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  std::vector<Group> groups_;
+  std::vector<Slot> weight_slots_, gradient_slots_;
+  std::array<Event, queues> clocks_ = {};  ///< by queue: what is over when its next work starts
+  int at_ = 0;                             ///< the current task
+  Race race_;
+};
+
+}  // namespace detail
+
+/// Returns the first two tasks of a placed list that use the same memory on queues of their own without an event
+/// between them; a Race of no tasks if there are none. `judge` must accept the list.
+constexpr Race first_race(const Schedule& placed, const Problem& problem) {
+  return detail::EventOrder(placed, problem).run();
+}
+
+}  // namespace fsdp::sharding

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The judge of schedules, as a constexpr function that returns a verdict.
+///
+/// This header is long, since it is constexpr. Code that judges schedules at run time only includes check.hpp, which
+/// lists the rules.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/verdict.hpp>
+
+namespace fsdp::sharding {
+
+namespace detail {
+
+inline constexpr int never = no_task;
+
+/// What the tasks so far did to a group. Each field is the number of the last task that did it, or `never`.
+struct GroupState {
+  int gathered = never;  ///< and not released since
+  int released = never;  ///< and not gathered since
+  int used = never;      ///< since they were gathered
+  int kept = never;
+  int crossed = never;  ///< shards were gathered across
+  int opened = never;   ///< and not closed since
+  int written = never;  ///< and not reduced since
+  int reduced = never;
+  int reduced_across = never;
+};
+
+/// Applies the rules of check.hpp to the tasks of a list, one after the other. Functions that return bool say whether
+/// the rules hold so far; where they do not, the verdict is complete.
+class Judge {
+ public:
+  constexpr Judge(const Schedule& schedule, const Problem& problem)
+      : schedule_(schedule),
+        problem_(problem),
+        computations_(computations(problem)),
+        groups_(problem.groups.size()),
+        judges_gradient_slots_(std::any_of(schedule.begin(), schedule.end(),
+                                           [](const Task& task) { return has_gradient_slot(task.action); })) {}
+
+  constexpr Verdict run() {
+    const int count = static_cast<int>(schedule_.size());
+    for (at_ = 0; at_ < count; ++at_)
+      if (!judge()) return verdict_;
+    judge_end();
+    return verdict_;
+  }
+
+ private:
+  using Holders = std::vector<int>;  ///< by slot: the number of the task that took it, or `never`
+
+  constexpr const Task& task() const { return task_at(at_); }
+  constexpr const Task& task_at(int number) const { return schedule_[static_cast<std::size_t>(number)]; }
+  constexpr const GroupFacts& facts() const { return problem_.group(task().index); }
+  constexpr GroupState& state(int group) { return groups_[static_cast<std::size_t>(group)]; }
+  /// Whether an earlier pass left all weights gathered.
+  constexpr bool begins_gathered() const { return problem_.pass == Pass::generate_again; }
+
+  /// Complete the verdict, for the current task or for another one.
+  /// @{
+  constexpr bool refuse(Verdict verdict) { return refuse_at(at_, verdict); }
+  constexpr bool refuse_at(int number, Verdict verdict) {
+    verdict.at = number;
+    verdict_ = verdict;
+    return false;
+  }
+  /// @}
+
+  constexpr bool judge() {
+    if (communicates(task().action) && waited_ != never)
+      return refuse({.breach = Breach::sent_after_wait, .other = waited_});
+    const std::size_t count = computes(task().action) ? problem_.units.size() : problem_.groups.size();
+    if (task().index < 0 || static_cast<std::size_t>(task().index) >= count)
+      return refuse({.breach = Breach::no_such_index, .number = static_cast<std::int64_t>(count)});
+    // There are never more slots held at once than tasks; a larger number would only waste memory.
+    if (task().slot < -1 || task().slot >= static_cast<int>(schedule_.size()))
+      return refuse({.breach = Breach::no_slot_number, .number = task().slot});
+    switch (task().action) {
+      case Action::gather: return gather();
+      case Action::gather_in_group: return gather_in_group();
+      case Action::gather_across: return gather_across();
+      case Action::forward:
+      case Action::loss:
+      case Action::backward: return compute();
+      case Action::keep: return keep();
+      case Action::release: return release();
+      case Action::open_gradient: return open_gradient();
+      case Action::reduce: return reduce();
+      case Action::reduce_across: return reduce_across();
+      case Action::close_gradient: return close_gradient();
+    }
+    return true;
+  }
+
+  constexpr bool gather() {
+    GroupState& group = state(task().index);
+    if (facts().resident) return refuse({.breach = Breach::gathers_resident});
+    if (begins_gathered()) return refuse({.breach = Breach::gathers_again});
+    if (group.gathered != never) return refuse({.breach = Breach::gathered_twice, .other = group.gathered});
+    if (!released_after_use(group) || !crossed(task().index) || !take(weight_slots_)) return false;
+    group.gathered = at_;
+    group.released = never;
+    group.used = never;
+    return true;
+  }
+
+  constexpr bool gather_in_group() {
+    if (state(task().index).kept == never) return refuse({.breach = Breach::none_kept});
+    return gather();
+  }
+
+  constexpr bool keep() {
+    GroupState& group = state(task().index);
+    if (!problem_.keeps_parts()) return refuse({.breach = Breach::keeps_no_parts});
+    if (group.gathered == never) return refuse({.breach = Breach::not_gathered});
+    // The first use waits for the gather. Before that, the weights are still in flight.
+    if (group.used == never) return refuse({.breach = Breach::not_used});
+    group.kept = at_;
+    return true;
+  }
+
+  constexpr bool gather_across() {
+    GroupState& group = state(task().index);
+    if (facts().across != Across::shard) return refuse({.breach = Breach::not_sharded_across});
+    if (begins_gathered()) return refuse({.breach = Breach::gathers_across_again});
+    if (group.crossed != never) return refuse({.breach = Breach::gathered_across_twice, .other = group.crossed});
+    group.crossed = at_;
+    return true;
+  }
+  constexpr bool crossed(int group) {
+    return problem_.group(group).across != Across::shard || state(group).crossed != never || begins_gathered() ||
+           refuse({.breach = Breach::not_gathered_across, .group = group});
+  }
+
+  constexpr bool release() {
+    GroupState& group = state(task().index);
+    if (problem_.pass == Pass::generate || begins_gathered()) return refuse({.breach = Breach::releases_kept});
+    if (group.gathered == never) return refuse({.breach = Breach::not_gathered});
+    if (!give_back(weight_slots_, group.gathered)) return false;
+    group.gathered = never;
+    group.released = at_;
+    return true;
+  }
+
+  /// Weights may be in flight until their first use, so a release comes after it. Asked late, since a use that follows
+  /// the release gets a better sentence.
+  constexpr bool released_after_use(const GroupState& group) {
+    return group.released == never || group.used != never || refuse_at(group.released, {.breach = Breach::not_used});
+  }
+
+  constexpr bool compute() {
+    const auto next = static_cast<std::size_t>(computed_);
+    if (next >= computations_.size()) return refuse({.breach = Breach::nothing_to_compute});
+    const Task& expected = computations_[next];
+    if (task().action != expected.action || task().index != expected.index ||
+        task().micro_batch != expected.micro_batch)
+      return refuse({.breach = Breach::computed_out_of_order, .expected = expected});
+    ++computed_;
+    waited_ = never;
+    for (const int group : problem_.unit(task().index).groups) {
+      if (problem_.uses_weights(task()) && !use(group)) return false;
+      if (problem_.writes_gradients(task()) && problem_.group(group).trainable && !write(group)) return false;
+    }
+    return true;
+  }
+
+  constexpr bool use(int index) {
+    GroupState& group = state(index);
+    if (problem_.group(index).resident) return crossed(index);
+    if (group.released != never)
+      return refuse_at(group.released, {.breach = Breach::released_before_use, .other = at_});
+    if (group.gathered == never && !begins_gathered())
+      return refuse({.breach = Breach::used_ungathered, .group = index});
+    group.used = at_;
+    return true;
+  }
+
+  constexpr bool write(int index) {
+    GroupState& group = state(index);
+    if (group.reduced_across != never)
+      return refuse({.breach = Breach::written_after_across, .other = group.reduced_across, .group = index});
+    if (problem_.pieces > 0 && !reduced_once_a_piece(index)) return false;
+    if (problem_.group(index).resident && group.reduced != never)
+      return refuse({.breach = Breach::written_after_all_reduce, .other = group.reduced, .group = index});
+    if (judges_gradient_slots_) {
+      if (group.opened == never) return refuse({.breach = Breach::written_without_slot, .group = index});
+      if (group.reduced >= group.opened)
+        return refuse({.breach = Breach::written_while_reduced, .other = group.reduced, .group = index});
+    }
+    group.written = at_;
+    return true;
+  }
+
+  /// Where a step is cut into pieces, the owner adds one contribution of each: else the sum would depend on the ranks.
+  constexpr bool reduced_once_a_piece(int index) {
+    const GroupState& group = state(index);
+    const auto here = [&](int number) { return number != never && task_at(number).micro_batch == task().micro_batch; };
+    if (group.written != never && !here(group.written))
+      return refuse({.breach = Breach::pieces_mixed, .other = group.written, .group = index});
+    if (here(group.reduced))
+      return refuse({.breach = Breach::piece_reduced_before, .other = group.reduced, .group = index});
+    return true;
+  }
+
+  constexpr bool open_gradient() {
+    GroupState& group = state(task().index);
+    if (!facts().trainable || problem_.pass != Pass::train) return refuse({.breach = Breach::opens_no_gradient});
+    if (group.opened != never) return refuse({.breach = Breach::opened_twice, .other = group.opened});
+    if (!take(gradient_slots_)) return false;
+    group.opened = at_;
+    return true;
+  }
+
+  constexpr bool reduce() {
+    GroupState& group = state(task().index);
+    if (group.written == never)
+      return refuse(
+          {.breach = group.reduced != never ? Breach::reduced_twice : Breach::reduces_nothing, .other = group.reduced});
+    group.written = never;
+    group.reduced = at_;
+    return true;
+  }
+
+  constexpr bool reduce_across() {
+    GroupState& group = state(task().index);
+    if (facts().across == Across::nothing) return refuse({.breach = Breach::crosses_no_axis});
+    if (group.written != never || group.reduced == never) return refuse({.breach = Breach::not_reduced_inside});
+    if (group.reduced_across != never)
+      return refuse({.breach = Breach::reduced_across_twice, .other = group.reduced_across});
+    group.reduced_across = at_;
+    return true;
+  }
+
+  constexpr bool close_gradient() {
+    GroupState& group = state(task().index);
+    if (group.opened == never) return refuse({.breach = Breach::not_open});
+    if (group.written != never) return refuse({.breach = Breach::closed_unreduced, .other = group.written});
+    if (!give_back(gradient_slots_, group.opened)) return false;
+    group.opened = never;
+    waited_ = at_;
+    return true;
+  }
+
+  constexpr bool take(Holders& slots) {
+    if (task().slot < 0) return true;
+    const auto slot = static_cast<std::size_t>(task().slot);
+    if (slot >= slots.size()) slots.resize(slot + 1, never);
+    if (slots[slot] != never)
+      return refuse({.breach = Breach::slot_held,
+                     .other = slots[slot],
+                     .group = task_at(slots[slot]).index,
+                     .number = task().slot});
+    slots[slot] = at_;
+    return true;
+  }
+  /// Frees the slot that task `by` took.
+  constexpr bool give_back(Holders& slots, int by) {
+    const int slot = task_at(by).slot;
+    if (slot < 0) return true;
+    if (task().slot >= 0 && task().slot != slot) return refuse({.breach = Breach::in_other_slot, .number = slot});
+    slots[static_cast<std::size_t>(slot)] = never;
+    return true;
+  }
+
+  constexpr bool judge_end() {
+    if (static_cast<std::size_t>(computed_) < computations_.size())
+      return refuse_at(no_task, {.breach = Breach::ends_early,
+                                 .number = static_cast<std::int64_t>(schedule_.size()),
+                                 .expected = computations_[static_cast<std::size_t>(computed_)]});
+    for (int index = 0; index < static_cast<int>(groups_.size()); ++index)
+      if (!judge_end_of(index)) return false;
+    return true;
+  }
+  constexpr bool judge_end_of(int index) {
+    const GroupState& group = state(index);
+    if (!released_after_use(group)) return false;
+    if (group.written != never) return refuse_at(group.written, {.breach = Breach::never_reduced, .group = index});
+    if (group.reduced != never && problem_.group(index).across != Across::nothing && group.reduced_across == never)
+      return refuse_at(group.reduced, {.breach = Breach::never_reduced_across});
+    if (group.gathered != never && problem_.pass != Pass::generate)
+      return refuse_at(group.gathered, {.breach = Breach::never_released});
+    if (group.opened != never) return refuse_at(group.opened, {.breach = Breach::never_closed});
+    return true;
+  }
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  Schedule computations_;
+  std::vector<GroupState> groups_;
+  bool judges_gradient_slots_;
+  int at_ = 0;          ///< the current task
+  int computed_ = 0;    ///< number of computations so far
+  int waited_ = never;  ///< the last task that may wait, since the last computation
+  Holders weight_slots_, gradient_slots_;
+  Verdict verdict_;
+};
+
+}  // namespace detail
+
+/// Returns the first breach of the rules of check.hpp, or a verdict that holds.
+constexpr Verdict judge(const Schedule& schedule, const Problem& problem) {
+  return detail::Judge(schedule, problem).run();
+}
+
+}  // namespace fsdp::sharding

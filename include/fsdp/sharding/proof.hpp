@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Judges the schedules of a strategy while compiling: `static_assert(sharding::holds<Strategy>())`.
+///
+/// Not here: the rules (judge.hpp). Other numbers, models and orders are judged when a module is made.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/fsdp/buffer/placement.hpp>
+#include <tessera/fsdp/sharding/event_order.hpp>
+#include <tessera/fsdp/sharding/judge.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/scheduler.hpp>
+#include <tessera/fsdp/sharding/slot_assigner.hpp>
+#include <tessera/fsdp/sharding/verdict.hpp>
+
+namespace fsdp::sharding {
+
+/// A small model and a pass over it: embedding, blocks and head, a group each. Where weights are tied, the table of the
+/// embedding is a group that the head uses too. With several micro-batches, collectives overlap computation.
+struct Trial {
+  int blocks = 1;           ///< 1 to 3
+  bool tied = false;        ///< whether the head uses the embedding's table
+  int micro_batches = 1;    ///< of a step
+  Pass pass = Pass::train;  ///< what the list is for
+
+  /// Returns the problem on a mesh of 4 ranks, or 2 x 2.
+  constexpr Problem problem(const Facts& facts, bool resident) const {
+    Problem problem;
+    const int head = blocks + 1;
+    for (int unit = 0; unit <= head; ++unit) problem.units.push_back({.groups = {unit}});
+    problem.units.front().backward_needs_weights = false;
+    if (tied) {
+      problem.units.front().groups = {0, head + 1};
+      problem.units.back().groups = {head, head + 1};
+    }
+    problem.groups.assign(
+        static_cast<std::size_t>(head + (tied ? 2 : 1)),
+        {.resident = resident, .across = facts.across, .elements = 1, .slot_elements = resident ? 0 : 1});
+    if (facts.across != Across::nothing)
+      problem.axes = {.shard = 2, .across = 2};
+    else
+      problem.axes = {.shard = 4, .keep = facts.group_after_forward ? 2 : 0};
+    problem.micro_batches = micro_batches;
+    problem.pieces = facts.pieces;
+    problem.pass = pass;
+    problem.overlap = micro_batches > 1;
+    return problem;
+  }
+  friend constexpr bool operator==(const Trial&, const Trial&) = default;
+};
+
+/// All trials: 1 to 3 blocks, tied or not, 1 and 2 micro-batches, all passes.
+inline constexpr auto trials = [] {
+  std::array<Trial, 3 * 2 * 2 * pass_count> list{};
+  std::size_t at = 0;
+  for (int blocks = 1; blocks <= 3; ++blocks)
+    for (const bool tied : {false, true})
+      for (int micro_batches = 1; micro_batches <= 2; ++micro_batches)
+        for (std::size_t pass = 0; pass < pass_count; ++pass)
+          list[at++] = {blocks, tied, micro_batches, static_cast<Pass>(pass)};
+  return list;
+}();
+
+/// A sentence as a template argument, which compilers print.
+struct Sentence {
+  char text[600] = {};  ///< ends with a zero
+
+  /// Returns the sentence.
+  constexpr std::string_view view() const { return text; }
+  /// Adds text to the end; what there is no room for is left out.
+  constexpr Sentence& operator+=(std::string_view more) {
+    const std::size_t size = view().size();
+    std::copy_n(more.begin(), std::min(more.size(), sizeof(text) - 1 - size), text + size);
+    return *this;
+  }
+};
+
+namespace detail {
+
+/// Names of a trial's units and groups.
+struct TrialNames {
+  std::vector<std::string_view> units = {"embedding"};
+  std::vector<std::string_view> groups;
+
+  constexpr explicit TrialNames(const Trial& trial) {
+    constexpr std::string_view blocks[] = {"block 0", "block 1", "block 2"};
+    units.insert(units.end(), blocks, blocks + trial.blocks);
+    units.push_back("head");
+    groups = units;
+    groups.push_back("tied weights");
+  }
+};
+
+/// What is found out about a schedule: what the judge says of it, and whether events order it (event_order.hpp).
+struct Findings {
+  Verdict verdict = {};
+  Race race = {};
+
+  constexpr bool good() const { return verdict.holds() && race == Race{}; }
+  friend constexpr bool operator==(const Findings&, const Findings&) = default;
+};
+
+/// The schedule of a strategy with default numbers in a trial, and what is found out about it.
+template <class S>
+struct Tried {
+  Problem problem;
+  Schedule schedule;
+  Findings findings;
+
+  constexpr explicit Tried(const Trial& trial) {
+    const S strategy{};
+    problem = trial.problem(facts_of(strategy), std::is_same_v<typename S::AtRest, buffer::Replicate>);
+    if constexpr (GivesSchedule<S>)
+      schedule = strategy.schedule(problem);
+    else
+      schedule = make_schedule(strategy.rules(), problem);
+    findings.verdict = judge(schedule, problem);
+    if (!findings.good()) return;
+    schedule = with_slots(schedule, problem);
+    findings.verdict = judge(schedule, problem);
+    if (findings.good() && problem.overlap) findings.race = first_race(schedule, problem);
+  }
+};
+
+template <class S>
+constexpr Findings findings_in(const Trial& trial) {
+  return Tried<S>(trial).findings;
+}
+
+/// The sentence of a trial that is refused, and its task.
+/// @{
+template <class S>
+constexpr Sentence sentence_in(const Trial& trial) {
+  const Tried<S> tried(trial);
+  const TrialNames names(trial);
+  Sentence sentence;
+  SentenceWriter(sentence, tried.schedule, tried.problem, names).write(tried.findings.verdict);
+  return sentence;
+}
+template <class S>
+constexpr Task task_in(const Trial& trial) {
+  const Tried<S> tried(trial);
+  const int at = tried.findings.verdict.at;
+  return at == no_task ? Task{} : tried.schedule[static_cast<std::size_t>(at)];
+}
+/// @}
+
+/// How far the trials of a strategy are good. Where they are not, `known` says whether the next one was judged; it is
+/// not if a function of the strategy is not constexpr, or throws.
+struct Extent {
+  std::size_t good = 0;  ///< trials
+  bool known = true;
+};
+
+/// Whether a trial is good, and known to be. It is evaluated once, as a template argument: if it is no constant, the
+/// second function is left.
+/// @{
+template <class S, std::size_t number, Findings findings = findings_in<S>(trials[number])>
+constexpr Extent extent_at(int) {
+  return {.good = findings.good() ? number + 1 : number, .known = true};
+}
+template <class S, std::size_t number>
+constexpr Extent extent_at(...) {
+  return {.good = number, .known = false};
+}
+/// @}
+
+/// Each trial is an evaluation of its own, since compilers bound the steps of one.
+template <class S, std::size_t number = 0>
+constexpr Extent find_extent() {
+  if constexpr (number == trials.size()) {
+    return {.good = number};
+  } else {
+    constexpr Extent here = extent_at<S, number>(0);
+    if constexpr (here.good > number)
+      return find_extent<S, number + 1>();
+    else
+      return here;
+  }
+}
+template <class S>
+inline constexpr Extent extent_of = {.known = false};
+template <class S>
+requires std::default_initializable<S>
+inline constexpr Extent extent_of<S> = find_extent<S>();
+
+/// The error of a breach.
+#define FSDP_SHARDING_BREACH(name, text) \
+  static_assert(breach != Breach::name,  \
+                "fsdp: a sharding strategy's schedule cannot run; `sentence` of the note names the task: " text);
+
+/// Refuses a strategy. Compilers print the arguments: in `sentence` what `check` would say, and the task before it.
+template <class Strategy, Trial trial, Breach breach, int task, Action action, int index, Sentence sentence>
+consteval void refuse() {
+  static_assert(breach != Breach::none,
+                "fsdp: a sharding strategy's schedule uses memory on two queues without an event between them, which "
+                "sharding::judge should have refused; please report it");
+  FSDP_SHARDING_BREACHES(FSDP_SHARDING_BREACH)
+}
+#undef FSDP_SHARDING_BREACH
+
+template <class S, Trial trial>
+consteval void refuse_in() {
+  constexpr Verdict verdict = findings_in<S>(trial).verdict;
+  constexpr Task task = task_in<S>(trial);
+  constexpr Sentence sentence = sentence_in<S>(trial);
+  refuse<S, trial, verdict.breach, verdict.at, task.action, task.index, sentence>();
+}
+
+}  // namespace detail
+
+/// Whether a strategy can be judged while compiling: it has a default value, and what makes its schedules is constexpr.
+template <class S>
+inline constexpr bool judged_while_compiling = detail::extent_of<S>.known;
+
+/// True: the schedules of a strategy with default numbers can run in all trials. Does not compile if one cannot; the
+/// first error then says which rule it breaks, and where.
+template <class S>
+consteval bool holds() {
+  static_assert(judged_while_compiling<S>,
+                "fsdp: a sharding strategy's schedule cannot be judged while compiling, since the strategy has no "
+                "default value, or its rules(), or its schedule(problem) and facts(), are not constexpr; make them so, "
+                "or leave this out: sharding::check judges the schedule when a module is made");
+  constexpr detail::Extent extent = detail::extent_of<S>;
+  if constexpr (extent.known && extent.good < trials.size()) detail::refuse_in<S, trials[extent.good]>();
+  return true;
+}
+
+}  // namespace fsdp::sharding

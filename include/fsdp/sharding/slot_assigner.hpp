@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Assigns the slots of a schedule, as slots.hpp describes.
+///
+/// This header is long, since it is constexpr. Code that assigns slots at run time only includes slots.hpp instead.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+
+namespace fsdp::sharding {
+
+namespace detail {
+
+/// Adds the tasks that open and close gradients.
+class GradientTasks {
+ public:
+  constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), groups_(problem.groups.size()) {}
+
+  constexpr Schedule run(const Schedule& schedule) {
+    for (const Task& task : schedule) {
+      if (problem_.writes_gradients(task)) begin_computation(task);
+      list_.push_back(task);
+      if (task.action == Action::reduce)
+        reductions_.push_back({.group = task.index, .in_place = problem_.group(task.index).slot_elements == 0});
+    }
+    for (Reduction& reduction : reductions_) reduction.over = true;
+    if (!schedule.empty()) close(schedule.back().micro_batch);
+    return std::move(list_);
+  }
+
+ private:
+  struct Group {
+    bool open = false;
+  };
+  struct Reduction {
+    int group = 0;
+    bool in_place = false;
+    bool before_last = false;  ///< started before the last computation began
+    bool over = false;         ///< must be complete here
+  };
+
+  constexpr bool& open(int group) { return groups_[static_cast<std::size_t>(group)].open; }
+
+  constexpr void begin_computation(const Task& task) {
+    const std::vector<int>& groups = problem_.unit(task.index).groups;
+    for (Reduction& reduction : reductions_)
+      reduction.over = std::find(groups.begin(), groups.end(), reduction.group) != groups.end() || !problem_.overlap ||
+                       (reduction.before_last && !reduction.in_place);
+    close(task.micro_batch);
+    for (Reduction& reduction : reductions_) reduction.before_last = true;
+    for (const int group : groups) {
+      if (open(group) || !problem_.group(group).trainable) continue;
+      open(group) = true;
+      list_.push_back({.action = Action::open_gradient, .index = group, .micro_batch = task.micro_batch});
+    }
+  }
+
+  /// Closes the gradients whose reduction is over.
+  constexpr void close(int micro_batch) {
+    for (const Reduction& reduction : reductions_) {
+      if (!reduction.over) continue;
+      open(reduction.group) = false;
+      list_.push_back({.action = Action::close_gradient, .index = reduction.group, .micro_batch = micro_batch});
+    }
+    std::erase_if(reductions_, [](const Reduction& reduction) { return reduction.over; });
+  }
+
+  const Problem& problem_;
+  std::vector<Group> groups_;
+  std::vector<Reduction> reductions_;  ///< in the order they were started
+  Schedule list_;
+};
+
+/// The tasks [first, last] of a list during which a group holds a slot.
+struct Held {
+  int first = 0;
+  int last = 0;
+};
+
+constexpr std::int64_t weight_elements(const GroupFacts& group) { return group.weight_slot_elements(); }
+constexpr std::int64_t gradient_elements(const GroupFacts& group) { return group.slot_elements; }
+
+/// Assigns the slots of one kind, task by task.
+class SlotNumbers {
+ public:
+  constexpr SlotNumbers(const Schedule& schedule, const Problem& problem, bool (*has_slot)(Action),
+                        std::int64_t (*elements)(const GroupFacts&))
+      : problem_(problem), has_slot_(has_slot), elements_(elements), slot_of_(problem.groups.size(), -1) {
+    for (const Task& task : schedule)
+      if (has_slot(task.action) && task.slot >= 0) at(task.slot).named = true;
+    if (problem.fixed_slots) fix(schedule);
+  }
+
+  /// Assigns a slot to a task of this kind; leaves other tasks alone.
+  constexpr void number(Task& task) {
+    if (!takes_part(task)) return;
+    int& held = slot_of_[static_cast<std::size_t>(task.index)];
+    if (gives_back(task.action)) {
+      if (task.slot < 0) task.slot = held;
+      if (held >= 0) at(held).taken = false;
+      held = -1;
+    } else {
+      if (task.slot < 0) task.slot = fixed_.empty() ? lowest() : fixed_[static_cast<std::size_t>(task.index)];
+      held = task.slot;
+      at(held).taken = true;
+    }
+  }
+
+ private:
+  struct Slot {
+    bool named = false;  ///< by the list itself
+    bool taken = false;
+    std::vector<Held> holders;  ///< if slots are fixed
+  };
+
+  constexpr Slot& at(int slot) {
+    const auto index = static_cast<std::size_t>(slot);
+    if (index >= slots_.size()) slots_.resize(index + 1);
+    return slots_[index];
+  }
+  static constexpr bool gives_back(Action action) {
+    return action == Action::release || action == Action::close_gradient;
+  }
+  constexpr bool takes_part(const Task& task) const {
+    return has_slot_(task.action) && elements_(problem_.group(task.index)) > 0;
+  }
+
+  constexpr int lowest() {
+    int slot = 0;
+    while (at(slot).named || at(slot).taken) ++slot;
+    return slot;
+  }
+
+  /// Gives every group the lowest slot that is free whenever it holds one; groups in the order of their first use.
+  constexpr void fix(const Schedule& schedule) {
+    std::vector<int> order;
+    std::vector<std::vector<Held>> held(problem_.groups.size());
+    for (int number = 0; const Task& task : schedule) {
+      if (takes_part(task)) {
+        auto& own = held[static_cast<std::size_t>(task.index)];
+        if (own.empty()) order.push_back(task.index);
+        if (gives_back(task.action) && !own.empty())
+          own.back().last = number;
+        else
+          own.push_back({.first = number, .last = static_cast<int>(schedule.size())});
+      }
+      ++number;
+    }
+    fixed_.assign(problem_.groups.size(), -1);
+    for (const int group : order) {
+      const auto& own = held[static_cast<std::size_t>(group)];
+      int slot = 0;
+      while (at(slot).named || overlap(at(slot).holders, own)) ++slot;
+      fixed_[static_cast<std::size_t>(group)] = slot;
+      at(slot).holders.insert(at(slot).holders.end(), own.begin(), own.end());
+    }
+  }
+  static constexpr bool overlap(const std::vector<Held>& some, const std::vector<Held>& others) {
+    return std::any_of(some.begin(), some.end(), [&](const Held& one) {
+      return std::any_of(others.begin(), others.end(),
+                         [&](const Held& other) { return one.first < other.last && other.first < one.last; });
+    });
+  }
+
+  const Problem& problem_;
+  bool (*has_slot_)(Action);
+  std::int64_t (*elements_)(const GroupFacts&);
+  std::vector<int> slot_of_;  ///< by group; -1: it holds none
+  std::vector<int> fixed_;    ///< by group, if slots are fixed
+  std::vector<Slot> slots_;
+};
+
+}  // namespace detail
+
+/// Returns what `assign_slots` (slots.hpp) returns.
+constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
+  const bool has_gradient_tasks =
+      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
+  Schedule placed = schedule;
+  if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(schedule);
+  detail::SlotNumbers weights(placed, problem, has_weight_slot, detail::weight_elements);
+  detail::SlotNumbers gradients(placed, problem, has_gradient_slot, detail::gradient_elements);
+  for (Task& task : placed) {
+    weights.number(task);
+    gradients.number(task);
+  }
+  return placed;
+}
+
+}  // namespace fsdp::sharding

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// expect 1: task: task {other} may wait for a reduction, so that this is sent at a time that depends on timing; put it
+// expect 1: task: there are {number} of these
+// expect 1: task: slot {number} is no number of a slot; give one from 0 on, or -1 to leave it to sharding::place
+// expect 1: task: its weights are whole on every rank at rest; leave this out
+// expect 1: task: its weights are still gathered from the pass before; leave this out
+// expect 1: task: its weights were gathered already by task {other} and not released since
+// expect 1: task: no computation used its weights since they were gathered
+// expect 1: task: the shards of {group} were not gathered across before
+// expect 1: task: slot {number} is held by {group} since task {other}
+// expect 2: task: no rank kept a part of its weights before
+// expect 2: task: no ranks keep weights together under this strategy on this mesh
+// expect 2: task: its weights are not gathered
+// expect 2: task: the optimizer's part of it is not sharded over an outer axis; leave this out
+// expect 2: task: its shards are still whole from the pass before; leave this out
+// expect 2: task: its shards were gathered across already by task {other}
+// expect 2: task: a pass that generates keeps what it gathered; leave this out
+// expect 2: task: nothing is left to compute
+// expect 2: task: the next computation is {expected}
+// expect 3: task: its weights are still used by {other task}; release them after it, or gather them again before it
+// expect 3: task: the weights of {group} are not gathered; gather them before
+// expect 3: task: the gradient of {group} was reduced across already by task {other}; reduce it across after its last
+// expect 3: task: the gradient of {group} still holds what task {other} added in the micro-batch before, and a
+// expect 3: task: the gradient of {group} was reduced by task {other}, and a strategy whose steps are cut into pieces
+// expect 3: task: the gradient of {group} was all-reduced in place already by task {other}; reduce it once, after its
+// expect 3: task: the gradient of {group} has no open slot
+// expect 3: task: the gradient slot of {group} is still read by its reduction, task {other}; close it and open it
+// expect 3: task: no gradient of it is made in this pass
+// expect 4: task: its gradient was opened already by task {other}
+// expect 4: task: nothing was added to its gradient since it was reduced by task {other}
+// expect 4: task: nothing was added to its gradient
+// expect 4: task: its gradient crosses no outer axis; leave this out
+// expect 4: task: its gradient is not reduced over the inner axis
+// expect 4: task: its gradient was reduced across already by task {other}
+// expect 4: task: its gradient is not open
+// expect 4: task: its gradient, written by task {other}, is not reduced yet
+// expect 4: task: it is in slot {number}, not {slot}
+// expect 5: task: the list of {number} tasks ends before {expected}
+// expect 5: task: what it adds to the gradient of {group} is never reduced
+// expect 5: task: its sum is never reduced across
+// expect 5: task: its weights are never released
+// expect 5: task: its slot is never closed
+// expect 6: fsdp: a sharding strategy's schedule cannot run; `sentence` of the note names the task: the weights
+// expect 6 of g++: Sentence{"sharding: task 1, forward embedding: the weights of embedding are not gathered; gather
+// expect 6 of clang++: 1, fsdp::sharding::Action::forward, 0,
+// expect 7: fsdp: a sharding strategy's schedule cannot be judged while compiling, since the strategy has no default
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/sharding/proof.hpp>
+
+#include "../support/broken_lists.hpp"
+
+// Every rule of the judge broken once. That both sentences are the same in full: tests/sharding/proof_test.cpp.
+namespace fsdp::sharding {
+
+using test::Breaks;
+
+/// Breaks a rule in a function that is not constexpr.
+struct AtRunTime : Breaks<Breach::used_ungathered> {
+  Schedule schedule(const Problem& problem) const { return Breaks<Breach::used_ungathered>::schedule(problem); }
+};
+template <class Strategy>
+using StackOf = Stack<Strategy, comm::Threads<>, Fp32>;
+
+#if CASE == 0
+static_assert(holds<Breaks<Breach::none>>());
+StackOf<Breaks<Breach::none>> good;
+StackOf<AtRunTime> judged_when_a_module_is_made;
+#elif CASE == 1
+static_assert(holds<Breaks<Breach::sent_after_wait>>());
+static_assert(holds<Breaks<Breach::no_such_index>>());
+static_assert(holds<Breaks<Breach::no_slot_number>>());
+static_assert(holds<Breaks<Breach::gathers_resident>>());
+static_assert(holds<Breaks<Breach::gathers_again>>());
+static_assert(holds<Breaks<Breach::gathered_twice>>());
+static_assert(holds<Breaks<Breach::not_used>>());
+static_assert(holds<Breaks<Breach::not_gathered_across>>());
+static_assert(holds<Breaks<Breach::slot_held>>());
+#elif CASE == 2
+static_assert(holds<Breaks<Breach::none_kept>>());
+static_assert(holds<Breaks<Breach::keeps_no_parts>>());
+static_assert(holds<Breaks<Breach::not_gathered>>());
+static_assert(holds<Breaks<Breach::not_sharded_across>>());
+static_assert(holds<Breaks<Breach::gathers_across_again>>());
+static_assert(holds<Breaks<Breach::gathered_across_twice>>());
+static_assert(holds<Breaks<Breach::releases_kept>>());
+static_assert(holds<Breaks<Breach::nothing_to_compute>>());
+static_assert(holds<Breaks<Breach::computed_out_of_order>>());
+#elif CASE == 3
+static_assert(holds<Breaks<Breach::released_before_use>>());
+static_assert(holds<Breaks<Breach::used_ungathered>>());
+static_assert(holds<Breaks<Breach::written_after_across>>());
+static_assert(holds<Breaks<Breach::pieces_mixed>>());
+static_assert(holds<Breaks<Breach::piece_reduced_before>>());
+static_assert(holds<Breaks<Breach::written_after_all_reduce>>());
+static_assert(holds<Breaks<Breach::written_without_slot>>());
+static_assert(holds<Breaks<Breach::written_while_reduced>>());
+static_assert(holds<Breaks<Breach::opens_no_gradient>>());
+#elif CASE == 4
+static_assert(holds<Breaks<Breach::opened_twice>>());
+static_assert(holds<Breaks<Breach::reduced_twice>>());
+static_assert(holds<Breaks<Breach::reduces_nothing>>());
+static_assert(holds<Breaks<Breach::crosses_no_axis>>());
+static_assert(holds<Breaks<Breach::not_reduced_inside>>());
+static_assert(holds<Breaks<Breach::reduced_across_twice>>());
+static_assert(holds<Breaks<Breach::not_open>>());
+static_assert(holds<Breaks<Breach::closed_unreduced>>());
+static_assert(holds<Breaks<Breach::in_other_slot>>());
+#elif CASE == 5
+static_assert(holds<Breaks<Breach::ends_early>>());
+static_assert(holds<Breaks<Breach::never_reduced>>());
+static_assert(holds<Breaks<Breach::never_reduced_across>>());
+static_assert(holds<Breaks<Breach::never_released>>());
+static_assert(holds<Breaks<Breach::never_closed>>());
+#elif CASE == 6
+StackOf<Breaks<Breach::used_ungathered>> refused;
+#elif CASE == 7
+static_assert(holds<AtRunTime>());
+#endif
+
+}  // namespace fsdp::sharding

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A strategy for each rule of the judge, whose schedules break that rule.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+
+#include <tessera/fsdp/sharding/scheduler.hpp>
+#include <tessera/fsdp/sharding/slot_assigner.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/fsdp/sharding/verdict.hpp>
+
+namespace fsdp::sharding::test {
+
+/// A good list that is spoiled: the n-th task of an action is found, 0 the first and -1 the last.
+struct Spoiling {
+  Schedule list;
+
+  constexpr bool has(Action action, int n = 0) const { return at(action, n) < size(); }
+  constexpr Task& task(Action action, int n = 0) { return list[static_cast<std::size_t>(at(action, n))]; }
+  constexpr void erase(Action action, int n = 0) {
+    if (has(action, n)) list.erase(list.begin() + at(action, n));
+  }
+  constexpr void repeat(Action action) {
+    if (has(action)) insert(at(action), task(action));
+  }
+  constexpr void end_before_last(Action action) { list.erase(list.begin() + at(action, -1), list.end()); }
+  constexpr void begin_with(Action action, int index) { insert(0, {.action = action, .index = index}); }
+  constexpr void insert_after(Action action, const Task& added) {
+    if (has(action)) insert(at(action) + 1, added);
+  }
+
+ private:
+  constexpr std::ptrdiff_t size() const { return std::ssize(list); }
+  constexpr std::ptrdiff_t at(Action action, int n = 0) const {
+    std::ptrdiff_t found = size();
+    for (std::ptrdiff_t i = 0; i < size(); ++i) {
+      if (list[static_cast<std::size_t>(i)].action != action) continue;
+      found = i;
+      if (n-- == 0) return i;
+    }
+    return n < -1 ? found : size();
+  }
+  constexpr void insert(std::ptrdiff_t before, Task added) { list.insert(list.begin() + before, added); }
+};
+
+/// The rules whose list is spoiled.
+constexpr Rules rules_of(Breach breach) {
+  Rules rules;
+  switch (breach) {
+    case Breach::not_gathered_across:
+    case Breach::gathers_across_again:
+    case Breach::gathered_across_twice: rules.facts.across = Across::shard; break;
+    case Breach::written_after_across:
+    case Breach::not_reduced_inside:
+    case Breach::reduced_across_twice:
+    case Breach::never_reduced_across: rules.facts.across = Across::all_reduce; break;
+    case Breach::none_kept: rules.facts.group_after_forward = true; break;
+    case Breach::pieces_mixed:
+    case Breach::piece_reduced_before: rules.facts.pieces = 4; break;
+    case Breach::gathers_resident:
+    case Breach::written_after_all_reduce:
+      rules.hold = Hold::always;
+      rules.reduce_every_micro_batch = false;
+      break;
+    default: break;
+  }
+  return rules;
+}
+
+/// Whether the breach is one of slots, which the list then names.
+constexpr bool needs_slots(Breach breach) {
+  switch (breach) {
+    case Breach::sent_after_wait:
+    case Breach::slot_held:
+    case Breach::written_without_slot:
+    case Breach::written_while_reduced:
+    case Breach::opened_twice:
+    case Breach::closed_unreduced:
+    case Breach::in_other_slot:
+    case Breach::never_closed: return true;
+    default: return false;
+  }
+}
+
+/// Returns a list that breaks the rule, in passes and models in which it can be broken; elsewhere a good list.
+constexpr Schedule spoiled(Breach breach, const Problem& problem) {
+  Spoiling spoiling{make_schedule(rules_of(breach), problem)};
+  if (needs_slots(breach)) spoiling.list = with_slots(spoiling.list, problem);
+  const int head = problem.units.back().groups.front();
+  const int shared = problem.units.back().groups.back();  // with tied weights, else the head's
+  const bool tied = shared != head;
+  switch (breach) {
+    case Breach::none: break;
+    case Breach::sent_after_wait:
+      spoiling.insert_after(Action::close_gradient, {.action = Action::gather, .index = 0});
+      break;
+    case Breach::no_such_index: spoiling.list.front().index = 77; break;
+    case Breach::no_slot_number: spoiling.list.front().slot = 1'000'000; break;
+    case Breach::gathers_resident: spoiling.begin_with(Action::gather, 0); break;
+    case Breach::gathers_again:
+      if (problem.pass == Pass::generate_again) spoiling.begin_with(Action::gather, 0);
+      break;
+    case Breach::gathered_twice: spoiling.repeat(Action::gather); break;
+    case Breach::not_used:
+      spoiling.begin_with(Action::release, 1);
+      spoiling.begin_with(Action::gather, 1);
+      break;
+    case Breach::not_gathered_across: spoiling.erase(Action::gather_across); break;
+    case Breach::slot_held:
+      if (spoiling.has(Action::gather, 1)) spoiling.task(Action::gather, 1).slot = 0;
+      break;
+    case Breach::none_kept: spoiling.erase(Action::keep); break;
+    case Breach::keeps_no_parts: spoiling.insert_after(Action::forward, {.action = Action::keep, .index = 0}); break;
+    case Breach::not_gathered: spoiling.begin_with(Action::release, 0); break;
+    case Breach::not_sharded_across: spoiling.begin_with(Action::gather_across, 0); break;
+    case Breach::gathers_across_again:
+      if (problem.pass == Pass::generate_again) spoiling.begin_with(Action::gather_across, 0);
+      break;
+    case Breach::gathered_across_twice: spoiling.repeat(Action::gather_across); break;
+    case Breach::releases_kept:
+      if (problem.pass == Pass::generate) spoiling.list.push_back({.action = Action::release, .index = 0});
+      break;
+    case Breach::nothing_to_compute: spoiling.list.push_back({.action = Action::loss, .index = head}); break;
+    case Breach::computed_out_of_order: spoiling.task(Action::forward).index = 1; break;
+    case Breach::released_before_use: {
+      const auto first = std::find_if(spoiling.list.begin(), spoiling.list.end(),
+                                      [](const Task& task) { return task.action == Action::forward; });
+      spoiling.list.insert(first, {.action = Action::release, .index = 0});
+      break;
+    }
+    case Breach::used_ungathered: spoiling.erase(Action::gather); break;
+    case Breach::written_after_across:
+      if (problem.micro_batches > 1)
+        spoiling.insert_after(Action::reduce, {.action = Action::reduce_across, .index = head});
+      break;
+    case Breach::pieces_mixed:
+      if (problem.micro_batches > 1) spoiling.erase(Action::reduce);
+      break;
+    case Breach::piece_reduced_before:
+    case Breach::written_after_all_reduce:
+    case Breach::written_while_reduced:
+      if (tied) spoiling.insert_after(Action::loss, {.action = Action::reduce, .index = shared});
+      break;
+    case Breach::written_without_slot: spoiling.erase(Action::open_gradient); break;
+    case Breach::opens_no_gradient:
+      if (problem.pass == Pass::evaluate) spoiling.begin_with(Action::open_gradient, 0);
+      break;
+    case Breach::opened_twice: spoiling.repeat(Action::open_gradient); break;
+    case Breach::reduced_twice: spoiling.repeat(Action::reduce); break;
+    case Breach::reduces_nothing: spoiling.begin_with(Action::reduce, 0); break;
+    case Breach::crosses_no_axis:
+      spoiling.insert_after(Action::reduce, {.action = Action::reduce_across, .index = head});
+      break;
+    case Breach::not_reduced_inside: spoiling.begin_with(Action::reduce_across, 0); break;
+    case Breach::reduced_across_twice: spoiling.repeat(Action::reduce_across); break;
+    case Breach::not_open: spoiling.begin_with(Action::close_gradient, 0); break;
+    case Breach::closed_unreduced:
+      spoiling.insert_after(Action::loss, {.action = Action::close_gradient, .index = head});
+      break;
+    case Breach::in_other_slot: ++spoiling.task(Action::release).slot; break;
+    case Breach::ends_early: spoiling.end_before_last(Action::backward); break;
+    case Breach::never_reduced: spoiling.erase(Action::reduce, -1); break;
+    case Breach::never_reduced_across: spoiling.erase(Action::reduce_across, -1); break;
+    case Breach::never_released: spoiling.erase(Action::release, -1); break;
+    case Breach::never_closed: spoiling.erase(Action::close_gradient, -1); break;
+  }
+  return spoiling.list;
+}
+
+/// A strategy whose schedules break one rule.
+template <Breach breach>
+struct Breaks {
+  using AtRest = std::conditional_t<rules_of(breach).hold == Hold::always, buffer::Replicate, buffer::Shard>;
+  using Layout = buffer::Flat;
+
+  constexpr Facts facts() const { return rules_of(breach).facts; }
+  constexpr Schedule schedule(const Problem& problem) const { return spoiled(breach, problem); }
+};
+
+}  // namespace fsdp::sharding::test
