@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect 1: task: task {other} may wait for a reduction, so that this is sent at a time that depends on timing; put it
 // expect 1: task: there are {number} of these
-// expect 1: task: slot {number} is no number of a slot; give one from 0 on, or -1 to leave it to sharding::place
+// expect 1: task: slot {number} is no number of a slot; give one from 0 on, or -1 to leave it to sharding::assign_slots
 // expect 1: task: its weights are whole on every rank at rest; leave this out
 // expect 1: task: its weights are still gathered from the pass before; leave this out
 // expect 1: task: its weights were gathered already by task {other} and not released since

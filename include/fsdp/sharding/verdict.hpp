@@ -25,7 +25,7 @@ namespace fsdp::sharding {
          "before task {other}, or after the next computation")                                                       \
   BREACH(no_such_index, "there are {number} of these")                                                               \
   BREACH(no_slot_number,                                                                                             \
-         "slot {number} is no number of a slot; give one from 0 on, or -1 to leave it to sharding::place")           \
+         "slot {number} is no number of a slot; give one from 0 on, or -1 to leave it to sharding::assign_slots")    \
   BREACH(gathers_resident, "its weights are whole on every rank at rest; leave this out")                            \
   BREACH(gathers_again, "its weights are still gathered from the pass before; leave this out")                       \
   BREACH(gathered_twice, "its weights were gathered already by task {other} and not released since")                 \
