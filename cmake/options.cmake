@@ -45,6 +45,14 @@ set(TESSERA_STACKS "default" CACHE STRING
 set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")
 set(TESSERA_TEST_PREFIX "" CACHE STRING "Put before the name of every test, to tell presets apart")
 
+# The sanitizer of this build, by its flags: fuzzer, thread, address, another, or none.
+set(TESSERA_SANITIZER "")
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=(fuzzer|thread|address)")
+  set(TESSERA_SANITIZER "${CMAKE_MATCH_1}")
+elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  set(TESSERA_SANITIZER another)
+endif()
+
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()

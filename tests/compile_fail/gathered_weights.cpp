@@ -13,13 +13,13 @@ using Group = ParameterGroup<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::
 
 void step(device::Cpu::Stream& stream, const Group& group, Tensor<const device::StepDecision> step,
           Tensor<float> moment) {
-  const Tensor<float> main = group.main().piece({});
+  const Tensor<float> main = group.main().range({});
 #if CASE == 0
   device::enqueue(stream, device::AdamWStep<>{.step = step,
                                               .main = main,
                                               .first_moment = moment,
                                               .second_moment = moment,
-                                              .gradient = group.main_gradient().piece({})});
+                                              .gradient = group.main_gradient().range({})});
 #elif CASE == 1
   const device::AdamWStep<> update{.step = step, .main = group.weight(0), .first_moment = moment};
 #elif CASE == 2

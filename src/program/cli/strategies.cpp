@@ -19,22 +19,7 @@ namespace {
 
 constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
 constexpr std::string_view in_pieces = ":pieces=V";
-/// All kinds, and each number behind the first strategy that has it.
-const std::vector<std::string> suggested_names = {"fsdp2",
-                                                  "fsdp2:no-reshard",
-                                                  "fsdp2:K",
-                                                  "fsdp2:deferred",
-                                                  "fsdp2:prefetch=N",
-                                                  "fsdp2:pieces=N",
-                                                  "zero1",
-                                                  "zero2",
-                                                  "zero3",
-                                                  "zero3:persist=N",
-                                                  "zero3:live=N",
-                                                  "hybrid:K",
-                                                  "hybrid:K:full",
-                                                  "hybrid:K:zero3",
-                                                  "replicated"};
+
 /// Calls `f` with a value of every kind of strategy, and its list; with one for all that a hybrid may have inside.
 template <class F>
 void each_named_kind(const F& f) {
@@ -44,6 +29,47 @@ void each_named_kind(const F& f) {
     const auto names_inner = [](const PolicyParts::Part& part) { return part.inner && !part.value && !part.implied; };
     if (std::ranges::none_of(parts.list(), names_inner)) f(strategy, parts);
   });
+}
+
+std::string first_word(std::string_view kind) { return std::string(split_at(kind, ':').front()); }
+std::string text_of(const PolicyNumber& number) { return message(number.name, number.option.empty() ? "=N" : ""); }
+
+/// Adds a name behind those with the same first word.
+void add(std::vector<std::string>& names, const std::string& name) {
+  const auto last = std::ranges::find(names.rbegin(), names.rend(), first_word(name), first_word);
+  names.insert(last == names.rend() ? names.end() : last.base(), name);
+}
+
+/// The names of strategies without pieces, those with the same first word side by side, and the numbers that may stand
+/// behind them, each with the first kinds of those with the same first word that have it.
+struct Names {
+  std::vector<std::string> kinds;
+  std::vector<std::pair<PolicyNumber, std::vector<std::string>>> numbers;
+};
+
+Names known_names() {
+  Names names;
+  each_named_kind([&](const AnyStrategy&, const PolicyParts& parts) {
+    const std::string kind = parts.text(true), word = first_word(kind);
+    if (!kind.ends_with(in_pieces)) add(names.kinds, kind);
+    const std::string owner = *std::ranges::find(names.kinds, word, first_word);
+    for (const PolicyParts::Part& part : parts.list()) {
+      if (part.number.name.empty()) continue;
+      const auto is_it = [&](const auto& known) { return known.first.name == part.number.name; };
+      auto known = std::ranges::find_if(names.numbers, is_it);
+      if (known == names.numbers.end()) known = names.numbers.insert(known, {part.number, {}});
+      if (std::ranges::count(known->second, owner) == 0) known->second.push_back(owner);
+    }
+  });
+  return names;
+}
+
+/// All kinds, and each number behind the first strategy that has it.
+std::vector<std::string> suggested_names() {
+  auto [names, numbers] = known_names();
+  for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
+  add(names, "hybrid:K:zero3");
+  return names;
 }
 
 /// Throws InputError if a step cannot be cut into the pieces that a text asks for; says what could be.
@@ -75,7 +101,7 @@ ShardingChoice parse_sharding(std::string_view text) {
   const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
   require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
                       shortened(text), " does not say how many ranks hold a model together; write hybrid:K");
-  refuse_unknown("sharding", text, suggested_names);
+  refuse_unknown("sharding", text, suggested_names());
 }
 
 std::string kind_name(const ShardingChoice& choice) {
@@ -101,15 +127,15 @@ int pieces_of(const ShardingChoice& choice) {
 }
 
 std::string sharding_help() {
-  return "fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | zero2 | zero3 | hybrid:K | hybrid:K:full | replicated; K ranks "
-         "per "
-         "group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2). Behind fsdp2, zero3 and "
-         "hybrid:K "
-         "also :prefetch=N (units gathered ahead); behind fsdp2 and hybrid:K :deferred (reduce after the last "
-         "micro-batch); behind zero3 :persist=N (tensors up to N elements stay gathered) and :live=N (most elements "
-         "gathered at a time). Behind fsdp2, zero1, zero2 and zero3 also :pieces=N (a step is cut into N pieces, and "
-         "has "
-         "the same bits on any number of ranks)";
+  const auto [kinds, numbers] = known_names();
+  std::string text;
+  for (const std::string& kind : kinds) text += (text.empty() ? "" : " | ") + kind;
+  text += "; K ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2)";
+  for (const auto& [number, behind] : numbers) {
+    text += message(". :", text_of(number), " (", number.help, ") behind ", behind.front());
+    for (std::size_t i = 1; i < behind.size(); ++i) text += (i + 1 < behind.size() ? ", " : " and ") + behind[i];
+  }
+  return text;
 }
 
 void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
