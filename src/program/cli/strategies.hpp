@@ -3,8 +3,7 @@
 /// The program's sharding strategies: parses and prints `--sharding` and `--layout`, and finds the compiled type.
 ///
 /// A strategy lists its name and numbers itself (tessera/fsdp/core/policy_parts.hpp). To add one to the program: add it
-/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp), to the help and the names in strategies.cpp, and its
-/// name to cmake/stacks.cmake.
+/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp), and its name to cmake/stacks.cmake.
 #pragma once
 
 #include <cstdint>
