@@ -41,9 +41,12 @@ void bind(train::FlagSet& flags, Train& command) {
 
 /// Converts the name of a type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
-  const std::vector<std::string> names = {"f32", "bf16", "f16"};
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    if (text == name_of(dtype)) return void(value.dtype = dtype);
+  std::vector<std::string> names;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    value.dtype = dtype;
+    names.emplace_back(name_of(dtype));
+    if (names.back() == text) return;
+  }
   refuse_unknown(flag, text, names);
 }
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }

@@ -107,10 +107,9 @@ Spelled spelled(const tiling::RunTimeTiling& tiling) {
   const std::string text = tiling.text();
   const std::vector<std::string_view> parts = split_at(text, ':');
   if (parts.size() == 1) return {"fsdp::tiling::Untiled"};
-  const char* const type = parts[0] == "tiles"    ? "StaticTiles<"
-                           : parts[0] == "tokens" ? "TokensPerTile<"
-                                                  : "StaticBudget<";
-  return {message("fsdp::tiling::", type, parts[1], ">")};
+  static const std::map<std::string_view, const char*> types = {
+      {"tiles", "StaticTiles"}, {"tokens", "TokensPerTile"}, {"budget", "StaticBudget"}};
+  return {message("fsdp::tiling::", types.at(parts[0]), "<", parts[1], ">")};
 }
 
 }  // namespace
