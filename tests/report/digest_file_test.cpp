@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/report/digest_diff.hpp>
+#include <tessera/trainer/report/digest_comparison.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 
 #include <functional>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <tessera/trainer/report/digest_diff.hpp>
 
 #include "support/temporary_folder.hpp"
 
