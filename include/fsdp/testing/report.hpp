@@ -71,6 +71,8 @@ bool expect_values(std::string_view asked, std::string_view where, std::string_v
 /// Compares with a run that adds in another order: values must agree within 1e-5 of the largest one.
 inline bool expect_near(std::string_view asked, std::string_view where, std::string_view which,
                         const std::vector<float>& found, const std::vector<float>& expected) {
+  if (found.size() != expected.size())
+    return fail(asked, where, message(which, ": ", found.size(), " elements instead of ", expected.size()));
   float largest = 0;
   for (const float value : expected) largest = std::max(largest, std::abs(value));
   for (std::size_t i = 0; i < expected.size(); ++i)
