@@ -19,7 +19,6 @@
 #include <vector>
 
 #include <tessera/fsdp/core/config_values.hpp>
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/range.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
@@ -168,10 +167,10 @@ class FlagSet {
   /// Throws InputError for the first bound number that is out of its range.
   void require_ranges() const;
 
+ private:
   /// Returns the only text. Throws InputError unless there is exactly one.
   static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
- private:
   template <class T>
   static constexpr FlagKind kind_of() {
     if (std::is_same_v<T, bool>) return FlagKind::boolean;

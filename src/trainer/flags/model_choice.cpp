@@ -2,8 +2,6 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <tessera/fsdp/core/nearest.hpp>
@@ -52,10 +50,6 @@ bool is_folder(const ConfigKind& kind, const ModelChoice& choice) {
 }
 
 void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, const std::vector<NamedValue>& values) {
-  const auto name_of = [&choice, kind] {
-    const std::string name = model_name(kind, choice);
-    return name.empty() ? std::vector<std::string>() : std::vector{name};
-  };
   std::string help = "folder with config.json and weights", instead;
   if (kind.has_presets) {
     std::string names;
@@ -65,11 +59,10 @@ void bind_model(FlagSet& flags, ModelChoice& choice, const ConfigKind& kind, con
   } else {
     help += "; left out: a new model of the sizes given";
   }
-  flags.add({.name = "model",
-             .help = help,
-             .effect = Effect::chosen,
-             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("model", texts); },
-             .get = name_of});
+  flags.add(Effect::chosen, "model", choice.name, help).get = [&choice, kind] {
+    const std::string name = model_name(kind, choice);
+    return name.empty() ? std::vector<std::string>() : std::vector{name};
+  };
   if (kind.has_adapters)
     flags.add(Effect::chosen, "adapter", choice.adapter,
               "folder of adapters, as PEFT writes it, for the model of --model's folder");

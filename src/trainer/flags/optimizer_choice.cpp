@@ -2,7 +2,6 @@
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -64,11 +63,9 @@ void bind(FlagSet& flags, OptimizerChoice& choice) {
       known->mean(message(kind.name(), " (", to_text(value), ")"), value.help);
     }
   });
-  flags.add({.name = "optimizer",
-             .help = names + "; muon needs whole matrices: layout owned, or replicated",
-             .effect = Effect::chosen,
-             .set = [&choice](const auto& texts) { choice.name = FlagSet::single("optimizer", texts); },
-             .get = [&choice] { return std::vector{name_of(choice)}; }});
+  Flag& flag = flags.add(Effect::chosen, "optimizer", choice.name,
+                         names + "; muon needs whole matrices: layout owned, or replicated");
+  flag.get = [&choice] { return std::vector{name_of(choice)}; };
   for (const Constant& constant : constants) flags.add_given(constant.value, choice.constants, constant.text());
 }
 
