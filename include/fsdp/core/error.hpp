@@ -30,7 +30,7 @@ class DivergedError : public Error {
   using Error::Error;
 };
 
-/// A rank computed or remembers something else than it should, so its machine cannot be trusted.
+/// A rank computed or holds wrong values, so its machine cannot be trusted.
 class CorruptionError : public Error {
  public:
   using Error::Error;

@@ -2,8 +2,8 @@
 /// @file
 /// Whether a class has a member of some name, whatever its kind, type or access.
 ///
-/// For optional members. A plain `requires` takes a member of the wrong type for an absent one, so that a policy would
-/// silently do something else than its author wrote; where the name is there, a check can say what is wrong with it.
+/// For optional members. A plain `requires` cannot tell a member of the wrong type from an absent one: the policy would
+/// silently do something else than its author wrote. A check that finds the name can report what is wrong with it.
 #pragma once
 
 #include <type_traits>
@@ -11,8 +11,8 @@
 namespace fsdp {
 
 /// FSDP_HAS_MEMBER(text) defines `has_text<T>()`, true if T has a member `text`; bases count. It looks the name up in a
-/// class that derives from T and from another class with such a member, which is ambiguous if T has one. Of a class
-/// that cannot be derived from it sees only what `&T::text` can name.
+/// class that derives from T and from another class with such a member, which is ambiguous if T has one. If no class
+/// can derive from T, it finds only what `&T::text` can name.
 #define FSDP_HAS_MEMBER(member)                                                 \
   struct Other_##member {                                                       \
     int member;                                                                 \

@@ -9,10 +9,10 @@
 
 namespace fsdp {
 
-/// How much of a file a digest reads: all of it, or, of a larger file, evenly spread blocks of 4 KiB, which include the
-/// first and the last.
+/// How much of a file a digest reads: all of a file of up to `whole` bytes; of a larger one, evenly spread blocks of
+/// 4 KiB, the first and the last among them.
 struct FileSample {
-  std::int64_t whole = std::int64_t{64} << 20;  ///< size of the largest file that is read whole, in bytes
+  std::int64_t whole = std::int64_t{64} << 20;  ///< bytes of the largest file that is read whole
   std::int64_t blocks = 1024;
 };
 

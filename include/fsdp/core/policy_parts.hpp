@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A policy's name and numbers as a list, from which its texts are written and by which they are read.
+/// A policy's name and numbers as a list, which writes and reads the policy's texts.
 ///
 /// A policy makes it by `void visit(PolicyParts& parts)`, in the order of its text, and has `text()` return
 /// listed_text(*this). One without numbers needs a `name` alone.
@@ -22,11 +22,11 @@ namespace fsdp {
 /// A number of a policy, as ":prefetch=2" in texts, or an option, which is 0 or 1, as ":deferred".
 struct PolicyNumber {
   std::string_view name = {};    ///< in texts; empty: the number stands alone, as in "hybrid:2"
-  std::string_view member = {};  ///< in C++
-  std::string_view option = {};  ///< an option's 1 in C++; empty: this is a number
+  std::string_view member = {};  ///< its name in C++
+  std::string_view option = {};  ///< C++ for the option's 1; empty: this is a number
   std::string_view kind = {};    ///< its place in the kind's name, as "K" in "hybrid:K"; empty: it has none
   std::int64_t usual = 0;        ///< texts leave it out, unless it is part of the kind
-  std::int64_t least = 1;        ///< that a text may say
+  std::int64_t least = 1;        ///< smallest that a text may say
   std::int64_t most = std::numeric_limits<std::int32_t>::max();
   std::string_view help = {};
 };
@@ -43,7 +43,7 @@ class PolicyParts {
     void (*set)(void* value, std::int64_t number) = nullptr;
     bool inner = false;    ///< of a policy inside
     bool implied = false;  ///< left out unless a word follows
-    bool fixed = false;    ///< said by the type, never read
+    bool fixed = false;    ///< determined by the type, never read
   };
 
   /// Adds a word of the kind's name.
@@ -80,15 +80,15 @@ class PolicyParts {
     for (std::size_t i = begin; i < list_.size(); ++i) list_[i].inner = true;
     list_[begin].implied = list_[begin].word == usual;
   }
-  /// Adds what is written, and not read: the type says it.
+  /// Adds a part that texts show and that is never read, since the type determines it.
   void suffix(std::string_view name, std::string_view value);
 
   /// The parts, in the order of the text.
   const std::vector<Part>& list() const { return list_; }
   /// Returns the policy's text, or its kind alone: "hybrid:2:zero3:prefetch=2" or "hybrid:K:zero3".
   std::string text(bool kind_alone = false) const;
-  /// Sets the numbers to those of a text, whose parts behind the first word may have any order. Returns false if it is
-  /// of another kind; they are then anything. Throws InputError if one is too large; `what` says whose text it is.
+  /// Reads the numbers from a text; its parts after the first word may have any order. Returns false if the text is of
+  /// another kind; the numbers are then unspecified. Throws InputError if one is too large; `what`: whose text it is.
   bool read(std::string_view text, std::string_view what);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranges of numbers that a user may choose, and the sentence about a number outside.
+/// Ranges of numbers that a user may choose, and the error for a number outside.
 #pragma once
 
 #include <limits>
@@ -19,7 +19,7 @@ struct Range {
   bool above = false;                          ///< excludes `least`
   bool below = false;                          ///< excludes `most`
 
-  /// Whether a value is one of them.
+  /// Whether the range holds a value.
   bool holds(T value) const {
     return (above ? value > least : value >= least) && (below ? value < most : value <= most);
   }

@@ -71,7 +71,7 @@ consteval std::uint8_t dlpack_code_of() {
   }
 }
 
-/// What a managed tensor owns besides itself: its shape, and what keeps the memory alive.
+/// What a managed tensor owns: its shape, and what keeps the memory alive.
 template <class Managed>
 struct DlpackHolder {
   Managed managed{};
@@ -81,10 +81,10 @@ struct DlpackHolder {
 
 }  // namespace detail
 
-/// Returns the tensor as DLPack hands them on: `Managed` is DLManagedTensorVersioned (1.0) or DLManagedTensor. Whoever
-/// takes it calls its deleter, which frees the description and lets go of `keeps`. Without `keeps` the memory is
-/// borrowed: what a Use hands out ends with it. A read-only tensor is marked so, which DLManagedTensor cannot say: it
-/// throws LogicError.
+/// Exports the tensor to DLPack: `Managed` is DLManagedTensorVersioned (1.0) or DLManagedTensor. The consumer calls its
+/// deleter, which frees the description and releases `keeps`. Without `keeps` the memory is borrowed: a tensor of a Use
+/// is valid until the Use ends. A read-only tensor is flagged; throws LogicError if `Managed` is DLManagedTensor, which
+/// has no flag for it.
 template <class Managed, class T>
 Managed* to_dlpack(const Tensor<T>& t, std::int32_t device_type = dlpack_cpu, std::int32_t device = 0,
                    std::shared_ptr<const void> keeps = nullptr) {

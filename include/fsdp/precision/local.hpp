@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What of a stack code on one rank sees: its device and its element types.
+/// The part of a stack that code on one rank sees: its device and its element types.
 #pragma once
 
 namespace fsdp {
@@ -14,7 +14,7 @@ struct Local {
   using Compute = typename Precision::Compute;        ///< of weights as modules see them, and of activations
   using Accumulate = typename Precision::Accumulate;  ///< of gradients while they are summed
   using Arena = typename Device::Arena;               ///< where temporaries live
-  using Frame = typename Device::Arena::Frame;        ///< frees, at its end, what was taken since its beginning
+  using Frame = typename Device::Arena::Frame;        ///< frees what was allocated during its lifetime
 };
 
 }  // namespace fsdp
