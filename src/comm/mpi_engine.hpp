@@ -29,8 +29,6 @@
 
 #include <tessera/comm/mpi_rank.hpp>
 
-#include <tessera/comm/mpi.hpp>
-
 #include "messages.hpp"
 #include "mpi_sum.hpp"
 #include "mpi_windows.hpp"

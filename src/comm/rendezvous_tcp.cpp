@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Rendezvous over TCP. Rank 0 serves all ranks concurrently: a peer that connects and stays silent delays nobody.
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <thread>

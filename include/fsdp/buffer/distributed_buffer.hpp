@@ -12,7 +12,6 @@
 /// range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP, where the placement is a run-time value.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>

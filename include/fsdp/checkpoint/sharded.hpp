@@ -7,7 +7,6 @@
 /// error of one rank is thrown on all.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <exception>
-#include <string>
 #include <string_view>
 #include <utility>
 

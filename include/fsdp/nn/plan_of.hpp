@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/meta.hpp>

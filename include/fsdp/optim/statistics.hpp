@@ -3,7 +3,6 @@
 /// Small tensors that are no parameters: running means of batch norm, counters, codebooks.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -9,7 +9,6 @@
 /// nothing is gathered), and every reduction its gradients likewise. A violation fails the running test.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>

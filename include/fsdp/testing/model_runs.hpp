@@ -17,7 +17,6 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/testing/between_checkpoints.hpp>
 #include <tessera/fsdp/testing/report.hpp>

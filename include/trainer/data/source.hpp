@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <tessera/fsdp/core/has_member.hpp>
 

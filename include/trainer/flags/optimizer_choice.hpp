@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/text/tokenizer.hpp>
 
 namespace fsdp::train {

@@ -8,10 +8,8 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>

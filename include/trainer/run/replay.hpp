@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/comm/agreement.hpp>

@@ -15,8 +15,6 @@
 #include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/text/chat.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

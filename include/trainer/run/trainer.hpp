@@ -12,17 +12,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/signals.hpp>
-#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/models/model.hpp>
@@ -34,7 +30,6 @@
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/data/windows.hpp>
-#include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
@@ -44,7 +39,6 @@
 #include <tessera/trainer/run/early_stop.hpp>
 #include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/queued_steps.hpp>
-#include <tessera/trainer/run/resumed.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 #include <tessera/trainer/run/run_record.hpp>

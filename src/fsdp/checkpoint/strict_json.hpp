@@ -11,7 +11,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 namespace fsdp {

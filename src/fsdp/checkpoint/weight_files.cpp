@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include <tessera/fsdp/device/operations/elements.hpp>
-
 #include "both.hpp"
 
 namespace fsdp::device {

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/model_files/model_files.hpp>
 
 #include "adapter_weights.hpp"
 

@@ -7,7 +7,6 @@
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
-#include <tessera/fsdp/precision/policies.hpp>
 
 #include "alone.hpp"
 #include "floors.hpp"

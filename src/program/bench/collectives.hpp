@@ -4,7 +4,6 @@
 /// MPI's own collectives.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <list>

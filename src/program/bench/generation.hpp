@@ -3,7 +3,6 @@
 /// `tessera bench generate`: the generation of one token, against one read of the weights that this needs.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,9 +11,9 @@
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include "../cli/strategies.hpp"
 
 #include "../cli/bench_options.hpp"
+#include "../cli/strategies.hpp"
 #include "floors.hpp"
 #include "lines.hpp"
 #include "rounds.hpp"

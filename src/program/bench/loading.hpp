@@ -3,7 +3,6 @@
 /// `tessera bench load`: loading a folder's weights into the shards of all ranks, against reading its files.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -11,9 +10,9 @@
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/run/commands.hpp>
-#include "../cli/strategies.hpp"
 
 #include "../cli/bench_options.hpp"
+#include "../cli/strategies.hpp"
 #include "floors.hpp"
 #include "lines.hpp"
 #include "rounds.hpp"

@@ -9,7 +9,6 @@
 #include <tessera/fsdp/device/cpu.hpp>
 
 #include "alone.hpp"
-#include "floors.hpp"
 #include "lines.hpp"
 #include "mlp_layer.hpp"
 #include "mlp_matmuls.hpp"

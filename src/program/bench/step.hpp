@@ -7,12 +7,10 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -26,10 +24,9 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/data/batches.hpp>
-#include "../cli/strategies.hpp"
 
 #include "../cli/bench_options.hpp"
+#include "../cli/strategies.hpp"
 #include "bare_loop.hpp"
 #include "lines.hpp"
 #include "rounds.hpp"

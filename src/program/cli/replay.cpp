@@ -11,8 +11,6 @@
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
-#include <tessera/fsdp/core/policy_parts.hpp>
-#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -18,7 +17,6 @@
 #include <tessera/fsdp/device/cpu.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
-#include "../../fsdp/checkpoint/strict_json.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
 #include "files/text_units.hpp"

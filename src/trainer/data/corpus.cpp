@@ -6,19 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 
 #include "../../fsdp/core/value_names.hpp"
-#include "files/encodings.hpp"
 #include "files/file_kinds.hpp"
 #include "files/text_files.hpp"
 #include "formats/llm_c.hpp"

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/data/tokenize.hpp>
 
-#include <algorithm>
-#include <array>
 #include <exception>
-#include <span>
-#include <system_error>
 #include <utility>
 
 #include <tessera/fsdp/checkpoint/directory_lock.hpp>

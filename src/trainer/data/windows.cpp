@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::data {

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <string>
-#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/ranges.hpp>

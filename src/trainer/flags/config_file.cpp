@@ -13,7 +13,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
-
 #include <tessera/trainer/flags/flag_set.hpp>
 
 #include "../../fsdp/checkpoint/strict_json.hpp"

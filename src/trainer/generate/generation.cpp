@@ -2,10 +2,8 @@
 #include <tessera/trainer/generate/generation.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <string_view>
 
 #include <tessera/fsdp/core/error.hpp>
 

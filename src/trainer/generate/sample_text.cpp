@@ -2,10 +2,8 @@
 #include <tessera/trainer/generate/sample_text.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <filesystem>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>

@@ -9,7 +9,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
-#include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 
 namespace fsdp::train {

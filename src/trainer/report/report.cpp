@@ -2,7 +2,6 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include <array>
-#include <cstdio>
 #include <iomanip>
 #include <numeric>
 #include <sstream>

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
-#include <tessera/trainer/report/metrics.hpp>
 
 namespace fsdp::train {
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/replay_request.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>

@@ -2,7 +2,6 @@
 #include <tessera/trainer/run/run_checkpoints.hpp>
 
 #include <chrono>
-#include <cstddef>
 #include <span>
 #include <system_error>
 #include <utility>

@@ -18,11 +18,9 @@
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>
-#include <tessera/trainer/text/tokenizer_config.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "../../fsdp/core/paths.hpp"
-#include "../data/files/text_files.hpp"
 #include "../data/formats/token_folder.hpp"
 
 namespace fsdp::train {

@@ -3,7 +3,6 @@
 /// A parsed and checked conversation of the data: its messages, and which of them are learned.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>

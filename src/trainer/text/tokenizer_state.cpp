@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../../fsdp/checkpoint/strict_json.hpp"
 #include "unicode/code_points.hpp"
 
 namespace fsdp::text {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "kernels.hpp"
 #include "launch.hpp"

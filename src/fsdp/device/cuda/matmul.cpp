@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <type_traits>
 
 #include <tessera/fsdp/core/environment.hpp>
 #include <tessera/fsdp/device/compute/cuda.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sums in a fixed order: of losses, of squares, and of ranks' contributions; exact norms; and the decision on a step.
-#include <algorithm>
 #include <vector>
 
 #include "arithmetic.cuh"

@@ -8,8 +8,6 @@
 #include <span>
 #include <string_view>
 
-#include <tessera/fsdp/core/file.hpp>
-
 namespace fsdp::data {
 
 inline constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";  ///< byte order mark of UTF-8, which is no text

@@ -6,7 +6,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../../fsdp/checkpoint/strict_json.hpp"
 #include "../json_part.hpp"
 #include "../unicode/code_points.hpp"
 #include "byte_alphabet.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Evaluates expressions: a part of Runner.
-#include <algorithm>
 
 #include "builtins.hpp"
 #include "runner.hpp"

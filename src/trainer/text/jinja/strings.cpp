@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <tessera/fsdp/core/error.hpp>
-
 #include "../../../fsdp/core/numbers.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_normalization.hpp"

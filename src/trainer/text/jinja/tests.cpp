@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Tests: `value is test`.
-#include <cmath>
 #include <map>
 
 #include "builtins.hpp"

@@ -2,7 +2,6 @@
 #include "value.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "../unicode/code_points.hpp"
 

@@ -2,7 +2,6 @@
 #include "pattern_alphabet.hpp"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>

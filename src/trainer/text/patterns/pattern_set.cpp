@@ -3,8 +3,6 @@
 #include <optional>
 #include <string>
 
-#include <tessera/fsdp/core/error.hpp>
-
 #include "../../../fsdp/core/numbers.hpp"
 #include "../unicode/unicode_sets.hpp"
 #include "pattern.hpp"

@@ -8,14 +8,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "../budget.hpp"
-#include "../unicode/code_point_set.hpp"
 
 namespace fsdp::text {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "normalizer.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 

@@ -5,7 +5,6 @@
 /// To add one: add a struct here, and its case and its name in pre_tokenizer.cpp.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>

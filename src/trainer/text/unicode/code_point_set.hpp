@@ -3,10 +3,8 @@
 /// A set of code points as sorted ranges, and a table with a byte for each code point.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "code_points.hpp"

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
-#include <numbers>
 #include <vector>
 
 #include <omp.h>
@@ -15,7 +14,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
-#include <tessera/fsdp/device/memory.hpp>
 
 #include "attention_kernels.hpp"
 #include "onednn.hpp"
