@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A communicator that wraps another one: forwards every call, and counts the bytes that this rank receives.
+/// A communicator that wraps another one: forwards every call, counts the bytes that this rank receives, and prints
+/// them when the run ends.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <tessera/comm/communicator.hpp>
@@ -36,7 +39,14 @@ class Counting {
     });
   }
 
-  const Traffic& traffic() const { return traffic_; }
+  /// Called when a run on this communicator ends, even by an error, so that it must not throw.
+  void end_run(std::string_view axis) noexcept {
+    if (rank() != 0) return;
+    std::printf("%.*s of %d: %lld gathers brought %lld bytes, %lld reductions %lld\n", static_cast<int>(axis.size()),
+                axis.data(), size(), static_cast<long long>(traffic_.gathers),
+                static_cast<long long>(traffic_.gathered_bytes), static_cast<long long>(traffic_.reductions),
+                static_cast<long long>(traffic_.reduced_bytes));
+  }
 
   int rank() const { return inner_.rank(); }
   int size() const { return inner_.size(); }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <type_traits>
 
 #include <tessera/comm/monitor.hpp>
@@ -96,6 +97,8 @@ concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
 ///  place inside `full`.
 ///  - reduce: reduces a few values (losses, counts, norms) in rank order. Blocks.
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
+///  - end_run, if there is one: called once when a run on it ends (a ShardedModule is destroyed), also where an error
+///  ends it; `axis` is "world", or "across" or "shard" for a part that `split` made. It calls no collective.
 template <class C>
 concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && detail::Gathers<C, float> &&
     detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersWith<C, Contributions> &&
@@ -133,6 +136,7 @@ FSDP_HAS_MEMBER(scratch_bytes_for)
 FSDP_HAS_MEMBER(shared_memory)
 FSDP_HAS_MEMBER(can_be_captured)
 FSDP_HAS_MEMBER(device_for_each_rank)
+FSDP_HAS_MEMBER(end_run)
 
 /// Whether a backend's optional members have the right types; docs/joints/communicator.md lists them.
 template <class C>
@@ -161,6 +165,14 @@ consteval bool check_optional_parts() {
   static_assert(
       !has_device_for_each_rank<C>() || requires { typename std::bool_constant<C::device_for_each_rank>; },
       "fsdp: a communicator has a device_for_each_rank that is no static constexpr bool");
+  static_assert(
+      !has_end_run<C>() ||
+          requires(C c, std::string_view axis) {
+            requires noexcept(c.end_run(axis));
+            { c.end_run(axis) } -> std::same_as<void>;
+          },
+      "fsdp: a communicator has an end_run that is no void end_run(std::string_view axis) noexcept, which is called "
+      "when a run on it ends");
   if constexpr (requires { typename C::Request; })
     static_assert(
         !requires { &C::Request::progress; } || requires(typename C::Request request) { request.progress(); },

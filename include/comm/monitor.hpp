@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
@@ -20,11 +21,6 @@ class CollectiveError : public Error {
  public:
   using Error::Error;
 };
-
-/// Kinds of collectives.
-enum class Op : std::uint8_t { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather_bytes, barrier };
-/// Returns the name in records and messages, such as "all_gather".
-std::string_view name_of(Op op);
 
 /// Says what a collective is for in error messages, records and traces.
 struct Label {
@@ -85,7 +81,7 @@ struct Totals {
   double waiting_seconds = 0;     ///< all other time inside collectives: mostly waiting for other ranks
   std::int64_t copied_bytes = 0;  ///< read or received from other ranks, plus copies within this one
   std::int64_t shared_bytes = 0;  ///< Mpi: the part of these that was read in other ranks' windows
-  std::int64_t collectives = 0;
+  Traffic traffic;                ///< counted as collectives start
 };
 
 /// The state of the free functions in tessera/comm/collectives.hpp. Each communicator has one, never shared between

@@ -72,7 +72,7 @@ Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
                       .dtype = entered.dtype,
                       .bytes = checked_multiply(entered.elements, size_of(entered.dtype)),
                       .label = entered.label};
-  ++monitor.totals.collectives;
+  monitor.totals.traffic[record.op] += {.calls = 1, .bytes = record.bytes};
   if (monitor.options.record) monitor.records.push_back(record);
   if (monitor.options.before) monitor.options.before(rank, record);
   if (monitor.options.checks && size > 1)

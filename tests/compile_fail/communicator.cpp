@@ -10,6 +10,7 @@
 // expect 3: fsdp: a communicator has a shared_memory that is no std::shared_ptr<std::byte> shared_memory(std::int64_t
 // expect 3: fsdp: a communicator has a can_be_captured that is no static constexpr bool
 // expect 3: fsdp: a communicator has a device_for_each_rank that is no static constexpr bool
+// expect 3: fsdp: a communicator has an end_run that is no void end_run(std::string_view axis) noexcept
 #include <tessera/comm/self.hpp>
 
 namespace fsdp::comm {
@@ -69,9 +70,18 @@ struct CapturesAtRunTime : Own<CapturesAtRunTime> {
 struct AloneAtRunTime : Own<AloneAtRunTime> {
   bool device_for_each_rank() const;
 };
+struct EndsWithoutAxis : Own<EndsWithoutAxis> {
+  void end_run() noexcept;
+};
+struct EndsByThrowing : Own<EndsByThrowing> {
+  void end_run(std::string_view axis);
+};
+struct EndsInTime : Own<EndsInTime> {
+  void end_run(std::string_view axis) noexcept;
+};
 
 #if CASE == 0
-static_assert(check_communicator<Sound>());
+static_assert(check_communicator<Sound>() && check_communicator<EndsInTime>());
 #elif CASE == 1
 static_assert(check_communicator<GathersWithoutRequest>());
 static_assert(check_communicator<GathersFloatAlone>());
@@ -87,6 +97,8 @@ static_assert(check_communicator<HoldsOfItsOwn>());
 static_assert(check_communicator<SharesPointer>());
 static_assert(check_communicator<CapturesAtRunTime>());
 static_assert(check_communicator<AloneAtRunTime>());
+static_assert(check_communicator<EndsWithoutAxis>());
+static_assert(check_communicator<EndsByThrowing>());
 #endif
 
 }  // namespace fsdp::comm

@@ -32,7 +32,7 @@ std::vector<std::string> complaints(int ranks, const std::vector<int>& refusing)
     } catch (const InputError& error) {
       told[static_cast<std::size_t>(rank)] = error.what();
     }
-    EXPECT_EQ(communicator.monitor().totals.collectives, (ranks > 1 ? 1 : 0) + (refusing.empty() ? 0 : 2));
+    EXPECT_EQ(communicator.monitor().totals.traffic.calls(), (ranks > 1 ? 1 : 0) + (refusing.empty() ? 0 : 2));
   });
   return told;
 }

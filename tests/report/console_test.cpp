@@ -9,6 +9,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include <tessera/trainer/report/report.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::report {
@@ -47,6 +49,18 @@ TEST(StepText, ShowsWhatTheMetricsHold) {
   EXPECT_EQ(step_text(record, 200), "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB");
   EXPECT_EQ(step_text(record, 200, "points"),
             "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 points/s  peak 1.20 GiB");
+}
+
+TEST(SummaryText, EndsWithATableOfCollectives) {
+  SummaryRecord record{.steps = 4, .tokens = 128, .seconds = 7, .peak_bytes = 2048};
+  const std::string trained = "trained 4 steps, 128 tokens in 0:07; peak 2.00 KiB of tensors on each rank";
+  EXPECT_EQ(summary_text(record), trained) << "on one rank";
+  record.traffic.world[comm::Op::all_gather] = {.calls = 12, .bytes = 1536};
+  record.traffic.shard[comm::Op::reduce_scatter] = {.calls = 3, .bytes = 1000000};
+  EXPECT_EQ(summary_text(record), trained +
+                                      "\ncollectives of rank 0, with the bytes of whole buffers"
+                                      "\n  world   all_gather              12                1536  1.50 KiB"
+                                      "\n  shard   reduce_scatter           3             1000000  976.56 KiB");
 }
 
 TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {

@@ -41,6 +41,17 @@ TEST(JsonLine, HoldsTheFieldsOfARecordInTheirOrder) {
             R"("peak_bytes":0,"checkpoint":"a"})");
 }
 
+TEST(JsonLine, HoldsTheCollectivesThatThereWere) {
+  comm::MeshTraffic traffic;
+  traffic.world[comm::Op::all_gather] = {.calls = 2, .bytes = 96};
+  traffic.world[comm::Op::barrier] = {.calls = 1};
+  traffic.shard[comm::Op::reduce_scatter] = {.calls = 3, .bytes = std::int64_t{1} << 40};
+  const json expected = json::parse(R"({"world":{"all_gather":{"calls":2,"bytes":96},"barrier":{"calls":1,"bytes":0}},)"
+                                    R"("shard":{"reduce_scatter":{"calls":3,"bytes":1099511627776}}})");
+  EXPECT_EQ(json::parse(json_line(StepRecord{.traffic = traffic})).at("traffic"), expected);
+  EXPECT_EQ(json::parse(json_line(SummaryRecord{.traffic = traffic})).at("traffic"), expected);
+}
+
 TEST(JsonLine, NanAndInfinitiesAreStrings) {
   const json object =
       json::parse(json_line(StepRecord{.loss = NAN, .grad_norm = -INFINITY, .lr = INFINITY, .mfu = NAN}));

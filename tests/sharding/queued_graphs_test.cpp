@@ -46,6 +46,9 @@ void expect_graphs(const std::string& stack, const std::string& queued, RunOptio
   EXPECT_EQ(found.races, Names{});
   EXPECT_EQ(found.captured, 1);
   EXPECT_EQ(found.launched, options.steps - 1);
+  // The other run's first step collects its gradients, too.
+  EXPECT_TRUE(
+      std::equal(found.traffic.begin() + 1, found.traffic.end(), expected.traffic.begin() + 1, expected.traffic.end()));
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_EQ(found.norms, expected.norms);
   EXPECT_EQ(found.last_evaluation, expected.last_evaluation);

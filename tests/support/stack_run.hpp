@@ -293,6 +293,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     const auto micro_batches = ahead.begin_step(optimizer.steps());
     for (auto* axis : module.communicators()) axis->monitor().records.clear();
     const std::int64_t copied = copied_bytes();
+    const comm::MeshTraffic before = module.traffic();
     watch.set_training(true);
     if constexpr (ChecksAccesses<typename Model::Stack::Device>)
       if (optimizer.steps() == 1) Model::Stack::Device::Queue::forget_points();
@@ -328,6 +329,7 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     }
     if (options.digests) executor.watch().steps()->add_gradients();
     if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
+    results.traffic.push_back(module.traffic() - before);
     if constexpr (may_verify)
       if (resting) resting->keep();
     if (options.digests) {

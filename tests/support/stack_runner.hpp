@@ -133,6 +133,7 @@ struct RunResults {
   std::vector<std::vector<StepDigest>> digests;      ///< by step
   std::vector<std::string> races;                    ///< accesses in no order, in words, on an asynchronous device
   std::int64_t captured = 0, launched = 0;           ///< graphs, and steps that were one
+  std::vector<comm::MeshTraffic> traffic;            ///< of each step, on rank 0
   std::vector<std::vector<std::int64_t>>
       points;  ///< events that rank 0's queues waited for after the first step, by point
 };

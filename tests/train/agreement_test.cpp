@@ -82,9 +82,9 @@ TEST(Together, AnErrorOfAllHasNoName) {
 TEST(Together, IsOneCollectiveAndASecondWhereOneFails) {
   Comm::run(3, {}, [&](Comm& c) {
     comm::together(c, "test", [] {});
-    EXPECT_EQ(c.monitor().totals.collectives, 1);
+    EXPECT_EQ(c.monitor().totals.traffic.calls(), 1);
     EXPECT_THROW(comm::together(c, "test", [&] { require(c.rank() != 1, "order"); }), LogicError);
-    EXPECT_EQ(c.monitor().totals.collectives, 3);
+    EXPECT_EQ(c.monitor().totals.traffic.calls(), 3);
   });
 }
 

@@ -62,6 +62,16 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   EXPECT_EQ(whole.front().at("optimizer").at("weight-decay"), 0);
   EXPECT_LT(whole[40].at("loss"), 0.2 * whole[1].at("loss").get<double>());
   EXPECT_LT(whole.back().at("validation_loss"), 0.2 * whole[1].at("loss").get<double>());
+  const std::int64_t bytes = whole.front().at("parameters").get<std::int64_t>() * std::int64_t{sizeof(float)};
+  const std::int64_t units = whole.front().at("sizes").at("layers").get<std::int64_t>() + 2;
+  for (std::size_t step = 1; step <= 40; ++step) {
+    const nlohmann::json& traffic = whole[step].at("traffic");
+    EXPECT_EQ(traffic, whole[1].at("traffic")) << step;
+    EXPECT_EQ(traffic.at("world").at("reduce_scatter"), (nlohmann::json{{"calls", units}, {"bytes", bytes}}));
+  }
+  EXPECT_EQ(whole.back().at("traffic").at("world").at("reduce_scatter"),
+            (nlohmann::json{{"calls", 40 * units}, {"bytes", 40 * bytes}}));
+  EXPECT_NE(said.find("\n  world   reduce_scatter "), std::string::npos) << said;
   ASSERT_EQ(resumed[1].at("step"), 21);
   for (std::size_t step = 21; step <= 40; ++step)
     EXPECT_EQ(resumed[step - 20].at("loss"), whole[step].at("loss")) << step;
@@ -118,7 +128,9 @@ TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
   anew.resume.reset();
   for (const int ranks : {1, 3, 5}) {
     const auto metrics = [&](const char* name) { return folder.path() / (name + std::to_string(ranks)); };
-    expect_same(train_in_pieces(ranks, anew, metrics("anew")), whole, 1, 8);
+    const InPieces begun = train_in_pieces(ranks, anew, metrics("anew"));
+    expect_same(begun, whole, 1, 8);
+    EXPECT_EQ(begun.lines.at(1).contains("traffic"), ranks > 1);
 
     TrainOptions other = options;
     other.launch.threads = 0;  // those of the checkpoint

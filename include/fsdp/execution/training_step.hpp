@@ -3,6 +3,7 @@
 /// A whole training step: enqueued operation by operation or, for steps that are alike, launched as one graph.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>
@@ -27,7 +29,8 @@ struct Captured {};
 template <device::Captures Device, class Pattern>
 struct Captured<Device, Pattern> {
   typename Device::Graph graph;
-  std::vector<Pattern> patterns;  ///< [micro_batches]
+  std::vector<Pattern> patterns;       ///< [micro_batches]
+  std::vector<comm::Traffic> traffic;  ///< of one launch, by communicator
 };
 
 }  // namespace detail
@@ -103,12 +106,25 @@ class TrainingStep {
   void launch(const UploadedBatches& micro_batches, float scale) {
     if (kept_scale_ != scale) {
       if (last_ != scale) return enqueue(micro_batches, scale);
-      kept_.graph = Device::capture(module_.stream(), [&] { enqueue(micro_batches, scale); });
-      kept_scale_ = scale;
-      ++captured_;
+      capture(micro_batches, scale);
+    } else {
+      const auto axes = module_.communicators();
+      for (std::size_t i = 0; i < axes.size(); ++i) axes[i]->monitor().totals.traffic += kept_.traffic[i];
     }
     kept_.graph.launch(module_.stream());
     ++launched_;
+  }
+
+  /// Counts the collectives of the first launch; `launch` counts those of later ones, which no host code calls.
+  void capture(const UploadedBatches& micro_batches, float scale) {
+    const auto axes = module_.communicators();
+    kept_.traffic.clear();
+    for (auto* axis : axes) kept_.traffic.push_back(axis->monitor().totals.traffic);
+    kept_.graph = Device::capture(module_.stream(), [&] { enqueue(micro_batches, scale); });
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      kept_.traffic[i] = axes[i]->monitor().totals.traffic - kept_.traffic[i];
+    kept_scale_ = scale;
+    ++captured_;
   }
 
   void require_alike(std::span<const Batch> micro_batches) {

@@ -21,6 +21,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
@@ -81,11 +82,19 @@ class ShardedModule {
 
   ShardedModule(const ShardedModule&) = delete;
   ShardedModule& operator=(const ShardedModule&) = delete;
+  /// Ends the run on its communicators, after the last collective: see Communicator's end_run.
+  ~ShardedModule() {
+    groups_.clear();  // waits for collectives that an exception has left in flight
+    mesh_.end_run();
+  }
 
   /// All ranks.
   Comm& communicator() const { return mesh_.world(); }
   /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
+  /// Collectives of these communicators since they were made, by axis and kind; the difference of two is what was
+  /// called in between.
+  comm::MeshTraffic traffic() { return mesh_.traffic(); }
   /// What it was made for, its arena and the compute stream.
   /// @{
   const ModuleSettings& settings() const { return settings_; }

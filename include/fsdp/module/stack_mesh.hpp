@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/comm/mesh.hpp>
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
@@ -50,6 +51,26 @@ class StackMesh {
     std::vector<Comm*> list{&mesh_.world()};
     if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
     return list;
+  }
+  /// Collectives of its communicators so far.
+  comm::MeshTraffic traffic() {
+    const auto of = [](Comm& axis) { return axis.size() > 1 ? axis.monitor().totals.traffic : comm::Traffic{}; };
+    comm::MeshTraffic sums{.world = of(mesh_.world())};
+    if constexpr (Stack::mesh_axes == 2) {
+      sums.across = of(mesh_.replicate_axis());
+      sums.shard = of(mesh_.shard_axis());
+    }
+    return sums;
+  }
+  /// Calls the `end_run` of communicators that have one.
+  void end_run() noexcept {
+    if constexpr (requires(Comm & axis) { axis.end_run("world"); }) {
+      mesh_.world().end_run("world");
+      if constexpr (Stack::mesh_axes == 2) {
+        mesh_.replicate_axis().end_run("across");
+        mesh_.shard_axis().end_run("shard");
+      }
+    }
   }
   /// Bytes that the communicators hold besides the caller's tensors.
   std::int64_t scratch_bytes() const {

@@ -25,6 +25,7 @@
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/together.hpp>
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -259,6 +260,9 @@ class Sharded {
   const PlannedBytes& planned() const { return planned_; }
   PlannedBytes held() { return held_by(module_); }
   /// @}
+  /// Calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. Those of a graph that the caller
+  /// captures are counted once, at the capture.
+  comm::MeshTraffic traffic() { return module_.traffic(); }
 
  private:
   template <class Held>

@@ -100,12 +100,12 @@ struct MovesManySegmentsAsOneCollective {
     }
     for (std::size_t i = 0; i < number; ++i) segments.push_back({local[i].data(), full[i].data(), counts[i]});
     segments[7] = {nullptr, nullptr, counts[7]};
-    const std::int64_t collectives_before = c.monitor().totals.collectives;
+    const std::int64_t collectives_before = c.monitor().totals.traffic.calls();
 
     comm::all_gather(c, segments).wait();
 
     expect_value(asked, rank_in_words(c), "the number of collectives that monitor() counted",
-                 c.monitor().totals.collectives - collectives_before, std::int64_t{1});
+                 c.monitor().totals.traffic.calls() - collectives_before, std::int64_t{1});
     for (std::size_t i = 0; i < number; ++i) {
       Floats expected;
       for (int rank = 0; rank < c.size(); ++rank)

@@ -92,6 +92,8 @@ class Training {
   CountExchange<Comm>& counts() { return counts_; }
   CountExchange<Comm>& held_out_counts() { return held_out_counts_; }
   /// @}
+  /// Calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. Graphs count at each launch.
+  comm::MeshTraffic traffic() { return module_.traffic(); }
   /// Returns the peak tensor memory of this rank in bytes, summed over all kinds.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;

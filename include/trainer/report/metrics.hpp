@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/config_values.hpp>
 
 namespace fsdp::report {
@@ -77,6 +78,7 @@ struct StepRecord {
   double tflops = 0;
   std::optional<double> mfu = {};  ///< null if no peak is known
   std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
+  comm::MeshTraffic traffic = {};  ///< collectives of its passes and its update; left out if there are none
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
@@ -93,6 +95,7 @@ struct StepRecord {
     visitor("mfu_peak", unless_empty(self.mfu_peak));
     if (self.loss_scale) visitor("loss_scale", *self.loss_scale);
     if (self.skipped) visitor("skipped", true);
+    if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
   }
 };
 
@@ -139,7 +142,8 @@ struct SummaryRecord {
   std::int64_t tokens = 0;
   double seconds = 0;
   std::int64_t peak_bytes = 0;
-  std::string checkpoint = {};  ///< path of the last one; empty if there is none
+  std::string checkpoint = {};     ///< path of the last one; empty if there is none
+  comm::MeshTraffic traffic = {};  ///< all collectives of the run; left out if there are none
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
@@ -151,6 +155,7 @@ struct SummaryRecord {
     visitor("seconds", self.seconds);
     visitor("peak_bytes", self.peak_bytes);
     visitor("checkpoint", unless_empty(self.checkpoint));
+    if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
   }
 };
 

@@ -23,7 +23,7 @@ std::string rounds_text(std::int64_t pieces, std::int64_t ranks);
 /// Describes the cost of verifying every `every` steps, with so many pieces of a step on so many ranks.
 std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks);
 
-/// Describes the run that ended: losses, tokens, time and the last checkpoint.
+/// Describes the run that ended: steps, tokens, time and memory, and a table of collectives if there were any.
 std::string summary_text(const SummaryRecord& record);
 
 /// "1.50 GiB", "12.00 MiB", "640 B".

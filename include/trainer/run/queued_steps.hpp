@@ -8,6 +8,7 @@
 #include <deque>
 #include <optional>
 
+#include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
@@ -26,6 +27,7 @@ struct QueuedStep {
   BatchCounts counts;
   double lr, loss_scale;
   std::chrono::steady_clock::time_point begin;
+  comm::MeshTraffic traffic = {};  ///< set once it is enqueued
 
   /// The divisor of the sum of losses.
   double targets() const;
@@ -49,7 +51,7 @@ class QueuedSteps {
   /// @}
 
   /// Adds a step. `index` counts from 0; `begin`: before its batch was read.
-  const QueuedStep& add(std::int64_t index, const BatchCounts& counts, std::chrono::steady_clock::time_point begin);
+  QueuedStep& add(std::int64_t index, const BatchCounts& counts, std::chrono::steady_clock::time_point begin);
   /// Removes the oldest step and logs what the device decided about it. `flops`: of all ranks in that step. Throws
   /// DivergedError where the device stopped the run.
   void report(const device::StepDecision& found, double flops, std::int64_t peak_bytes, const report::MatmulPeak& peak);

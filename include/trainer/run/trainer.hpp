@@ -221,12 +221,14 @@ class Trainer {
     const std::int64_t index = optimizer().steps();
     const auto begin = Clock::now();
     const auto batch = feed_.take(index + 1 < options_.steps);
-    const QueuedStep& step = queued_.add(index, batch.counts, begin);
+    QueuedStep& step = queued_.add(index, batch.counts, begin);
     const auto scale = static_cast<float>(step.loss_scale / step.targets());
     const std::function<void()> verify = [&] { verify_step(index + 1, scale); };
+    const comm::MeshTraffic before = training_.traffic();
     training_.queue(batch.micro_batches, scale, {.lr = step.lr, .loss_scale = step.loss_scale},
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len,
                     verifies(index + 1) ? verify : std::function<void()>());
+    step.traffic = training_.traffic() - before;
     if (auto* const digests = training_.executor().watch().steps()) log_.digests(index + 1, digests->collect());
     keep_resting();
   }
@@ -329,7 +331,8 @@ class Trainer {
               .tokens = queued_.tokens(),
               .seconds = seconds_since(start_),
               .peak_bytes = training_.peak_bytes(),
-              .checkpoint = checkpoints_.path()});
+              .checkpoint = checkpoints_.path(),
+              .traffic = training_.traffic()});
     return 0;
   }
   Observer observer() {

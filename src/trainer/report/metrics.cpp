@@ -28,6 +28,16 @@ Object json_of(const ConfigValues& values) {
   for (const ConfigValue& each : values) std::visit([&](const auto& value) { object[each.name] = value; }, each.value);
   return object;
 }
+/// Axes and kinds without a call are left out.
+Object json_of(const comm::MeshTraffic& traffic) {
+  Object object = Object::object();
+  comm::MeshTraffic::visit(traffic, [&](const char* axis, const comm::Traffic& counted) {
+    for (const comm::Op op : comm::all_ops)
+      if (counted[op].calls > 0)
+        object[axis][std::string(name_of(op))] = {{"calls", counted[op].calls}, {"bytes", counted[op].bytes}};
+  });
+  return object;
+}
 template <class T>
 Object json_of(const std::optional<T>& value) {
   return value ? json_of(*value) : Object(nullptr);

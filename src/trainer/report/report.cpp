@@ -77,6 +77,13 @@ std::string summary_text(const SummaryRecord& record) {
   std::ostringstream text;
   text << "trained " << record.steps << " steps, " << record.tokens << ' ' << record.unit << " in "
        << duration_text(record.seconds) << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
+  if (record.traffic != comm::MeshTraffic{}) text << "\ncollectives of rank 0, with the bytes of whole buffers";
+  comm::MeshTraffic::visit(record.traffic, [&](std::string_view axis, const comm::Traffic& counted) {
+    for (const comm::Op op : comm::all_ops)
+      if (const auto [calls, bytes] = counted[op]; calls > 0)
+        text << "\n  " << std::left << std::setw(8) << axis << std::setw(16) << name_of(op) << std::right
+             << std::setw(10) << calls << std::setw(20) << bytes << "  " << bytes_text(bytes);
+  });
   return text.str();
 }
 

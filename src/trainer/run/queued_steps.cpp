@@ -26,7 +26,7 @@ std::optional<DynamicLossScale::State> QueuedSteps::loss_scale() const {
   return loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt;
 }
 
-const QueuedStep& QueuedSteps::add(std::int64_t index, const BatchCounts& counts, Clock::time_point begin) {
+QueuedStep& QueuedSteps::add(std::int64_t index, const BatchCounts& counts, Clock::time_point begin) {
   return steps_.emplace_back(QueuedStep{.number = index + 1,
                                         .counts = counts,
                                         .lr = lr_at(schedule_of(options_), index),
@@ -61,7 +61,8 @@ void QueuedSteps::report(const device::StepDecision& found, double flops, std::i
              .peak_bytes = peak_bytes,
              .tflops = flops / seconds * 1e-12,
              .mfu = flops / seconds / peak.flops_per_second,
-             .mfu_peak = peak.name});
+             .mfu_peak = peak.name,
+             .traffic = step.traffic});
   if (skipped)
     log_.line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
                       "; skipped, the scale is ", loss_scale_->scale(), " now"));

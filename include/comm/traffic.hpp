@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The kinds of collectives, and counts of them: calls and bytes, by kind and by axis of a mesh.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace fsdp::comm {
+
+/// Kinds of collectives.
+enum class Op : std::uint8_t { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather_bytes, barrier };
+/// All of them, in their order.
+inline constexpr std::array all_ops = {Op::all_gather, Op::reduce_scatter, Op::all_reduce, Op::reduce,
+                                       Op::broadcast,  Op::gather_bytes,   Op::barrier};
+/// Returns the name in records and messages, such as "all_gather".
+std::string_view name_of(Op op);
+
+/// Collectives of one kind. All ranks of a communicator count the same.
+struct Calls {
+  std::int64_t calls = 0;
+  std::int64_t bytes = 0;  ///< of whole buffers, with the parts of all ranks: the sum of Record::bytes
+
+  /// Add and subtract both numbers.
+  /// @{
+  constexpr Calls& operator+=(const Calls& other) {
+    calls += other.calls;
+    bytes += other.bytes;
+    return *this;
+  }
+  constexpr Calls& operator-=(const Calls& other) {
+    calls -= other.calls;
+    bytes -= other.bytes;
+    return *this;
+  }
+  /// @}
+  friend constexpr bool operator==(const Calls&, const Calls&) = default;
+};
+
+/// Collectives of one communicator, by kind.
+struct Traffic {
+  std::array<Calls, all_ops.size()> by_op = {};
+
+  /// Those of one kind.
+  /// @{
+  constexpr Calls& operator[](Op op) { return by_op[static_cast<std::size_t>(op)]; }
+  constexpr const Calls& operator[](Op op) const { return by_op[static_cast<std::size_t>(op)]; }
+  /// @}
+  /// Calls of all kinds.
+  constexpr std::int64_t calls() const {
+    std::int64_t sum = 0;
+    for (const Calls& each : by_op) sum += each.calls;
+    return sum;
+  }
+  /// Adds kind by kind; `later - earlier` is what was called in between.
+  constexpr Traffic& operator+=(const Traffic& other) {
+    for (const Op op : all_ops) (*this)[op] += other[op];
+    return *this;
+  }
+  friend constexpr Traffic operator-(Traffic later, const Traffic& earlier) {
+    for (const Op op : all_ops) later[op] -= earlier[op];
+    return later;
+  }
+  friend constexpr bool operator==(const Traffic&, const Traffic&) = default;
+};
+
+/// Collectives by axis of the mesh that a strategy works on. An axis that it lacks, or of one rank, has none.
+struct MeshTraffic {
+  Traffic world = {};   ///< all ranks
+  Traffic across = {};  ///< ranks at the same place of each group of consecutive ranks
+  Traffic shard = {};   ///< the ranks of one such group: K of them in hybrid:K and fsdp2:K
+
+  /// Calls visitor(name, traffic) for each axis.
+  template <class Self, class Visitor>
+  static constexpr void visit(Self& self, Visitor&& visitor) {
+    visitor("world", self.world);
+    visitor("across", self.across);
+    visitor("shard", self.shard);
+  }
+  friend constexpr MeshTraffic operator-(const MeshTraffic& later, const MeshTraffic& earlier) {
+    return {later.world - earlier.world, later.across - earlier.across, later.shard - earlier.shard};
+  }
+  friend constexpr bool operator==(const MeshTraffic&, const MeshTraffic&) = default;
+};
+
+}  // namespace fsdp::comm
