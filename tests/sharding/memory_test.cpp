@@ -86,7 +86,8 @@ TEST(Memory, OneTokenAndOneLayerArePlannedToTheByteToo) {
   for (const auto stack : stacks) expect_the_plan(stack, options);
 }
 
-/// The head is small, so that blocks are the peak, where dropout takes its memory.
+/// The head is small, so that blocks are the peak, where dropout takes its memory: a module's, whatever the strategy.
+/// With tiles and recomputation one stack of each precision shows it.
 TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
   RunOptions options = uneven_options(2, 2);
   options.config.vocab_size = 11;
@@ -96,10 +97,12 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
        {tiling::RunTimeTiling{}, tiling::RunTimeTiling::tokens(5), tiling::RunTimeTiling::budget(2500)})
     for (const bool recompute : {false, true})
       for (const auto stack : stacks) {
+        const bool plain = tiling == tiling::RunTimeTiling{} && !recompute;
+        if (!plain && stack != "fsdp2" && stack != "fsdp2/bf16") continue;
         options.tiling = tiling;
         options.units.recompute = recompute;
         const std::int64_t with = expect_the_plan(stack, options);
-        if (tiling != tiling::RunTimeTiling{} || recompute) continue;  // a budget may choose shorter tiles
+        if (!plain) continue;  // a budget may choose shorter tiles
         RunOptions without = options;
         without.config.lora.dropout = 0;
         EXPECT_GT(with, expect_the_plan(stack, without));

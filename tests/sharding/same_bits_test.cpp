@@ -14,7 +14,7 @@ RunOptions pieces_options(int pieces, int ranks) {
   RunOptions options = uneven_options(ranks, sharding::micro_batches_of(pieces, ranks));
   options.most_sequences = most_dealt(11, pieces, 1);
   options.batch = deal(some_windows(11, 7, options.config.vocab_size));
-  options.steps = 4;
+  options.steps = 3;
   options.clip = 1;
   options.nan_in_padding = true;
   return options;
@@ -39,6 +39,7 @@ TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyOfTheFamily) {
     for (const int ranks : sampled({1, 2, 3, 5, 6, 8}))
       for (const std::string_view strategy :
            sampled<std::string_view>({"fsdp2", "zero2", "zero3:persist=20:prefetch=2"})) {
+        if (pieces == 8 && strategy == "zero2") continue;  // tests/long.sh same_bits has all
         SCOPED_TRACE(message(strategy, ", ", pieces, " pieces, ", ranks, " ranks"));
         const RunResults found = run(in_pieces(strategy, pieces), pieces_options(pieces, ranks));
         expect_same_bits(found, expected);
