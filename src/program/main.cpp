@@ -172,13 +172,14 @@ struct Run {
     if (options.what == "matmul") return bench::measure_matmul(options);
     if (options.what == "optim") return bench::measure_optim(options, flags);
     if (options.what == "tokenize") return bench::measure_tokenize(options);
-    if (options.what == "comm" && !flags.is_given("comm"))
+    if ((options.what == "comm" || options.what == "residency") && !flags.is_given("comm"))
       options.stack.comm.ranks = 2;  // with one rank there is no communication
     const stacks::CompiledStack stack = stack_for(command, options.launch);
-    const auto measure = options.what == "step"       ? stack.bench_step
-                         : options.what == "generate" ? stack.bench_generate
-                         : options.what == "load"     ? stack.bench_load
-                                                      : stack.bench_comm;
+    const auto measure = options.what == "step"        ? stack.bench_step
+                         : options.what == "residency" ? stack.bench_residency
+                         : options.what == "generate"  ? stack.bench_generate
+                         : options.what == "load"      ? stack.bench_load
+                                                       : stack.bench_comm;
     require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
                         "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");
     return measure(options);

@@ -27,6 +27,9 @@ TEST(ParseSharding, EveryNameIsReadAndWrittenBack) {
                            "fsdp2:no-reshard:pieces=8",
                            "fsdp2:2:pieces=12",
                            "fsdp2:deferred:prefetch=2:pieces=1",
+                           "fsdp2:deferred:prefetch=2:budget=7:pieces=1",
+                           "zero3:persist=7:budget=auto",
+                           "hybrid:2:budget=9",
                            "zero1:pieces=3",
                            "zero2:pieces=3",
                            "zero3:prefetch=2:persist=7:live=9:pieces=3"})
@@ -52,7 +55,8 @@ TEST(ParseSharding, AnythingElseIsAnErrorWithTheNearestName) {
 
 TEST(ParseSharding, AnErrorNamesEveryKindAndEveryNumberOnce) {
   for (const char* known :
-       {"Known: fsdp2, fsdp2:no-reshard, fsdp2:K, fsdp2:deferred, fsdp2:prefetch=N, fsdp2:pieces=N, ",
+       {"Known: fsdp2, fsdp2:no-reshard, fsdp2:K, fsdp2:deferred, fsdp2:prefetch=N, fsdp2:budget=BYTES, "
+        "fsdp2:pieces=N, ",
         "zero1, zero2, zero3, zero3:persist=N, zero3:live=N, ", "hybrid:K, hybrid:K:full, hybrid:K:zero3, replicated"})
     EXPECT_INPUT_ERROR(parse_sharding("zero"), known);
   for (const char* bad : {"hybrid", "hybrid:full"})
@@ -60,6 +64,22 @@ TEST(ParseSharding, AnErrorNamesEveryKindAndEveryNumberOnce) {
                                                 " does not say how many ranks hold a model together; write hybrid:K");
   EXPECT_INPUT_ERROR(parse_sharding("fsdp2:4294967298"), "the number must be at most 2147483647");
   EXPECT_INPUT_ERROR(parse_sharding("zero3:live=99999999999999999999"), "the number must be at most 1125899906842624");
+}
+
+TEST(ParseSharding, ABudgetIsBytesOrAuto) {
+  EXPECT_EQ(to_text(parse_sharding("fsdp2:budget=512MiB")), "fsdp2:budget=536870912");
+  EXPECT_EQ(to_text(parse_sharding("hybrid:2:budget=1KiB:zero3")), "hybrid:2:zero3:budget=1024");
+  for (const char* bad : {"0", "", "-1", "x", "12MB", "1.5GiB", "512Mi"})
+    EXPECT_INPUT_ERROR(parse_sharding(std::string("fsdp2:budget=") + bad),
+                       std::string("--sharding fsdp2:budget=") + bad + ": '" + bad +
+                           "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or "
+                           "budget=auto");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:budget=1:budget=2"), "says twice how many bytes gathered weights take");
+  EXPECT_INPUT_ERROR(parse_sharding("fsdp2:budget=9999999TiB"), "the number must be at most 1125899906842624");
+  for (const char* other : {"fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "replicated", "hybrid:2:zero1"})
+    EXPECT_INPUT_ERROR(parse_sharding(std::string(other) + ":budget=5"),
+                       std::string(": a budget chooses how long gathered weights are held, and ") + other +
+                           " says that itself; write fsdp2:budget=5 or zero3:budget=5, or leave it out");
 }
 
 TEST(ParseSharding, PiecesThatCannotBeAreRefusedWithWhatWouldDo) {

@@ -60,6 +60,13 @@ TEST(SpelledSharding, NamesNumbersThatAreNotTheUsual) {
   EXPECT_EQ(policy_text(same), "hybrid:2:full:zero3:persist=7:live=9:layout=owned");
 }
 
+TEST(SpelledSharding, NamesABudgetAndWhatMemoryLeaves) {
+  EXPECT_EQ(spelled_sharding(sharding_of("fsdp2:budget=1KiB"), OffloadChoice::none).value, "{.budget = 1024}");
+  EXPECT_EQ(spelled_sharding(sharding_of("zero3:budget=auto"), OffloadChoice::none).value,
+            "{.budget = fsdp::memory_left}");
+  EXPECT_EQ(policy_text(fsdp::Zero3{.budget = fsdp::memory_left}), "zero3:budget=auto");
+}
+
 TEST(SpelledSharding, OfPiecesIsTheStrategyInsideAndTheirNumber) {
   EXPECT_EQ(spelled_sharding(sharding_of("fsdp2:pieces=8"), OffloadChoice::none),
             (Spelled{"fsdp::Reproducible<fsdp::FullyShard<>>", "{{}, 8}"}));

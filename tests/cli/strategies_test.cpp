@@ -81,6 +81,7 @@ TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
        {"fsdp2 | fsdp2:no-reshard | fsdp2:K | zero1 | ",
         " | hybrid:K | hybrid:K:full | replicated; K ranks per group. ",
         ". :prefetch=N (units gathered ahead) behind fsdp2, zero3 and hybrid:K",
+        ". :budget=BYTES (most bytes of the slots", ") behind fsdp2, zero3 and hybrid:K",
         ". :deferred (reduce after the last micro-batch) behind fsdp2 and hybrid:K", ". :persist=N (", ") behind zero3",
         ". :pieces=N (a step is cut into N pieces, ", ") behind fsdp2, zero1, zero2 and zero3"})
     EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;

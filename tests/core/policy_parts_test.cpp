@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/core/policy_parts.hpp>
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include <support/temporary_folder.hpp>
@@ -45,6 +47,34 @@ TEST(PolicyParts, ReadNoOtherText) {
   for (const char* large : {"cutter:2:width=10", "cutter:width=99999999999999999999:2"})
     EXPECT_INPUT_ERROR(read_back(large), message("--cut ", large, ": the number must be at most 9"));
   EXPECT_EQ(read_back("cutter:width=10"), "nothing");
+}
+
+struct Keeper {
+  std::int64_t room = 0;
+
+  void visit(PolicyParts& parts) {
+    parts.word("keeper");
+    parts.number({.name = "room", .member = "room", .most = 1 << 30, .is_bytes = true}, room);
+  }
+};
+
+TEST(PolicyParts, ReadNumbersOfBytes) {
+  Keeper keeper;
+  PolicyParts parts;
+  parts.part(keeper);
+  for (const auto& [text, said] :
+       {std::pair("keeper:room=4096", "keeper:room=4096"), std::pair("keeper:room=4KiB", "keeper:room=4096"),
+        std::pair("keeper:room=1GiB", "keeper:room=1073741824"), std::pair("keeper:room=auto", "keeper:room=auto")}) {
+    EXPECT_TRUE(parts.read(text, "--keep ")) << text;
+    EXPECT_EQ(listed_text(keeper), said);
+  }
+  EXPECT_EQ(keeper.room, memory_left);
+  for (const char* bad : {"keeper:room=0", "keeper:room=4KB", "keeper:room=", "keeper:room=-1", "keeper:room=KiB"})
+    EXPECT_FALSE(parts.read(bad, "--keep ")) << bad;
+  for (const char* large : {"keeper:room=2GiB", "keeper:room=9999999999TiB"})
+    EXPECT_INPUT_ERROR(parts.read(large, "--keep "), "the number must be at most 1073741824");
+  parts.set("room", 7);
+  EXPECT_EQ(listed_text(keeper), "keeper:room=7");
 }
 
 }  // namespace

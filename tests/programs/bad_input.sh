@@ -88,6 +88,15 @@ fi
 
 echo "== strategies and units that do not fit"
 refused 'mesh: 3 ranks cannot form groups of 2' "${train[@]}" --data text.txt --comm threads:3 --batch-size 3 --sharding hybrid:2
+refused 'a budget of 10 bytes for gathered weights is less than units need while they are computed; give at least [0-9]+,' \
+  "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding fsdp2:budget=10
+refused 'a bound of 100000000 live elements and a budget for gathered weights both say' \
+  "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding zero3:live=100000000:budget=1GiB
+expect_error 'fsdp2:no-reshard says that itself; write fsdp2:budget=1GiB' "${train[@]}" --data text.txt --sharding fsdp2:no-reshard:budget=1GiB
+expect_error 'budget=auto.* hold no step of this model' "${train[@]}" --data text.txt --comm threads:2 --sharding fsdp2:budget=auto --memory 1MiB
+expect_error 'each take what the other leaves' "${train[@]}" --data text.txt --sharding fsdp2:budget=auto --tiling budget:auto
+expect_error 'give bytes, as in budget=512MiB' "$program" eval --model "$golden/llama-gqa" --data text.txt --seq-len 16 \
+  --sharding fsdp2:budget=auto
 refused 'a bound of 10 live elements holds no unit' "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding zero3:live=10
 pieces=(--data text.txt --comm threads:3 --sharding)
 expect_error 'a batch of 10 sequences cannot be cut into 8 pieces .*pieces=8\); the nearest sizes that can: 8 and 16' \

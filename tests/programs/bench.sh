@@ -127,6 +127,18 @@ PY
   cp lines.txt $sharding.txt
 done
 
+# Budgets from the bytes of fsdp2 to those of no-reshard: within them, and the more the less is gathered.
+check residency ${model/layers 2/layers 6} <<'PY'
+names, slots, gathered = ([line[name] for line in lines] for name in ("sharding", "slot_bytes", "gathered_bytes"))
+assert names[:2] == ["fsdp2", "fsdp2:no-reshard"] and len(lines) == 6
+budgets = [int(name.removeprefix("fsdp2:budget=")) for name in names[2:]]
+assert budgets[0] == slots[0] < budgets[1] < budgets[2] < budgets[3] == slots[1]
+assert all(taken <= budget for taken, budget in zip(slots[2:], budgets))
+assert gathered[0] >= gathered[2] > gathered[3] > gathered[4] > gathered[5] and gathered[5] <= gathered[1]
+for line in lines:
+    positive(line, "step_ms", "time_ratio")
+    assert line["ranks"] == 2
+PY
 check step $model --optimizer sgd --momentum 0 <<PY
 $step_expectations
 assert line["optimizer"] == "sgd" and "bare_loop_ms" not in line and "owners_balance" not in line
@@ -189,6 +201,7 @@ refused() {
 }
 refused step --repeats 0
 refused step --table
+refused residency --sharding zero2
 refused mlp --up-to 4
 refused mlp --dry-run
 refused step --heads 3

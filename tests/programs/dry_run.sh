@@ -71,6 +71,24 @@ done
 tessera train --dry-run "${auto[@]}" --tiling budget:auto
 [ "$(table "$out")" -eq "$untiled" ] || fail "a small model is tiled where memory is ample"
 
+echo "== budget=auto behind --sharding takes what the rest of a step leaves, and the run stays within it"
+weights=(--model tiny --layers 3 --seq-len 16 --batch-size 4 --grad-accum 2 --steps 2 --threads 1 --comm threads:2)
+tessera train --dry-run "${weights[@]}"
+least=$(table "$out")
+gathered=$(sed -n 's/^ *gathered *\([0-9]*\) .*/\1/p' "$out")
+for memory in "$least" $((least + gathered / 2)) $((least + 3 * gathered)); do
+  tessera train --dry-run "${weights[@]}" --sharding fsdp2:budget=auto --memory "$memory"
+  contains "$out" "^--sharding budget=auto is fsdp2:budget=$((memory - least + gathered)): what .* a rank leave\$"
+  contains "$out" '^residency: groups held for the step [0-9], .*, the least within the budget$'
+  planned=$(table "$out")
+  ((planned <= memory && planned >= least)) || fail "$memory bytes gave a plan of $planned"
+  rm -f metrics.jsonl
+  tessera train --data text.txt --metrics metrics.jsonl "${weights[@]}" --sharding fsdp2:budget=auto --memory "$memory"
+  contains metrics.jsonl "fsdp2:budget=$((memory - least + gathered)) "
+  [ "$(summary metrics.jsonl peak_bytes)" -eq "$planned" ] || fail "took $(summary metrics.jsonl peak_bytes)"
+done
+contains "$out" 'fsdp2:budget='
+
 echo "== a large model on many ranks takes no memory"
 large=(train --dry-run --hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336 --vocab 128256
        --seq-len 8192 --batch-size 64)

@@ -27,6 +27,15 @@ tessera "${flags[@]}" --steps 6 --batch-size 8 --comm threads:2 --sharding hybri
 tessera "${flags[@]}" --comm threads:3 --batch-size 9 --sharding hybrid:3:full --dry-run
 contains "$out" '^ *peak'
 
+echo "== a budget for gathered weights changes no bit, and may change in a run"
+for budget in 1200KiB 1500KiB 1GiB; do
+  run budgeted --comm threads:4 --sharding fsdp2:budget=$budget
+  same <(steps budgeted.jsonl) <(steps plain.jsonl)
+done
+rm -f resumed.jsonl
+tessera "${flags[@]}" --steps 6 --batch-size 8 --comm threads:4 --sharding zero3:budget=1500KiB --resume budgeted --metrics resumed.jsonl
+[ "$(steps resumed.jsonl | wc -l)" -eq 2 ] || fail "resumed.jsonl holds $(steps resumed.jsonl)"
+
 echo "== every layout follows the plain one"
 run unclipped --comm threads:4 --clip 0
 for layout in per-parameter flat owned; do

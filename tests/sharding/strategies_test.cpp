@@ -24,7 +24,8 @@ std::string read_back(const char* text) {
 }
 
 TEST(StrategyText, IsReadBack) {
-  for (const char* text : {"fsdp2", "fsdp2:deferred", "fsdp2:prefetch=0", "fsdp2:deferred:prefetch=3"})
+  for (const char* text : {"fsdp2", "fsdp2:deferred", "fsdp2:prefetch=0", "fsdp2:deferred:prefetch=3", "fsdp2:budget=9",
+                           "fsdp2:budget=auto"})
     EXPECT_EQ(read_back<FullyShard<>>(text), text);
   EXPECT_EQ(read_back<FullyShard<ReshardAfterForward::no>>("fsdp2:no-reshard:prefetch=2"),
             "fsdp2:no-reshard:prefetch=2");

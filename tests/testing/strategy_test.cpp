@@ -35,6 +35,7 @@ struct Ours {
   static std::vector<RunTimeSharded> strategies() {
     if (!all_of_them())
       return {{.strategy = FullyShard<>{}},
+              {.strategy = FullyShard<>{.budget = 1 << 17}},
               {.strategy = FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}},
               {.strategy = Zero2{}},
               {.strategy = Zero3{.persistence_threshold = 20}},
@@ -42,6 +43,7 @@ struct Ours {
               {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}}};
     std::vector<RunTimeSharded> all{
         {.strategy = FullyShard<>{.prefetch_depth = 3}},
+        {.strategy = FullyShard<>{.budget = 1 << 17}},
         {.strategy = FullyShard<>{.reduce = ReduceGradients::last_micro_batch}},
         {.strategy = FullyShard<ReshardAfterForward::no>{.reduce = ReduceGradients::last_micro_batch}},
         {.strategy = Zero3{.persistence_threshold = 20, .live_bound = 6000}}};

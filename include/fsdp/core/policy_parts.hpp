@@ -28,8 +28,12 @@ struct PolicyNumber {
   std::int64_t usual = 0;        ///< texts leave it out, unless it is part of the kind
   std::int64_t least = 1;        ///< smallest that a text may say
   std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  bool is_bytes = false;  ///< texts may say it as 512MiB, and say memory_left as "auto"
   std::string_view help = {};
 };
+
+/// A number of bytes that is not known yet: what memory leaves. A trainer replaces it before anything runs.
+inline constexpr std::int64_t memory_left = -1;
 
 /// What a policy lists.
 class PolicyParts {
@@ -90,6 +94,8 @@ class PolicyParts {
   /// Reads the numbers from a text; its parts after the first word may have any order. Returns false if the text is of
   /// another kind; the numbers are then unspecified. Throws InputError if one is too large; `what`: whose text it is.
   bool read(std::string_view text, std::string_view what);
+  /// Sets the number of a name, where there is one.
+  void set(std::string_view name, std::int64_t number);
 
  private:
   std::vector<Part> list_;

@@ -15,6 +15,7 @@
 #include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/residency.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 
@@ -42,9 +43,10 @@ class ModulePlan {
   std::vector<GroupedParameters>& grouped() { return grouped_; }
   /// Adds the next group's facts.
   void add(const sharding::GroupFacts& facts);
-  /// Makes, checks and places the schedules of all passes. Call it after the last `add`. Throws InputError for a
-  /// schedule that cannot be run.
-  void make_schedules(ScheduleOf schedule_of);
+  /// Makes, checks and places the schedules of all passes; with a budget (sharding::Facts), chooses first how long
+  /// groups are held. `bytes_per_weight`: of the type that is gathered. Call it after the last `add`. Throws InputError
+  /// for a schedule that cannot be run, and for a budget that holds none.
+  void make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight);
   /// Throws the same InputError on every rank unless all ranks have the same units and the same schedules.
   void require_same(const comm::Ranks& ranks) const;
 
@@ -69,6 +71,8 @@ class ModulePlan {
   int micro_batches() const { return passes_.micro_batches; }
   /// The sizes of slots that are large enough for all passes.
   const sharding::SlotSizes& slots() const { return slots_; }
+  /// What was chosen within the strategy's budget; no holds if it has none, or if the module generates.
+  const sharding::Residency& residency() const { return residency_; }
 
  private:
   using Key = std::tuple<sharding::Pass, int, int>;  ///< of a schedule: the pass, the order, its micro-batches
@@ -78,10 +82,14 @@ class ModulePlan {
   void require_used() const;
   void find_classes();
   bool trains(const sharding::Problem& problem, int group) const;
+  std::vector<Key> keys() const;
+  int most_micro_batches(sharding::Pass pass) const;
+  void choose_holds(std::int64_t bytes_per_weight);
   sharding::Problem problem_of(const Key& key) const;
   PlannedPass made(const Key& key) const;
 
   PassPlan passes_;
+  std::int64_t budget_ = 0;  ///< see sharding::Facts
   sharding::Problem problem_;
   sharding::Names names_;
   std::vector<GroupedParameters> grouped_;
@@ -92,6 +100,7 @@ class ModulePlan {
   std::uint64_t digest_ = 0;                        ///< of all schedules
   std::vector<std::vector<bool>> classes_;          // [classes][orders]: whether an order trains it
   std::vector<int> class_of_;                       // [groups]
+  sharding::Residency residency_;
   sharding::SlotSizes slots_;
   int first_backward_ = 0;
 };

@@ -119,6 +119,8 @@ class ShardedModule {
   }
   /// The placed schedule of a pass by the first order, with as many micro-batches as planned.
   const sharding::Schedule& schedule(sharding::Pass pass) const { return planned(pass).schedule; }
+  /// How long groups are held by the strategy's budget; no holds if it has none.
+  const sharding::Residency& residency() const { return plan_.residency(); }
   /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
   /// `step_pieces`: pieces of a step's batch (Reproducible); 0: one for each micro-batch of each rank.
@@ -265,7 +267,8 @@ class ShardedModule {
               mesh_.world().size(), Device::overlaps) {
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
     plan_.make_schedules(
-        [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); });
+        [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },
+        static_cast<std::int64_t>(sizeof(Compute)));
     if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
     arena_ = Device::Arena::planned(ledger_, settings_.arena_bytes);
     allocate();

@@ -52,6 +52,7 @@ struct Plan {
   std::int64_t offloaded_bytes = 0;             ///< all host memory that offloading takes; not in `bytes`
   device::Counters work;                        ///< of one training step without its optimizer
   std::shared_ptr<const nn::TilePlans> plans;   ///< how the step is tiled
+  sharding::Residency residency;                ///< how long gathered weights are held by the strategy's budget
 
   /// Sum of the bytes of all kinds.
   std::int64_t peak_bytes() const {
@@ -203,6 +204,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     throw InputError(no_logits);
   }
   result.plans = executor.plans();
+  result.residency = module.residency();
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
   result.offloaded_bytes = module.offloaded_bytes();

@@ -86,6 +86,8 @@ struct Problem {
   /// Whether a group takes the same slot for every use, so that views kept beyond a use (by an autograd engine) are
   /// valid again in the next.
   bool fixed_slots = false;
+  /// How long each group is held, in place of Rules::hold; empty: as the rules say. See residency.hpp.
+  std::vector<Hold> holds = {};
 
   /// Return a unit or a group by its index, from 0.
   /// @{

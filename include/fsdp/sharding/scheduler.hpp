@@ -73,8 +73,14 @@ class Scheduler {
     const GroupFacts& facts = problem_.group(group);
     if (facts.resident || rules_.hold == Hold::always || problem_.pass == Pass::generate_again) return Hold::always;
     if (facts.persistent || problem_.pass == Pass::generate) return Hold::step;
+    if (!problem_.holds.empty()) return chosen_hold(problem_.holds[static_cast<std::size_t>(group)]);
     // With k = 1 the kept part is the whole group: it is kept by not releasing it.
     return problem_.axes.keep == 1 && problem_.axes.shard > 1 ? Hold::micro_batch : rules_.hold;
+  }
+  /// Returns a hold of Problem::holds as it applies to the pass. An evaluation is as a step up to its first loss, and
+  /// so takes the same slots: what a step then still holds stays.
+  constexpr Hold chosen_hold(Hold hold) const {
+    return problem_.pass == Pass::evaluate && hold == Hold::micro_batch ? Hold::step : hold;
   }
   constexpr bool reduces_every_micro_batch(int group) const {
     return rules_.reduce_every_micro_batch && !problem_.group(group).resident;
@@ -93,6 +99,10 @@ class Scheduler {
 
   constexpr void check_live_bound() const {
     if (rules_.live_bound == 0) return;
+    if (!problem_.holds.empty())
+      require<InputError>(false, "sharding: a bound of ", rules_.live_bound,
+                          " live elements and a budget for gathered weights both say how much is gathered at a time; "
+                          "leave one of them out");
     for (int k = 0; k < static_cast<int>(computes_.size()); ++k)
       if (needed(k) > rules_.live_bound)
         require<InputError>(false, "sharding: a bound of ", rules_.live_bound, " live elements holds no unit ",
@@ -233,7 +243,7 @@ class Scheduler {
 }  // namespace detail
 
 /// Returns the ordered list that a strategy's rules imply for a problem. Its slots are not yet assigned (slots.hpp).
-/// Throws InputError if the live bound is smaller than a unit.
+/// Throws InputError if the live bound is smaller than a unit, or given where Problem::holds is.
 constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();
 }

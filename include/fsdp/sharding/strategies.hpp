@@ -15,6 +15,7 @@
 
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
@@ -26,6 +27,14 @@ namespace detail {
 inline constexpr PolicyNumber group_number = {.member = "group", .kind = "K"};
 inline constexpr PolicyNumber prefetch_number = {
     .name = "prefetch", .member = "prefetch_depth", .usual = 1, .least = 0, .help = "units gathered ahead"};
+inline constexpr PolicyNumber budget_number = {
+    .name = "budget",
+    .member = "budget",
+    .most = std::int64_t{1} << 50,
+    .is_bytes = true,
+    .help =
+        "most bytes of the slots for gathered weights, as 512MiB, or auto: what --memory leaves; within them each "
+        "group is held for a use, a micro-batch or the step, so that the least is gathered"};
 
 }  // namespace detail
 
@@ -47,10 +56,18 @@ struct FullyShard {
   int prefetch_depth = 1;  ///< how many computations ahead of its use a gather is issued
   ReduceGradients reduce = ReduceGradients::every_micro_batch;  ///< when gradients become shards
   int group = 1;  ///< to_group: ranks that together keep the weights after forward
+  /// yes: most bytes of the slots for gathered weights, within which weights are held for longer, so that less is
+  /// gathered (sharding::Facts); 0: no bound, and all are released.
+  std::int64_t budget = 0;
 
   int ranks_per_group() const requires(mesh_axes == 2) { return group; }
+  /// Throws InputError for a budget beside `no` or `to_group`.
   constexpr sharding::Rules rules() const {
-    return {.facts = {.group_after_forward = reshard == ReshardAfterForward::to_group},
+    if (reshard != ReshardAfterForward::yes && budget != 0)
+      throw InputError(
+          "sharding: a budget for gathered weights chooses how long they are held, and this FullyShard says so itself; "
+          "take FullyShard<ReshardAfterForward::yes>, or leave the budget out");
+    return {.facts = {.group_after_forward = reshard == ReshardAfterForward::to_group, .budget = budget},
             .hold = reshard == ReshardAfterForward::no ? sharding::Hold::micro_batch : sharding::Hold::use,
             .reduce_every_micro_batch = reduce == ReduceGradients::every_micro_batch,
             .prefetch_depth = prefetch_depth};
@@ -66,6 +83,7 @@ struct FullyShard {
                   .help = "reduce after the last micro-batch"},
                  reduce);
     parts.number(detail::prefetch_number, prefetch_depth);
+    if constexpr (reshard == ReshardAfterForward::yes) parts.number(detail::budget_number, budget);
   }
 };
 
@@ -97,9 +115,10 @@ struct Zero3 {
   int prefetch_depth = 1;                  ///< how many computations ahead of its use a gather is issued
   std::int64_t persistence_threshold = 0;  ///< elements of a tensor; larger ones are gathered for each use
   std::int64_t live_bound = 0;             ///< most elements gathered at a time for single uses; 0: no bound
+  std::int64_t budget = 0;                 ///< as FullyShard's, persistent tensors included; not beside a live bound
 
   constexpr sharding::Rules rules() const {
-    return {.facts = {.persistence_threshold = persistence_threshold},
+    return {.facts = {.persistence_threshold = persistence_threshold, .budget = budget},
             .hold = sharding::Hold::use,
             .reduce_every_micro_batch = true,
             .prefetch_depth = prefetch_depth,
@@ -117,6 +136,7 @@ struct Zero3 {
                  persistence_threshold);
     parts.number({.name = "live", .member = "live_bound", .most = most, .help = "most elements gathered at a time"},
                  live_bound);
+    parts.number(detail::budget_number, budget);
   }
 };
 

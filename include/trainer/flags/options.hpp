@@ -89,7 +89,7 @@ struct TrainOptions {
   bool dry_run = false;
   std::int64_t ranks = 0;  ///< for the dry run; 0: those that would be started
   std::optional<std::string> memory =
-      {};  ///< bytes per rank for budget:auto; left out: its part of the machine's free memory
+      {};  ///< bytes per rank for budget:auto, or budget=auto; left out: its part of the machine's free memory
   bool print_schedule = false;
   LaunchOptions launch = {};
 

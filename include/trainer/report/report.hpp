@@ -7,6 +7,7 @@
 #include <string>
 
 #include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/sharding/residency.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/report/trace.hpp>
@@ -37,6 +38,9 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
 
 /// A schedule, one task a line: "micro-batch 0  gather          block 1, slot 0".
 std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names);
+
+/// How long groups are held by a budget, and what a step gathers, in a line; empty without a budget.
+std::string residency_text(const sharding::Residency& residency);
 
 /// Returns {"loss": ..., "tokens": ...}.
 std::string mean_loss_json(double loss, std::int64_t tokens);

@@ -35,6 +35,14 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
     return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
 }
 
+/// Returns memory_of_rank of the rank that has the least. Collective.
+template <class Comm>
+std::int64_t least_memory(Comm& communicator, const TrainOptions& options) {
+  std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
+  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
+  return memory;
+}
+
 /// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `peak` returns a rank's planned
 /// peak bytes with a tiling, and with blocks recomputed or not. `recomputes`: whether the run has --recompute. Returns
 /// `memory` if the untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were
@@ -84,11 +92,9 @@ typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::
                                       const typename Model::Stack::Sharding& sharding, const TrainOptions& options,
                                       const Optimizer& optimizer) {
   if (!asks_for_memory(tiling)) return tiling;
-  std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
-  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
   return settled(tiling, model_of<Model>(options), sharding,
-                 plan_request(options, communicator.size(), sharding, optimizer), optimizer, memory,
-                 communicator.rank() == 0);
+                 plan_request(options, communicator.size(), sharding, optimizer), optimizer,
+                 least_memory(communicator, options), communicator.rank() == 0);
 }
 
 }  // namespace fsdp::train

@@ -33,6 +33,7 @@
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
+#include <tessera/trainer/run/auto_residency.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/processor.hpp>
@@ -57,11 +58,11 @@ std::string arguments_text(const FlagSet& flags, const ShardingOf<Model>& shardi
                  policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
 }
 
-/// Throws InputError if --memory is given but the tiling policy is not budget:auto.
+/// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`.
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
-template <class Tiling>
-void check_memory(const TrainOptions& options, const Tiling& tiling) {
-  check_memory(options, asks_for_memory(tiling), policy_text(tiling));
+template <class Sharding, class Tiling>
+void check_memory(const TrainOptions& options, const Sharding& sharding, const Tiling& tiling) {
+  check_memory(options, asks_for_memory(tiling) || weights_ask_for_memory(sharding), policy_text(tiling));
 }
 
 /// Returns the dry run's memory table of a step.
@@ -82,7 +83,7 @@ std::pair<Model, bool> begun_model(const TrainOptions& options) {
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
 /// of it and starts no ranks. Refuses a folder whose weights the run would refuse.
 template <class Model, class Optimizer>
-void describe(const TrainOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
+void describe(const TrainOptions& options, const FlagSet& flags, const ShardingOf<Model>& asked,
               const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
   const bool speaks = starts_ranks<typename Stack::Comm> || comm::launched_job().rank == 0;
@@ -94,23 +95,27 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
   require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
-  validate(flags, options, ranks, sharding::facts_of(sharding).pieces);
-  check_memory(options, tiling);
-  const plan::Request request = plan_request(options, ranks, sharding, optimizer);
+  validate(flags, options, ranks, sharding::facts_of(asked).pieces);
+  check_memory(options, asked, tiling);
+  const plan::Request request = plan_request(options, ranks, asked, optimizer);
+  const bool asks = asks_for_memory(tiling) || weights_ask_for_memory(asked);
+  const std::int64_t memory = asks ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
+  const ShardingOf<Model> sharding = settled_sharding(asked, tiling, model, request, optimizer, memory, speaks);
   if (options.print_schedule) {
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
     const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding,
                                          request.shape);
     print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
+    if (!options.dry_run) print(report::residency_text(module.residency()));
   }
   if (options.dry_run) {
-    const std::int64_t memory = asks_for_memory(tiling) ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
     const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks) + "\n");
     print(plan::tiling_text(model, cut, request));
+    print(report::residency_text(step.residency));
     print(plan_text(step, Stack::name(sharding), request));
   }
 }
@@ -133,7 +138,7 @@ std::int64_t vocabulary_of(const Model& model) {
 
 /// `tessera train` on one stack. `flags`: those that are bound to the options. Returns the exit status.
 template <class Model, class Optimizer>
-int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Model>& sharding,
+int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Model>& asked,
           const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   static_assert(std::same_as<typename Model::Batch, TokenBatch>,
                 "fsdp: train_main trains on text, and this model's Batch is no TokenBatch; use train::Trainer<Model, "
@@ -142,17 +147,18 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   validate_constants(optimizer);
   validate(given.launch);
   if (given.dry_run || given.print_schedule) {
-    describe<Model>(given, flags, sharding, tiling, optimizer);
+    describe<Model>(given, flags, asked, tiling, optimizer);
     return 0;
   }
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling) + given_text(given.model) +
+    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, asked, tiling) + given_text(given.model) +
                                                optimizer_lines(optimizer));
     agree_on_instruction_set(communicator);
-    validate(flags, given, communicator.size(), sharding::facts_of(sharding).pieces);
-    check_memory(given, tiling);
+    validate(flags, given, communicator.size(), sharding::facts_of(asked).pieces);
+    check_memory(given, asked, tiling);
     CheckpointDir dir(communicator, given);
-    const TrainOptions options = with_resumed_threads<Model>(communicator, given, sharding);
+    const TrainOptions options = with_resumed_threads<Model>(communicator, given, asked);
+    const ShardingOf<Model> sharding = settled_sharding<Model>(communicator, asked, tiling, options, optimizer);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;

@@ -3,7 +3,9 @@
 /// Numbers as text, whatever the locale.
 #pragma once
 
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -33,6 +35,23 @@ std::optional<T> parsed(std::string_view text, int base = 10) {
 inline std::optional<std::int64_t> number_of_digits(std::string_view digits) {
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
   return parsed<std::int64_t>(digits).value_or(std::numeric_limits<std::int64_t>::max());
+}
+
+/// Returns the bytes that a text such as "4096" or "512MiB" says, or the largest std::int64_t for more; nothing for any
+/// other text.
+inline std::optional<std::int64_t> number_of_bytes(std::string_view text) {
+  static constexpr std::array<std::string_view, 4> units = {"KiB", "MiB", "GiB", "TiB"};
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  std::int64_t scale = 1;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (text.ends_with(units[i])) {
+      text.remove_suffix(units[i].size());
+      scale = std::int64_t{1} << (10 * (i + 1));
+      break;
+    }
+  const std::optional<std::int64_t> number = number_of_digits(text);
+  if (!number) return std::nullopt;
+  return *number <= most / scale ? *number * scale : most;
 }
 
 /// Returns the last hexadecimal digits of a number, in small letters.

@@ -21,7 +21,10 @@ std::string key_of(const PolicyNumber& number) {
 std::optional<std::int64_t> number_in(std::string_view text, const PolicyNumber& number) {
   const std::string key = key_of(number);
   if (!number.option.empty()) return text == key ? std::optional<std::int64_t>(1) : std::nullopt;
-  const auto found = text.starts_with(key) ? number_of_digits(text.substr(key.size())) : std::nullopt;
+  if (!text.starts_with(key)) return std::nullopt;
+  const std::string_view value = text.substr(key.size());
+  if (number.is_bytes && value == "auto") return memory_left;
+  const auto found = number.is_bytes ? number_of_bytes(value) : number_of_digits(value);
   return found && *found >= number.least ? found : std::nullopt;
 }
 
@@ -41,11 +44,19 @@ std::string PolicyParts::text(bool kind_alone) const {
       const std::int64_t value = part->get(part->value);
       if (number.kind.empty() && (kind_alone || value == number.usual)) continue;
       said = key_of(number);
-      if (number.option.empty()) said += kind_alone ? std::string(number.kind) : std::to_string(value);
+      if (number.is_bytes && value == memory_left)
+        said += "auto";
+      else if (number.option.empty())
+        said += kind_alone ? std::string(number.kind) : std::to_string(value);
     }
     text += (text.empty() ? "" : ":") + said;
   }
   return text;
+}
+
+void PolicyParts::set(std::string_view name, std::int64_t number) {
+  for (const Part& part : list_)
+    if (part.value != nullptr && part.number.name == name) part.set(part.value, number);
 }
 
 bool PolicyParts::read(std::string_view text, std::string_view what) {

@@ -49,7 +49,7 @@ std::uint64_t digest_of(std::span<const Unit> units) {
 
 ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
                        const sharding::Axes& axes, int ranks, bool overlaps)
-    : passes_(passes), units_digest_(digest_of(units)) {
+    : passes_(passes), budget_(facts.budget), units_digest_(digest_of(units)) {
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
   check_pieces(facts, ranks);
@@ -141,6 +141,7 @@ sharding::Problem ModulePlan::problem_of(const Key& key) const {
   for (const int unit : own.without_gradients) problem.units[static_cast<std::size_t>(unit)].makes_gradients = false;
   problem.pass = pass;
   problem.micro_batches = micro_batches;
+  problem.holds = residency_.holds;
   return problem;
 }
 
@@ -150,20 +151,47 @@ PlannedPass ModulePlan::made(const Key& key) const {
   return made;
 }
 
-void ModulePlan::make_schedules(ScheduleOf schedule_of) {
-  schedule_of_ = std::move(schedule_of);
-  first_backward_ = sharding::first_backward(problem_);
+int ModulePlan::most_micro_batches(sharding::Pass pass) const {
+  return pass == sharding::Pass::train ? passes_.micro_batches : 1;
+}
+
+std::vector<ModulePlan::Key> ModulePlan::keys() const {
+  std::vector<Key> list;
   for (const sharding::Pass pass : passes_of(passes_.purpose))
     for (int order = 0; order < orders(); ++order) {
-      const int most = pass == sharding::Pass::train ? passes_.micro_batches : 1;
-      for (int count = passes_.fewer || passes_.repeats ? 1 : most; count <= most; ++count) {
-        if (count > 1 && count < most && !passes_.fewer) continue;
-        PlannedPass placed = made({pass, order, count});
-        slots_ = largest(std::move(slots_), sharding::slot_sizes(placed.schedule, placed.problem));
-        digest_ = hashed(digest_, static_cast<std::int64_t>(sharding::digest_of(placed.schedule)));
-        if (count == most) passes_made_.emplace(Key{pass, order, count}, std::move(placed));
-      }
+      const int most = most_micro_batches(pass);
+      for (int count = passes_.fewer || passes_.repeats ? 1 : most; count <= most; ++count)
+        if (count == 1 || count == most || passes_.fewer) list.emplace_back(pass, order, count);
     }
+  return list;
+}
+
+void ModulePlan::choose_holds(std::int64_t bytes_per_weight) {
+  require<InputError>(budget_ >= 0,
+                      "sharding: the budget for gathered weights is what memory leaves (budget=auto), which training "
+                      "by the program or by train_main finds out; give bytes, as in budget=512MiB");
+  if (budget_ == 0 || passes_.purpose == Purpose::generate) return;
+  const sharding::Pass counted = passes_of(passes_.purpose).front();
+  std::vector<sharding::Problem> steps, others;
+  for (const Key& key : keys()) {
+    const auto& [pass, order, micro_batches] = key;
+    const bool is_step = pass == counted && micro_batches == most_micro_batches(pass);
+    (is_step ? steps : others).push_back(problem_of(key));
+  }
+  residency_ =
+      sharding::choose_residency(schedule_of_, steps, others, {.bytes = budget_, .bytes_per_weight = bytes_per_weight});
+}
+
+void ModulePlan::make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight) {
+  schedule_of_ = std::move(schedule_of);
+  first_backward_ = sharding::first_backward(problem_);
+  choose_holds(bytes_per_weight);
+  for (const Key& key : keys()) {
+    PlannedPass placed = made(key);
+    slots_ = largest(std::move(slots_), sharding::slot_sizes(placed.schedule, placed.problem));
+    digest_ = hashed(digest_, static_cast<std::int64_t>(sharding::digest_of(placed.schedule)));
+    if (std::get<2>(key) == most_micro_batches(std::get<0>(key))) passes_made_.emplace(key, std::move(placed));
+  }
   find_classes();
 }
 

@@ -37,6 +37,9 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
   require<InputError>(options.model.empty() || options.what == "step" || options.what == "generate" ||
                           options.what == "load" || options.what == "tokenize",
                       "bench: --model belongs to step, generate, load and tokenize, not to ", options.what);
+  require<InputError>(options.what != "residency" || cli::to_text(options.stack.sharding) == "fsdp2",
+                      "bench residency: it compares fsdp2, fsdp2:no-reshard and budgets, not ",
+                      cli::to_text(options.stack.sharding), "; leave --sharding out");
   require<InputError>(options.what == "tokenize" || !flags.is_given("text"),
                       "bench: --text belongs to tokenize, not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},

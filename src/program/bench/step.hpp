@@ -96,6 +96,21 @@ class StepRun {
     return sum;
   }
 
+  /// Bytes of the slots for gathered weights, and those that a step gathers.
+  /// @{
+  std::int64_t weight_slot_bytes() const {
+    return module_.peak_bytes()[static_cast<std::size_t>(device::MemoryKind::gathered)];
+  }
+  std::int64_t gathered_bytes() const {
+    using Compute = typename Stack::Precision::Compute;
+    std::int64_t elements = 0;
+    for (const sharding::Task& task : module_.schedule(sharding::Pass::train))
+      if (task.action == sharding::Action::gather)
+        elements += module_.groups()[static_cast<std::size_t>(task.index)].facts().weight_slot_elements();
+    return elements * static_cast<std::int64_t>(sizeof(Compute));
+  }
+  /// @}
+
   /// Returns the line of a step: the slowest rank's times.
   Line measure(const BenchOptions& options) {
     using Bare = BareLoop<typename Stack::Local::Precision>;

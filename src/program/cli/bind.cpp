@@ -113,7 +113,9 @@ void bind(train::FlagSet& flags, Tokenize& command) {
 }
 
 void bind(train::FlagSet& flags, bench::BenchOptions& o) {
-  flags.add("what", o.what, "mlp | attention | head | step | generate | load | comm | matmul | optim | tokenize")
+  flags
+      .add("what", o.what,
+           "mlp | attention | head | step | residency | generate | load | comm | matmul | optim | tokenize")
       .position = true;
   flags.add(
       "model", o.model,
@@ -121,15 +123,15 @@ void bind(train::FlagSet& flags, bench::BenchOptions& o) {
       "tokenize: of the tokenizer.json");
   flags.add("text", o.text, "tokenize: a file of text, or a folder of such");
   flags.add("hidden", o.hidden, "hidden size");
-  flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, 2816 for step");
-  flags.add("layers", o.layers, "layers of step's and generate's model");
+  flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, else 2816");
+  flags.add("layers", o.layers, "layers of step's, residency's and generate's model");
   flags.add("heads", o.heads, "heads of attention and of that model");
   flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of that model");
   flags.add("head-dim", o.head_dim, "head size of attention; 0: 64 and 128");
-  flags.add("vocab", o.vocab, "vocabulary of head and of that model; 0: 32000 for head, 8192 for step and generate");
-  flags.add(
-      "seq-len", o.seq_len,
-      "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step, 128 for generate");
+  flags.add("vocab", o.vocab, "vocabulary of head and of that model; 0: 32000 for head, else 8192");
+  flags.add("seq-len", o.seq_len,
+            "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step and residency, "
+            "128 for generate");
   flags.add("parameters", o.parameters, "weights of optim");
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
   flags.add("lora-rank", o.lora_rank, "step: also one that trains adapters of this rank, against the full one; 0: not",

@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<std::string> command_names = {"train",    "eval", "generate", "chat",   "export", "inspect",
                                                 "tokenize", "plot", "diff",     "replay", "bench",  "stacks"};
-const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "generate",
+const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "residency", "generate",
                                               "load", "comm",      "matmul", "optim", "tokenize"};
 
 void require_model(const std::string& model) {

@@ -23,8 +23,8 @@ std::string braces(const PolicyParts& parts) {
     const PolicyNumber& number = part.number;
     const std::int64_t value = part.get(part.value);
     if (number.kind.empty() && value == number.usual) continue;
-    fields[part.value] =
-        message(".", number.member, " = ", number.option.empty() ? std::to_string(value) : std::string(number.option));
+    const std::string said = number.is_bytes && value == memory_left ? "fsdp::memory_left" : std::to_string(value);
+    fields[part.value] = message(".", number.member, " = ", number.option.empty() ? said : std::string(number.option));
   }
   std::string text;
   for (const auto& [value, field] : fields) text += (text.empty() ? "{" : ", ") + field;

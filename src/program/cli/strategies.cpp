@@ -32,7 +32,9 @@ void each_named_kind(const F& f) {
 }
 
 std::string first_word(std::string_view kind) { return std::string(split_at(kind, ':').front()); }
-std::string text_of(const PolicyNumber& number) { return message(number.name, number.option.empty() ? "=N" : ""); }
+std::string text_of(const PolicyNumber& number) {
+  return message(number.name, number.is_bytes ? "=BYTES" : number.option.empty() ? "=N" : "");
+}
 
 /// Adds a name behind those with the same first word.
 void add(std::vector<std::string>& names, const std::string& name) {
@@ -92,12 +94,38 @@ void require_pieces(std::string_view text) {
                       "fsdp2:pieces=", pieces, ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
 }
 
+/// Throws InputError if a text that is no strategy's has a budget: says which strategies take one, or what is wrong.
+void require_budget(std::string_view text) {
+  constexpr std::string_view key = "budget=";
+  const std::vector<std::string_view> parts = split_at(text, ':');
+  std::string without;
+  std::string_view budget;
+  for (const std::string_view part : parts) {
+    require<InputError>(budget.empty() || !part.starts_with(key), "--sharding ", shortened(text),
+                        ": says twice how many bytes gathered weights take; write budget=BYTES once");
+    if (part.starts_with(key))
+      budget = part;
+    else
+      without += (without.empty() ? "" : ":") + std::string(part);
+  }
+  if (budget.empty() || !read_strategy<AnyStrategy>(without, "--sharding ")) return;
+  const bool takes = read_strategy<AnyStrategy>(without + ":budget=1", "--sharding ").has_value();
+  require<InputError>(takes, "--sharding ", shortened(text),
+                      ": a budget chooses how long gathered weights are held, and ", shortened(without),
+                      " says that itself; write fsdp2:", shortened(budget), " or zero3:", shortened(budget),
+                      ", or leave it out");
+  require<InputError>(
+      false, "--sharding ", shortened(text), ": '", shortened(budget.substr(key.size())),
+      "' is not a number of bytes; write one such as budget=536870912 or budget=512MiB, or budget=auto");
+}
+
 }  // namespace
 
 ShardingChoice parse_sharding(std::string_view text) {
   require_pieces(text);
   if (const auto found = read_strategy<AnyStrategy>(text, "--sharding ")) return {.strategy = *found};
   const std::vector<std::string_view> parts = split_at(text, ':');
+  require_budget(text);
   const auto is_number = [](std::string_view part) { return number_of_digits(part).has_value(); };
   require<InputError>(parts.front() != "hybrid" || std::ranges::any_of(parts, is_number), "--sharding ",
                       shortened(text), " does not say how many ranks hold a model together; write hybrid:K");

@@ -20,6 +20,7 @@
 #include "../bench/collectives.hpp"
 #include "../bench/generation.hpp"
 #include "../bench/loading.hpp"
+#include "../bench/residency.hpp"
 #include "../bench/step.hpp"
 #include "../cli/commands.hpp"
 #include "../cli/replay.hpp"
@@ -43,6 +44,7 @@ struct CompiledStack {
   int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
   // Null if the device does not use host memory: the benches compare with code for the CPU.
   int (*bench_step)(const bench::BenchOptions&) = nullptr;
+  int (*bench_residency)(const bench::BenchOptions&) = nullptr;  ///< null also if the stack has no fsdp2
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
   int (*bench_load)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
@@ -100,6 +102,8 @@ CompiledStack compiled_stack() {
   if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::template on_folder<train::chat<Model>>;
   if constexpr (Stack::Device::host_memory) {
     stack.bench_step = bench::measure_step<Model>;
+    if constexpr (std::is_base_of_v<RunTimeSharded, typename Stack::Sharding>)
+      stack.bench_residency = bench::measure_residency<Model>;
     stack.bench_generate = bench::measure_generation<Model>;
     stack.bench_load = bench::measure_loading<Model>;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/report/report.hpp>
 
+#include <algorithm>
 #include <array>
 #include <iomanip>
 #include <numeric>
@@ -111,6 +112,24 @@ std::string schedule_text(const sharding::Schedule& schedule, const sharding::Na
     if (task.slot >= 0) text << ", slot " << task.slot;
     text << '\n';
   }
+  return text.str();
+}
+
+std::string residency_text(const sharding::Residency& residency) {
+  if (residency.holds.empty()) return {};
+  const auto held = [&](sharding::Hold hold) { return std::ranges::count(residency.holds, hold); };
+  std::ostringstream text;
+  text << "residency: groups held for the step " << held(sharding::Hold::step) << ", for a micro-batch "
+       << held(sharding::Hold::micro_batch) << ", for a use " << held(sharding::Hold::use) << "; slots of "
+       << residency.slot_bytes << " bytes, budget " << residency.budget_bytes << "; a step gathers "
+       << residency.gathered_bytes << " bytes";
+  if (residency.exhaustive) {
+    text << ", the least within the budget\n";
+    return text.str();
+  }
+  const auto gap = static_cast<double>(residency.gathered_bytes - residency.bound_bytes);
+  text << ", at most " << std::fixed << std::setprecision(1) << 100 * gap / static_cast<double>(residency.bound_bytes)
+       << " % above the least, which is " << residency.bound_bytes << " or more\n";
   return text.str();
 }
 

@@ -5,7 +5,7 @@ namespace fsdp::train {
 
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
   require<InputError>(!options.memory || asked_for, "--memory ", options.memory.value_or(""),
-                      " belongs to --tiling budget:auto, not to ", tiling);
+                      " belongs to --tiling budget:auto, or to budget=auto behind --sharding, not to ", tiling);
 }
 
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {

@@ -14,7 +14,12 @@ std::string memory_advice(
   std::string separator = ", and would take ";
   const auto offer = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks,
                          const std::string& with) {
-    const std::int64_t then = bytes(other, other_tiling, other_ranks);
+    std::int64_t then = now;
+    try {
+      then = bytes(other, other_tiling, other_ranks);
+    } catch (const InputError&) {
+      return;  // more ranks pad more, for which the strategy's budget may be too small
+    }
     if (then >= now) return;
     text += message(separator, report::bytes_text(then), " ", with);
     separator = ", ";
