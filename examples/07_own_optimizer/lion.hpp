@@ -65,6 +65,7 @@ struct Lion {
 
   static constexpr std::string_view name() { return "lion"; }
   static constexpr fsdp::optim::Grain grain() { return fsdp::optim::Grain::elements; }
+  static constexpr bool reads_decay = true;  ///< of a parameter, by decay_of
 
   std::span<const std::string_view> states(const fsdp::Parameter&) const {
     static constexpr std::array<std::string_view, 1> names = {"mean"};
@@ -74,15 +75,15 @@ struct Lion {
   template <class Stream, class Compute>
   void update(Stream& stream, const fsdp::optim::Update<Compute>& piece,
               fsdp::Tensor<const fsdp::device::StepDecision> decision) const {
-    fsdp::device::enqueue(
-        stream, LionStep<Compute>{.beta1 = static_cast<float>(beta1),
-                                  .beta2 = static_cast<float>(beta2),
-                                  .weight_decay = piece.parameter.decays ? static_cast<float>(weight_decay) : 0.0f,
-                                  .step = decision,
-                                  .main = piece.main,
-                                  .mean = piece.states[0],
-                                  .gradient = piece.gradient,
-                                  .model = piece.model});
+    fsdp::device::enqueue(stream,
+                          LionStep<Compute>{.beta1 = static_cast<float>(beta1),
+                                            .beta2 = static_cast<float>(beta2),
+                                            .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay)),
+                                            .step = decision,
+                                            .main = piece.main,
+                                            .mean = piece.states[0],
+                                            .gradient = piece.gradient,
+                                            .model = piece.model});
   }
 
   template <class Self, class Visitor>

@@ -89,7 +89,10 @@ Train everything() {
              .recompute = true,
              .keep_last_block = false,
              .replicated = {"*norm*"},
-             .frozen = {"a", "b*"}};
+             .frozen = {"a", "b*"},
+             .groups = {{.parameters = "*.bias", .weight_decay = 0},
+                        {.units = "block?1", .role = Role::vector, .lr = 0.1 + 0.2, .clip = 2.5},
+                        {.parameters = "c", .frozen = true}}};
   o.checkpoint_dir = "out", o.checkpoint_every = 4, o.resume = "there", o.metrics = "m.jsonl", o.trace = "t.json";
   o.tensorboard = "board", o.digests = "d.jsonl", o.verify_every = 3;
   o.resume_anyway = true, o.on_signal = train::OnSignal::stop;
@@ -291,7 +294,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
   const Bound<Train> read = bound_of({"--config", path.c_str()});
-  EXPECT_EQ(given(read.flags).size(), 87u);
+  EXPECT_EQ(given(read.flags).size(), 88u);
   EXPECT_EQ(*read, written);
 }
 

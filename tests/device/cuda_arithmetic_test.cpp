@@ -168,7 +168,7 @@ TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
     const AdamWRules rules{.weight_decay = 0.1f};
     StepDecision step{.taken = t - 1};
     const double sums[] = {0, 16};
-    decide_step({.clip = 1}, {.lr = 0.01}, sums, 1, 2, step);
+    decide_step({.clip = 1}, {.lr = 0.01}, {.sums = sums, .ranks = 1, .columns = 2}, step);
     const auto gradient = static_cast<float>(5 * number_at(5, t));
     adamw(AdamWFactors(rules, step), w, m, v, gradient);
     const double g = 0.25 * gradient, beta1 = static_cast<double>(rules.beta1),

@@ -451,6 +451,56 @@ void expect_exact(bool plain, const std::vector<float>& x, std::int64_t offset) 
   EXPECT_EQ(std::memcmp(&found, &of_host.norm, sizeof found), 0) << found << " and " << of_host.norm;
 }
 
+/// Three norms of two ranks: that of the rest, and two apart.
+TEST(CudaOptimizer, DecidesByANormApartAsCpuDoes) {
+  FSDP_NEEDS_DEVICE();
+  CudaRank rank;
+  Rank host_rank(1);
+  const std::vector<StepInputs> host_inputs = {{.lr = 0.01, .loss_scale = 2}};
+  const std::vector<double> host_sums = {1, 16, 0, 2, 1e4, 36, 4, 20, 0, 8, 0, 28};
+  const std::vector<std::int64_t> host_largest = {0x3f800000, 0x43000000, 0x3c000000, 0x40000000, 0, 0x3c800000};
+  const std::vector<std::int64_t> host_exact = {77, 1 << 20, 1, 2, 3, 1 << 25, 5, 6, 7, 8, 9, 10};
+  const NumbersOnDevice<StepInputs> inputs(rank, host_inputs);
+  const NumbersOnDevice<double> sums(rank, host_sums);
+  const NumbersOnDevice<std::int64_t> largest(rank, host_largest), exact(rank, host_exact);
+  for (const bool is_exact : {false, true})
+    for (std::int64_t norm = 0; norm < 3; ++norm) {
+      const NumbersOnDevice<StepDecision> decision(rank, {StepDecision{.taken = 2}});
+      StepDecision of_host{.taken = 2};
+      const auto decide = [&](auto& stream, const StepInputs* in, const double* numbers, const std::int64_t* most,
+                              const std::int64_t* squares, Tensor<StepDecision> to) {
+        DecideStep op{.rules = {.clip = 0.5}, .lr = 0.1, .norm = norm, .apart = 2, .inputs = {in, {1}}, .step = to};
+        op.sums = {numbers, {2, 6}};
+        if (is_exact) {
+          op.largest = {most, {2, 3}};
+          op.exact = {squares, {2, 6}};
+        }
+        enqueue(stream, op);
+      };
+      decide(rank.stream, inputs.view().data(), sums.view().data(), largest.view().data(), exact.view().data(),
+             decision.view());
+      decide(host_rank.stream, host_inputs.data(), host_sums.data(), host_largest.data(), host_exact.data(),
+             {&of_host, {1}});
+      const StepDecision found = decision.back().front();
+      EXPECT_EQ(std::memcmp(&found, &of_host, sizeof found), 0) << found.norm << " and " << of_host.norm;
+      EXPECT_EQ(found.taken, 3);
+      EXPECT_EQ(found.lr, 0.01 * 0.1);
+    }
+}
+
+TEST(CudaOptimizer, SquaresAreRelativeToAColumnOfLargestMagnitudes) {
+  FSDP_NEEDS_DEVICE();
+  CudaRank rank;
+  const OnDevice<float> x(rank, Matrix<float>::random(1, 1, 257));
+  const NumbersOnDevice<std::int64_t> apart(rank, {0, 0x3f800000}), all(rank, {7, 0, 0x42000000, 7, 0x3f800000, 0});
+  const NumbersOnDevice<std::int64_t> sum(rank, {0, 0}), of_column(rank, {0, 0});
+  enqueue(rank.stream, FixedPointSquares{.x = x.vector_input(), .largest = apart.view(), .sum = sum.view()});
+  const auto column = Tensor<const std::int64_t>(all.view().data(), {2, 3}).slice_columns(1, 2);
+  enqueue(rank.stream, FixedPointSquares{.x = x.vector_input(), .largest = column, .sum = of_column.view()});
+  EXPECT_EQ(of_column.back(), sum.back());
+  EXPECT_NE(sum.back(), (std::vector<std::int64_t>{0, 0}));
+}
+
 TEST(CudaOptimizer, ExactNormIsTheReferences) {
   FSDP_NEEDS_DEVICE();
   for (const bool plain : {false, true})

@@ -232,6 +232,41 @@ TEST(ExactNorm, ShowsWhatIsNotFinite) {
   EXPECT_EQ(step.skipped, 1);
 }
 
+TEST(FixedPointSquares, AreRelativeToAColumnOfLargestMagnitudes) {
+  Rank rank(1);
+  const std::vector<float> x = {0.5f, -0.25f, 0.75f};
+  const std::vector<std::int64_t> all = {7, 0, 0x42000000, 7, 0x3f800000, 0};  // [ranks, 3]
+  Sum sum{};
+  enqueue(rank.stream, FixedPointSquares{.x = tensor(x),
+                                         .largest = Tensor<const std::int64_t>(all.data(), {2, 3}).slice_columns(1, 2),
+                                         .sum = {sum.data(), {2}}});
+  EXPECT_EQ(sum, squares_of(rank, x, {0, 0x3f800000}));
+  EXPECT_NE(sum, squares_of(rank, x, {7, 0x42000000}));
+}
+
+/// The two norms of two ranks, and what each decides.
+TEST(ExactNorm, OfGradientsApartIsThatOfTheirNumbers) {
+  const std::vector<std::int64_t> largest = {0x3f800000, 0x43000000, 0x40000000, 0};
+  const std::vector<std::int64_t> exact = {1, 2, 3, 1 << 20, 5, 6, 0, 7};
+  const StepInputs inputs{.lr = 1, .loss_scale = 4};
+  const std::vector<double> sums(8);
+  for (std::int64_t norm = 0; norm < 2; ++norm) {
+    const auto n = static_cast<std::size_t>(norm);
+    Rank rank(1);
+    StepDecision step;
+    enqueue(rank.stream, DecideStep{.norm = norm,
+                                    .apart = 1,
+                                    .inputs = {&inputs, {1}},
+                                    .sums = {sums.data(), {2, 4}},
+                                    .largest = {largest.data(), {2, 2}},
+                                    .exact = {exact.data(), {2, 4}},
+                                    .step = {&step, {1}}});
+    EXPECT_EQ(step.norm, decided({largest[n], largest[2 + n]},
+                                 {{exact[2 * n], exact[2 * n + 1]}, {exact[4 + 2 * n], exact[5 + 2 * n]}}, 4)
+                             .norm);
+  }
+}
+
 TEST(ExactNorm, NeedsTheNumbersOfAllRanks) {
   Rank rank(1);
   const StepInputs inputs;

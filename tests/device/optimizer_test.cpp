@@ -177,6 +177,47 @@ TEST(DecideStep, NamesTheFirstRankThatGaveUpItsPassAmongFurtherLosses) {
   }
 }
 
+TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
+  const StepInputs inputs{.lr = 0.01, .loss_scale = 2};
+  // Two ranks: loss, squares, forfeit, a further loss, squares of two norms apart.
+  const std::vector<double> sums = {1, 16, 0, 2, 1e4, 36, 4, 20, 0, 8, 0, 28};
+  const auto decide = [&](std::int64_t norm, const std::vector<double>& of, bool skips = false) {
+    Rank rank(1);
+    StepDecision step{.taken = 4};
+    enqueue(rank.stream, DecideStep{.rules = {.clip = 2, .skips_overflow = skips},
+                                    .lr = 0.1,
+                                    .norm = norm,
+                                    .apart = 2,
+                                    .inputs = {&inputs, {1}},
+                                    .sums = {of.data(), {2, 6}},
+                                    .step = {&step, {1}}});
+    return step;
+  };
+  const std::vector<double> norms = {3, 50, 4};
+  for (std::int64_t norm = 0; norm < 3; ++norm) {
+    const StepDecision step = decide(norm, sums);
+    const double expected = norms[static_cast<std::size_t>(norm)];
+    EXPECT_EQ(step.norm, expected);
+    EXPECT_EQ(step.gradient_scale, static_cast<float>(2 / (expected + 1e-6) / 2));
+    EXPECT_EQ(step.lr, 0.01 * 0.1);
+    EXPECT_EQ(step.loss, 15);
+    EXPECT_EQ(step.taken, 5);
+    EXPECT_EQ(step.forfeited, -1);
+  }
+  for (const std::size_t place : {1u, 4u, 11u}) {  // of each of the norms
+    std::vector<double> bad = sums;
+    bad[place] = std::numeric_limits<double>::infinity();
+    for (std::int64_t norm = 0; norm < 3; ++norm) {
+      const StepDecision skipped = decide(norm, bad, true), stopped = decide(norm, bad);
+      EXPECT_EQ(skipped.skipped, 1);
+      EXPECT_EQ(skipped.stopped, 0);
+      EXPECT_EQ(skipped.taken, 4);
+      EXPECT_EQ(skipped.norm, std::numeric_limits<double>::infinity());
+      EXPECT_EQ(stopped.stopped, 1);
+    }
+  }
+}
+
 TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {
   for (const std::int64_t count : {0, 1, 3, 7, 15, 257, 16384, 40000}) {
     const auto x = Matrix<float>::random(1, 1, count);

@@ -30,6 +30,12 @@ TEST(JsonLine, HoldsTheFieldsOfARecordInTheirOrder) {
   EXPECT_EQ(json_line(StepRecord{.loss_scale = 64, .skipped = true, .mfu = 0.5, .mfu_peak = "a peak"}),
             R"({"step":0,"loss":0.0,"grad_norm":0.0,"lr":0.0,"tokens":0,"tokens_per_second":0.0,"step_seconds":0.0,)"
             R"("peak_bytes":0,"tflops":0.0,"mfu":0.5,"mfu_peak":"a peak","loss_scale":64.0,"skipped":true})");
+  EXPECT_EQ(json_line(StepRecord{
+                .mfu_peak = "a peak",
+                .groups = {{.name = "*.b", .lr = 0.5, .grad_norm = 2.0}, {.name = "c", .grad_norm = INFINITY}}}),
+            R"({"step":0,"loss":0.0,"grad_norm":0.0,"lr":0.0,"tokens":0,"tokens_per_second":0.0,"step_seconds":0.0,)"
+            R"("peak_bytes":0,"tflops":0.0,"mfu":null,"mfu_peak":"a peak",)"
+            R"("groups":{"*.b":{"lr":0.5,"grad_norm":2.0},"c":{"grad_norm":"inf"}}})");
   EXPECT_EQ(json_line(StartRecord{.optimizer = "sgd", .constants = {{"momentum", 0.5}}, .pieces = 4}),
             R"({"event":"start","stack":"","model":"","sizes":{},"optimizer":{"name":"sgd","momentum":0.5},)"
             R"("parameters":0,"seed":0,"world":1,"threads":1,"instruction_set":"","first_step":1,"steps":0,)"

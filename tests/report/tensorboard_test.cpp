@@ -151,7 +151,8 @@ TEST(TensorBoard, BeginsWithItsVersionAndTheFirstStepThenAppendsEachRecordAtOnce
                          .step_seconds = 0.25,
                          .peak_bytes = std::int64_t{3} << 30,
                          .tflops = 2,
-                         .mfu = 0.5});
+                         .mfu = 0.5,
+                         .groups = {{.name = "*.b", .lr = 0.25, .grad_norm = 2.0}, {.name = "c", .grad_norm = 3.0}}});
   board.write(ValidationRecord{.step = 7, .validation_loss = 1.5});
   board.write(SummaryRecord());
   const std::vector<Event> events = events_in(test::content_of(file));
@@ -170,6 +171,9 @@ TEST(TensorBoard, BeginsWithItsVersionAndTheFirstStepThenAppendsEachRecordAtOnce
                                                                           {"tflops", 0.5f},
                                                                           {"time_metrics/end_to_end(s)", 0.25f},
                                                                           {"memory/max_active(GiB)", 3.0f},
+                                                                          {"lr/*.b", 0.25f},
+                                                                          {"grad_norm/*.b", 2.0f},
+                                                                          {"grad_norm/c", 3.0f},
                                                                           {"mfu(%)", 50.0f}}));
   EXPECT_EQ(events[3].scalars, (std::map<std::string, float, std::less<>>{{"validation_metrics/loss", 1.5f}}));
 }

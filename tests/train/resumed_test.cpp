@@ -67,7 +67,7 @@ TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
   for (const auto& [name, value] : record_of(options)) names += name + " ";
   EXPECT_EQ(
       names,
-      "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum "
+      "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum group "
       "keep-last-block loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute replicate seed "
       "seq-len steps validation-fraction warmup ");
 }
@@ -112,6 +112,31 @@ TEST(RecordOf, LeavesOutTheseFlagsAlone) {
                                           "validation-every",
                                           "validation-windows",
                                           "verify-every"}));
+}
+
+TEST(Resumed, ChangedGroupsOfParametersAreNamed) {
+  TrainOptions before = options, now = options;
+  before.units.groups = {{.parameters = "*.bias", .weight_decay = 0},
+                         {.role = Role::table, .lr = 0.5, .clip = 1},
+                         {.parameters = "a", .frozen = true}};
+  now.units.groups = {{.role = Role::table, .lr = 0.25, .clip = 1},
+                      {.parameters = "*.bias", .weight_decay = 0},
+                      {.parameters = "b", .lr = 2}};
+  checkpoint::TrainerState then = saved();
+  const auto lines_after = [&](const TrainOptions& options_now) {
+    const std::vector<std::string> all = compare_with("c", then, record_now(options_now), options_now, 20).lines;
+    return std::vector<std::string>(all.begin() + 1, all.end());
+  };
+  then.run = record_now(before);
+  EXPECT_EQ(lines_after(before), std::vector<std::string>());
+  EXPECT_EQ(lines_after(now),
+            (std::vector<std::string>{"resumed: --group '* role=table' was lr=0.5 clip=1, is lr=0.25 clip=1",
+                                      "resumed: --group 'a' was frozen, is not given",
+                                      "resumed: --group 'b' was not given, is lr=2"}));
+  then.run = record_now(options);
+  then.run.erase("group");  // of an earlier version
+  EXPECT_EQ(lines_after(options), std::vector<std::string>());
+  EXPECT_EQ(lines_after(now).size(), 3u);
 }
 
 TEST(Resumed, AnotherScheduleIsSaid) {

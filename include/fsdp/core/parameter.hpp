@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <tessera/fsdp/core/tensor.hpp>
@@ -39,6 +40,16 @@ enum class Role : std::uint8_t {
   vector,  ///< norms, biases
 };
 
+/// What groups of parameters change in an optimizer's steps of a parameter (OptimizerGroup).
+struct StepOptions {
+  double lr = 1;                            ///< factor of the step's learning rate
+  std::optional<double> weight_decay = {};  ///< replaces the optimizer's constant, whether or not the parameter decays
+  double clip = 0;     ///< largest norm of the gradients of `clip_group`; 0: no clipping. Not used by group 0
+  int clip_group = 0;  ///< parameters of one number are clipped together; 0: those that no group clips apart
+
+  friend constexpr bool operator==(const StepOptions&, const StepOptions&) = default;
+};
+
 /// A tensor of a unit. Its name is its identity: the same name in two units is one tensor (a tied weight), which is
 /// gathered, reduced and stored once.
 struct Parameter {
@@ -53,6 +64,10 @@ struct Parameter {
   /// Whether it belongs to an adapter. If any unit has such a parameter, all others are frozen
   /// (tessera/fsdp/nn/low_rank.hpp).
   bool adapter = false;
+  StepOptions step = {};  ///< set by the module that the unit is given to, from UnitOptions::groups
+
+  /// Returns the parameter's weight decay by an optimizer that has this constant.
+  double decay_of(double weight_decay) const { return step.weight_decay.value_or(decays ? weight_decay : 0.0); }
 };
 
 /// Number of members of an aggregate of V.

@@ -173,11 +173,12 @@ class ShardedModule {
   const std::vector<ParameterShard>& shards() const { return shards_; }
   /// Whether the last training pass made its gradient, so that a step changes it.
   bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
-  /// Groups trained by the same orders form a class: they are stepped equally often. The number of classes, a shard's
-  /// class, and whether the last training pass made a class's gradients.
+  /// Groups trained by the same orders form a class: they are stepped equally often. The number of classes, the class
+  /// of a shard or of a group's index, and whether the last training pass made a class's gradients.
   /// @{
   int step_classes() const { return plan_.step_classes(); }
-  int step_class(const ParameterShard& shard) const { return plan_.step_class(shard.group); }
+  int step_class(const ParameterShard& shard) const { return step_class(shard.group); }
+  int step_class(int group) const { return plan_.step_class(group); }
   bool steps_class(int step_class) const { return plan_.class_trained_by(step_class, stepped_order_); }
   /// @}
   /// Number of elements that are trained on this rank, padding included.

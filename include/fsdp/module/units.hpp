@@ -12,6 +12,7 @@
 
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/module/optimizer_group.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 
@@ -61,12 +62,16 @@ struct UnitOptions {
   /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
   /// frozen too.
   std::vector<std::string> frozen = {};
+  std::vector<OptimizerGroup> groups = {};  ///< of parameters that the optimizer steps in their own way
 
   friend bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };
 
 /// Whether any of the shell patterns matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
+
+/// Returns the parameters that a group has, each once, in order.
+std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<const Unit> units);
 
 /// Tensors that are gathered and reduced together.
 struct GroupedParameters {
@@ -104,8 +109,9 @@ struct UnitGroups {
 /// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
 /// `options` say); then one for each weight that different units share; then those parts of units that are replicated,
 /// frozen or persistent while the rest is not. Tensors of at most `persistence_threshold` elements are persistent.
-/// Throws InputError if a number of `options` is out of range, a pattern matches nothing, everything is frozen, a unit
-/// or a parameter has no name, or two tensors of different shapes share a name.
+/// Sets each parameter's Parameter::step. Throws InputError if a number of `options` is out of range, a pattern or a
+/// group matches nothing, groups give a parameter different values, everything is frozen, a unit or a parameter has no
+/// name, or two tensors of different shapes share a name.
 UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
                             std::int64_t persistence_threshold);
 

@@ -23,6 +23,7 @@ struct AdamW {
 
   static constexpr std::string_view name() { return "adamw"; }
   static constexpr Grain grain() { return Grain::elements; }
+  static constexpr bool reads_decay = true;  ///< by Parameter::decay_of
 
   std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
@@ -31,18 +32,17 @@ struct AdamW {
 
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
-    device::enqueue(stream,
-                    device::AdamWStep<Compute>{
-                        .rules = {.beta1 = beta1,
-                                  .beta2 = beta2,
-                                  .eps = static_cast<float>(eps),
-                                  .weight_decay = piece.parameter.decays ? static_cast<float>(weight_decay) : 0.0f},
-                        .step = decision,
-                        .main = piece.main,
-                        .first_moment = piece.states[0],
-                        .second_moment = piece.states[1],
-                        .gradient = piece.gradient,
-                        .model = piece.model});
+    device::enqueue(stream, device::AdamWStep<Compute>{
+                                .rules = {.beta1 = beta1,
+                                          .beta2 = beta2,
+                                          .eps = static_cast<float>(eps),
+                                          .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
+                                .step = decision,
+                                .main = piece.main,
+                                .first_moment = piece.states[0],
+                                .second_moment = piece.states[1],
+                                .gradient = piece.gradient,
+                                .model = piece.model});
   }
 
   void validate() const;

@@ -16,7 +16,9 @@
 ///   optimizer. Flags and logs are made from them.
 /// It may also have `validate()`, which throws InputError for an invalid constant. With Grain::tensors it may have
 /// `static work(parameter)`, the cost of stepping a whole parameter, or `step_work()`, which returns a pointer to such
-/// a function; buffer::Owned balances this cost over ranks. An optimizer sees no communicator and no gathered weights.
+/// a function; buffer::Owned balances this cost over ranks. With `static constexpr bool reads_decay = true` it takes
+/// each parameter's weight decay from Parameter::decay_of, so that groups of parameters may set one (OptimizerGroup);
+/// for other optimizers they may only set it to 0. An optimizer sees no communicator and no gathered weights.
 /// ShardedOptimizer (sharded_optimizer.hpp) applies it to a module.
 #pragma once
 
@@ -105,6 +107,12 @@ inline constexpr bool needs_whole_tensors = false;
 template <class O>
 requires requires { typename std::bool_constant<(O::grain(), true)>; }
 inline constexpr bool needs_whole_tensors<O> = O::grain() == Grain::tensors;
+
+/// Whether an optimizer takes weight decays from Parameter::decay_of.
+template <class O>
+inline constexpr bool reads_decay = requires {
+  requires O::reads_decay;
+};
 
 /// Returns the cost function that buffer::Owned balances for an optimizer: its own, else the number of elements.
 template <class O>

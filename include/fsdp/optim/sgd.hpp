@@ -22,6 +22,7 @@ struct Sgd {
 
   static constexpr std::string_view name() { return "sgd"; }
   static constexpr Grain grain() { return Grain::elements; }
+  static constexpr bool reads_decay = true;  ///< by Parameter::decay_of
 
   std::span<const std::string_view> states(const Parameter&) const {
     static constexpr std::array<std::string_view, 1> names = {"momentum"};
@@ -30,16 +31,15 @@ struct Sgd {
 
   template <class Stream, class Compute>
   void update(Stream& stream, const Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
-    device::enqueue(stream,
-                    device::SgdStep<Compute>{
-                        .rules = {.momentum = static_cast<float>(momentum),
-                                  .nesterov = nesterov,
-                                  .weight_decay = piece.parameter.decays ? static_cast<float>(weight_decay) : 0.0f},
-                        .step = decision,
-                        .main = piece.main,
-                        .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0],
-                        .gradient = piece.gradient,
-                        .model = piece.model});
+    device::enqueue(stream, device::SgdStep<Compute>{
+                                .rules = {.momentum = static_cast<float>(momentum),
+                                          .nesterov = nesterov,
+                                          .weight_decay = static_cast<float>(piece.parameter.decay_of(weight_decay))},
+                                .step = decision,
+                                .main = piece.main,
+                                .momentum = piece.states.empty() ? Tensor<float>() : piece.states[0],
+                                .gradient = piece.gradient,
+                                .model = piece.model});
   }
 
   void validate() const;

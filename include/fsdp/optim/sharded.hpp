@@ -53,7 +53,7 @@ struct ShardedSettings {
   int micro_batches = 1;
   Optimizer optimizer = {};                ///< with its constants
   device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped
-  UnitOptions unit_options = {};           ///< patterns of frozen and replicated names; merging of small units
+  UnitOptions unit_options = {};           ///< frozen and replicated names, groups of parameters, merging of units
   int threads = 1;                         ///< of the library's own operations: optimizer and copies
   bool fixed_slots = true;                 ///< see sharding::Problem
   std::int64_t budget = 0;                 ///< most bytes of this rank; 0: no limit

@@ -49,6 +49,7 @@ class ShardedOptimizer {
       : module_(&module), optimizer_(optimizer), control_(module, rules) {
     if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
     require_whole();
+    require_decays();
     place_states();
     if constexpr (Module::Group::offloaded) {
       for (const Shard& shard : module.shards())
@@ -107,6 +108,18 @@ class ShardedOptimizer {
                         "--sharding replicated");
   }
 
+  /// Throws InputError if a group of parameters sets a weight decay that the optimizer would not see.
+  void require_decays() const {
+    if constexpr (!reads_decay<Optimizer>)
+      for (const GroupTensors* const group : module_->group_list())
+        for (const Parameter& parameter : group->parameters())
+          require<InputError>(parameter.step.weight_decay.value_or(0) == 0, "the optimizer ", optimizer_.name(),
+                              " has one weight decay for all parameters that decay, and a group sets ",
+                              parameter.step.weight_decay.value_or(0), " for '", parameter.name,
+                              "'; set 0 or nothing, or let the optimizer take Parameter::decay_of and say "
+                              "static constexpr bool reads_decay = true");
+  }
+
   /// Allocates one block per state. The pieces that have it lie one after the other, in the order of the gradients at
   /// rest.
   void place_states() {
@@ -161,7 +174,7 @@ class ShardedOptimizer {
                                       .states = states,
                                       .gradient = {gradient.data(), shape},
                                       .model = model.numel() == 0 ? model : Tensor<Compute>(model.data(), shape)},
-                      control_.on_device(module_->step_class(shard)));
+                      control_.on_device(shard));
   }
 
   /// Steps an offloaded shard chunk by chunk: copies gradients to host memory, updates there, copies the new weights

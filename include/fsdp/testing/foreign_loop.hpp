@@ -262,6 +262,10 @@ void check_foreign_gradients() {
   constexpr std::string_view asked = "three steps change every tensor that is trained";
   UnitOptions unit_options;
   if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
+  std::vector<std::string> frozen = unit_options.frozen;
+  for (const OptimizerGroup& group : unit_options.groups)
+    if (group.frozen)
+      for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
   auto begin = detail::foreign_fsdp2(2, 1);
   begin.steps = {};
   detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {
@@ -269,7 +273,7 @@ void check_foreign_gradients() {
       bool good = true;
       for (const Unit& unit : Loop::units())
         for (const Parameter& parameter : unit.parameters)
-          if (unit.gathered && !matches_any(unit_options.frozen, parameter.name) &&
+          if (unit.gathered && !matches_any(frozen, parameter.name) &&
               found.weights.at(parameter.name) == first.weights.at(parameter.name))
             good = fail(asked, where, message(parameter.name, " is as it was"));
       return good;

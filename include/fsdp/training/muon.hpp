@@ -32,6 +32,7 @@ struct Muon {
 
   static constexpr std::string_view name() { return "muon"; }
   static constexpr Grain grain() { return Grain::tensors; }
+  static constexpr bool reads_decay = true;  ///< by Parameter::decay_of
 
   /// Whether a parameter's momentum is orthogonalised; AdamW steps the others, and what has fewer than two axes or no
   /// elements, whatever its role.
@@ -79,7 +80,7 @@ struct Muon {
     orthogonalize(stream, x);
     const auto longer = static_cast<double>(std::max(shape[0], shape[1]));
     device::enqueue(stream, device::DirectionStep<Compute>{
-                                .weight_decay = piece.parameter.decays ? static_cast<float>(adamw.weight_decay) : 0.0f,
+                                .weight_decay = static_cast<float>(piece.parameter.decay_of(adamw.weight_decay)),
                                 .scale = static_cast<float>(0.2 * std::sqrt(longer)),
                                 .step = decision,
                                 .direction = x,

@@ -19,6 +19,8 @@ namespace fsdp::optim {
 struct RunTimeOptimizer {
   std::variant<AdamW, Sgd, Muon> kind = AdamW{};  ///< the one that steps, with its constants
 
+  static constexpr bool reads_decay = true;  ///< all of them do, by Parameter::decay_of
+
   std::string_view name() const;
   Grain grain() const;
   std::span<const std::string_view> states(const Parameter& parameter) const;

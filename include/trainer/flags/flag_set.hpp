@@ -7,6 +7,7 @@
 /// script.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ struct Flag {
   std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError; called by `give` alone
   std::function<std::vector<std::string>()> get;             ///< empty: not set
   std::function<void()> check = {};                          ///< throws InputError if a number is out of its range
+  char between = ' ';                                        ///< a list's values in a run's record
+  const char* value_name = nullptr;                          ///< of a value in --help; nullptr: by its kind
 
   /// Sets the value that the user gave. Throws InputError if it is empty or `set` does not take it.
   void give(const std::vector<std::string>& texts) const;
@@ -116,6 +119,29 @@ class FlagSet {
                 .kind = FlagKind::list,
                 .set = [&field](const auto& texts) { field = texts; },
                 .get = [&field] { return field; }});
+  }
+
+  /// Adds a flag for a list of values whose texts may have spaces. All texts are converted before the field changes.
+  template <class T>
+  Flag& add(const std::string& name, std::vector<T>& field, const std::string& help) {
+    Flag& flag = add({.name = name,
+                      .help = help,
+                      .kind = FlagKind::list,
+                      .set =
+                          [name, &field](const auto& texts) {
+                            std::vector<T> values(texts.size());
+                            for (std::size_t i = 0; i < texts.size(); ++i) from_text(name, texts[i], values[i]);
+                            field = std::move(values);
+                          },
+                      .get =
+                          [&field] {
+                            std::vector<std::string> texts;
+                            for (const T& value : field) texts.push_back(to_text(value));
+                            return texts;
+                          }});
+    flag.between = '\n';
+    flag.value_name = "TEXT";
+    return flag;
   }
 
   /// Adds a flag for text that a model reads, of kind `verbatim`.

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/config_values.hpp>
@@ -30,6 +31,7 @@ struct StartRecord {
   ConfigValues sizes = {};      ///< values of the model's config
   std::string optimizer = {};   ///< its name
   ConfigValues constants = {};  ///< of the optimizer
+  ConfigValues groups = {};     ///< groups of parameters (--group): what each sets, as text
   std::uint64_t seed = 0;
   std::int64_t world = 1;
   std::int64_t pieces = 0;           ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
@@ -60,14 +62,22 @@ struct StartRecord {
     visitor("steps", self.steps);
     visitor("skipped_binary", self.skipped_binary);
     if (self.pieces > 0) visitor("pieces", self.pieces);
+    if (!self.groups.empty()) visitor("groups", self.groups);
   }
+};
+
+/// What a step did with a group of parameters (--group).
+struct GroupRecord {
+  std::string name = {};                 ///< which parameters it has
+  std::optional<double> lr = {};         ///< empty: as the others'
+  std::optional<double> grad_norm = {};  ///< before clipping; empty unless it is clipped apart
 };
 
 /// A line for each step.
 struct StepRecord {
   std::int64_t step = 0;                  ///< the first is 1
   double loss = 0;                        ///< mean over the step's targets, before the update
-  double grad_norm = 0;                   ///< global, before clipping
+  double grad_norm = 0;                   ///< before clipping; global, but for groups that are clipped apart
   std::optional<double> loss_scale = {};  ///< empty if loss scaling is off
   bool skipped = false;                   ///< gradients overflowed: no weight changed
   double lr = 0;
@@ -78,7 +88,8 @@ struct StepRecord {
   double tflops = 0;
   std::optional<double> mfu = {};  ///< null if no peak is known
   std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
-  comm::MeshTraffic traffic = {};  ///< collectives of its passes and its update; left out if there are none
+  comm::MeshTraffic traffic = {};        ///< collectives of its passes and its update; left out if there are none
+  std::vector<GroupRecord> groups = {};  ///< those that have a learning rate or a norm of their own
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
@@ -96,6 +107,7 @@ struct StepRecord {
     if (self.loss_scale) visitor("loss_scale", *self.loss_scale);
     if (self.skipped) visitor("skipped", true);
     if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);
+    if (!self.groups.empty()) visitor("groups", self.groups);
   }
 };
 

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,8 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
@@ -67,6 +70,8 @@ void check_memory(const TrainOptions& options, const Sharding& sharding, const T
 
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
+/// Returns a line for each group of parameters: what it sets, and how many tensors and weights it has.
+std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units);
 
 /// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
 /// Returns the model, and whether its weights are read from --model's folder.
@@ -114,6 +119,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks) + "\n");
+    print(groups_text(options.units.groups, units_of(model)));
     print(plan::tiling_text(model, cut, request));
     print(report::residency_text(step.residency));
     print(plan_text(step, Stack::name(sharding), request));

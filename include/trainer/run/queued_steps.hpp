@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/run/run_log.hpp>
 
 namespace fsdp::report {
@@ -33,6 +36,11 @@ struct QueuedStep {
   double targets() const;
 };
 
+/// Returns what a step of this learning rate did with groups of parameters, without those that have neither a
+/// learning rate nor a norm of their own. `norms`: of those that are clipped apart, in their order.
+std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
+                                               std::span<const double> norms);
+
 /// Enqueued steps, reported in their order. On an asynchronous device a step is reported after the next one was
 /// enqueued; that one still has the old loss scale.
 class QueuedSteps {
@@ -52,9 +60,11 @@ class QueuedSteps {
 
   /// Adds a step. `index` counts from 0; `begin`: before its batch was read.
   QueuedStep& add(std::int64_t index, const BatchCounts& counts, std::chrono::steady_clock::time_point begin);
-  /// Removes the oldest step and logs what the device decided about it. `flops`: of all ranks in that step. Throws
-  /// DivergedError where the device stopped the run.
-  void report(const device::StepDecision& found, double flops, std::int64_t peak_bytes, const report::MatmulPeak& peak);
+  /// Removes the oldest step and logs what the device decided about it. `norms`: of the groups of parameters that are
+  /// clipped apart (StepControl::norms_apart); `flops`: of all ranks in that step. Throws DivergedError where the
+  /// device stopped the run.
+  void report(const device::StepDecision& found, std::span<const double> norms, double flops, std::int64_t peak_bytes,
+              const report::MatmulPeak& peak);
 
   /// Tokens of all ranks in the reported steps.
   std::int64_t tokens() const { return tokens_; }

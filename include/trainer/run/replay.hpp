@@ -111,7 +111,7 @@ class Replay {
     open();
     while (steps() + 1 < request_.step) {
       queue_step();
-      queued_.report(optimizer().control().decision(), 0, 0, {});
+      queued_.report(optimizer().control().decision(), optimizer().control().norms_apart(), 0, 0, {});
       if (const int signal = feed_.asked().stop; signal != 0) return 128 + signal;
     }
     compute();

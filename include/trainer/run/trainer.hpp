@@ -30,6 +30,7 @@
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/group_flag.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/samples.hpp>
@@ -178,6 +179,7 @@ class Trainer {
                                      .sizes = values_of(model_.config()),
                                      .optimizer = std::string(std::string_view(optimizer().optimizer().name())),
                                      .constants = values_of(optimizer().optimizer()),
+                                     .groups = values_of_groups(options_.units.groups),
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
                                      .pieces = pieces_,
@@ -249,9 +251,10 @@ class Trainer {
 
   /// Reports the oldest queued step; waits for the device.
   void report() {
-    const device::StepDecision found = optimizer().control().decision(queued_.size() - 1);
+    const std::int64_t behind = queued_.size() - 1;
+    const device::StepDecision found = optimizer().control().decision(behind);
     const double flops = model_.flops(options_.batch_size * options_.seq_len, queued_.oldest().counts.squares);
-    queued_.report(found, flops, training_.peak_bytes(), peak_);
+    queued_.report(found, optimizer().control().norms_apart(behind), flops, training_.peak_bytes(), peak_);
   }
   void report_all() {
     while (!queued_.empty()) report();

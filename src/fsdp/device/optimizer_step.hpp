@@ -51,15 +51,16 @@ struct FixedPointSum {
   }
 };
 
-/// Returns the norm of all ranks' gradients from `largest` [ranks] and `exact` [ranks, 2]: infinite if an element is,
-/// NaN if one is NaN.
-FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exact, std::int64_t ranks) {
+/// Returns the norm of all ranks' gradients from `largest` [ranks, norms] and `exact` [ranks, norms, 2], which begin at
+/// the norm's own column: infinite if an element is, NaN if one is NaN.
+FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exact, std::int64_t ranks,
+                            std::int64_t norms) {
   std::int64_t most = 0;
   std::uint64_t low = 0, high = 0;  // of a sum of 128 bits
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    most = larger_of(most, largest[rank]);
-    const auto own_low = static_cast<std::uint64_t>(exact[2 * rank]);
-    const auto own_high = static_cast<std::uint64_t>(exact[2 * rank + 1]);
+    most = larger_of(most, largest[norms * rank]);
+    const auto own_low = static_cast<std::uint64_t>(exact[2 * norms * rank]);
+    const auto own_high = static_cast<std::uint64_t>(exact[2 * norms * rank + 1]);
     const std::uint64_t middle = own_high << 32;
     low += own_low;
     if (low < own_low) ++high;
@@ -78,38 +79,74 @@ FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exa
   return ldexp(sqrt(sum), fixed_point_exponent(most) - 29);
 }
 
-/// Decides a step from `sums` [ranks, columns]: the loss of each rank's first micro-batch, its gradients' sum of
-/// squares, with a third column whether it gave up the pass, which skips the step, and in further columns the losses of
-/// its further micro-batches. Losses are added micro-batch by micro-batch, squares and each micro-batch's losses in
-/// rank order. `largest` [ranks] and `exact` [ranks, 2], if given, replace the sums of squares. Nonfinite gradients
-/// skip the step, and stop all later steps unless rules.skips_overflow. A nonfinite loss always stops.
-FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const double* sums, std::int64_t ranks,
-                           std::int64_t columns, StepDecision& step, const std::int64_t* largest = nullptr,
-                           const std::int64_t* exact = nullptr) {
-  double loss = 0, squares = 0;
-  step.forfeited = -1;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    loss += sums[columns * rank];
-    squares += sums[columns * rank + 1];
-    if (columns >= 3 && sums[columns * rank + 2] != 0 && step.forfeited < 0)
-      step.forfeited = static_cast<std::int32_t>(rank);
+/// Every rank's numbers of a step. `sums` [ranks, columns]: the loss of each rank's first micro-batch, its gradients'
+/// sum of squares, with a third column whether it gave up the pass, then the losses of its further micro-batches, and
+/// the sums of squares of the norms apart. `largest` [ranks, 1 + apart] and `exact` [ranks, 1 + apart, 2], if given,
+/// replace the sums of squares.
+struct StepSums {
+  const double* sums;
+  std::int64_t ranks, columns;
+  std::int64_t apart = 0;
+  const std::int64_t* largest = nullptr;
+  const std::int64_t* exact = nullptr;
+
+  /// Returns a norm by its number. Squares are added in rank order.
+  FSDP_BOTH double norm(std::int64_t number) const {
+    if (exact != nullptr) return exact_norm(largest + number, exact + 2 * number, ranks, 1 + apart);
+    const std::int64_t column = number == 0 ? 1 : columns - apart + number - 1;
+    double squares = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) squares += sums[columns * rank + column];
+    return sqrt(squares);
   }
-  for (std::int64_t column = 3; column < columns; ++column)
-    for (std::int64_t rank = 0; rank < ranks; ++rank) loss += sums[columns * rank + column];
-  step.loss = loss;
-  step.norm = (exact != nullptr ? exact_norm(largest, exact, ranks) : sqrt(squares)) / inputs.loss_scale;
+  /// Returns the loss, added micro-batch by micro-batch, each in rank order.
+  FSDP_BOTH double loss() const {
+    double loss = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) loss += sums[columns * rank];
+    for (std::int64_t column = 3; column < columns - apart; ++column)
+      for (std::int64_t rank = 0; rank < ranks; ++rank) loss += sums[columns * rank + column];
+    return loss;
+  }
+  /// Returns the first rank that gave up its pass; -1: none.
+  FSDP_BOTH std::int32_t forfeited() const {
+    for (std::int64_t rank = 0; columns - apart >= 3 && rank < ranks; ++rank)
+      if (sums[columns * rank + 2] != 0) return static_cast<std::int32_t>(rank);
+    return -1;
+  }
+};
+
+/// Returns the numbers that an operation decides from.
+inline StepSums sums_of(const DecideStep& op) {
+  return {.sums = op.sums.data(),
+          .ranks = op.ranks(),
+          .columns = op.sums.columns(),
+          .apart = op.apart,
+          .largest = op.largest.data(),
+          .exact = op.is_exact() ? op.exact.data() : nullptr};
+}
+
+/// Decides a step that clips by the norm of this number, with `lr` times the learning rate. A rank that gave up the
+/// pass, and nonfinite gradients of any norm, skip the step; the latter stop all later steps unless
+/// rules.skips_overflow. A nonfinite loss always stops.
+FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const StepSums& of, StepDecision& step,
+                           double lr = 1, std::int64_t number = 0) {
+  step.forfeited = of.forfeited();
+  step.loss = of.loss();
+  double norm = of.norm(number);
+  for (std::int64_t other = 0; other <= of.apart && norm - norm == 0; ++other)
+    if (const double found = of.norm(other); found - found != 0) norm = found;
+  step.norm = norm / inputs.loss_scale;
   if (step.forfeited >= 0) {  // what it would have computed is missing, and says nothing of the loss
     step.skipped = 1;
     return;
   }
   const bool overflow = step.norm - step.norm != 0;
-  if (loss - loss != 0 || (overflow && !rules.skips_overflow)) step.stopped = 1;
+  if (step.loss - step.loss != 0 || (overflow && !rules.skips_overflow)) step.stopped = 1;
   step.skipped = overflow || step.stopped != 0 ? 1 : 0;
   if (step.skipped != 0) return;
   ++step.taken;
   const double clipped = rules.clip > 0 ? fmin(1.0, rules.clip / (step.norm + 1e-6)) : 1.0;
   step.gradient_scale = static_cast<float>(clipped / inputs.loss_scale);
-  step.lr = inputs.lr;
+  step.lr = inputs.lr * lr;
 }
 
 /// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double.

@@ -45,6 +45,18 @@ std::uint64_t digest_of(std::span<const Unit> units) {
   return hash;
 }
 
+std::uint64_t digest_of_steps(std::span<const GroupedParameters> groups) {
+  std::uint64_t hash = hash_seed;
+  for (const GroupedParameters& group : groups)
+    for (const Parameter& parameter : group.parameters) {
+      const StepOptions& step = parameter.step;
+      for (const double number : {step.lr, step.weight_decay.value_or(-1), step.clip})
+        hash = hashed(hash, std::bit_cast<std::int64_t>(number));
+      hash = hashed(hash, static_cast<std::int64_t>(step.clip_group));
+    }
+  return hash;
+}
+
 }  // namespace
 
 ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
@@ -57,6 +69,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
   for (const Unit& unit : units) names_.units.push_back(unit.name);
   grouped_ = std::move(groups.groups);
+  steps_digest_ = digest_of_steps(grouped_);
   references_ = std::move(groups.references);
   problem_ = {.units = std::move(groups.uses),
               .groups = {},
@@ -235,8 +248,8 @@ const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro
 
 void ModulePlan::require_same(const comm::Ranks& ranks) const {
   if (ranks.size() == 1) return;
-  using Digests = std::array<std::uint64_t, 2>;
-  const Digests mine{units_digest_, digest_};
+  using Digests = std::array<std::uint64_t, 3>;
+  const Digests mine{units_digest_, digest_, steps_digest_};
   std::vector<Digests> all(static_cast<std::size_t>(ranks.size()));
   ranks.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), {"schedules"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -247,6 +260,9 @@ void ModulePlan::require_same(const comm::Ranks& ranks) const {
                         " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
                         "the problem, and its numbers, the orders of computations and the number of micro-batches must "
                         "be the same on every rank");
+    require<InputError>(all[rank][2] == all[0][2], "sharding: rank ", rank,
+                        " has other groups of parameters than rank 0; their learning rates, weight decays and clips "
+                        "must be the same on every rank");
   }
 }
 

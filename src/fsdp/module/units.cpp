@@ -12,6 +12,7 @@
 #include <tessera/fsdp/core/nearest.hpp>
 
 #include "../core/tensor_name.hpp"
+#include "set_by_groups.hpp"
 
 namespace fsdp {
 
@@ -106,7 +107,8 @@ struct Key {
 };
 
 /// Returns the key of every parameter.
-std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold) {
+std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& options, const SetByGroups& by_groups,
+                                      std::int64_t persistence_threshold) {
   const std::vector<int> together = gathered_with(units, options);
   const bool adapts = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
     return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
@@ -124,7 +126,8 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
               .unit = shared ? 0 : together[unit],
               .shared = shared ? parameter.name : std::string(),
               .replicated = matches_any(options.replicated, parameter.name),
-              .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name),
+              .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name) ||
+                        by_groups.freezes(parameter.name),
               .persistent = parameter.shape.numel() <= persistence_threshold,
               .gathered = units[unit].gathered};
       if (key.replicated || !key.gathered) key.persistent = false;
@@ -227,7 +230,8 @@ std::int64_t GroupedParameters::elements() const { return elements_of(parameters
 UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold) {
   check(units);
   check(options, units);
-  const auto keys = keys_of(units, options, persistence_threshold);
+  const SetByGroups by_groups(units, options.groups);
+  const auto keys = keys_of(units, options, by_groups, persistence_threshold);
   const std::map<Key, int> numbers = numbered(keys);
   UnitGroups result;
   for (const auto& [key, number] : numbers)
@@ -243,6 +247,7 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
                       "units: every parameter is frozen, so there is nothing to train");
 
   std::map<std::string, Reference> seen;
+  std::set<std::string, std::less<>> trained;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     sharding::UnitUse& use = result.uses.emplace_back();
     use.backward_needs_weights = units[unit].backward_needs_weights;
@@ -253,7 +258,8 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
       auto& members = result.groups[static_cast<std::size_t>(number)].parameters;
       const auto [place, inserted] =
           seen.try_emplace(parameter.name, Reference{.group = number, .index = static_cast<int>(members.size())});
-      if (inserted) members.push_back(parameter);
+      if (inserted) by_groups.set(members.emplace_back(parameter));
+      if (!keys[unit][i].frozen) trained.insert(parameter.name);
       references.push_back(place->second);
       if (!uses(use, number)) use.groups.push_back(number);
     }
@@ -262,6 +268,7 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
     // part that stays longer would occupy that slot.
     std::sort(use.groups.begin(), use.groups.end());
   }
+  by_groups.require_trained(trained);
   for (const auto& [key, number] : numbers)
     result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses, units);
   return result;

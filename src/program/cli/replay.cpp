@@ -65,7 +65,7 @@ void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
     const std::string text = train::value_of(record, flag.name);
     if (text.empty()) continue;
     std::vector<std::string> values = {text};
-    const std::vector<std::string_view> parts = split_at(text, ' ');
+    const std::vector<std::string_view> parts = split_at(text, flag.between);
     if (flag.kind == train::FlagKind::list) values.assign(parts.begin(), parts.end());  // record_of joins them
     flag.give(values);
   }

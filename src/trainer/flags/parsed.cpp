@@ -64,6 +64,7 @@ CLI::Option* Parsed::added(const Flag& flag) {
   CLI::Option* option = app_.add_option((flag.position ? "" : "--") + flag.name, flag.help);
   if (flag.kind == FlagKind::list) option->expected(CLI::detail::expected_max_vector_size);
   option->type_name(flag.position                   ? ""
+                    : flag.value_name != nullptr    ? flag.value_name
                     : flag.kind == FlagKind::list   ? "PATH"
                     : flag.kind == FlagKind::number ? "NUMBER"
                                                     : "TEXT");

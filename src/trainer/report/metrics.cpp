@@ -38,6 +38,15 @@ Object json_of(const comm::MeshTraffic& traffic) {
   });
   return object;
 }
+Object json_of(const std::vector<GroupRecord>& groups) {
+  Object object = Object::object();
+  for (const GroupRecord& group : groups) {
+    Object& own = object[group.name] = Object::object();
+    if (group.lr) own["lr"] = json_of(*group.lr);
+    if (group.grad_norm) own["grad_norm"] = json_of(*group.grad_norm);
+  }
+  return object;
+}
 template <class T>
 Object json_of(const std::optional<T>& value) {
   return value ? json_of(*value) : Object(nullptr);

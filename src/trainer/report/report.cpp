@@ -48,6 +48,7 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
       text << ", " << size.name << ' ' << text_of(size);
   text << "\noptimizer " << record.optimizer;
   for (const ConfigValue& constant : record.constants) text << ", " << constant.name << ' ' << text_of(constant);
+  for (const ConfigValue& group : record.groups) text << "\ngroup     " << group.name << ": " << text_of(group);
   text << '\n'
        << "data      " << data << ", " << training_windows << " windows to train on, " << held_out_windows
        << " held out\n"

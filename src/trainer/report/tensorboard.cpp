@@ -9,6 +9,8 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <list>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -136,6 +138,11 @@ void TensorBoard::write(const StepRecord& record) {
                                  {"memory/max_active(GiB)", static_cast<double>(record.peak_bytes) / gibibyte}};
   if (record.mfu) scalars.push_back({"mfu(%)", *record.mfu * 100});
   if (record.loss_scale) scalars.push_back({"loss_scale", *record.loss_scale});
+  std::list<std::string> tags;  // of groups, which scalars view
+  for (const GroupRecord& group : record.groups) {
+    if (group.lr) scalars.push_back({tags.emplace_back("lr/" + group.name), *group.lr});
+    if (group.grad_norm) scalars.push_back({tags.emplace_back("grad_norm/" + group.name), *group.grad_norm});
+  }
   append(scalars_event(now(), record.step, scalars));
 }
 

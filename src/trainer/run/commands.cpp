@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/commands.hpp>
 
+#include <tessera/trainer/flags/group_flag.hpp>
+
 namespace fsdp::train {
 
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
@@ -14,6 +16,18 @@ std::string plan_text(const plan::Plan& step, const std::string& stack, const pl
   return report::memory_table(
       step.bytes, message(stack, ", ", request.ranks, request.ranks == 1 ? " rank, " : " ranks, ", request.sequences,
                           " x ", request.shape.sequence_length, " tokens a micro-batch: bytes of ", whose));
+}
+
+std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units) {
+  std::string text;
+  for (const OptimizerGroup& group : groups) {
+    const std::vector<Parameter> own = parameters_of(group, units);
+    std::int64_t weights = 0;
+    for (const Parameter& parameter : own) weights += parameter.shape.numel();
+    text += message("group: ", to_text(group), " (", own.size(), own.size() == 1 ? " tensor, " : " tensors, ",
+                    report::count_text(weights), weights == 1 ? " weight)\n" : " weights)\n");
+  }
+  return text;
 }
 
 template class Batches<data::TextSource>;

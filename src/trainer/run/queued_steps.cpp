@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/group_flag.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
 
@@ -34,8 +36,21 @@ QueuedStep& QueuedSteps::add(std::int64_t index, const BatchCounts& counts, Cloc
                                         .begin = begin});
 }
 
-void QueuedSteps::report(const device::StepDecision& found, double flops, std::int64_t peak_bytes,
-                         const report::MatmulPeak& peak) {
+std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
+                                               std::span<const double> norms) {
+  std::vector<report::GroupRecord> records;
+  std::size_t clipped = 0;
+  for (const OptimizerGroup& group : groups) {
+    if (!group.lr && !group.clip) continue;
+    report::GroupRecord& record = records.emplace_back(report::GroupRecord{.name = selection_text(group)});
+    if (group.lr) record.lr = lr * *group.lr;
+    if (group.clip) record.grad_norm = std::abs(norms[clipped++]);
+  }
+  return records;
+}
+
+void QueuedSteps::report(const device::StepDecision& found, std::span<const double> norms, double flops,
+                         std::int64_t peak_bytes, const report::MatmulPeak& peak) {
   const QueuedStep step = steps_.front();
   steps_.pop_front();
   loss_ = found.loss / step.targets();
@@ -62,7 +77,8 @@ void QueuedSteps::report(const device::StepDecision& found, double flops, std::i
              .tflops = flops / seconds * 1e-12,
              .mfu = flops / seconds / peak.flops_per_second,
              .mfu_peak = peak.name,
-             .traffic = step.traffic});
+             .traffic = step.traffic,
+             .groups = group_records(options_.units.groups, step.lr, norms)});
   if (skipped)
     log_.line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
                       "; skipped, the scale is ", loss_scale_->scale(), " now"));

@@ -10,6 +10,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/group_flag.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 
@@ -41,6 +42,21 @@ std::string value_in_words(const std::string& value) { return value.empty() ? "n
 
 std::string change_of(const std::string& name, const std::string& before, const std::string& value) {
   return message(subject_of(name), " was ", value_in_words(before), ", is ", value_in_words(value));
+}
+
+struct ChangedGroup {
+  std::string group, before, now;
+};
+
+/// Returns the groups of parameters (--group) in which two records differ.
+std::vector<ChangedGroup> changed_groups(const std::string& before, const std::string& now) {
+  std::map<std::string, ChangedGroup> all;
+  for (const auto& [group, values] : recorded_groups(before)) all[group].before = values;
+  for (const auto& [group, values] : recorded_groups(now)) all[group].now = values;
+  std::vector<ChangedGroup> changed;
+  for (const auto& [group, values] : all)
+    if (values.before != values.now) changed.push_back({group, values.before, values.now});
+  return changed;
 }
 
 /// Says what to resume with where `name` decides the last bits of a run in pieces, and was `before`; empty for any
@@ -123,7 +139,7 @@ RunRecord record_of(TrainOptions options) {
   for (const Flag& flag : flags.flags()) {
     if (flag.effect != Effect::results) continue;
     std::string text;
-    for (const std::string& part : flag.get()) text += (text.empty() ? "" : " ") + part;
+    for (const std::string& part : flag.get()) text += (text.empty() ? "" : std::string(1, flag.between)) + part;
     record[flag.name] = text;
   }
   return record;
@@ -167,18 +183,24 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
     resumed.lines.push_back(message("resumed: not to the bit: the number of pieces was ",
                                     pieces_before.empty() ? "none" : pieces_before, ", is ",
                                     pieces.empty() ? "none" : pieces));
-  for (const auto& [name, value] : now) {
-    const auto before = then.run.find(name);
-    if (before == then.run.end() || before->second == value) continue;
-    if (name == "seed" || name == "seq-len") continue;  // checked above
-    if (is_for_replay(name)) continue;
-    const std::string change = change_of(name, before->second, value);
+  const auto differs = [&](const std::string& name, const std::string& before, const std::string& value) {
+    const std::string change = change_of(name, before, value);
     if (std::ranges::find(order, name) != order.end())
       refuse(true, change + "; resume with what it was");
     else if (in_pieces)
-      in_pieces->differs(name, before->second, value, anew);
+      in_pieces->differs(name, before, value, anew);
     else if (name != "pieces" && std::ranges::find(parts_of_stack, name) == parts_of_stack.end())
       resumed.lines.push_back("resumed: " + change);
+  };
+  for (const auto& [name, value] : now) {
+    if (name == "seed" || name == "seq-len") continue;  // checked above
+    if (is_for_replay(name)) continue;
+    const auto before = then.run.find(name);
+    if (name == "group" && !then.run.empty())  // earlier versions recorded none
+      for (const ChangedGroup& each : changed_groups(value_of(then.run, name), value))
+        differs("group '" + each.group + "'", each.before, each.now);
+    else if (before != then.run.end() && before->second != value)
+      differs(name, before->second, value);
   }
   if (in_pieces)
     for (std::string& line : std::move(*in_pieces).lines(anew)) resumed.lines.push_back(std::move(line));

@@ -64,15 +64,18 @@ struct FixedPointSquares {
   static constexpr std::string_view name = "fixed_point_squares";
 
   Tensor<const float> x = {};
-  Tensor<const std::int64_t> largest = {};  // [ranks]
+  Tensor<const std::int64_t> largest = {};  // [ranks], or [ranks, 1]: a column of several norms' largest magnitudes
   Tensor<std::int64_t> sum = {};            // [2]
 
   /// Returns the number of partial sums on a device that has one for each chunk.
   std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
   auto tensors() const { return std::tie(x, largest, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
+  /// Returns the distance from one rank's largest magnitude to the next one's.
+  std::int64_t largest_stride() const { return largest.rank() == 2 ? largest.row_stride() : 1; }
   void check() const {
-    require(x.contiguous() && largest.contiguous() && largest.numel() >= 1 && sum.numel() == 2,
+    const bool one_each = largest.rank() == 1 || (largest.rank() == 2 && largest.columns() == 1);
+    require(x.contiguous() && one_each && largest.numel() >= 1 && sum.numel() == 2,
             "fixed_point_squares: needs a contiguous tensor, each rank's largest magnitude, and a sum of two integers");
   }
 };
@@ -93,7 +96,7 @@ struct StepInputs {
 struct StepDecision {
   std::int64_t taken = 0;       ///< steps so far that changed the weights
   double loss = 0;              ///< sum over ranks
-  double norm = 0;              ///< global norm of the unscaled gradients
+  double norm = 0;              ///< of the unscaled gradients that are clipped together; not finite if any is not
   double lr = 0;                ///< of the last step taken
   float gradient_scale = 1;     ///< min(1, clip / (norm + 1e-6)) / loss_scale
   std::int32_t skipped = 0;     ///< 1: this step does not change main weights and optimizer state
@@ -107,16 +110,22 @@ struct StepDecision {
 /// Losses are added micro-batch by micro-batch, each in rank order. With `largest` and `exact`, what LargestMagnitude
 /// and FixedPointSquares found on every rank, the norm comes from these instead of the sums of squares: it has the same
 /// bits whichever rank holds which gradient, and on all devices.
+///
+/// Gradients that are clipped apart from the others have norms of their own, numbered from 1; 0 is the norm of the
+/// rest. A decision clips by one of them, and is a decision to skip if any is not finite.
 struct DecideStep {
   static constexpr std::string_view name = "decide_step";
 
   StepRules rules = {};
+  double lr = 1;                         ///< factor of the learning rate
+  std::int64_t norm = 0;                 ///< number of the norm that clips
+  std::int64_t apart = 0;                ///< number of norms besides that of the rest
   Tensor<const StepInputs> inputs = {};  // [1]
-  /// [ranks, 2 or more]: the loss of the first micro-batch, the sum of squares, 1 where a rank gave up its pass, and
-  /// the losses of further micro-batches
+  /// [ranks, 2 + apart or more]: the loss of the first micro-batch, the sum of squares, 1 where a rank gave up its
+  /// pass, the losses of further micro-batches, and the sums of squares of the norms apart
   Tensor<const double> sums = {};
-  Tensor<const std::int64_t> largest = {};  // [ranks] or empty
-  Tensor<const std::int64_t> exact = {};    // [ranks, 2] or empty
+  Tensor<const std::int64_t> largest = {};  // [ranks, 1 + apart] or empty
+  Tensor<const std::int64_t> exact = {};    // [ranks, 2 (1 + apart)] or empty
   Tensor<StepDecision> step = {};           // [1]
 
   /// Returns the number of ranks.
@@ -126,10 +135,11 @@ struct DecideStep {
   auto tensors() const { return std::tie(inputs, sums, largest, exact, step); }
   Cost cost() const { return {}; }
   void check() const {
-    require(sums.rank() == 2 && sums.columns() >= 2 && sums.rows() >= 1 && sums.contiguous(),
+    require(sums.rank() == 2 && sums.columns() >= 2 + apart && sums.rows() >= 1 && sums.contiguous(),
             "decide_step: sums are a loss, a sum of squares and perhaps a forfeit and further losses for each rank, "
             "[ranks, 2 or more]");
-    const std::int64_t with_norm = is_exact() ? ranks() : 0;
+    require(norm >= 0 && norm <= apart, "decide_step: there is no norm ", norm, " beside the ", apart, " apart");
+    const std::int64_t with_norm = is_exact() ? ranks() * (1 + apart) : 0;
     require(
         largest.numel() == with_norm && exact.numel() == 2 * with_norm && largest.contiguous() && exact.contiguous(),
         "decide_step: an exact norm needs the largest magnitude [ranks] and the sum of squares [ranks, 2] of all ",

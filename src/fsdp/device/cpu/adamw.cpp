@@ -28,8 +28,7 @@ void run(Cpu::Stream& stream, const SumOfSquares& op, Scratch memory) {
 }
 
 void run(Cpu::Stream&, const DecideStep& op) {
-  decide_step(op.rules, op.inputs[0], op.sums.data(), op.ranks(), op.sums.columns(), op.step[0], op.largest.data(),
-              op.is_exact() ? op.exact.data() : nullptr);
+  decide_step(op.rules, op.inputs[0], sums_of(op), op.step[0], op.lr, op.norm);
 }
 
 template <ComputedBy<Cpu> Model>

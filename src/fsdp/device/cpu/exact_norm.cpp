@@ -34,7 +34,9 @@ std::int64_t scratch(const Cpu::Planner& planner, const FixedPointSquares&) {
 }
 
 void run(Cpu::Stream& stream, const FixedPointSquares& op, Scratch memory) {
-  const std::int64_t largest = *std::max_element(op.largest.data(), op.largest.data() + op.largest.numel());
+  std::int64_t largest = 0;
+  for (std::int64_t rank = 0; rank < op.largest.numel(); ++rank)
+    largest = larger_of(largest, op.largest.data()[op.largest_stride() * rank]);
   if (largest >= infinity_bits) return;
   const double scale = fixed_point_scale(largest);
   const auto& kernel = cpu::kernels<cpu::OptimizerKernels>();

@@ -76,10 +76,11 @@ __device__ __forceinline__ std::int64_t block_largest(std::int64_t value) {
   return value;
 }
 
-/// The same of `count` values in memory.
-__device__ __forceinline__ std::int64_t largest_of_all(const std::int64_t* values, std::int64_t count) {
+/// The same of `count` values in memory, `stride` apart.
+__device__ __forceinline__ std::int64_t largest_of_all(const std::int64_t* values, std::int64_t count,
+                                                       std::int64_t stride = 1) {
   std::int64_t own = 0;
-  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) own = larger_of(own, values[i]);
+  for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) own = larger_of(own, values[stride * i]);
   return block_largest(own);
 }
 
@@ -100,9 +101,9 @@ __global__ void raise_to_largest(const std::int64_t* partials, std::int64_t coun
 
 /// A thread's sums stay below 2^63, because a chunk has fewer than 2^31 elements.
 template <int W>
-__global__ void fixed_point_chunks(Chunks of, const std::int64_t* largest, std::int64_t ranks,
+__global__ void fixed_point_chunks(Chunks of, const std::int64_t* largest, std::int64_t ranks, std::int64_t stride,
                                    FixedPointSum* partials) {
-  const std::int64_t most = largest_of_all(largest, ranks);
+  const std::int64_t most = largest_of_all(largest, ranks, stride);
   const bool finite = most < infinity_bits;
   const double scale = finite ? fixed_point_scale(most) : 0;
   for_rows_of_block(of.chunks, [&](std::int64_t index) {
@@ -140,10 +141,9 @@ __global__ void add_fixed_point(const FixedPointSum* partials, std::int64_t coun
   }
 }
 
-__global__ void decide(StepRules rules, const StepInputs* inputs, const double* sums, std::int64_t ranks,
-                       std::int64_t columns, const std::int64_t* largest, const std::int64_t* exact,
-                       StepDecision* step) {
-  if (threadIdx.x == 0) device::decide_step(rules, *inputs, sums, ranks, columns, *step, largest, exact);
+__global__ void decide(StepRules rules, const StepInputs* inputs, StepSums of, StepDecision* step, double lr,
+                       std::int64_t norm) {
+  if (threadIdx.x == 0) device::decide_step(rules, *inputs, of, *step, lr, norm);
 }
 
 __device__ __forceinline__ float on_wire(DType wire, float value) {
@@ -242,14 +242,15 @@ void compute(Lane lane, const FixedPointSquares& op, Scratch memory) {
   const Chunks chunks = chunks_of(op.x, partials.numel());
   if (chunks.chunks == 0) return;
   launch(lane, "fixed_point_squares", is_wide(lane, op.x) ? fixed_point_chunks<4> : fixed_point_chunks<1>,
-         grid_of_chunks(lane, chunks), 0, chunks, op.largest.data(), op.largest.numel(), partials.data());
+         grid_of_chunks(lane, chunks), 0, chunks, op.largest.data(), op.largest.numel(), op.largest_stride(),
+         partials.data());
   launch(lane, "fixed_point_squares", add_fixed_point, grid_of_one(lane), 0, partials.data(), partials.numel(),
          op.sum.data());
 }
 
 void compute(Lane lane, const DecideStep& op) {
-  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, op.rules, op.inputs.data(), op.sums.data(), op.ranks(),
-         op.sums.columns(), op.largest.data(), op.is_exact() ? op.exact.data() : nullptr, op.step.data());
+  launch(lane, "decide_step", decide, Grid{.threads = warp}, 0, op.rules, op.inputs.data(), sums_of(op), op.step.data(),
+         op.lr, op.norm);
 }
 
 void sum_in_order(Lane lane, std::span<const std::byte* const> parts, DType stored, DType wire, std::int64_t count,

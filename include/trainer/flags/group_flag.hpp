@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Groups of parameters as text (--group): "*.bias weight-decay=0", "* role=table lr=0.1 clip=1", "*embed* frozen".
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tessera/fsdp/core/config_values.hpp>
+#include <tessera/fsdp/module/optimizer_group.hpp>
+
+namespace fsdp {
+
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp). The first word is the pattern of names, which may be
+/// left out before role= and units=; the others are `frozen` and key=value. Throws InputError for other words, and as
+/// OptimizerGroup::check.
+/// @{
+void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value);
+std::string to_text(const OptimizerGroup& value);
+/// @}
+
+}  // namespace fsdp
+
+namespace fsdp::train {
+
+/// The two parts of to_text: which parameters a group has, and what it sets.
+/// @{
+std::string selection_text(const OptimizerGroup& group);
+std::string values_text(const OptimizerGroup& group);
+/// @}
+/// Returns for each group what it sets, by which parameters it has.
+ConfigValues values_of_groups(std::span<const OptimizerGroup> groups);
+/// Returns what a run's record has of each group: the values by the selection. `text`: lines of to_text.
+std::map<std::string, std::string> recorded_groups(const std::string& text);
+
+}  // namespace fsdp::train

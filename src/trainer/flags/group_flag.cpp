@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/group_flag.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/split.hpp"
+
+namespace fsdp {
+namespace {
+
+constexpr std::string_view role_key = "role", units_key = "units", frozen_key = "frozen";
+constexpr std::array<Role, 3> roles{Role::matrix, Role::table, Role::vector};
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words = split_at(text, ' ');
+  std::erase(words, std::string_view());
+  return words;
+}
+
+std::string_view key_of(std::string_view word) { return word.substr(0, word.find('=')); }
+
+Role role_of(const std::string& where, std::string_view text) {
+  std::vector<std::string> names;
+  for (const Role role : roles) {
+    names.push_back(name_of(role));
+    if (names.back() == text) return role;
+  }
+  throw InputError(message(where, "role ", shortened(text), " is not known; ", suggestion(text, names)));
+}
+
+/// Throws InputError unless a word behind the pattern is `frozen`, or key=value with a known key.
+void check_word(const std::string& where, std::string_view word) {
+  const std::string_view key = key_of(word);
+  std::vector<std::string> known;
+  for (const GroupNumber& number : group_numbers) known.emplace_back(number.name);
+  for (const std::string_view each : {frozen_key, role_key, units_key}) known.emplace_back(each);
+  require<InputError>(std::ranges::find(known, key) != known.end(), where, "'", shortened(key), "' is not known; ",
+                      suggestion(key, known));
+  if (key == frozen_key)
+    require<InputError>(word == frozen_key, where, "frozen has no value; write it alone");
+  else
+    require<InputError>(word.size() > key.size() + 1, where, key, " has no value; write ", key, "=VALUE");
+}
+
+/// Sets what such a word says.
+void set_word(const std::string& where, std::string_view word, OptimizerGroup& group) {
+  const std::string_view key = key_of(word);
+  if (key == frozen_key) {
+    group.frozen = true;
+    return;
+  }
+  const std::string_view value = word.substr(key.size() + 1);
+  if (key == units_key) group.units = value;
+  if (key == role_key) group.role = role_of(where, value);
+  for (const GroupNumber& number : group_numbers) {
+    if (number.name != key) continue;
+    group.*number.value = parsed<double>(value);
+    require<InputError>((group.*number.value).has_value(), where, key, " is '", shortened(value),
+                        "', which is not a number");
+  }
+}
+
+}  // namespace
+
+void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value) {
+  const std::string where = message("--", flag, " '", shortened(text), "': ");
+  value = {};
+  std::vector<std::string_view> words = words_of(text), keys;
+  if (!words.empty() && key_of(words.front()) == words.front()) {
+    value.parameters = words.front();
+    words.erase(words.begin());
+  }
+  for (const std::string_view word : words) {
+    check_word(where, word);
+    require<InputError>(std::ranges::find(keys, key_of(word)) == keys.end(), where, key_of(word),
+                        " is there twice; give it once");
+    keys.push_back(key_of(word));
+    set_word(where, word, value);
+  }
+  value.check();
+}
+
+std::string to_text(const OptimizerGroup& value) {
+  return message(train::selection_text(value), " ", train::values_text(value));
+}
+
+}  // namespace fsdp
+
+namespace fsdp::train {
+
+std::string selection_text(const OptimizerGroup& group) {
+  return message(group.parameters, group.units == "*" ? "" : message(" ", units_key, "=", group.units),
+                 group.role ? message(" ", role_key, "=", name_of(*group.role)) : "");
+}
+
+std::string values_text(const OptimizerGroup& group) {
+  std::string text(group.frozen ? frozen_key : std::string_view());
+  for (const GroupNumber& number : group_numbers)
+    if (const std::optional<double>& value = group.*number.value)
+      text += message(text.empty() ? "" : " ", number.name, "=", to_text(*value));
+  return text;
+}
+
+ConfigValues values_of_groups(std::span<const OptimizerGroup> groups) {
+  ConfigValues values;
+  for (const OptimizerGroup& group : groups)
+    values.push_back({.name = selection_text(group), .value = values_text(group)});
+  return values;
+}
+
+std::map<std::string, std::string> recorded_groups(const std::string& text) {
+  std::map<std::string, std::string> groups;
+  for (const std::string_view line : split_at(text, '\n')) {
+    std::string selection, values;
+    for (const std::string_view word : words_of(line)) {
+      const bool selects = selection.empty() || key_of(word) == units_key || key_of(word) == role_key;
+      std::string& part = selects ? selection : values;
+      part += message(part.empty() ? "" : " ", word);
+    }
+    if (!selection.empty()) groups[selection] = values;
+  }
+  return groups;
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of parameters equal hand-made optimizers to the bit, and take the memory that was planned.
+#include <cmath>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <support/nets.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace fsdp::test {
+namespace {
+
+using Whole = std::map<std::string, net::Values>;
+
+/// AdamW, but for the parameters that match `pattern`: these have their own decay, and `lr` times the learning rate.
+struct HandMade {
+  optim::AdamW adamw = {};
+  std::string pattern = "";
+  double lr = 1;
+  double weight_decay = 0;
+
+  static constexpr std::string_view name() { return "hand-made"; }
+  static constexpr optim::Grain grain() { return optim::Grain::elements; }
+  std::span<const std::string_view> states(const Parameter& parameter) const { return adamw.states(parameter); }
+
+  template <class Stream, class Compute>
+  void update(Stream& stream, const optim::Update<Compute>& piece, Tensor<const device::StepDecision> decision) const {
+    if constexpr (std::is_same_v<Stream, device::Cpu::Stream>)
+      if (matches_any({pattern}, piece.parameter.name)) {
+        device::StepDecision own = decision[0];
+        own.lr *= lr;
+        Parameter parameter = piece.parameter;
+        parameter.decays = true;
+        optim::AdamW other = adamw;
+        other.weight_decay = weight_decay;
+        return other.update(stream,
+                            optim::Update<Compute>{.parameter = parameter,
+                                                   .main = piece.main,
+                                                   .states = piece.states,
+                                                   .gradient = piece.gradient,
+                                                   .model = piece.model},
+                            Tensor<const device::StepDecision>(&own, {1}));
+      }
+    adamw.update(stream, piece, decision);
+  }
+  template <class Self, class Visitor>
+  static void visit(Self& self, Visitor&& visitor) {
+    optim::AdamW::visit(self.adamw, visitor);
+  }
+};
+
+/// Steps of a network, with what settings change of it. The gradients are clipped by 0.5.
+template <class Optimizer, class Sharding>
+Whole trained(const Sharding& strategy, int ranks, const UnitOptions& unit_options, const Optimizer& optimizer,
+              double clip = 0.5, int steps = 4) {
+  Whole found;
+  on_ranks(ranks, [&](Comm& communicator) {
+    const int micro_batches = sharding::facts_of(strategy).pieces > 0 ? 1 : 2;
+    Sharded<NetStack<Sharding>, Optimizer> sharded(communicator, net::units(3), strategy,
+                                                   {.micro_batches = micro_batches,
+                                                    .optimizer = optimizer,
+                                                    .rules = {.clip = clip},
+                                                    .unit_options = unit_options});
+    sharded.initialize(1);
+    net::steps(sharded, {.uses = {0, 1, 2}, .micro_batches = micro_batches}, steps);
+    EXPECT_EQ(sharded.held(), sharded.planned());
+    const Whole mine = net::weights(sharded);
+    if (communicator.rank() == 0) found = mine;
+  });
+  return found;
+}
+
+/// The same by SGD, whose steps are in proportion to the gradients.
+template <class Sharding>
+Whole trained(const Sharding& strategy, int ranks, const std::vector<OptimizerGroup>& groups, double clip = 0.5,
+              int steps = 4, std::vector<std::string> frozen = {}) {
+  return trained(strategy, ranks, {.frozen = std::move(frozen), .groups = groups},
+                 optim::RunTimeOptimizer{optim::Sgd{}}, clip, steps);
+}
+
+Whole only(const Whole& all, const std::string& pattern) {
+  Whole some;
+  for (const auto& [name, values] : all)
+    if (matches_any({pattern}, name)) some[name] = values;
+  return some;
+}
+
+const RunTimeSharded in_shards{.strategy = FullyShard<>{}}, in_pieces{.strategy = Reproducible<FullyShard<>>{{}, 2}};
+
+/// Compares a run with a group and one with an optimizer that was made by hand.
+template <class Sharding>
+void expect_by_hand(const Sharding& strategy, int ranks, const OptimizerGroup& group, const HandMade& by_hand) {
+  const Whole found = trained(strategy, ranks, {.groups = {group}}, optim::AdamW{});
+  EXPECT_EQ(found, trained(strategy, ranks, {}, by_hand)) << policy_text(strategy) << " on " << ranks;
+  EXPECT_NE(found, trained(strategy, ranks, {}, optim::AdamW{}));
+}
+
+TEST(OptimizerGroups, HaveTheBitsOfAnOptimizerWithTheirConstants) {
+  const auto check = [](const OptimizerGroup& group, const HandMade& by_hand) {
+    expect_by_hand(in_shards, 2, group, by_hand);
+  };
+  check({.parameters = "*.w", .weight_decay = 0}, {.pattern = "*.w", .weight_decay = 0});
+  check({.parameters = "*.b", .weight_decay = 0.5}, {.pattern = "*.b", .weight_decay = 0.5});
+  check({.parameters = "*.w", .lr = 0}, {.pattern = "*.w", .lr = 0, .weight_decay = 0.1});
+}
+
+TEST(OptimizerGroups, HaveTheseBitsUnderEveryStrategy) {
+  const auto check = [](const auto& strategy, int ranks) {
+    expect_by_hand(strategy, ranks, {.parameters = "unit1.*", .lr = 0.1, .weight_decay = 0.2},
+                   {.pattern = "unit1.*", .lr = 0.1, .weight_decay = 0.2});
+  };
+  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
+  check(in_shards, 1);
+  check(in_shards, 3);
+  check(Replicated{}, 2);
+  check(Offload<FullyShard<>>{}, 2);
+}
+
+TEST(OptimizerGroups, SetTheDecayOfEachKindOfOptimizer) {
+  const RunTimeSharded owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
+  const auto check = [&](const optim::RunTimeOptimizer& plain, const optim::RunTimeOptimizer& decaying) {
+    const UnitOptions groups{.groups = {{.role = Role::matrix, .weight_decay = 0.5}}};
+    const Whole found = trained(owned, 2, groups, plain);
+    EXPECT_EQ(found, trained(owned, 2, {}, decaying));
+    EXPECT_NE(found, trained(owned, 2, {}, plain));
+  };
+  check({optim::AdamW{}}, {optim::AdamW{.weight_decay = 0.5}});
+  check({optim::Sgd{}}, {optim::Sgd{.weight_decay = 0.5}});
+  check({optim::Muon{}}, {optim::Muon{.adamw = {.weight_decay = 0.5}}});
+}
+
+TEST(OptimizerGroups, AddNoCollective) {
+  const auto collectives = [](const RunTimeSharded& strategy, const std::vector<OptimizerGroup>& groups) {
+    std::size_t count = 0;
+    Comm::run(2, {.record = true}, [&](Comm& communicator) {
+      Net<RunTimeSharded> sharded(communicator, net::units(3), strategy, {.unit_options = {.groups = groups}});
+      sharded.initialize(1);
+      communicator.monitor().records.clear();
+      net::steps(sharded, {.uses = {0, 1, 2}}, 1);
+      if (communicator.rank() == 0) count = communicator.monitor().records.size();
+    });
+    return count;
+  };
+  for (const RunTimeSharded& strategy : {in_shards, in_pieces}) {
+    const std::size_t plain = collectives(strategy, {});
+    EXPECT_GT(plain, 0u);
+    EXPECT_EQ(
+        collectives(strategy, {{.parameters = "unit1.*", .lr = 0.5, .clip = 1}, {.parameters = "*0.b", .clip = 1}}),
+        plain);
+  }
+}
+
+TEST(OptimizerGroups, OfOneParameterCombine) {
+  const auto by = [](std::vector<OptimizerGroup> groups) { return trained(in_shards, 2, groups); };
+  EXPECT_EQ(by({{.parameters = "unit1.w", .lr = 0.3, .weight_decay = 0.2},
+                {.parameters = "unit?.b", .lr = 0.3},
+                {.parameters = "unit0.w", .weight_decay = 0.2},
+                {.parameters = "unit2.w", .weight_decay = 0.2}}),
+            by({{.parameters = "*1.w", .lr = 0.3},
+                {.parameters = "*.b", .lr = 0.3},
+                {.role = Role::matrix, .weight_decay = 0.2}}));
+  EXPECT_EQ(by({{.units = "unit1", .lr = 2}}), by({{.parameters = "unit1.*", .lr = 2}}));
+  EXPECT_EQ(by({{.role = Role::vector, .lr = 2}}), by({{.parameters = "*.b", .lr = 2}}));
+  EXPECT_EQ(by({{.lr = 1, .clip = 0.5}}), by({}));
+}
+
+/// What is clipped together has the gradients and the norm of a step that trains nothing else.
+TEST(OptimizerGroups, ClipApartAsIfTheOthersWereNotThere) {
+  const auto check = [](const auto& strategy, int ranks) {
+    SCOPED_TRACE(message(policy_text(strategy), " on ", ranks));
+    const Whole found =
+        trained(strategy, ranks, {{.parameters = "unit1.*", .clip = 1e-3}, {.parameters = "*.b", .lr = 0.5}}, 1e-2, 1);
+    const std::vector<OptimizerGroup> halved = {{.parameters = "*.b", .lr = 0.5}};
+    EXPECT_EQ(only(found, "unit1.*"),
+              only(trained(strategy, ranks, halved, 1e-3, 1, {"unit0.*", "unit2.*"}), "unit1.*"));
+    const Whole rest = trained(strategy, ranks, halved, 1e-2, 1, {"unit1.*"});
+    EXPECT_EQ(only(found, "unit[02].*"), only(rest, "unit[02].*"));
+    EXPECT_NE(only(found, "unit[02].*"), only(trained(strategy, ranks, halved, 1e-2, 1), "unit[02].*"));
+  };
+  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
+  check(in_shards, 3);
+  check(Replicated{}, 2);
+  check(in_pieces, 2);
+}
+
+/// The exact norm of pieces is relative to the largest gradient: here those of the biases are far smaller than others.
+TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
+  const auto check = [](Comm& communicator, const RunTimeSharded& strategy, double bound) {
+    Net<RunTimeSharded> sharded(
+        communicator, net::units(3), strategy,
+        {.unit_options = {.groups = {{.parameters = "*.b", .clip = 1}, {.parameters = "unit0.w", .clip = 0}}}});
+    sharded.initialize(1);
+    const double loss = net::train(sharded, {.uses = {0, 1, 2}});
+    std::vector<double> squares(3);
+    for (const auto& shard : sharded.shards()) {
+      const std::string& name = shard.parameter->name;
+      double& sum = squares[name.ends_with(".b") ? 1 : name == "unit0.w" ? 2 : 0];
+      for (std::int64_t i = 0; i < shard.gradient.numel(); ++i) {
+        float& gradient = const_cast<float*>(shard.gradient.data())[i];
+        if (name.ends_with(".b")) gradient *= 1e-4f;
+        sum += static_cast<double>(gradient) * static_cast<double>(gradient);
+      }
+    }
+    for (double& sum : squares) sum = std::sqrt(comm::sum_over_ranks(communicator, sum, {"test"}));
+    const double norm = sharded.step(loss, {.lr = 1e-2}).norm;
+    const std::vector<double> apart = sharded.optimizer().control().norms_apart();
+    EXPECT_NEAR(norm, squares[0], bound * squares[0]);
+    ASSERT_EQ(apart.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(apart[i], squares[i + 1], bound * squares[i + 1]);
+  };
+  on_ranks(2, [&](Comm& communicator) {
+    check(communicator, in_shards, 1e-12);
+    check(communicator, in_pieces, 1e-8);
+  });
+}
+
+TEST(OptimizerGroups, ThatAreFrozenAreFrozenParameters) {
+  for (const RunTimeSharded& strategy : sharded_strategies()) {
+    const Whole frozen = trained(strategy, 2, {{.parameters = "unit1.*", .frozen = true}});
+    EXPECT_EQ(frozen, trained(strategy, 2, {}, 0.5, 4, {"unit1.*"}));
+    EXPECT_NE(frozen, trained(strategy, 2, {}));
+    EXPECT_EQ(trained(strategy, 2, {{.role = Role::vector, .frozen = true}}),
+              trained(strategy, 2, {}, 0.5, 4, {"*.b"}));
+  }
+}
+
+/// A group's gradients that are not finite skip the step of all others.
+TEST(OptimizerGroups, SkipTogether) {
+  on_ranks(2, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(
+        communicator, net::units(2), in_shards,
+        {.rules = {.clip = 1, .skips_overflow = true},
+         .unit_options = {.groups = {{.parameters = "unit0.b", .clip = 1}, {.parameters = "*.w", .lr = 0.5}}}});
+    sharded.initialize(1);
+    const net::Loop run{.uses = {0, 1}};
+    sharded.step(net::train(sharded, run), {.lr = 1e-2});
+    const Whole before = net::weights(sharded);
+    const double loss = net::train(sharded, run);
+    for (const auto& shard : sharded.shards())
+      if (shard.parameter->name == "unit0.b" && communicator.rank() == 1)
+        const_cast<float*>(shard.gradient.data())[0] = INFINITY;
+    const device::StepDecision skipped = sharded.step(loss, {.lr = 1e-2});
+    EXPECT_EQ(skipped.skipped, 1);
+    EXPECT_FALSE(std::isfinite(skipped.norm));
+    EXPECT_EQ(net::weights(sharded), before);
+    const device::StepDecision next = sharded.step(net::train(sharded, run), {.lr = 1e-2});
+    EXPECT_EQ(next.taken, 2);
+    EXPECT_NE(net::weights(sharded), before);
+  });
+}
+
+/// Two orders train a unit each, both of one group.
+TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
+  on_ranks(2, [](Comm& communicator) {
+    const auto weights = [&](const UnitOptions& options, double lr) {
+      Net<RunTimeSharded> both(
+          communicator, net::units(2), in_shards,
+          {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})}, .unit_options = options});
+      both.initialize(1);
+      auto& control = both.optimizer().control();
+      for (const int order : {0, 1, 1, 0, 1}) {
+        both.step(net::train(both, {.uses = {order}, .order = order}), {.lr = lr});
+        if (!options.groups.empty()) control.resume(control.steps(), control.taken());  // changes nothing
+      }
+      EXPECT_EQ(control.taken(), (std::vector<std::int64_t>{2, 3}));
+      EXPECT_EQ(both.held(), both.planned());
+      return net::weights(both);
+    };
+    const auto groups = weights({.groups = {{.lr = 0.5, .clip = 0}}}, 1e-2);
+    EXPECT_EQ(groups, weights({}, 5e-3));
+  });
+}
+
+/// Says what is wrong with groups of a network.
+template <class Optimizer = optim::AdamW>
+void expect_refused(const std::vector<OptimizerGroup>& groups, const std::string& text) {
+  using Refused = Sharded<NetStack<RunTimeSharded>, Optimizer>;
+  EXPECT_INPUT_ERROR(Refused::plan(2, 0, net::units(2), in_shards, {.unit_options = {.groups = groups}}), text);
+}
+
+TEST(OptimizerGroups, ThatContradictOrSetNothingAreRefused) {
+  expect_refused({{.parameters = "unit1.v", .lr = 1}},
+                 "group 'unit1.v' matches no parameter of the model; did you mean 'unit1.w'?");
+  expect_refused({{.units = "unt0", .lr = 1}},
+                 "group '*' of units 'unt0' matches no parameter of the model; did you mean 'unit0'?");
+  expect_refused({{.role = Role::table, .lr = 1}},
+                 "group '*' of role table matches no parameter of the model; leave it out");
+  expect_refused({{.parameters = "*.w", .lr = 0.5}, {.parameters = "unit0.*", .lr = 0.25}},
+                 "groups '*.w' and 'unit0.*' give parameter 'unit0.w' different values: lr 0.5 and 0.25; let one of "
+                 "them have it");
+  expect_refused({{.parameters = "*.w", .weight_decay = 0.5}, {.weight_decay = 0}}, "weight-decay 0.5 and 0");
+  expect_refused({{.parameters = "*.w", .clip = 1}, {.clip = 1}}, "groups '*.w' and '*' both clip parameter 'unit0.w'");
+  expect_refused({{.lr = -1}}, "group '*': lr is -1; give at least 0 and at most 1000");
+  expect_refused({{.clip = NAN}}, "group '*': clip is nan");
+  expect_refused({{.weight_decay = 2000}}, "group '*': weight-decay is 2000; give at least 0 and at most 1000");
+  expect_refused({{.parameters = "*.b"}}, "group '*.b' sets nothing; give it lr, weight-decay, clip or frozen");
+  expect_refused({{.lr = 1}, {.clip = 1}}, "group '*' is listed twice; put its values into one");
+  expect_refused({{.lr = 1, .frozen = true}}, "group '*': lr has no effect on frozen parameters");
+  expect_refused({{.frozen = true}}, "units: every parameter is frozen, so there is nothing to train");
+  expect_refused({{.parameters = "*.b", .frozen = true}, {.parameters = "unit0.b", .lr = 2}},
+                 "group 'unit0.b' has frozen parameters alone, which no step changes; leave it out");
+}
+
+TEST(OptimizerGroups, OfAnOptimizerThatDoesNotReadDecaysMayOnlySwitchThemOff) {
+  expect_refused<HandMade>({{.parameters = "*.b", .weight_decay = 0.25}},
+                           "the optimizer hand-made has one weight decay for all parameters that decay, and a group "
+                           "sets 0.25 for 'unit0.b'");
+  EXPECT_EQ(trained(in_shards, 2, {.groups = {{.parameters = "unit1.w", .weight_decay = 0}}}, HandMade{}),
+            trained(in_shards, 2, {.groups = {{.parameters = "unit1.w", .weight_decay = 0}}}, optim::AdamW{}));
+}
+
+TEST(OptimizerGroups, OfOneRankAloneAreRefusedOnAll) {
+  on_ranks(2, [](Comm& communicator) {
+    const UnitOptions options{.groups = {{.parameters = "*.b", .lr = 0.5 + communicator.rank()}}};
+    EXPECT_INPUT_ERROR(Net<RunTimeSharded>(communicator, net::units(2), in_shards, {.unit_options = options}),
+                       "rank 1 has other groups of parameters than rank 0");
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test
