@@ -55,7 +55,7 @@ TEST(GroupFlag, SaysWhatIsWrong) {
   refuse("*.b *.c lr=1", "'*.c' is not known");
   refuse("*.b lr=-1", "group '*.b': lr is -1; give at least 0 and at most 1000");
   refuse("*.b lr=nan", "group '*.b': lr is nan");
-  refuse("*.b", "group '*.b' sets nothing; give it lr, weight-decay, clip or frozen");
+  refuse("*.b", "--group '*.b': sets nothing; give it lr, weight-decay, clip or frozen in the same text");
 }
 
 }  // namespace

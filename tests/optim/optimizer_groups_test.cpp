@@ -276,6 +276,25 @@ TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
   });
 }
 
+TEST(OptimizerGroups, HaveTheNormOfTheLastStepThatMadeTheirGradients) {
+  on_ranks(2, [](Comm& communicator) {
+    Net<RunTimeSharded> both(
+        communicator, net::units(2), in_shards,
+        {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})},
+         .unit_options = {.groups = {{.parameters = "unit0.*", .clip = 0}, {.parameters = "unit1.*", .clip = 0}}}});
+    both.initialize(1);
+    std::vector<double> before{0, 0};
+    for (const int order : {0, 0, 1, 0, 0, 1, 1, 1}) {
+      both.step(net::train(both, {.uses = {order}, .order = order}), {.lr = 1e-2});
+      const std::vector<double> norms = both.optimizer().control().norms_apart();
+      const auto own = static_cast<std::size_t>(order), other = 1 - own;
+      EXPECT_NE(norms[own], before[own]);
+      EXPECT_EQ(norms[other], before[other]);
+      before = norms;
+    }
+  });
+}
+
 /// Says what is wrong with groups of a network.
 template <class Optimizer = optim::AdamW>
 void expect_refused(const std::vector<OptimizerGroup>& groups, const std::string& text) {

@@ -63,6 +63,9 @@ contains "$out" '^resumed: goes on to the bit$'
 run constant "${pieces[@]}" --lr-schedule constant
 equal parts constant
 tessera replay whole --step 2 --comm threads:1 --against whole.digests
+tessera replay whole --step 2 --comm threads:1 --against whole.jsonl
+contains "$out" 'gradient norm [0-9.]+, of lm_head\* [0-9.]+$'
+contains "$out" 'loss and gradient norm are those of whole.jsonl'
 
 echo "== another list is said"
 tessera "${flags[@]}" --steps 4 --comm threads:2 --resume constant --group '*norm* lr=0.2' 'lm_head* clip=0.25' '*layers.0.* frozen'

@@ -77,6 +77,7 @@ TEST(ResidencyRuns, OfPiecesHaveTheBitsOfPieces) {
 }
 
 TEST(ResidencyRuns, OnAnAsynchronousDeviceHaveTheBitsOfThePlainStrategyWithoutARace) {
+  if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   const RunOptions options = options_of(2, 2);
   const RunResults plain = run("fsdp2/queued", options);
   const std::int64_t budget = gathered_memory(plain) * 3 / 2;
@@ -115,8 +116,7 @@ TEST(ResidencyRuns, GatherWhatTheFormulasSay) {
 
 TEST(ResidencyRuns, RefuseABudgetThatHoldsNoUnitOnEveryRank) {
   EXPECT_INPUT_ERROR(run("fsdp2:budget=100", options_of(2, 1)),
-                     "a budget of 100 bytes for gathered weights is less than units need while they are computed; give "
-                     "at least ");
+                     "a budget of 100 bytes for gathered weights is too small; ");
   EXPECT_INPUT_ERROR(run("fsdp2:budget=auto", options_of(2, 1)), "give bytes, as in budget=512MiB");
 }
 

@@ -52,6 +52,8 @@ class StepControl {
                  first_further_loss - 1 + module.settings().passes.micro_batches + apart_),
         block_(module.ledger(), device::MemoryKind::scratch,
                decision_offset + (std::ssize(kinds_) - 1) * stride + std::int64_t{sizeof(Decision)}) {
+    for (std::int64_t norm = 1; norm <= apart_; ++norm)
+      kind_apart_.push_back(static_cast<std::size_t>(std::ranges::find(kinds_, norm, &Kind::norm) - kinds_.begin()));
     for (auto& copies : last_apart_)
       copies = std::vector<device::HostCopy<Device, Decision>>(static_cast<std::size_t>(apart_));
     if (module.step_pieces() == 0) return;
@@ -139,8 +141,9 @@ class StepControl {
     last_[slot_of(steps_)].fetch(module_->stream(), on_device(stepped).data());
     for (std::size_t i = classes(); i < kinds_.size(); ++i)
       if (kinds_[i].norm > 0 && module_->steps_class(kinds_[i].step_class))
-        last_apart_[slot_of(steps_)][static_cast<std::size_t>(kinds_[i].norm - 1)].fetch(module_->stream(),
-                                                                                         on_device(i).data());
+        kind_apart_[static_cast<std::size_t>(kinds_[i].norm - 1)] = i;
+    for (std::size_t norm = 0; norm < kind_apart_.size(); ++norm)  // also those that this step has not made anew
+      last_apart_[slot_of(steps_)][norm].fetch(module_->stream(), on_device(kind_apart_[norm]).data());
     ++steps_;
   }
 
@@ -157,8 +160,8 @@ class StepControl {
     return arrived(last_[slot_of(steps_ - 1 - behind)]);
   }
   /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
-  /// Each is of the last step that made gradients of the group, or (`behind` = 1) of the one before. Otherwise as
-  /// `decision`.
+  /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
+  /// none. Otherwise as `decision`.
   std::vector<double> norms_apart(std::int64_t behind = 0) {
     std::vector<double> norms;
     if (apart_ > 0) (void)decision(behind);  // there is such a step
@@ -254,6 +257,7 @@ class StepControl {
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<device::HostCopy<Device, Decision>, 2> last_;
   std::array<std::vector<device::HostCopy<Device, Decision>>, 2> last_apart_;  // [norms apart]: one decision of each
+  std::vector<std::size_t> kind_apart_;  // [norms apart]: whose decision is the last with the norm
   std::int64_t steps_ = 0;
 };
 

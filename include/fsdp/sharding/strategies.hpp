@@ -33,8 +33,8 @@ inline constexpr PolicyNumber budget_number = {
     .most = std::int64_t{1} << 50,
     .is_bytes = true,
     .help =
-        "most bytes of the slots for gathered weights, as 512MiB, or auto: what --memory leaves; within them each "
-        "group is held for a use, a micro-batch or the step, so that the least is gathered"};
+        "most bytes of the slots for gathered weights, as 512MiB, or auto (train: what --memory leaves); within them "
+        "each group is held for a use, a micro-batch or the step, so that the least is gathered"};
 
 }  // namespace detail
 

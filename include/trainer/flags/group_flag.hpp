@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Groups of parameters as text (--group): "*.bias weight-decay=0", "* role=table lr=0.1 clip=1", "*embed* frozen".
+/// Groups of parameters as text (--group): "* role=table weight-decay=0", "*norm* lr=0.1 clip=1", "*embed* frozen".
 #pragma once
 
 #include <map>

@@ -252,6 +252,8 @@ class Replay {
     step_.digests = training_.executor().watch().steps()->collect();
     const device::StepDecision& found = optimizer().control().decision();
     step_.found = {.loss = found.loss / step.targets(), .norm = std::abs(found.norm)};
+    for (const auto& group : group_records(options_.units.groups, step.lr, optimizer().control().norms_apart()))
+      if (group.grad_norm) step_.found.apart[group.name] = *group.grad_norm;
     step_.stopped = found.stopped != 0;
     if (tensors_) write_weights();
   }

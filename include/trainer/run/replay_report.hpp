@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ namespace fsdp::train {
 /// A step's metrics.
 struct LossAndNorm {
   double loss = 0, norm = 0;
+  std::map<std::string, double> apart = {};  ///< norms of the groups of parameters that are clipped apart
 };
 
 /// The step that was computed again.

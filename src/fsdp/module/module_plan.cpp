@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 
@@ -180,9 +181,12 @@ std::vector<ModulePlan::Key> ModulePlan::keys() const {
 }
 
 void ModulePlan::choose_holds(std::int64_t bytes_per_weight) {
-  require<InputError>(budget_ >= 0,
-                      "sharding: the budget for gathered weights is what memory leaves (budget=auto), which training "
-                      "by the program or by train_main finds out; give bytes, as in budget=512MiB");
+  require<InputError>(
+      budget_ != memory_left,
+      "sharding: budget=auto, what memory leaves for gathered weights, is found out by the command train "
+      "alone; give bytes, as in budget=512MiB");
+  require<InputError>(budget_ >= 0, "sharding: a budget of ", budget_,
+                      " bytes for gathered weights; give bytes, or 0 for no bound");
   if (budget_ == 0 || passes_.purpose == Purpose::generate) return;
   const sharding::Pass counted = passes_of(passes_.purpose).front();
   std::vector<sharding::Problem> steps, others;

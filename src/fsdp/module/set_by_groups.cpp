@@ -19,8 +19,11 @@ std::string nearest_match(const OptimizerGroup& group, std::span<const Unit> uni
   std::vector<std::string> names, unit_names;
   for (const Unit& unit : units) {
     unit_names.push_back(unit.name);
-    for (const Parameter& parameter : unit.parameters) names.push_back(parameter.name);
+    for (const Parameter& parameter : unit.parameters)
+      if (!std::ranges::count(names, parameter.name)) names.push_back(parameter.name);  // tied: in two units
   }
+  if (group.parameters != "*" && !parameters_of({.parameters = group.parameters}, units).empty())
+    return "there are such names, but of other roles or units";
   if (group.parameters != "*") return suggestion(group.parameters, names);
   return group.units != "*" ? suggestion(group.units, unit_names) : "leave it out";
 }

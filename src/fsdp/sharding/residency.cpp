@@ -38,7 +38,12 @@ class Search {
 
   /// Runs the search. Nothing is found where nothing fits; `least_slots` is then the least that was seen to do.
   void run() {
+    for (const Hold hold : {Hold::micro_batch, Hold::step}) {  // the many lists of a deep model are seldom needed
+      const Choice all(groups(), hold);
+      if (gathered(all) == bound_ && fits(all)) return keep_better(all);
+    }
     for (const Hold hold : all_holds) lengthen(Choice(groups(), hold));
+    lengthen(least_room());
     std::size_t choices = 0;
     for (std::size_t group = 0; group < groups(); ++group) choices += has_choice(group) ? 1 : 0;
     if (best_gathered_ == bound_ || choices > most_groups_tried) return;
@@ -97,6 +102,24 @@ class Search {
     std::int64_t sum = 0;
     for (std::size_t group = 0; group < groups(); ++group) sum += gathered(group, choice[group]);
     return sum;
+  }
+
+  /// Returns the choice of single uses, but for tied groups that are held for longer where the slots then take less: in
+  /// a slot of their own they leave the others to smaller groups.
+  Choice least_room() {
+    Choice choice(groups(), Hold::use);
+    for (std::size_t group = 0; group < groups(); ++group) {
+      const auto has = [&](const UnitUse& unit) {
+        return std::ranges::count(unit.groups, static_cast<int>(group)) > 0;
+      };
+      if (std::ranges::count_if(problems_.front().units, has) < 2) continue;
+      for (const Hold hold : {Hold::micro_batch, Hold::step}) {
+        Choice other = choice;
+        other[group] = hold;
+        if (slots(other) < slots(choice)) choice = std::move(other);
+      }
+    }
+    return choice;
   }
 
   /// Returns the elements of the slots of all passes; of the first ones, if those are more than `enough`.
@@ -229,8 +252,8 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
   Search search(schedule_of, steps, others, slots.bytes / slots.bytes_per_weight);
   search.run();
   require<InputError>(search.found(), "sharding: a budget of ", slots.bytes,
-                      " bytes for gathered weights is less than units need while they are computed; give at least ",
-                      search.least_slots() * slots.bytes_per_weight, ", or cut the model into smaller units");
+                      " bytes for gathered weights is too small; ", search.least_slots() * slots.bytes_per_weight,
+                      " would do, or cut the model into smaller units");
   Residency result = search.result();
   result.budget_bytes = slots.bytes;
   for (std::int64_t* const elements : {&result.slot_bytes, &result.gathered_bytes, &result.bound_bytes})

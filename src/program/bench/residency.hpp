@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 
 #include "../cli/bench_options.hpp"
@@ -68,6 +69,8 @@ int measure_residency(const BenchOptions& options) {
   using Comm = typename Model::Stack::Comm;
   (void)cli::known_tiling(options.stack.tiling);
   return train::launch<Comm>(options.launch, [&](Comm& communicator) {
+    require<InputError>(communicator.size() > 1,
+                        "bench residency: one rank gathers nothing; take --comm threads:2 or more, or mpi");
     ResidencyRuns<Model> runs(communicator, options);
     const std::int64_t least = runs.add("fsdp2").weight_slot_bytes();
     const std::int64_t most = runs.add("fsdp2:no-reshard").weight_slot_bytes();

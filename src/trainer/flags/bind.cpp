@@ -116,9 +116,10 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add(Effect::results, "replicate", o.units.replicated,
             "parameters to hold whole on every rank (names with * and ?)");
   flags.add(Effect::results, "freeze", o.units.frozen, "parameters not to train (names with * and ?)");
-  flags.add(Effect::results, "group", o.units.groups,
-            "parameters to train in another way, such as '*.bias weight-decay=0': a pattern of names, and lr=FACTOR, "
-            "weight-decay=W, clip=NORM or frozen; role=matrix|table|vector and units=PATTERN choose as well");
+  flags.add(
+      Effect::results, "group", o.units.groups,
+      "parameters to train in another way, such as 'role=table weight-decay=0': a pattern of names, and lr=FACTOR, "
+      "weight-decay=W, clip=NORM or frozen; role=matrix|table|vector and units=PATTERN choose as well");
   flags.add(Effect::results, "seed", o.seed, "seed of the initial weights and of the data's order");
   flags.add(Effect::results, "from-scratch", o.from_scratch,
             "start from random weights even if --model is a folder that has some");

@@ -86,6 +86,9 @@ void from_text(std::string_view flag, std::string_view text, OptimizerGroup& val
     keys.push_back(key_of(word));
     set_word(where, word, value);
   }
+  require<InputError>(!words.empty(), where,
+                      "sets nothing; give it lr, weight-decay, clip or frozen in the same text, as in ", "--", flag,
+                      " '*norm* lr=0.5'");
   value.check();
 }
 

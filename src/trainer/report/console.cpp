@@ -80,6 +80,9 @@ std::string step_text(const StepRecord& r, std::int64_t steps, std::string_view 
        << std::scientific << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << ' '
        << (unit == "tokens" ? std::string_view("tok") : unit) << "/s  peak " << short_bytes_text(r.peak_bytes);
   if (r.mfu) text << "  mfu " << std::fixed << std::setprecision(1) << *r.mfu * 100 << "%";
+  for (const GroupRecord& group : r.groups)
+    if (group.grad_norm)
+      text << "  norm of " << group.name << ' ' << std::fixed << std::setprecision(3) << *group.grad_norm;
   return text.str();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ namespace fsdp::report {
 struct StepPoint {
   std::int64_t step = 0;
   double loss = 0, grad_norm = 0, lr = 0;
+  std::map<std::string, double> norms_apart = {};  ///< of groups of parameters, by their texts
 };
 
 struct HeldOutPoint {

@@ -46,7 +46,11 @@ bool take(const Line& line, PlottedRun& run) {
   if (!loss || !norm || !lr) return false;
   while (!run.steps.empty() && run.steps.back().step >= step) run.steps.pop_back();
   while (!run.held_out.empty() && run.held_out.back().step >= step) run.held_out.pop_back();
-  run.steps.push_back({.step = step, .loss = *loss, .grad_norm = *norm, .lr = *lr});
+  StepPoint& point = run.steps.emplace_back(StepPoint{.step = step, .loss = *loss, .grad_norm = *norm, .lr = *lr});
+  if (const auto groups = line.find("groups"); groups != line.end() && groups->is_object())
+    for (const auto& [name, group] : groups->items())
+      if (const auto apart = group.is_object() ? number_of(group, "grad_norm") : std::nullopt)
+        point.norms_apart[name] = *apart;
   return true;
 }
 

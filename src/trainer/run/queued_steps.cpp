@@ -54,9 +54,10 @@ void QueuedSteps::report(const device::StepDecision& found, std::span<const doub
   const QueuedStep step = steps_.front();
   steps_.pop_front();
   loss_ = found.loss / step.targets();
-  require<DivergedError>(found.stopped == 0, "step ", step.number, ": loss is ", std::abs(*loss_),
-                         " and the gradient norm is ", std::abs(found.norm),
-                         "; stopped before any weight was touched. Lower --lr, or look at the data of this step");
+  require<DivergedError>(
+      found.stopped == 0, "step ", step.number, ": loss is ", std::abs(*loss_), " and the gradient norm is ",
+      std::abs(found.norm), "; stopped before any weight was touched. Lower --lr",
+      options_.units.groups.empty() ? "" : " or that of a --group", ", or look at the data of this step");
   const bool skipped = found.skipped != 0;
   if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
   const std::int64_t step_tokens = options_.batch_size * options_.seq_len;

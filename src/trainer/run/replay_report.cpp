@@ -38,11 +38,23 @@ LossAndNorm metrics_of(const std::string& path, std::int64_t step) {
   const report::PlottedRun run = report::read_run(path);
   const auto there = std::ranges::find(run.steps, step, &report::StepPoint::step);
   require<InputError>(there != run.steps.end(), "--against ", path, ": has no step ", step);
-  return {.loss = there->loss, .norm = there->grad_norm};
+  return {.loss = there->loss, .norm = there->grad_norm, .apart = there->norms_apart};
 }
 
 /// Equal, or both no number.
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool is_same(const LossAndNorm& a, const LossAndNorm& b) {
+  const auto same_norm = [](const auto& one, const auto& other) {
+    return one.first == other.first && is_same(one.second, other.second);
+  };
+  return is_same(a.loss, b.loss) && is_same(a.norm, b.norm) && std::ranges::equal(a.apart, b.apart, same_norm);
+}
+
+std::string norms_text(const LossAndNorm& step) {
+  std::string text = to_text(step.norm);
+  for (const auto& [name, norm] : step.apart) text += message(", of ", name, " ", to_text(norm));
+  return text;
+}
 
 }  // namespace
 
@@ -72,10 +84,9 @@ void ReplayReport::open(const report::DigestStart& start, const report::StepTens
 
 report::DigestDiff ReplayReport::compared(const ReplayedStep& step) const {
   if (metrics_) {
-    const bool same = is_same(step.found.loss, metrics_->loss) && is_same(step.found.norm, metrics_->norm);
     const std::string where = message("step ", request_.step, ": loss and gradient norm are ");
-    if (same) return {.same = true, .lines = {where + "those of " + *request_.against}};
-    return {.lines = {message("they part in ", where, to_text(metrics_->loss), " and ", to_text(metrics_->norm), " in ",
+    if (is_same(step.found, *metrics_)) return {.same = true, .lines = {where + "those of " + *request_.against}};
+    return {.lines = {message("they part in ", where, to_text(metrics_->loss), " and ", norms_text(*metrics_), " in ",
                               *request_.against)}};
   }
   report::DigestSource mine{.file = {.name = "this replay", .start = step.start}};
@@ -96,7 +107,7 @@ int ReplayReport::tell(const ReplayedStep& step) {
   std::string text =
       message("step ", request_.step, " of ", request_.folder, " on ", step.start.world,
               step.start.world == 1 ? " rank" : " ranks", ", from ", step.from.empty() ? "the beginning" : step.from,
-              ": loss ", to_text(step.found.loss), ", gradient norm ", to_text(step.found.norm),
+              ": loss ", to_text(step.found.loss), ", gradient norm ", norms_text(step.found),
               step.stopped ? "; it diverged, and touched no weight" : "", "\n");
   if (request_.digests) text += message("digests   ", *request_.digests, ": ", step.digests.size(), " of this step\n");
   if (request_.tensors) text += message("tensors   ", *request_.tensors, ": ", report::bytes_text(tensor_bytes_), "\n");
