@@ -133,7 +133,8 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.loss = of.loss();
   double norm = of.norm(number);
   for (std::int64_t other = 0; other <= of.apart && norm - norm == 0; ++other)
-    if (const double found = of.norm(other); found - found != 0) norm = found;
+    if (other != number)
+      if (const double found = of.norm(other); found - found != 0) norm = found;
   step.norm = norm / inputs.loss_scale;
   if (step.forfeited >= 0) {  // what it would have computed is missing, and says nothing of the loss
     step.skipped = 1;
