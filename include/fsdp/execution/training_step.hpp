@@ -3,7 +3,6 @@
 /// A whole training step: enqueued operation by operation or, for steps that are alike, launched as one graph.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/monitor.hpp>
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
@@ -29,8 +29,8 @@ struct Captured {};
 template <device::Captures Device, class Pattern>
 struct Captured<Device, Pattern> {
   typename Device::Graph graph;
-  std::vector<Pattern> patterns;       ///< [micro_batches]
-  std::vector<comm::Traffic> traffic;  ///< of one launch, by communicator
+  std::vector<Pattern> patterns;                                  ///< [micro_batches]
+  std::vector<std::pair<comm::Monitor*, comm::Traffic>> traffic;  ///< of one launch, by communicator
 };
 
 }  // namespace detail
@@ -108,8 +108,7 @@ class TrainingStep {
       if (last_ != scale) return enqueue(micro_batches, scale);
       capture(micro_batches, scale);
     } else {
-      const auto axes = module_.communicators();
-      for (std::size_t i = 0; i < axes.size(); ++i) axes[i]->monitor().totals.traffic += kept_.traffic[i];
+      for (const auto& [monitor, sent] : kept_.traffic) monitor->totals.traffic += sent;
     }
     kept_.graph.launch(module_.stream());
     ++launched_;
@@ -117,12 +116,11 @@ class TrainingStep {
 
   /// Counts the collectives of the first launch; `launch` counts those of later ones, which no host code calls.
   void capture(const UploadedBatches& micro_batches, float scale) {
-    const auto axes = module_.communicators();
     kept_.traffic.clear();
-    for (auto* axis : axes) kept_.traffic.push_back(axis->monitor().totals.traffic);
+    for (auto* const axis : module_.communicators())
+      kept_.traffic.emplace_back(&axis->monitor(), axis->monitor().totals.traffic);
     kept_.graph = Device::capture(module_.stream(), [&] { enqueue(micro_batches, scale); });
-    for (std::size_t i = 0; i < axes.size(); ++i)
-      kept_.traffic[i] = axes[i]->monitor().totals.traffic - kept_.traffic[i];
+    for (auto& [monitor, sent] : kept_.traffic) sent = monitor->totals.traffic - sent;
     kept_scale_ = scale;
     ++captured_;
   }
