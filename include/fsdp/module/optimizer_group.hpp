@@ -14,8 +14,8 @@
 namespace fsdp {
 
 /// The parameters that match all of `parameters`, `units` and `role`, and what is done otherwise with them. Patterns
-/// match whole names, with * and ? as in a shell. A parameter may be in several groups that set different things, or
-/// the same learning rate or weight decay; one group at most clips it.
+/// match whole names, with *, ? and [...] as in a shell. A parameter may be in several groups that set different
+/// things, or the same learning rate or weight decay; one group at most clips it.
 struct OptimizerGroup {
   std::string parameters = "*";   ///< pattern of their names
   std::string units = "*";        ///< pattern of the names of units that have them

@@ -13,8 +13,8 @@
 
 namespace fsdp {
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp). The first word is the pattern of names, which may be
-/// left out before role= and units=; the others are `frozen` and key=value. Throws InputError for other words, and as
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp). The first word is the pattern of names; where it
+/// has a =, the group has all of them. The others are `frozen` and key=value. Throws InputError for other words, and as
 /// OptimizerGroup::check.
 /// @{
 void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value);

@@ -123,13 +123,10 @@ ConfigValues values_of_groups(std::span<const OptimizerGroup> groups) {
 std::map<std::string, std::string> recorded_groups(const std::string& text) {
   std::map<std::string, std::string> groups;
   for (const std::string_view line : split_at(text, '\n')) {
-    std::string selection, values;
-    for (const std::string_view word : words_of(line)) {
-      const bool selects = selection.empty() || key_of(word) == units_key || key_of(word) == role_key;
-      std::string& part = selects ? selection : values;
-      part += message(part.empty() ? "" : " ", word);
-    }
-    if (!selection.empty()) groups[selection] = values;
+    if (line.empty()) continue;
+    OptimizerGroup group;
+    from_text("group", line, group);
+    groups[selection_text(group)] = values_text(group);
   }
   return groups;
 }
