@@ -40,8 +40,9 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
   require<InputError>(options.what != "residency" || cli::to_text(options.stack.sharding) == "fsdp2",
                       "bench residency: it compares fsdp2, fsdp2:no-reshard and budgets, not ",
                       cli::to_text(options.stack.sharding), "; leave --sharding out");
-  require<InputError>(options.what == "tokenize" || !flags.is_given("text"),
-                      "bench: --text belongs to tokenize, not to ", options.what);
+  for (const auto& [flag, owner] : {std::pair("text", "tokenize"), {"lora-rank", "step"}, {"parameters", "optim"}})
+    require<InputError>(options.what == owner || !flags.is_given(flag), "bench: --", flag, " belongs to ", owner,
+                        ", not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
                       "bench: --optimizer and its constants belong to step, not to ", options.what);
   at_least("parameters", options.parameters, 1, most_elements);
