@@ -42,11 +42,11 @@ TEST(ResidencyText, SaysHowGoodTheChoiceIs) {
   const std::string begin =
       "residency: groups held for the step 1, for a micro-batch 1, for a use 2; slots of 40 bytes, budget 50; a step "
       "gathers 660 bytes, ";
-  EXPECT_EQ(report::residency_text(best), begin + "the least within the budget\n");
+  EXPECT_EQ(report::residency_text(best), begin + "the least within the budget");
   sharding::Residency good = best;
   good.bound_bytes = 600;
   good.exhaustive = false;
-  EXPECT_EQ(report::residency_text(good), begin + "at most 10.0 % above the least, which is 600 or more\n");
+  EXPECT_EQ(report::residency_text(good), begin + "at most 10.0 % above the least, which is 600 or more");
 }
 
 }  // namespace

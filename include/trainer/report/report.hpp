@@ -39,7 +39,7 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
 /// A schedule, one task a line: "micro-batch 0  gather          block 1, slot 0".
 std::string schedule_text(const sharding::Schedule& schedule, const sharding::Names& names);
 
-/// How long groups are held by a budget, and what a step gathers, in a line; empty without a budget.
+/// How long groups are held by a budget, and what a step gathers; empty without a budget.
 std::string residency_text(const sharding::Residency& residency);
 
 /// Returns {"loss": ..., "tokens": ...}.

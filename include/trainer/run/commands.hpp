@@ -112,7 +112,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding,
                                          request.shape);
     print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
-    if (!options.dry_run) print(report::residency_text(module.residency()));
+    if (!options.dry_run && !module.residency().holds.empty()) print(report::residency_text(module.residency()) + "\n");
   }
   if (options.dry_run) {
     const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
@@ -121,7 +121,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
       print(report::rounds_text(pieces, ranks) + "\n");
     print(groups_text(options.units.groups, units_of(model)));
     print(plan::tiling_text(model, cut, request));
-    print(report::residency_text(step.residency));
+    if (!step.residency.holds.empty()) print(report::residency_text(step.residency) + "\n");
     print(plan_text(step, Stack::name(sharding), request));
   }
 }

@@ -171,6 +171,8 @@ class Trainer {
     if (verification_)
       lines.insert(lines.begin(),
                    "verify    " + report::verification_text(options_.verify_every, pieces_, communicator_.size()));
+    if (std::string held = report::residency_text(training_.module().residency()); !held.empty())
+      lines.insert(lines.begin(), std::move(held));
     keep_resting();
     log_.open();
     if (!leads()) return;

@@ -125,12 +125,12 @@ std::string residency_text(const sharding::Residency& residency) {
        << residency.slot_bytes << " bytes, budget " << residency.budget_bytes << "; a step gathers "
        << residency.gathered_bytes << " bytes";
   if (residency.exhaustive) {
-    text << ", the least within the budget\n";
+    text << ", the least within the budget";
     return text.str();
   }
   const auto gap = static_cast<double>(residency.gathered_bytes - residency.bound_bytes);
   text << ", at most " << std::fixed << std::setprecision(1) << 100 * gap / static_cast<double>(residency.bound_bytes)
-       << " % above the least, which is " << residency.bound_bytes << " or more\n";
+       << " % above the least, which is " << residency.bound_bytes << " or more";
   return text.str();
 }
 
