@@ -196,7 +196,8 @@ TEST(Residency, GathersNoMoreThanOneHoldForAllInItsBytes) {
 
 TEST(Residency, RefusesABudgetThatHoldsNoUnitAndSaysWhatWouldDo) {
   const Passes passes = model({5, 9, 9, 5}, 1);
-  EXPECT_INPUT_ERROR(passes.within(17), "a budget of 17 bytes for gathered weights is too small; 18 would do");
+  EXPECT_INPUT_ERROR(passes.within(17),
+                     "a budget of 17 bytes for gathered weights is too small; 18 would do, or cut the model");
   EXPECT_EQ(passes.within(18).slot_bytes, 18);
 }
 
