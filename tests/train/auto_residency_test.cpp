@@ -21,13 +21,14 @@ device::BytesByKind step() {
 TEST(LeftForWeights, IsTheMemoryWithoutTheRestOfTheStep) {
   EXPECT_EQ(left_for_weights(1000, step()), 200);
   EXPECT_EQ(left_for_weights(1500, step()), 700);
+  EXPECT_EQ(left_for_weights(900, step()), 100) << "tied weights may need less than the plain step gathers";
   EXPECT_EQ(left_for_weights(0, {}), 1) << "one rank gathers nothing";
 }
 
 TEST(LeftForWeights, IsNothingWhereTheStepDoesNotFit) {
-  EXPECT_INPUT_ERROR(left_for_weights(999, step()),
-                     "budget=auto behind --sharding: 999 bytes (999 B) a rank hold no step of this model, which takes "
-                     "1000 (1000 B) with weights held for single uses; give more --memory");
+  EXPECT_INPUT_ERROR(left_for_weights(799, step()),
+                     "budget=auto behind --sharding: 799 bytes (799 B) a rank hold no step of this model, which takes "
+                     "800 (800 B) besides gathered weights; give more --memory");
 }
 
 TEST(ResidencyText, SaysHowGoodTheChoiceIs) {

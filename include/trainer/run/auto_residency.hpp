@@ -28,7 +28,7 @@ bool weights_ask_for_memory(const Sharding& sharding) {
 }
 
 /// Returns what a step leaves of `memory` for gathered weights; `step`: its bytes without a budget. Throws InputError
-/// if that is less than the step itself gathers at a time.
+/// if the rest of the step takes more than all. Whether weights fit into what is left, the plan finds out.
 std::int64_t left_for_weights(std::int64_t memory, const device::BytesByKind& step);
 
 /// Prints the strategy with the budget that was found, and the memory per rank that it was found for.

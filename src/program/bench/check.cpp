@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alone.hpp"
 
+#include <utility>
+
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::bench {

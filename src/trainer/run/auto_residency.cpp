@@ -13,11 +13,12 @@ namespace fsdp::train {
 
 std::int64_t left_for_weights(std::int64_t memory, const device::BytesByKind& step) {
   const std::int64_t peak = std::accumulate(step.begin(), step.end(), std::int64_t{0});
-  require<InputError>(peak <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
-                      ") a rank hold no step of this model, which takes ", peak, " (", report::bytes_text(peak),
-                      ") with weights held for single uses; give more --memory, more ranks or shorter sequences");
   const std::int64_t gathered = step[static_cast<std::size_t>(device::MemoryKind::gathered)];
-  return std::max<std::int64_t>(memory - peak + gathered, 1);
+  const std::int64_t rest = peak - gathered;
+  require<InputError>(rest <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
+                      ") a rank hold no step of this model, which takes ", rest, " (", report::bytes_text(rest),
+                      ") besides gathered weights; give more --memory, more ranks or shorter sequences");
+  return std::max<std::int64_t>(memory - rest, 1);
 }
 
 void print_sharding_budget(const std::string& sharding, std::int64_t memory) {
