@@ -251,11 +251,12 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
                            std::span<const Problem> others, const WeightSlots& slots) {
   Search search(schedule_of, steps, others, slots.bytes / slots.bytes_per_weight);
   search.run();
-  const bool persistent = std::ranges::any_of(steps.front().groups, &GroupFacts::persistent);
-  require<InputError>(search.found(), "sharding: a budget of ", slots.bytes,
-                      " bytes for gathered weights is too small; ", search.least_slots() * slots.bytes_per_weight,
-                      " would do, or ", persistent ? "let fewer tensors persist, or " : "",
-                      "cut the model into smaller units");
+  if (!search.found()) {
+    const bool persistent = std::ranges::any_of(steps.front().groups, &GroupFacts::persistent);
+    throw InputError(message("sharding: a budget of ", slots.bytes, " bytes for gathered weights is too small; ",
+                             search.least_slots() * slots.bytes_per_weight, " would do, or ",
+                             persistent ? "let fewer tensors persist, or " : "", "cut the model into smaller units"));
+  }
   Residency result = search.result();
   result.budget_bytes = slots.bytes;
   for (std::int64_t* const elements : {&result.slot_bytes, &result.gathered_bytes, &result.bound_bytes})
