@@ -4,7 +4,6 @@
 /// later.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -15,7 +14,6 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -23,6 +21,7 @@
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/step_kinds.hpp>
 
 namespace fsdp::optim {
 
@@ -47,15 +46,13 @@ class StepControl {
       : module_(&module),
         rules_(checked(rules)),
         kinds_(kinds_of(module)),
-        apart_(largest_norm(kinds_)),
+        apart_(kinds_.apart()),
         numbers_(module.communicator(), module.ledger(),
                  first_further_loss - 1 + module.settings().passes.micro_batches + apart_),
-        block_(module.ledger(), device::MemoryKind::scratch,
-               decision_offset + (std::ssize(kinds_) - 1) * stride + std::int64_t{sizeof(Decision)}) {
-    for (std::int64_t norm = 1; norm <= apart_; ++norm)
-      kind_apart_.push_back(static_cast<std::size_t>(std::ranges::find(kinds_, norm, &Kind::norm) - kinds_.begin()));
-    for (auto& copies : last_apart_)
-      copies = std::vector<device::HostCopy<Device, Decision>>(static_cast<std::size_t>(apart_));
+        block_(module.ledger(), device::MemoryKind::scratch, decision_offset + decision_bytes()) {
+    made_by_[0].resize(static_cast<std::size_t>(apart_) + 1);
+    find_makers(made_by_[0], [](int) { return true; });
+    made_by_[1] = made_by_[0];
     if (module.step_pieces() == 0) return;
     largest_.emplace(module.communicator(), module.ledger(), 1 + apart_);
     exact_.emplace(module.communicator(), module.ledger(), 2 * (1 + apart_));
@@ -68,11 +65,11 @@ class StepControl {
     require<InputError>(std::ssize(taken) == module_->step_classes(), "step control: numbers of steps of ",
                         taken.size(), " classes of groups, and these orders make ", module_->step_classes());
     steps_ = steps;
-    for (std::size_t i = 0; i < kinds_.size(); ++i) {
-      last_[slot_of(steps - 1)].value() = {.taken = taken[static_cast<std::size_t>(kinds_[i].step_class)]};
-      last_[slot_of(steps - 1)].send(module_->stream(), on_device(i).data());
-      module_->synchronize();
-    }
+    const std::size_t slot = slot_of(steps - 1);
+    for (std::size_t i = 0; i < kinds_.size(); ++i)
+      decision_in(last_[slot], i) = {.taken = taken[static_cast<std::size_t>(kinds_.list()[i].step_class)]};
+    last_[slot].send(module_->stream(), decisions_on_device());
+    module_->synchronize();
   }
   /// The same for a run whose orders train the same groups, with the number of its skipped steps.
   void resume(std::int64_t steps, std::int64_t skipped) { resume(steps, std::array{steps - skipped}); }
@@ -80,12 +77,11 @@ class StepControl {
   /// host until the last step is done.
   std::vector<std::int64_t> taken() {
     std::vector<std::int64_t> list;
-    device::HostCopy<Device, Decision> copy;
-    for (std::size_t i = 0; i < classes(); ++i) {
-      copy.fetch(module_->stream(), on_device(i).data());
-      module_->synchronize();
-      list.push_back(copy.value().taken);
-    }
+    Copy copy(decision_bytes());
+    copy.fetch(module_->stream(), decisions_on_device());
+    module_->synchronize();
+    for (int i = 0; i < module_->step_classes(); ++i)
+      list.push_back(decision_in(copy, static_cast<std::size_t>(i)).taken);
     return list;
   }
   /// Number of skipped steps of a run whose orders train the same groups. Blocks the host until the last step's
@@ -125,88 +121,74 @@ class StepControl {
         device::enqueue(stream, device::SumOfSquares{.x = shard.gradient, .sum = sum});
       });
     decision.sums = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, numbers of a rank]
-    for (std::size_t i = 0; i < kinds_.size(); ++i)
-      if (module_->steps_class(kinds_[i].step_class)) {
-        decision.rules.clip = kinds_[i].norm == 0 ? rules_.clip : kinds_[i].clip;
-        decision.lr = kinds_[i].lr;
-        decision.norm = kinds_[i].norm;
-        decision.step = on_device(i);
-        device::enqueue(stream, decision);
-      }
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      const StepKind& kind = kinds_.list()[i];
+      if (!module_->steps_class(kind.step_class)) continue;
+      decision.rules.clip = kind.norm == 0 ? rules_.clip : kind.clip;
+      decision.lr = kind.lr;
+      decision.norm = static_cast<std::int64_t>(kind.norm);
+      decision.step = on_device(i);
+      device::enqueue(stream, decision);
+    }
   }
-  /// Ends the step: enqueues the copy of the decision to the host.
+  /// Ends the step: enqueues the copy of the decisions to the host.
   void end() {
-    std::size_t stepped = 0;
-    while (stepped + 1 < classes() && !module_->steps_class(kinds_[stepped].step_class)) ++stepped;
-    last_[slot_of(steps_)].fetch(module_->stream(), on_device(stepped).data());
-    for (std::size_t i = classes(); i < kinds_.size(); ++i)
-      if (kinds_[i].norm > 0 && module_->steps_class(kinds_[i].step_class))
-        kind_apart_[static_cast<std::size_t>(kinds_[i].norm - 1)] = i;
-    for (std::size_t norm = 0; norm < kind_apart_.size(); ++norm)  // also those that this step has not made anew
-      last_apart_[slot_of(steps_)][norm].fetch(module_->stream(), on_device(kind_apart_[norm]).data());
-    ++steps_;
+    const std::size_t slot = slot_of(steps_++);
+    made_by_[slot] = made_by_[1 - slot];  // other norms are those of earlier steps
+    find_makers(made_by_[slot], [this](int step_class) { return module_->steps_class(step_class); });
+    last_[slot].fetch(module_->stream(), decisions_on_device());
   }
 
   /// The last decision about a shard, in device memory: for work enqueued next.
   Tensor<Decision> on_device(const typename Module::ParameterShard& shard) const {
-    const Kind kind = kind_of(module_->step_class(shard), *shard.parameter);
-    return on_device(static_cast<std::size_t>(std::ranges::find(kinds_, kind) - kinds_.begin()));
+    return on_device(kinds_.index_of(module_->step_class(shard), *shard.parameter));
   }
   /// Returns the decision of the last step, or (`behind` = 1) of the step before it. Blocks the host until the device
   /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
-  const Decision& decision(std::int64_t behind = 0) {
-    require(behind >= 0 && behind < std::ssize(last_) && behind < steps_, "step control: ", behind,
-            " steps behind the last are not kept");
-    return arrived(last_[slot_of(steps_ - 1 - behind)]);
-  }
+  const Decision& decision(std::int64_t behind = 0) { return arrived(0, behind); }
   /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
   /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
   /// none. Otherwise as `decision`.
   std::vector<double> norms_apart(std::int64_t behind = 0) {
     std::vector<double> norms;
-    if (apart_ > 0) (void)decision(behind);  // there is such a step
-    for (auto& copy : last_apart_[slot_of(steps_ - 1 - behind)]) norms.push_back(arrived(copy).norm);
+    for (std::size_t norm = 1; norm <= static_cast<std::size_t>(apart_); ++norm)
+      norms.push_back(arrived(norm, behind).norm);
     return norms;
   }
 
  private:
-  /// What decisions differ in. The first ones are those of the classes, without groups of parameters.
-  struct Kind {
-    int step_class = 0;
-    double lr = 1;          ///< factor of the learning rate
-    double clip = 0;        ///< not used with norm 0
-    std::int64_t norm = 0;  ///< number of the norm that clips; see DecideStep
-    friend bool operator==(const Kind&, const Kind&) = default;
-  };
+  using Copy = device::HostCopy<Device, std::byte>;  ///< of all decisions, as they lie on the device
 
-  static Kind kind_of(int step_class, const Parameter& parameter) {
-    const StepOptions& step = parameter.step;
-    return {.step_class = step_class, .lr = step.lr, .clip = step.clip, .norm = step.clip_group};
+  static StepKinds kinds_of(const Module& module) {
+    std::vector<int> class_of;
+    for (int group = 0; group < static_cast<int>(module.groups().size()); ++group)
+      class_of.push_back(module.step_class(group));
+    return {module.step_classes(), module.group_list(), class_of};
   }
-  /// The same on all ranks, whatever shards they hold.
-  static std::vector<Kind> kinds_of(const Module& module) {
-    std::vector<Kind> kinds;
-    for (int i = 0; i < module.step_classes(); ++i) kinds.push_back({.step_class = i});
-    for (int group = 0; group < static_cast<int>(module.groups().size()); ++group) {
-      const auto& own = module.groups()[static_cast<std::size_t>(group)];
-      if (!own.facts().trainable) continue;
-      for (const Parameter& parameter : own.parameters())
-        if (const Kind kind = kind_of(module.step_class(group), parameter); !std::ranges::count(kinds, kind))
-          kinds.push_back(kind);
-    }
-    return kinds;
+  /// Sets, for each norm of a class that `steps`, the first kind that has it.
+  template <class Steps>
+  void find_makers(std::vector<std::size_t>& made_by, const Steps& steps) const {
+    for (std::size_t i = kinds_.size(); i-- > 0;)
+      if (steps(kinds_.list()[i].step_class)) made_by[kinds_.list()[i].norm] = i;
   }
-  static std::int64_t largest_norm(const std::vector<Kind>& kinds) {
-    return std::ranges::max(kinds, {}, &Kind::norm).norm;
+
+  std::int64_t decision_bytes() const {
+    return (static_cast<std::int64_t>(kinds_.size()) - 1) * stride + std::int64_t{sizeof(Decision)};
   }
-  std::size_t classes() const { return static_cast<std::size_t>(module_->step_classes()); }
+  std::byte* decisions_on_device() const { return block_.data() + decision_offset; }
   Tensor<Decision> on_device(std::size_t kind) const {
-    return {reinterpret_cast<Decision*>(block_.data() + decision_offset + static_cast<std::int64_t>(kind) * stride),
-            {1}};
+    return {reinterpret_cast<Decision*>(decisions_on_device() + static_cast<std::int64_t>(kind) * stride), {1}};
   }
-  const Decision& arrived(device::HostCopy<Device, Decision>& copy) {
-    comm::wait_for(module_->communicator(), copy.copied(), {"a step's decision"});
-    return copy.value();
+  static Decision& decision_in(const Copy& copy, std::size_t kind) {
+    return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
+  }
+  /// Returns the decision with a norm's last value; that of the classes has norm 0.
+  const Decision& arrived(std::size_t norm, std::int64_t behind) {
+    require(behind >= 0 && behind < std::ssize(last_) && behind < steps_, "step control: ", behind,
+            " steps behind the last are not kept");
+    const std::size_t slot = slot_of(steps_ - 1 - behind);
+    comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
+    return decision_in(last_[slot], made_by_[slot][norm]);
   }
 
   static constexpr std::int64_t first_further_loss = 3;  ///< column of DecideStep::sums
@@ -249,15 +231,14 @@ class StepControl {
 
   Module* module_;
   device::StepRules rules_;
-  std::vector<Kind> kinds_;  ///< of decisions
-  std::int64_t apart_;       ///< norms besides the global one
+  StepKinds kinds_;     ///< of decisions
+  std::int64_t apart_;  ///< norms besides the global one
   GatheredNumbers<typename Module::Comm> numbers_;
   std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< where there are pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
-  std::array<device::HostCopy<Device, Decision>, 2> last_;
-  std::array<std::vector<device::HostCopy<Device, Decision>>, 2> last_apart_;  // [norms apart]: one decision of each
-  std::vector<std::size_t> kind_apart_;  // [norms apart]: whose decision is the last with the norm
+  std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
+  std::array<std::vector<std::size_t>, 2> made_by_;  // [1 + norms apart]: the kind whose decision has it
   std::int64_t steps_ = 0;
 };
 

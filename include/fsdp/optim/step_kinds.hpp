@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The decisions that an optimizer's step needs: one for each class of groups that are stepped together, and for each
+/// combination of learning rate and clip that groups of parameters (OptimizerGroup) make.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
+
+namespace fsdp::optim {
+
+/// What decisions of a step differ in.
+struct StepKind {
+  int step_class = 0;
+  double lr = 1;         ///< factor of the learning rate
+  double clip = 0;       ///< not used with norm 0
+  std::size_t norm = 0;  ///< number of the norm that clips; see device::DecideStep
+  friend bool operator==(const StepKind&, const StepKind&) = default;
+};
+
+/// All kinds of a module's decisions, the same on all ranks, whatever shards they hold.
+class StepKinds {
+ public:
+  /// `class_of` [groups]: the class of each group.
+  StepKinds(int classes, GroupList groups, std::span<const int> class_of);
+
+  /// In order: first those of the classes, without groups of parameters.
+  const std::vector<StepKind>& list() const { return list_; }
+  std::size_t size() const { return list_.size(); }
+  /// Norms besides the global one.
+  std::int64_t apart() const { return apart_; }
+  /// Returns the index of a parameter's kind.
+  std::size_t index_of(int step_class, const Parameter& parameter) const;
+
+ private:
+  std::vector<StepKind> list_;
+  std::int64_t apart_ = 0;
+};
+
+}  // namespace fsdp::optim
