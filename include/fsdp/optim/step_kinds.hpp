@@ -29,9 +29,11 @@ class StepKinds {
   /// `class_of` [groups]: the class of each group.
   StepKinds(int classes, GroupList groups, std::span<const int> class_of);
 
-  /// In order: first those of the classes, without groups of parameters.
+  /// In order, and how many: first those of the classes, without groups of parameters.
+  /// @{
   const std::vector<StepKind>& list() const { return list_; }
   std::size_t size() const { return list_.size(); }
+  /// @}
   /// Norms besides the global one.
   std::int64_t apart() const { return apart_; }
   /// Returns the index of a parameter's kind.
