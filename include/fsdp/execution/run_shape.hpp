@@ -15,6 +15,7 @@ namespace fsdp {
 struct RunShape {
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
+  int ranks_per_sequence = 1;  ///< consecutive ranks that share each sequence (fsdp::Ulysses)
   int threads = 1;
   std::int64_t activation_bytes = 0;            ///< size of the arena, from a dry run; ignored in a dry run
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory

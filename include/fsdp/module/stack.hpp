@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A stack of four policies. This is the only place that checks whether they fit together.
+/// A stack of policies. This is the only place that checks whether they fit together.
 #pragma once
 
 #include <string>
@@ -13,6 +13,7 @@
 #include <tessera/fsdp/precision/local.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/check_strategy.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
@@ -36,9 +37,11 @@ consteval bool is_tiling() {
 
 }  // namespace detail
 
-/// The four policies of a program: sharding, communication, precision and tiling. Policies are types; their numbers are
-/// values of those types. Code with a forward and backward of its own tiles as it likes, and leaves the last one out.
-template <class ShardingT, class CommT, class PrecisionT, class TilingT = tiling::Untiled>
+/// The policies of a program: sharding, communication, precision, tiling, and whether sequences are sharded. Policies
+/// are types; their numbers are values of those types. Code with a forward and backward of its own tiles and cuts
+/// sequences as it likes, and leaves the last two out.
+template <class ShardingT, class CommT, class PrecisionT, class TilingT = tiling::Untiled,
+          class SequenceT = WholeSequences>
 struct Stack {
   static_assert(check_sharding<ShardingT>(),
                 "fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy");
@@ -48,13 +51,17 @@ struct Stack {
                 "fsdp: the third argument of Stack<Sharding, Comm, Precision, Tiling> is no precision");
   static_assert(detail::is_tiling<TilingT>(),
                 "fsdp: the fourth argument of Stack<Sharding, Comm, Precision, Tiling> is no tiling");
+  static_assert(SequencePolicy<SequenceT>,
+                "fsdp: the fifth argument of Stack<Sharding, Comm, Precision, Tiling, Sequence> says nothing of "
+                "sequences; leave it out (WholeSequences), or take Ulysses, which shards each over several ranks");
   static_assert(device::check_device<typename CommT::Device>());
 
   using Sharding = ShardingT;             ///< how weights, gradients and optimizer state are placed
   using Comm = CommT;                     ///< what moves them between ranks
   using Device = typename CommT::Device;  ///< where they are, and what computes
   using Precision = PrecisionT;           ///< element types
-  using Tiling = TilingT;                 ///< how sequences are cut
+  using Tiling = TilingT;                 ///< how sequences are cut into tiles
+  using Sequence = SequenceT;             ///< whether several ranks share a sequence
   /// Placement over the mesh's outer axis of what the optimizer steps.
   using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
   static constexpr int mesh_axes = mesh_axes_of<Sharding>;  ///< axes of the mesh of ranks
@@ -76,10 +83,10 @@ struct Stack {
       "fsdp: optimizers and the weight-gradient matmuls work in float; make the precision's Main and Accumulate float");
 
   /// The same stack for what does not depend on tiling: units, their optimizer, and all that moves them.
-  using WithoutTiling = Stack<Sharding, Comm, Precision>;
+  using WithoutTiling = Stack<Sharding, Comm, Precision, tiling::Untiled, Sequence>;
   /// The same with another communicator, and so on another device. Dry runs use it; they take a tiling as a value.
   template <class OtherComm>
-  using WithComm = Stack<Sharding, OtherComm, Precision>;
+  using WithComm = Stack<Sharding, OtherComm, Precision, tiling::Untiled, Sequence>;
 
   /// Returns text such as "fsdp2 / threads / bf16".
   static std::string name(const Sharding& sharding = {}) {

@@ -31,6 +31,7 @@ struct StepSize {
   std::int64_t sequences = 1;  ///< in one micro-batch
   bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
   std::int64_t sequence_length = 0;  ///< positions of a sequence
+  int ranks_per_sequence = 1;        ///< see RunShape
   int micro_batches = 1;             ///< in a step; see sharding::micro_batches_of where it is cut into pieces
   int threads = 0;                   ///< of each rank; 0: cores / ranks, at least 1
   std::int64_t logit_rows = 0;       ///< see plan::Request
