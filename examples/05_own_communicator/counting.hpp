@@ -17,10 +17,11 @@
 
 namespace mine {
 
-/// Number of gathers and reductions, and the bytes that they brought one rank from its peers.
+/// Number of gathers, reductions and exchanges, and the bytes that they brought one rank from its peers.
 struct Traffic {
   std::int64_t gathers = 0, gathered_bytes = 0;
   std::int64_t reductions = 0, reduced_bytes = 0;
+  std::int64_t exchanges = 0, exchanged_bytes = 0;  ///< of sharded sequences
 };
 
 template <class Inner>
@@ -46,6 +47,9 @@ class Counting {
                 axis.data(), size(), static_cast<long long>(traffic_.gathers),
                 static_cast<long long>(traffic_.gathered_bytes), static_cast<long long>(traffic_.reductions),
                 static_cast<long long>(traffic_.reduced_bytes));
+    if (traffic_.exchanges > 0)
+      std::printf("%lld exchanges brought %lld bytes\n", static_cast<long long>(traffic_.exchanges),
+                  static_cast<long long>(traffic_.exchanged_bytes));
   }
 
   int rank() const { return inner_.rank(); }
@@ -57,8 +61,15 @@ class Counting {
   template <class T>
   Request all_gather(Segments<T> segments) {
     ++traffic_.gathers;
-    for (const auto& segment : segments) traffic_.gathered_bytes += of_peers(segment) * std::int64_t{sizeof(T)};
+    for (const auto& segment : segments) traffic_.gathered_bytes += of_peers(segment.counts) * std::int64_t{sizeof(T)};
     return inner_.all_gather(segments);
+  }
+  template <class T>
+  Request all_to_all(std::span<const fsdp::comm::Exchange<T>> exchanges) {
+    ++traffic_.exchanges;
+    for (const auto& exchange : exchanges)
+      traffic_.exchanged_bytes += of_peers(exchange.receive_counts) * std::int64_t{sizeof(T)};
+    return inner_.all_to_all(exchanges);
   }
   template <class Wire>
   Request reduce_scatter(Segments<float> segments, fsdp::Write write) {
@@ -72,7 +83,7 @@ class Counting {
     ++traffic_.reductions;
     for (const auto& segment : segments)
       traffic_.reduced_bytes +=
-          (segment.counts[rank()] * (size() - 1) + of_peers(segment)) * std::int64_t{sizeof(Wire)};
+          (segment.counts[rank()] * (size() - 1) + of_peers(segment.counts)) * std::int64_t{sizeof(Wire)};
     return inner_.template all_reduce<Wire>(segments);
   }
   template <class T>
@@ -86,9 +97,8 @@ class Counting {
  private:
   explicit Counting(Inner inner) : inner_(std::move(inner)) {}
 
-  template <class T>
-  std::int64_t of_peers(const fsdp::comm::Segment<T>& segment) const {
-    return std::accumulate(segment.counts.begin(), segment.counts.end(), std::int64_t{0}) - segment.counts[rank()];
+  std::int64_t of_peers(std::span<const std::int64_t> counts) const {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) - counts[rank()];
   }
 
   Inner inner_;

@@ -133,6 +133,11 @@ class Backend {
     describe(core_->prepare(), Op::all_gather, segments, dtype_of<T>());
     return start();
   }
+  template <class T>
+  Request all_to_all(std::span<const Exchange<T>> exchanges) {
+    describe(core_->prepare(), Op::all_to_all, exchanges, dtype_of<T>());
+    return start();
+  }
   template <class Wire>
   Request reduce_scatter(std::span<const Segment<float>> segments, Write write,
                          Contributions contributions = Contributions::kept, SumOrder order = SumOrder::any) {

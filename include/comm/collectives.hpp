@@ -4,7 +4,7 @@
 /// collective in errors.
 ///
 /// The communicator's `monitor().options` says which of these are on. Nothing calls a backend directly.
-/// `segments` is a std::vector, std::array or std::span of Segment<T>.
+/// `segments` is a std::vector, std::array or std::span of Segment<T>, and `exchanges` one of Exchange<T>.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <tessera/comm/communicator.hpp>
 #include <tessera/comm/pending.hpp>
@@ -25,15 +26,15 @@ namespace fsdp::comm {
 
 namespace detail {
 
-template <class T>
-std::type_identity<T> element_of(const Segment<T>&);
+template <template <class> class Part, class T>
+std::type_identity<T> element_of(const Part<T>&);
 
-/// The T of a contiguous range of Segment<T>.
+/// The T of a contiguous range of Segment<T> or Exchange<T>.
 template <class Segments>
 using ElementOf = typename decltype(element_of(*std::declval<const Segments&>().data()))::type;
 
-template <class Segments>
-std::span<const Segment<ElementOf<Segments>>> view_of(const Segments& segments) {
+template <template <class> class Part = Segment, class Segments>
+std::span<const Part<ElementOf<Segments>>> view_of(const Segments& segments) {
   return {segments.data(), segments.size()};
 }
 
@@ -51,23 +52,24 @@ struct Entered {
   std::int64_t segments = 0;
   std::uint64_t hash = 0;
   std::uint8_t variant = 0;
+  std::span<const std::int64_t> exchanged = {};  ///< all_to_all, with Options::checks: see check_exchanged_counts
 };
 
-/// The same of a collective of segments, with their totals; `elements` and `hash` are those of all `full`.
+/// The same of a collective of segments, with their totals; `elements` and `hash` are those of all `full`. Of exchanges
+/// it has `elements` alone, those of all `receive`.
 struct Sizes : Entered {
   std::int64_t own_elements = 0;  ///< of all `local`
   std::int64_t own_copied = 0;    ///< of those `local` that are not in place inside `full`
   int ranks = 1;
 };
 
-/// Checks segment number `index` and adds it to `sizes`. Throws if its counts, its memory or aliasing are wrong for the
-/// collective.
+/// Checks segment or exchange number `index` and adds it to `sizes`. Throws if its counts, its memory or aliasing are
+/// wrong for the collective.
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
                  Write write);
 
-template <class T>
-Sizes sizes_of(std::span<const Segment<T>> segments, int rank, int size, Entered entered,
-               Write write = Write::overwrite) {
+template <template <class> class Part, class T>
+Sizes sizes_of(std::span<const Part<T>> segments, int rank, int size, Entered entered, Write write = Write::overwrite) {
   entered.segments = std::ssize(segments);
   entered.hash = hash_seed;
   Sizes sizes{entered, 0, 0, size};
@@ -108,6 +110,26 @@ template <Communicator C, class Segments>
   c.monitor().totals.copied_bytes +=
       (sizes.elements - sizes.own_elements + sizes.own_copied) * static_cast<std::int64_t>(sizeof(T));
   return {watch(c.monitor(), record, [&] { return c.all_gather(list); }), c.monitor(), record};
+}
+
+/// Sends every piece of every rank's `send` to its rank, into its place in that rank's `receive`.
+template <Communicator C, class Exchanges>
+[[nodiscard]] Pending<C> all_to_all(C& c, const Exchanges& exchanges, Label label = {}) {
+  static_assert(check_exchanges<C>());
+  using T = detail::ElementOf<Exchanges>;
+  const auto list = detail::view_of<Exchange>(exchanges);
+  detail::Sizes sizes =
+      detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_to_all, .dtype = dtype_of<T>(), .label = label});
+  std::vector<std::int64_t> counts;
+  if (c.monitor().options.checks)
+    for (const Exchange<T>& exchange : list) {
+      counts.insert(counts.end(), exchange.send_counts.begin(), exchange.send_counts.end());
+      counts.insert(counts.end(), exchange.receive_counts.begin(), exchange.receive_counts.end());
+    }
+  sizes.exchanged = counts;
+  const Record record = detail::enter(c, sizes);
+  c.monitor().totals.copied_bytes += record.bytes;
+  return {watch(c.monitor(), record, [&] { return c.all_to_all(list); }), c.monitor(), record};
 }
 
 /// Sums this rank's piece of all ranks' `full` into `local`, or adds each contribution in turn to what `local` holds,

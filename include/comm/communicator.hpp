@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a communication backend, with its segments and requests.
+/// The concept of a communication backend, with its segments, exchanges and requests.
 ///
 /// A backend only moves bytes. Recording, checks and labels live in tessera/comm/collectives.hpp, the layer of free
 /// functions that all other code calls; they keep their state in each backend's Monitor. To add a backend, write a
@@ -34,6 +34,17 @@ struct Segment {
   std::span<const std::int64_t> counts;  ///< elements of each rank's piece; must outlive the request
 };
 
+/// One tensor's part in an all_to_all. This rank sends each rank r a piece of send_counts[r] elements of `send` and
+/// receives one of receive_counts[r] elements from it; pieces lie one after the other, in the order of ranks. Counts
+/// may differ and may be 0; what rank r sends to s is what s receives from r. `send` and `receive` may not overlap.
+template <class T>
+struct Exchange {
+  const T* send = nullptr;                       ///< the pieces for all ranks
+  std::span<const std::int64_t> send_counts;     ///< elements of the piece for each rank; must outlive the request
+  T* receive = nullptr;                          ///< the pieces from all ranks
+  std::span<const std::int64_t> receive_counts;  ///< elements of the piece from each rank; must outlive the request
+};
+
 /// Whether a reduction must preserve `full`. If contributions are spent, the communicator may overwrite this rank's
 /// piece of `full`, which it uses as scratch for the sum; the other ranks' pieces are unchanged.
 enum class Contributions : std::uint8_t { kept, spent };
@@ -61,6 +72,11 @@ namespace detail {
 template <class C, class T>
 concept Gathers = requires(C c, std::span<const Segment<T>> segments) {
   { c.all_gather(segments) } -> std::same_as<typename C::Request>;
+};
+
+template <class C, class T>
+concept Exchanges = requires(C c, std::span<const Exchange<T>> exchanges) {
+  { c.all_to_all(exchanges) } -> std::same_as<typename C::Request>;
 };
 
 template <class C>
@@ -129,8 +145,14 @@ concept QueuedCommunicator = requires(C c, typename C::Request request, const ty
   c.wait_for(event);
 };
 
+/// A communicator that can exchange pieces, which stacks that shard sequences require.
+///  - all_to_all: sends every piece of every `send` to its rank, into its place in that rank's `receive`.
+template <class C>
+concept ExchangingCommunicator = Communicator<C> && detail::Exchanges<C, float> && detail::Exchanges<C, bf16>;
+
 namespace detail {
 
+FSDP_HAS_MEMBER(all_to_all)
 FSDP_HAS_MEMBER(scratch_bytes)
 FSDP_HAS_MEMBER(scratch_bytes_for)
 FSDP_HAS_MEMBER(shared_memory)
@@ -141,6 +163,11 @@ FSDP_HAS_MEMBER(end_run)
 /// Whether a backend's optional members have the right types; docs/joints/communicator.md lists them.
 template <class C>
 consteval bool check_optional_parts() {
+  if constexpr (requires { typename C::Request; })
+    static_assert(
+        !has_all_to_all<C>() || (Exchanges<C, float> && Exchanges<C, bf16>),
+        "fsdp: a communicator has an all_to_all that is no template <class T> Request "
+        "all_to_all(std::span<const Exchange<T>>), which starts it and returns the Request that waits for it");
   static_assert(
       !has_scratch_bytes<C>() ||
           requires(const C c) {
@@ -253,6 +280,17 @@ consteval bool check_communicator() {
       "fsdp: a communicator of an asynchronous device lacks after(event), wait_for(event) or Request::done(), "
       "which order its queue with the device's; see QueuedCommunicator in tessera/comm/communicator.hpp");
   return Communicator<C>;
+}
+
+/// Explains in a static_assert message what a communicator lacks to exchange pieces.
+template <class C>
+consteval bool check_exchanges() {
+  static_assert(
+      detail::has_all_to_all<C>(),
+      "fsdp: this communicator cannot exchange pieces, as sharded sequences require; give it template <class "
+      "T> Request all_to_all(std::span<const Exchange<T>>), see tessera/comm/communicator.hpp, or take another "
+      "communicator or WholeSequences");
+  return ExchangingCommunicator<C>;
 }
 
 /// Whether a backend can reduce with this wire type. Backends specialise it; tessera/comm/collectives.hpp asserts it.

@@ -35,7 +35,7 @@ struct Record {
   std::int64_t sequence = 0;
   Op op = Op::barrier;
   DType dtype = DType::u8;
-  std::int64_t bytes = 0;  ///< of all segments' `full`, in the dtype of the wire
+  std::int64_t bytes = 0;  ///< of all segments' `full` or exchanges' `receive`, in the dtype of the wire
   Label label;
 
   friend bool operator==(const Record&, const Record&) = default;

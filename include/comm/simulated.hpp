@@ -79,6 +79,10 @@ class Simulated {
   Request all_gather(std::span<const Segment<T>>) {
     return {};
   }
+  template <class T>
+  Request all_to_all(std::span<const Exchange<T>>) {
+    return {};
+  }
   template <class Wire>
   Request reduce_scatter(std::span<const Segment<float>>, Write) {
     return {};

@@ -11,14 +11,24 @@
 namespace fsdp::comm {
 
 /// Kinds of collectives.
-enum class Op : std::uint8_t { all_gather, reduce_scatter, all_reduce, reduce, broadcast, gather_bytes, barrier };
+enum class Op : std::uint8_t {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  reduce,
+  broadcast,
+  gather_bytes,
+  barrier
+};
 /// All of them, in their order.
-inline constexpr std::array all_ops = {Op::all_gather, Op::reduce_scatter, Op::all_reduce, Op::reduce,
-                                       Op::broadcast,  Op::gather_bytes,   Op::barrier};
+inline constexpr std::array all_ops = {Op::all_gather, Op::reduce_scatter, Op::all_reduce,   Op::all_to_all,
+                                       Op::reduce,     Op::broadcast,      Op::gather_bytes, Op::barrier};
 /// Returns the name in records and messages, such as "all_gather".
 std::string_view name_of(Op op);
 
-/// Collectives of one kind. All ranks of a communicator count the same.
+/// Collectives of one kind. All ranks of a communicator count the same, except bytes of an all_to_all whose ranks
+/// receive unequal amounts: each counts its own, since it does not know the others'.
 struct Calls {
   std::int64_t calls = 0;
   std::int64_t bytes = 0;  ///< of whole buffers, with the parts of all ranks: the sum of Record::bytes

@@ -14,16 +14,28 @@
 
 namespace fsdp::comm {
 
-/// A Segment with its element type erased. Counts are in elements of Transfer::dtype.
+/// A Segment with its element type erased, or an Exchange, whose `send` is `local` and whose `receive` is `full`.
+/// Counts are in elements of Transfer::dtype.
 struct ByteSegment {
   std::byte* local = nullptr;
   std::byte* full = nullptr;
-  std::span<const std::int64_t> counts;  ///< one per rank
+  std::span<const std::int64_t> counts;     ///< of the pieces of `full`, one per rank
+  std::span<const std::int64_t> sent = {};  ///< of the pieces of an exchange's `local`, one per rank; else empty
 
   /// Returns the number of elements of `full` before `rank`'s piece.
   std::int64_t begin(int rank) const;
   /// Elements of `rank`'s piece.
   std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }
+  /// Returns the number of elements of `full`.
+  std::int64_t total() const;
+  /// Returns the number of elements of `local` before those that `peer` gets: 0 except in an exchange.
+  std::int64_t sent_begin(int peer) const;
+  /// Returns the number of elements of `local` that `peer` gets from this rank, which is `rank`.
+  std::int64_t sent_count(int rank, int peer) const {
+    return sent.empty() ? count(rank) : sent[static_cast<std::size_t>(peer)];
+  }
+  /// Returns the number of elements of `local` on this rank, which is `rank`.
+  std::int64_t local_total(int rank) const;
 };
 
 /// The same with its element type erased.
@@ -32,6 +44,13 @@ ByteSegment bytes_of(const Segment<T>& segment) {
   return {.local = reinterpret_cast<std::byte*>(segment.local),
           .full = reinterpret_cast<std::byte*>(segment.full),
           .counts = segment.counts};
+}
+template <class T>
+ByteSegment bytes_of(const Exchange<T>& exchange) {
+  return {.local = reinterpret_cast<std::byte*>(const_cast<T*>(exchange.send)),
+          .full = reinterpret_cast<std::byte*>(exchange.receive),
+          .counts = exchange.receive_counts,
+          .sent = exchange.send_counts};
 }
 
 /// One rank's description of a collective. A reduce or gather_bytes is an all_gather of bytes. A barrier has no
@@ -52,6 +71,8 @@ struct Transfer {
   std::int64_t element_bytes() const { return size_of(dtype); }
   /// Whether it sums.
   bool reduces() const { return op == Op::reduce_scatter || op == Op::all_reduce; }
+  /// Whether each rank copies its piece of every rank's `local` into its own `full`.
+  bool copies() const { return op == Op::all_gather || op == Op::all_to_all; }
 };
 
 /// What ranks must agree on in a transfer. It is small enough to be compared always, even without Options::checks.
@@ -68,17 +89,27 @@ inline Outline outline_of(const Transfer& transfer) {
 }
 /// Throws CollectiveError, which names both outlines, unless they are equal.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
+/// One piece of an exchange, as its two ranks count it.
+struct CountedPiece {
+  std::size_t exchange = 0;  ///< index in the list
+  int from = 0;
+  int to = 0;
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+};
+/// Throws CollectiveError, which names both ranks, unless one receives as many elements as the other sends.
+void require_same_counts(const Monitor& monitor, const CountedPiece& piece);
 
 /// Resets `transfer` for a new collective: sets all fields and removes the segments, whose capacity is kept.
 void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write = Write::overwrite);
 /// Appends a segment to `transfer`.
 void add_segment(Transfer& transfer, const ByteSegment& segment);
 /// Fills `transfer` and adds all segments.
-template <class T>
-void describe(Transfer& transfer, Op op, std::span<const Segment<T>> segments, DType wire,
+template <template <class> class Part, class T>
+void describe(Transfer& transfer, Op op, std::span<const Part<T>> segments, DType wire,
               Write write = Write::overwrite) {
   describe(transfer, op, dtype_of<T>(), wire, write);
-  for (const Segment<T>& segment : segments) add_segment(transfer, bytes_of(segment));
+  for (const Part<T>& segment : segments) add_segment(transfer, bytes_of(segment));
 }
 
 /// Copies as memcpy does. Large copies are split over `threads` OpenMP threads (0: as many as the calling thread's own
@@ -100,7 +131,7 @@ void sum_in_order(std::span<const Contribution> contributions, DType wire, std::
 /// Rounds `count` floats to bf16.
 void round_to_bf16(const float* from, std::int64_t count, bf16* to);
 
-/// Copies each segment's `local` into its place in `full`, unless it already is there.
+/// Copies what each segment's `local` has for this rank into its place in `full`, unless it already is there.
 void copy_own_piece(const Transfer& transfer, int rank, int threads = 0);
 
 }  // namespace fsdp::comm

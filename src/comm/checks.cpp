@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/transfer.hpp>
+
 namespace fsdp::comm {
 namespace {
 
@@ -27,6 +29,12 @@ std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
   return "";
 }
 
+/// Returns `print` with what all ranks must agree on, compared with `other`.
+Fingerprint comparable(Fingerprint print, const Fingerprint& other) {
+  if (print.op == Op::all_to_all && other.op == Op::all_to_all) print.bytes = other.bytes;
+  return print;
+}
+
 }  // namespace
 
 Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant) {
@@ -43,12 +51,12 @@ Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uin
 }
 
 void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_rank) {
-  const auto other =
-      std::find_if(by_rank.begin(), by_rank.end(), [&](const auto& print) { return !(print == by_rank[0]); });
+  const auto other = std::find_if(by_rank.begin(), by_rank.end(),
+                                  [&](const auto& print) { return !(comparable(print, by_rank[0]) == by_rank[0]); });
   if (other == by_rank.end()) return;
   throw CollectiveError(message("ranks disagree: ", monitor.name_of(0), " is in ", words(by_rank[0]), ", ",
                                 monitor.name_of(static_cast<int>(other - by_rank.begin())), " is in ", words(*other),
-                                hidden_difference(by_rank[0], *other),
+                                hidden_difference(by_rank[0], comparable(*other, by_rank[0])),
                                 "; every rank must make the same collectives in the same order"));
 }
 
@@ -57,6 +65,24 @@ void check_agreement(const Monitor& monitor, int ranks, const Fingerprint& mine,
   std::vector<Fingerprint> all(static_cast<std::size_t>(ranks));
   gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   require_agreement(monitor, all);
+}
+
+void check_exchanged_counts(const Monitor& monitor, int ranks, std::span<const std::int64_t> mine,
+                            FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather) {
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(ranks));
+  gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
+  const std::int64_t exchanges = std::ssize(mine) / (2 * ranks);
+  const auto count_of = [&](int rank, std::int64_t exchange, bool received, int peer) {
+    return all[static_cast<std::size_t>(rank * std::ssize(mine) + (2 * exchange + (received ? 1 : 0)) * ranks + peer)];
+  };
+  for (std::int64_t exchange = 0; exchange < exchanges; ++exchange)
+    for (int from = 0; from < ranks; ++from)
+      for (int to = 0; to < ranks; ++to)
+        require_same_counts(monitor, {.exchange = static_cast<std::size_t>(exchange),
+                                      .from = from,
+                                      .to = to,
+                                      .sent = count_of(from, exchange, false, to),
+                                      .received = count_of(to, exchange, true, from)});
 }
 
 }  // namespace fsdp::comm

@@ -34,10 +34,42 @@ void combine_in_rank_order(std::span<const std::int64_t> gathered, Reduction red
 }
 
 namespace detail {
+namespace {
+
+/// Checks the counts of an exchange's pieces and returns their sum.
+std::int64_t sum_of(std::span<const std::int64_t> counts, int ranks, std::string_view name, std::size_t index) {
+  require(counts.size() == static_cast<std::size_t>(ranks), "all_to_all: exchange ", index, " has ", counts.size(), " ",
+          name, " for ", ranks, " ranks; give one count per rank, 0 where a rank has nothing");
+  std::int64_t sum = 0;
+  for (std::size_t peer = 0; peer < counts.size(); ++peer) {
+    require(counts[peer] >= 0, "all_to_all: exchange ", index, " has ", counts[peer], " in ", name, " of rank ", peer);
+    sum = checked_add(sum, counts[peer]);
+  }
+  return sum;
+}
+
+void add_exchange(Sizes& sizes, std::size_t index, const ByteSegment& exchange, std::int64_t element_bytes, int rank) {
+  const std::int64_t sent = sum_of(exchange.sent, sizes.ranks, "send_counts", index);
+  const std::int64_t received = sum_of(exchange.counts, sizes.ranks, "receive_counts", index);
+  require((exchange.local != nullptr || sent == 0) && (exchange.full != nullptr || received == 0),
+          "all_to_all: exchange ", index, " has no memory for the ", sent, " elements that it sends or the ", received,
+          " that it receives");
+  const std::int64_t own = exchange.sent_count(rank, rank);
+  require(own == exchange.count(rank), "all_to_all: in exchange ", index, " rank ", rank, " sends itself ", own,
+          " elements and receives ", exchange.count(rank), " from itself; give the same count twice");
+  const bool apart = sent == 0 || received == 0 || exchange.local + sent * element_bytes <= exchange.full ||
+                     exchange.full + received * element_bytes <= exchange.local;
+  require(apart, "all_to_all: `send` and `receive` of exchange ", index,
+          " overlap, so that pieces would be overwritten before peers read them; receive into other memory");
+  sizes.elements = checked_add(sizes.elements, received);
+}
+
+}  // namespace
 
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
                  Write write) {
   const Op op = sizes.op;
+  if (op == Op::all_to_all) return add_exchange(sizes, index, segment, element_bytes, rank);
   require(segment.counts.size() == static_cast<std::size_t>(sizes.ranks), name_of(op), ": segment ", index, " has ",
           segment.counts.size(), " counts for ", sizes.ranks,
           " ranks; give one count per rank, 0 where a rank has nothing");
@@ -78,6 +110,7 @@ Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
   if (monitor.options.checks && size > 1)
     watch(monitor, record, [&] {
       check_agreement(monitor, size, fingerprint_of(record, entered.segments, entered.hash, entered.variant), gather);
+      if (record.op == Op::all_to_all) check_exchanged_counts(monitor, size, entered.exchanged, gather);
     });
   return record;
 }

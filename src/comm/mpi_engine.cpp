@@ -99,8 +99,7 @@ Ticket MpiRank::Engine::start() {
   }
   for (int step = 1; step < messages_.size(); ++step) announce(transfer, (messages_.rank() + step) % messages_.size());
   if (transfer.sum_to_come) sums_.push_back(ticket);
-  if (transfer.transfer.op == Op::all_gather)
-    copy_own_piece(transfer.transfer, messages_.rank(), monitor.options.threads);
+  if (transfer.transfer.copies()) copy_own_piece(transfer.transfer, messages_.rank(), monitor.options.threads);
   progress();
   monitor.totals.copy_seconds += seconds_between(begin, Clock::now());
   return ticket;
@@ -111,11 +110,12 @@ void MpiRank::Engine::announce(InFlight& transfer, int peer) {
   const auto arrival_of = [](Arrival& arrival) { return std::as_writable_bytes(std::span(&arrival, 1)); };
   const auto theirs = arrival_of(transfer.peers[static_cast<std::size_t>(peer)].arrival);
   receive(transfer, MessageKind::arrival, peer, theirs.data(), static_cast<std::int64_t>(theirs.size()));
-  const auto mine = arrival_of(transfer.arrival);
+  const std::span<const Place> places_told = address_arrival(transfer, peer);
+  const auto mine = arrival_of(transfer.peers[static_cast<std::size_t>(peer)].told);
   send(transfer, MessageKind::arrival, peer, mine.data(), static_cast<std::int64_t>(mine.size()));
   if (is_read_by(transfer, peer)) {
-    const auto places = std::as_bytes(std::span(transfer.places));
-    if (transfer.places.size() > carried)
+    const auto places = std::as_bytes(places_told);
+    if (places_told.size() > carried)
       send(transfer, MessageKind::places, peer, places.data(), static_cast<std::int64_t>(places.size()));
     receive(transfer, MessageKind::done, peer, nullptr, 0);
   } else if (!transfer.transfer.reduces()) {
@@ -257,13 +257,15 @@ void MpiRank::Engine::receive(InFlight& to, MessageKind kind, int peer, std::byt
   }
 }
 
-/// Sends this rank's part of a gather (or of the gather that ends an all_reduce) or of a broadcast.
+/// Sends a peer its part of a gather (or of the gather that ends an all_reduce), of an all_to_all or of a broadcast.
 void MpiRank::Engine::send_part(InFlight& to, MessageKind kind, int peer) {
   const Transfer& asked = to.transfer;
   if (asked.op == Op::broadcast && asked.root != messages_.rank()) return;
   for (const ByteSegment& segment : asked.segments) {
-    const std::int64_t bytes = asked.element_bytes() * segment.count(asked.op == Op::broadcast ? 0 : messages_.rank());
-    if (bytes > 0) send(to, kind, peer, segment.local, bytes);
+    const int rank = asked.op == Op::broadcast ? 0 : messages_.rank();
+    const std::int64_t bytes = asked.element_bytes() * segment.sent_count(rank, peer);
+    const std::byte* const data = segment.local + segment.sent_begin(peer) * asked.element_bytes();
+    if (bytes > 0) send(to, kind, peer, data, bytes);
     to.sends = to.sends || bytes > 0;
   }
 }

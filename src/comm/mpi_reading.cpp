@@ -3,12 +3,14 @@
 /// The part of MpiRank::Engine that reads peers' windows, and begins and ends sums.
 #include <algorithm>
 
+#include <tessera/fsdp/core/hash.hpp>
+
 #include "mpi_engine.hpp"
 
 namespace fsdp::comm {
 
-/// Looks up the memory that peers read of this rank: `local` in a gather, all of `full` in a reduction, root's bytes in
-/// a broadcast. Peers read in place only if all of it lies in windows.
+/// Looks up the memory that peers read of this rank: `local` in a gather or all_to_all, all of `full` in a reduction,
+/// root's bytes in a broadcast. Peers read in place only if all of it lies in windows.
 void MpiRank::Engine::find_places(InFlight& transfer) const {
   const Transfer& asked = transfer.transfer;
   transfer.arrival = {.outline = outline_of(asked)};
@@ -17,10 +19,9 @@ void MpiRank::Engine::find_places(InFlight& transfer) const {
   bool found_some = false;
   for (std::size_t index = 0; index < asked.segments.size(); ++index) {
     const ByteSegment& segment = asked.segments[index];
-    const int ranks = messages_.size();
-    const std::int64_t count = asked.reduces()             ? segment.begin(ranks - 1) + segment.count(ranks - 1)
+    const std::int64_t count = asked.reduces()             ? segment.total()
                                : asked.op == Op::broadcast ? segment.counts[0]
-                                                           : segment.count(messages_.rank());
+                                                           : segment.local_total(messages_.rank());
     if (count == 0) continue;
     const std::byte* const data = asked.reduces() ? segment.full : segment.local;
     transfer.places[index] = windows_->find(data, count * asked.element_bytes());
@@ -31,11 +32,34 @@ void MpiRank::Engine::find_places(InFlight& transfer) const {
   std::copy_n(transfer.places.begin(), std::min(carried, transfer.places.size()), transfer.arrival.places.begin());
 }
 
+/// Makes Peer::told, and returns the places of this rank's part for the peer: in an all_to_all each has its own.
+std::span<const Place> MpiRank::Engine::address_arrival(InFlight& transfer, int peer) const {
+  Peer& to = transfer.peers[static_cast<std::size_t>(peer)];
+  to.told = transfer.arrival;
+  if (transfer.transfer.op != Op::all_to_all) return transfer.places;
+  to.told.pieces = hash_seed;
+  to.told_places = transfer.places;
+  for (std::size_t index = 0; index < to.told_places.size(); ++index) {
+    const ByteSegment& exchange = transfer.transfer.segments[index];
+    to.told.pieces = hashed(to.told.pieces, exchange.sent_count(messages_.rank(), peer));
+    to.told_places[index].offset += exchange.sent_begin(peer) * transfer.transfer.element_bytes();
+  }
+  std::copy_n(to.told_places.begin(), std::min(carried, to.told_places.size()), to.told.places.begin());
+  return to.told_places;
+}
+
 void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
   Peer& from = transfer.peers[static_cast<std::size_t>(peer)];
   from.arrived = true;
   --transfer.not_arrived;
   require_same(process_, transfer.arrival.outline, monitor.world_rank_of(peer), from.arrival.outline);
+  if (transfer.transfer.op == Op::all_to_all) {
+    std::uint64_t expected = hash_seed;
+    for (const ByteSegment& exchange : transfer.transfer.segments) expected = hashed(expected, exchange.count(peer));
+    require<CollectiveError>(from.arrival.pieces == expected, "ranks disagree: ", monitor.name_of(peer), " sends ",
+                             monitor.name_of(messages_.rank()),
+                             " other numbers of elements than that receives; Options::checks tells more");
+  }
   if (!shares_with(peer)) return;
   if (from.arrival.in_windows != 0) {
     const std::size_t count = transfer.transfer.segments.size();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 
 #include <tessera/comm/poll.hpp>
 
@@ -51,19 +50,18 @@ std::vector<StagedMpiRank::Range> StagedMpiRank::ranges(const Transfer& transfer
   std::vector<Range> found;
   std::int64_t end = 0;
   for (const ByteSegment& segment : transfer.segments) {
-    const std::int64_t elements = std::accumulate(segment.counts.begin(), segment.counts.end(), std::int64_t{0});
     const std::int64_t before = segment.begin(rank()) * transfer.element_bytes();
-    const bool in_place = segment.local == segment.full + before;
+    const bool in_place = transfer.op != Op::all_to_all && segment.local == segment.full + before;
     const bool adds = transfer.op == Op::reduce_scatter && transfer.write == Write::accumulate;
     Range full{.device = segment.full,
-               .bytes = elements * transfer.element_bytes(),
+               .bytes = segment.total() * transfer.element_bytes(),
                .offset = end,
                .read = transfer.reduces(),
                .written = transfer.op != Op::reduce_scatter};
     Range local{.device = segment.local,
-                .bytes = segment.count(rank()) * transfer.element_bytes(),
+                .bytes = segment.local_total(rank()) * transfer.element_bytes(),
                 .offset = in_place ? full.offset + before : full.offset + full.bytes,
-                .read = transfer.op == Op::all_gather || adds,
+                .read = transfer.copies() || adds,
                 .written = transfer.op == Op::reduce_scatter};
     found.push_back(full);
     found.push_back(local);

@@ -2,7 +2,6 @@
 #include "nccl_collectives.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 namespace fsdp::comm {
 namespace {
@@ -177,11 +176,30 @@ void add_all_reduce(NcclBatch& batch, const Transfer& transfer, NcclPlace place)
     return add_all_gather(batch, transfer, place);
   }
   for (const ByteSegment& segment : transfer.segments) {
-    const std::int64_t count = std::accumulate(segment.counts.begin(), segment.counts.end(), std::int64_t{0});
+    const std::int64_t count = segment.total();
     if (count == 0) continue;
     batch.make_room(1, 0);
     batch.add(
         {.kind = Kind::all_reduce, .from = segment.full, .to = segment.full, .count = count, .dtype = DType::f32});
+  }
+}
+
+void add_all_to_all(NcclBatch& batch, const Transfer& transfer, NcclPlace place) {
+  for (const ByteSegment& exchange : transfer.segments) {
+    batch.make_room(2 * (place.size - 1), 0);
+    for (int peer = 0; peer < place.size; ++peer) {
+      const std::byte* const from = exchange.local + exchange.sent_begin(peer) * transfer.element_bytes();
+      std::byte* const to = exchange.full + exchange.begin(peer) * transfer.element_bytes();
+      const std::int64_t sent = exchange.sent_count(place.rank, peer);
+      const std::int64_t received = exchange.count(peer);
+      if (peer == place.rank) {
+        batch.queue().move(from, to, received * transfer.element_bytes());
+        continue;
+      }
+      if (sent > 0) batch.add({.kind = Kind::send, .from = from, .count = sent, .dtype = transfer.dtype, .peer = peer});
+      if (received > 0)
+        batch.add({.kind = Kind::receive, .to = to, .count = received, .dtype = transfer.dtype, .peer = peer});
+    }
   }
 }
 

@@ -21,5 +21,7 @@ void add_all_gather(NcclBatch& batch, const Transfer& transfer, NcclPlace place)
 /// backend's.
 void add_reduce_scatter(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
 void add_all_reduce(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
+/// One send and one receive for each peer, in one group. The queue copies this rank's own piece.
+void add_all_to_all(NcclBatch& batch, const Transfer& transfer, NcclPlace place);
 
 }  // namespace fsdp::comm

@@ -69,6 +69,7 @@ void NcclRank::start_tensors() {
     case Op::all_gather: add_all_gather(calls, transfer_, place); break;
     case Op::reduce_scatter: add_reduce_scatter(calls, transfer_, place); break;
     case Op::all_reduce: add_all_reduce(calls, transfer_, place); break;
+    case Op::all_to_all: add_all_to_all(calls, transfer_, place); break;
     case Op::reduce:
     case Op::broadcast:
     case Op::gather_bytes:
@@ -91,6 +92,7 @@ void NcclRank::move_values() {
     }
     case Op::reduce_scatter:
     case Op::all_reduce:
+    case Op::all_to_all:
     case Op::reduce:
     case Op::gather_bytes: throw LogicError(message("NCCL: ", name_of(transfer_.op), " of small values is a gather"));
   }

@@ -14,7 +14,7 @@ Ticket SelfRank::start() {
     return 0;
   }
   const auto begin = std::chrono::steady_clock::now();
-  if (transfer_.op == Op::all_gather) copy_own_piece(transfer_, 0, monitor_.options.threads);
+  if (transfer_.copies()) copy_own_piece(transfer_, 0, monitor_.options.threads);
   if (transfer_.reduces()) {
     for (const ByteSegment& segment : transfer_.segments) {
       const Contribution own{.data = segment.full};
@@ -29,8 +29,7 @@ Ticket SelfRank::start() {
 void SelfRank::queue_transfer() {
   for (const AnyEvent& event : std::exchange(after_, {})) queue_.wait(event);
   for (const ByteSegment& segment : transfer_.segments) {
-    if (transfer_.op == Op::all_gather)
-      queue_.move(segment.local, segment.full, segment.count(0) * transfer_.element_bytes());
+    if (transfer_.copies()) queue_.move(segment.local, segment.full, segment.count(0) * transfer_.element_bytes());
     if (!transfer_.reduces()) continue;
     const std::array own{Contribution{.data = segment.full}};
     queue_.sum(own, transfer_.wire, segment.count(0), transfer_.write, reinterpret_cast<float*>(segment.local));

@@ -114,7 +114,8 @@ bool ThreadsRank::advance(const Transfer& transfer) {
   const std::uint64_t reduced_step = 2 * active_ + 1;
   const std::uint64_t last_step = 2 * active_ + 2;
   switch (transfer.op) {
-    case Op::all_gather: return gather_from_ready(transfer, &ThreadsRank::published);
+    case Op::all_gather:
+    case Op::all_to_all: return gather_from_ready(transfer, &ThreadsRank::published);
     case Op::reduce_scatter:
       if (!all_published()) return false;
       sum_own_pieces(transfer);
@@ -202,8 +203,15 @@ void ThreadsRank::copy_from(const Transfer& transfer, int peer) {
   join(transfer, peer);
   for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
     const ByteSegment& segment = transfer.segments[index];
+    const ByteSegment& source = from.segments[index];
+    if (transfer.op == Op::all_to_all)
+      require_same_counts(monitor_, {.exchange = index,
+                                     .from = peer,
+                                     .to = rank_,
+                                     .sent = source.sent_count(peer, rank_),
+                                     .received = segment.count(peer)});
     std::byte* const place = segment.full + segment.begin(peer) * transfer.element_bytes();
-    const std::byte* const piece = from.segments[index].local;
+    const std::byte* const piece = source.local + source.sent_begin(rank_) * transfer.element_bytes();
     if (place != piece) copy(transfer, place, piece, segment.count(peer));
   }
 }

@@ -57,6 +57,16 @@ std::int64_t ByteSegment::begin(int rank) const {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
 }
 
+std::int64_t ByteSegment::total() const { return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}); }
+
+std::int64_t ByteSegment::sent_begin(int peer) const {
+  return sent.empty() ? 0 : std::accumulate(sent.begin(), sent.begin() + peer, std::int64_t{0});
+}
+
+std::int64_t ByteSegment::local_total(int rank) const {
+  return sent.empty() ? count(rank) : std::accumulate(sent.begin(), sent.end(), std::int64_t{0});
+}
+
 void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
   transfer.op = op;
   transfer.dtype = dtype;
@@ -76,6 +86,13 @@ void require_same(int rank, const Outline& mine, int peer, const Outline& theirs
                            name_of(mine.dtype), ", ", mine.segments, " segments), rank ", peer, " is in ",
                            name_of(theirs.op), " (", name_of(theirs.dtype), ", ", theirs.segments,
                            " segments); Options::checks tells more");
+}
+
+void require_same_counts(const Monitor& monitor, const CountedPiece& piece) {
+  require<CollectiveError>(piece.sent == piece.received, "ranks disagree: in exchange ", piece.exchange, ", ",
+                           monitor.name_of(piece.from), " sends ", piece.sent, " elements to ",
+                           monitor.name_of(piece.to), ", which receives ", piece.received,
+                           "; give the receiver's receive_counts what the sender's send_counts say");
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, int threads) {
@@ -116,8 +133,8 @@ void round_to_bf16(const float* from, std::int64_t count, bf16* to) {
 void copy_own_piece(const Transfer& transfer, int rank, int threads) {
   for (const ByteSegment& segment : transfer.segments) {
     std::byte* const place = segment.full + segment.begin(rank) * transfer.element_bytes();
-    if (place != segment.local)
-      copy_bytes(place, segment.local, segment.count(rank) * transfer.element_bytes(), threads);
+    const std::byte* const own = segment.local + segment.sent_begin(rank) * transfer.element_bytes();
+    if (place != own) copy_bytes(place, own, segment.count(rank) * transfer.element_bytes(), threads);
   }
 }
 

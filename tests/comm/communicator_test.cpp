@@ -17,6 +17,8 @@ namespace {
 
 static_assert(check_communicator<Self<>>() && check_communicator<Threads<>>() && check_communicator<Simulated<>>());
 static_assert(!Communicator<int> && !Communicator<Monitor>);
+static_assert(check_exchanges<Self<>>() && check_exchanges<Threads<>>() && check_exchanges<Simulated<>>());
+static_assert(!ExchangingCommunicator<int>);
 static_assert(AsyncRequest<Self<>::Request> && !AsyncRequest<int>);
 
 /// Takes all arguments of a reduce_scatter, and gives no request for them.

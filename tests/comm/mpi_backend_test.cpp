@@ -105,6 +105,30 @@ TEST(Mpi, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
+TEST(Mpi, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
+  Mpi<>& world = mpi_world();
+  if (world.size() == 1) return;
+  for (const bool windows : {true, false}) {
+    world.monitor().options.windows = windows;
+    Mpi<> part = split(world, [](int) { return 0; });
+    const InWindows in_windows(world);
+    const Counts two(static_cast<std::size_t>(world.size()), 2);
+    Counts fewer = two;
+    if (world.rank() == 0) fewer[1] = 3;
+    Floats send(total_of(two)), receive(total_of(fewer));
+    try {
+      all_to_all(part, std::vector<Exchange<float>>{{send.data(), two, receive.data(), fewer}}).wait();
+      barrier(part);
+      EXPECT_NE(part.rank(), 0) << "nobody saw that ranks disagree";
+    } catch (const CollectiveError& error) {
+      EXPECT_NE(std::string(error.what()).find("ranks disagree: rank 1"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("sends rank 0"), std::string::npos) << error.what();
+    }
+    barrier(world);
+  }
+  world.monitor().options.windows = true;
+}
+
 TEST(Mpi, WindowsAreGivenBackByAllThatMappedThem) {
   Mpi<>& world = mpi_world();
   const bool has_windows = shared_memory(world, 1) != nullptr;

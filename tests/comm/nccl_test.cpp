@@ -172,6 +172,18 @@ TEST_F(NcclCollectives, CallRootByRootWherePiecesDiffer) {
   EXPECT_EQ(Double::groups.size(), 3u * 2);
 }
 
+TEST_F(NcclCollectives, ExchangeInOneGroupOfSendsAndReceives) {
+  run_nccl(3, {}, [](Ranks& c) {
+    ExchangedValues<f16> halves(c.rank(), c.size(), 5);
+    all_to_all(c, halves.list()).wait();
+    for (std::size_t i = 0; i < halves.receive.size(); ++i)
+      EXPECT_EQ(static_cast<float>(halves.receive[i]), static_cast<float>(halves.expected[i])) << i;
+  });
+  EXPECT_EQ(kinds(), (std::vector{Kind::send, Kind::send, Kind::receive}));  // rank 1 sends nothing
+  EXPECT_EQ(exchanges(), 3u + 1 + 2);                                        // nothing is sent where there is nothing
+  EXPECT_EQ(Double::groups.size(), 3u);
+}
+
 TEST_F(NcclCollectives, AreOneGroupUntilNcclTakesNoMore) {
   constexpr std::size_t many = 3000;
   run_nccl(2, {}, [](Ranks& c) {

@@ -83,6 +83,44 @@ TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
   }
 }
 
+TEST_F(QueuedThreadsOrder, ExchangesStartAfterTheCallersEventsAndQueuesWaitForTheirEnd) {
+  OnQueues::run(3, {}, [](auto& c) {
+    const InDeviceMemory values;
+    const Counts counts(3, 50);
+    Floats send(150), receive(150), found(150);
+    Queue compute("compute");
+    for (int round = 1; round <= 20; ++round) {
+      write_later(compute, send, static_cast<float>(c.rank() + 10 * round), milliseconds(round % 3));
+      after(c, compute.record());
+      auto exchanged = all_to_all(c, std::vector<Exchange<float>>{{send.data(), counts, receive.data(), counts}});
+      exchanged.wait(compute);
+      copy(compute, receive, found);
+      synchronize(c, compute);
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_EQ(found[i], static_cast<float>(static_cast<int>(i / 50) + 10 * round));
+    }
+  });
+}
+
+TEST_F(QueuedThreadsOrder, AMissingEventOfAnExchangeIsSeen) {
+  Queue::check_only(true);
+  for (const bool before : {false, true}) {
+    OnQueues::run(2, {}, [&](auto& c) {
+      const InDeviceMemory values;
+      const Counts counts(2, 50);
+      Floats send(100), receive(100);
+      Queue compute("compute");
+      write_later(compute, send, 1.0f, milliseconds(1));
+      if (before) after(c, compute.record());
+      auto exchanged = all_to_all(c, std::vector<Exchange<float>>{{send.data(), counts, receive.data(), counts}});
+      if (!before) exchanged.wait(compute);
+      write_later(compute, send, 2.0f, milliseconds(1));
+    });
+    EXPECT_NE(QueuedDevice::take_races(), std::vector<std::string>{});
+  }
+  Queue::check_only(false);
+}
+
 TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
   Queue::check_only(true);
   for (const bool before : {false, true}) {

@@ -27,10 +27,15 @@ TEST(Simulated, RecordsAndCountsWithoutTouchingMemory) {
   all_reduce<float>(c, std::vector<Segment<float>>{{full + 10, full, counts}}).wait();
   EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4 + 20 * 3 * 2 + 20 * 3 * 4 + 20 * 4);
 
+  const Counts sent{3, 5, 0, 2}, received{1, 5, 7, 0};
+  all_to_all(c, std::vector<Exchange<float>>{{local, sent, full, received}}, {.what = "heads", .unit = 1}).wait();
+  EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4 + 20 * 3 * 2 + 20 * 3 * 4 + 20 * 4 + 13 * 4);
+
   const std::vector<Record> expected{
       {0, Op::all_gather, DType::f32, 160, {"weights", 0}},
       {1, Op::reduce_scatter, DType::bf16, 80, {}},
       {2, Op::all_reduce, DType::f32, 160, {}},
+      {3, Op::all_to_all, DType::f32, 52, {"heads", 1}},
   };
   EXPECT_EQ(c.monitor().records, expected);
 }

@@ -69,6 +69,17 @@ TEST(Threads, ARankThatHasReturnedIsNotWaitedFor) {
   EXPECT_TRUE(contains(text, "rank 1 has ended")) << text;
 }
 
+TEST(Threads, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
+  const std::string text = failure_of([] {
+    Threads<>::run(3, {}, [](auto& c) {
+      const Counts two(3, 2), three{2, c.rank() == 2 ? 3 : 2, 2};
+      std::vector<float> send(6), receive(7);
+      all_to_all(c, std::vector<Exchange<float>>{{send.data(), two, receive.data(), three}}).wait();
+    });
+  });
+  EXPECT_TRUE(contains(text, "in exchange 0, rank 1 sends 2 elements to rank 2, which receives 3")) << text;
+}
+
 TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
   const std::string text = failure_of([] {
     Threads<>::run(2, {}, [](auto& c) {

@@ -5,6 +5,7 @@
 // expect 2: fsdp: a communicator's reduce_scatter takes Contributions as its third argument and returns no Request
 // expect 2: fsdp: a communicator's reduce_scatter takes SumOrder as its fourth argument and returns no Request
 // expect 2: fsdp: a communicator lacks C split(int color); ranks of equal color form a new communicator
+// expect 3: fsdp: a communicator has an all_to_all that is no template <class T> Request all_to_all(std::span<const
 // expect 3: fsdp: a communicator has a scratch_bytes that is no std::int64_t scratch_bytes() const
 // expect 3: fsdp: a communicator has a scratch_bytes_for that is no static std::int64_t scratch_bytes_for(int ranks)
 // expect 3: fsdp: a communicator has a shared_memory that is no std::shared_ptr<std::byte> shared_memory(std::int64_t
@@ -55,6 +56,10 @@ struct OrdersWithoutRequest : Own<OrdersWithoutRequest> {
 };
 struct SplitsIntoItsBase : Self<> {};
 
+struct ExchangesWithoutRequest : Own<ExchangesWithoutRequest> {
+  template <class T>
+  void all_to_all(std::span<const Exchange<T>> exchanges);
+};
 struct HoldsInt : Own<HoldsInt> {
   int scratch_bytes() const;
 };
@@ -92,6 +97,7 @@ static_assert(check_communicator<SpendsWithoutRequest>());
 static_assert(check_communicator<OrdersWithoutRequest>());
 static_assert(check_communicator<SplitsIntoItsBase>());
 #elif CASE == 3
+static_assert(check_communicator<ExchangesWithoutRequest>());
 static_assert(check_communicator<HoldsInt>());
 static_assert(check_communicator<HoldsOfItsOwn>());
 static_assert(check_communicator<SharesPointer>());

@@ -13,6 +13,7 @@
 // expect 12: fsdp: a sharding strategy's Layout is no layout policy
 // expect 13: fsdp: RunTimeStrategy holds strategies whose placements and mesh axes are the same
 // expect 14: fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy
+// expect 15: fsdp: this communicator cannot exchange pieces, as sharded sequences require; give it template <class T>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
@@ -34,6 +35,27 @@ struct Bf16Main : Bf16Mixed {
 /// Says nothing about wire types: float alone is supported.
 struct FloatOnly : comm::Threads<> {
   FloatOnly split(int color);
+};
+
+/// A whole communicator, but for exchanges.
+struct WithoutExchanges {
+  using Device = device::Cpu;
+  using Request = comm::Threads<>::Request;
+  int rank() const;
+  int size() const;
+  comm::Monitor& monitor();
+  WithoutExchanges split(int color);
+  template <class T>
+  Request all_gather(std::span<const comm::Segment<T>> segments);
+  template <class Wire>
+  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write);
+  template <class Wire>
+  Request all_reduce(std::span<const comm::Segment<float>> segments);
+  template <class T>
+  void reduce(std::span<T> values, comm::Reduction reduction);
+  void broadcast(std::span<std::byte> bytes, int root);
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all);
+  void barrier();
 };
 
 struct Nothing {};
@@ -72,6 +94,8 @@ Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
 Stack<HybridShard<Zero2>, comm::Threads<>, Bf16Mixed, tiling::Untiled> hybrid;
 Stack<RunTimeGrouped, comm::Threads<>, Bf16Mixed, tiling::Untiled> run_time;
 Stack<WithLayout<Zero3, buffer::Owned>, comm::Threads<>, Bf16Mixed, tiling::Untiled> owned;
+Stack<FullyShard<>, WithoutExchanges, Fp32, tiling::Untiled> whole_sequences;
+Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled, Ulysses> sharded_sequences;
 #elif CASE == 1
 Stack<FullyShard<>, comm::Threads<>, WithoutGradients, tiling::Untiled> stack;
 #elif CASE == 2
@@ -100,6 +124,8 @@ Stack<OldLayout, comm::Threads<>, Fp32, tiling::Untiled> stack;
 Stack<RunTimeStrategy<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 14
 Stack<comm::Threads<>, FullyShard<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 15
+Stack<FullyShard<>, WithoutExchanges, Fp32, tiling::Untiled, Ulysses> stack;
 #endif
 
 }  // namespace fsdp

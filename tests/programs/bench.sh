@@ -168,12 +168,12 @@ done
 check step --model "$golden/qwen2-yarn" --seq-len 32 <<< 'assert "bare_loop_ms" not in lines[0]; positive(lines[0], "step_ms")'
 
 check comm --bytes 100000 <<'PY'
-assert [line["op"] for line in lines] == ["all_gather", "reduce_scatter", "all_reduce"]
+assert [line["op"] for line in lines] == ["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
 for line in lines:
     assert line["backend"] == "threads" and line["ranks"] == 2 and line["bytes"] == 100000
     positive(line, "ms", "gb_per_second", "memcpy_gb_per_second", "ratio")
 PY
-check comm --bytes 4 --comm threads:3 <<< 'assert len(lines) == 3 and lines[0]["ranks"] == 3'
+check comm --bytes 4 --comm threads:3 <<< 'assert len(lines) == 4 and lines[0]["ranks"] == 3'
 
 check optim --parameters 1000 --hidden 64 --intermediate 96 --heads 4 --kv-heads 2 --comm threads:3 <<'PY'
 muon = [line for line in lines if line["bench"] == "muon"]

@@ -14,7 +14,7 @@ for line in map(json.loads, open(sys.argv[1])):
     assert line['ms'] > 0 and line['ratio'] > 0 and line.get('ratio_to_library', 1) > 0, line
     print(line.get('way', '-'), line['op'], 'library_ms' in line)" "$out"
 }
-ops() { printf '%s all_gather True\n%s reduce_scatter True\n%s all_reduce False\n' "$1" "$1" "$1"; }
+ops() { printf '%s all_gather True\n%s reduce_scatter True\n%s all_reduce False\n%s all_to_all False\n' "$1" "$1" "$1" "$1"; }
 
 same <(lines) <(ops windows; ops messages)
 same <(lines --shared-windows=false) <(ops -)

@@ -5,6 +5,7 @@
 
 #include "failures.hpp"
 #include "wrong_communicators.hpp"
+#include "wrong_exchanges.hpp"
 
 namespace fsdp::testing {
 namespace {
@@ -29,6 +30,36 @@ TEST(CommunicatorKit, FindsNothingWrongWithAWrapper) {
   EXPECT_EQ(failures_of([] { check_behaviour<Right, SumsInRankOrderWhereAsked>(); }), std::vector<std::string>{});
   EXPECT_EQ(failures_of([] { check_behaviour<Right, AddsRankByRankToWhatIsThere>(); }), std::vector<std::string>{});
   EXPECT_EQ(failures_of([] { AThrowingRankFreesTheOthers::check<Right>(); }), std::vector<std::string>{});
+}
+
+TEST(CommunicatorKit, FindsNothingWrongWithAWrapperThatExchangesAndAsksNoExchangesOfOneThatDoesNot) {
+  static_assert(comm::ExchangingCommunicator<RightExchanges> && !comm::ExchangingCommunicator<Right>);
+  static_assert(comm::check_communicator<RightExchanges>() && comm::check_communicator<Right>());
+  const auto found = failures_of([] {
+    check_behaviour<RightExchanges, ExchangesUnevenAndEmptyPieces>();
+    check_behaviour<RightExchanges, ChecksFindExchangesThatDisagree>();
+    ARankMissingFromAnExchangeIsNamedAtTheDeadline::check<RightExchanges>();
+    check_behaviour<Right, ExchangesUnevenAndEmptyPieces>();
+    check_behaviour<Right, ChecksFindExchangesThatDisagree>();
+    ARankMissingFromAnExchangeIsNamedAtTheDeadline::check<Right>();
+    ARankThatFailsDuringAnExchangeFreesTheOthers::check<Right>();
+  });
+  EXPECT_EQ(found, std::vector<std::string>{});
+}
+
+TEST(CommunicatorKit, FindsExchangesThatAreWrong) {
+  expect_found<DropsPiecesOfTheSilent, ExchangesUnevenAndEmptyPieces>("rank 1 of 4", "element 0 is -1 instead of ");
+  expect_found<ExchangesOneTensor, ExchangesSeveralTensorsAsOneCollective>("rank 0 of 4", "`receive` of exchange 1");
+  expect_found<ExchangesWhenItIsTooLate, ExchangesBesideOtherCollectives>("rank 0 of 4",
+                                                                          "`receive` of the all_to_all of round 0");
+  expect_found<LetsGoOfExchangesTooEarly, KeepsExchangedMemoryUntilPeersHaveReadIt>("of 4", "is -2 instead of ");
+  expect_found<ExchangesWhenItIsTooLate, KeepsExchangedMemoryUntilPeersHaveReadIt>("of 4", "is -1 instead of ");
+  expect_found<DropsTheRestOfAnExchange, CutsLongExchanges>("rank 0 of 4", "element 3 is -1 instead of ");
+  expect_found<ExchangesUnheard, ChecksFindExchangesThatDisagree>("of 4", "");
+  expect_fault_found<NamesNobodyInExchanges, ARankMissingFromAnExchangeIsNamedAtTheDeadline>("rank 0 of 3",
+                                                                                             "and not \"rank 1\"");
+  expect_fault_found<NamesNobodyInExchanges, ARankThatFailsDuringAnExchangeFreesTheOthers>("of 3",
+                                                                                           "and not \"rank 2\"");
 }
 
 TEST(CommunicatorKit, FindsARunThatDoesNotRun) {

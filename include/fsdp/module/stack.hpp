@@ -35,6 +35,15 @@ consteval bool is_tiling() {
     return tiling::check_tiling<T>();
 }
 
+/// Whether a communicator can do what sequences are sharded by, if they are.
+template <class Comm, class Sequence>
+consteval bool exchanges_sequences() {
+  if constexpr (Sequence::shards)
+    return comm::check_exchanges<Comm>();
+  else
+    return true;
+}
+
 }  // namespace detail
 
 /// The policies of a program: sharding, communication, precision, tiling, and whether sequences are sharded. Policies
@@ -54,6 +63,7 @@ struct Stack {
   static_assert(SequencePolicy<SequenceT>,
                 "fsdp: the fifth argument of Stack<Sharding, Comm, Precision, Tiling, Sequence> says nothing of "
                 "sequences; leave it out (WholeSequences), or take Ulysses, which shards each over several ranks");
+  static_assert(detail::exchanges_sequences<CommT, SequenceT>());
   static_assert(device::check_device<typename CommT::Device>());
 
   using Sharding = ShardingT;             ///< how weights, gradients and optimizer state are placed

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Required behaviour of communicators, part one: gathers and reductions of tensors. contract_behaviours.hpp has the
-/// rest.
+/// Required behaviour of communicators, part one: gathers and reductions of tensors. exchange_behaviours.hpp has
+/// exchanges, contract_behaviours.hpp the rest.
 ///
 /// A behaviour is a struct with `asked` (the sentence that a failure prints) and `check(communicator)`, which is called
-/// on every rank at once. To add one, add a struct to one of the two headers, list it in AllBehaviours and in
+/// on every rank at once. To add one, add a struct to one of the headers, list it in AllBehaviours and in
 /// communicator.hpp, and add a communicator that fails it to tests/testing/wrong_communicators.hpp.
 #pragma once
 

@@ -125,6 +125,13 @@ FSDP_BEHAVIOUR(RecordsWhatWasAskedFor)
 FSDP_BEHAVIOUR(CutsLongMessages)
 FSDP_BEHAVIOUR(ChecksFindRanksThatDisagree)
 FSDP_BEHAVIOUR(RefusesBrokenArguments)
+FSDP_BEHAVIOUR(ExchangesUnevenAndEmptyPieces)
+FSDP_BEHAVIOUR(ExchangesSeveralTensorsAsOneCollective)
+FSDP_BEHAVIOUR(ExchangesBesideOtherCollectives)
+FSDP_BEHAVIOUR(KeepsExchangedMemoryUntilPeersHaveReadIt)
+FSDP_BEHAVIOUR(CutsLongExchanges)
+FSDP_BEHAVIOUR(ChecksFindExchangesThatDisagree)
+FSDP_BEHAVIOUR(RefusesBrokenExchanges)
 #undef FSDP_BEHAVIOUR
 
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorSuite, GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself,
@@ -134,7 +141,10 @@ REGISTER_TYPED_TEST_SUITE_P(CommunicatorSuite, GathersUnevenAndEmptyPieces, Gath
                             WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
                             AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder,
                             BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor,
-                            CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments);
+                            CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments,
+                            ExchangesUnevenAndEmptyPieces, ExchangesSeveralTensorsAsOneCollective,
+                            ExchangesBesideOtherCollectives, KeepsExchangedMemoryUntilPeersHaveReadIt,
+                            CutsLongExchanges, ChecksFindExchangesThatDisagree, RefusesBrokenExchanges);
 
 template <class Ranks>
 class CommunicatorFaults : public FixtureOf<Ranks>::Type {};
@@ -148,10 +158,14 @@ FSDP_FAULT(AThrowingRankFreesTheOthers)
 FSDP_FAULT(AFailureReachesCommunicatorsThatWereSplit)
 FSDP_FAULT(ASplitCommunicatorNamesRanksOfTheWholeJob)
 FSDP_FAULT(UnwindingWithCollectivesInFlightNeitherHangsNorThrows)
+FSDP_FAULT(ARankMissingFromAnExchangeIsNamedAtTheDeadline)
+FSDP_FAULT(ARankThatFailsDuringAnExchangeFreesTheOthers)
 #undef FSDP_FAULT
 
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorFaults, ARankThatDoesNotComeIsNamedAtTheDeadline, AThrowingRankFreesTheOthers,
                             AFailureReachesCommunicatorsThatWereSplit, ASplitCommunicatorNamesRanksOfTheWholeJob,
-                            UnwindingWithCollectivesInFlightNeitherHangsNorThrows);
+                            UnwindingWithCollectivesInFlightNeitherHangsNorThrows,
+                            ARankMissingFromAnExchangeIsNamedAtTheDeadline,
+                            ARankThatFailsDuringAnExchangeFreesTheOthers);
 
 }  // namespace fsdp::testing

@@ -17,6 +17,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/testing/behaviours.hpp>
+#include <tessera/fsdp/testing/exchange_behaviours.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/values.hpp>
 
@@ -330,7 +331,10 @@ using AllBehaviours =
                      SumsMoreThanItsScratchHolds, WaitsForResultsAndForPeersThatStillRead,
                      KeepsSeveralCollectivesInFlight, AnUnwaitedRequestIsWaitedForWhenDestroyed,
                      CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder,
-                     RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments>;
+                     RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments,
+                     ExchangesUnevenAndEmptyPieces, ExchangesSeveralTensorsAsOneCollective,
+                     ExchangesBesideOtherCollectives, KeepsExchangedMemoryUntilPeersHaveReadIt, CutsLongExchanges,
+                     ChecksFindExchangesThatDisagree, RefusesBrokenExchanges>;
 
 /// Names typed tests after their behaviour.
 struct BehaviourName {

@@ -18,6 +18,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/testing/exchange_behaviours.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/values.hpp>
 
@@ -183,6 +184,58 @@ struct UnwindingWithCollectivesInFlightNeitherHangsNorThrows {
     });
     const double took = detail::seconds(detail::Clock::now() - begin);
     if (took > detail::seconds(detail::patience) / 2) fail(asked, "2 ranks", message("it took ", took, " s"));
+  }
+};
+
+struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
+  static constexpr const char* asked =
+      "where a rank does not come to an all_to_all, the others throw a CollectiveError at monitor().options.deadline "
+      "that names the rank and the collective";
+  template <class Ranks>
+  static void check() {
+    std::atomic<int> ended = 0;
+    const auto rank = [&]<class C>(C& c) {
+      if constexpr (comm::ExchangingCommunicator<C>) {
+        const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
+        if (c.rank() == 1) return all_ended();
+        ExchangedValues<float> values(c.rank(), c.size(), 9);
+        const std::string text = detail::lost(asked, c, "an all_to_all to which rank 1 does not come", [&] {
+          comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait();
+        });
+        ++ended;
+        all_ended();  // so that no rank can name one that has ended
+        if (text.empty()) return;
+        expect_part(asked, rank_in_words(c), text, "rank 1");
+        expect_part(asked, rank_in_words(c), text, "all_to_all of heads, unit 4");
+      }
+    };
+    detail::run_past_deadline<Ranks>(3, rank);
+  }
+};
+
+/// Memory of the rank that fails is freed while peers may be reading it.
+struct ARankThatFailsDuringAnExchangeFreesTheOthers {
+  static constexpr const char* asked =
+      "where a rank throws while an all_to_all is in flight, its memory is freed after peers have read it, and "
+      "collectives of the others throw a CollectiveError that names it";
+  template <class Ranks>
+  static void check() {
+    const auto begin = detail::Clock::now();
+    detail::run_to_failure<Ranks>(asked, 3, "while pieces are in flight", [&]<class C>(C& c) {
+      if constexpr (comm::ExchangingCommunicator<C>) {
+        ExchangedValues<float> values(c.rank(), c.size(), 1 << 16);
+        auto pending = comm::all_to_all(c, values.list());
+        if (c.rank() == 2) throw InputError("while pieces are in flight");
+        const std::string text = detail::lost(asked, c, "an all_to_all in flight while rank 2 throws, and barriers",
+                                              [&] { pending.wait(), detail::barriers(c); });
+        if (!text.empty()) expect_part(asked, rank_in_words(c), text, "rank 2");
+        throw comm::CollectiveError(text);
+      } else {
+        throw InputError("while pieces are in flight");
+      }
+    });
+    const double took = detail::seconds(detail::Clock::now() - begin);
+    if (took > detail::seconds(detail::patience) / 2) fail(asked, "3 ranks", message("it took ", took, " s"));
   }
 };
 

@@ -23,12 +23,15 @@ CollectiveBuffers::CollectiveBuffers(std::int64_t bytes, int rank, int ranks)
   begin_ = std::accumulate(counts_.begin(), counts_.begin() + rank, std::int64_t{0});
   full_stride_ = round_up(elements_, line);
   shard_stride_ = round_up(std::max<std::int64_t>(chunk, 1), line);
+  received_counts_.assign(counts_.size(), counts_[rank_]);
+  received_stride_ = round_up(chunk * ranks, line);
 }
 
 void CollectiveBuffers::touch() {
   // Zero stays zero, however often it is summed.
   std::fill_n(full(0), full_stride_ * calls_, 0.0f);
   std::fill_n(shard(0), shard_stride_ * calls_, 0.0f);
+  std::fill_n(received(0), received_stride_ * calls_, 0.0f);
 }
 
 int calls_per_sample(std::int64_t bytes) {

@@ -44,6 +44,7 @@ class CollectiveBuffers {
     };
     full_ = block(full_stride_);
     shard_ = block(shard_stride_);
+    received_ = CpuBlock(ledger_, device::MemoryKind::scratch, received_stride_ * calls_ * 4, nullptr);
     touch();
   }
   CollectiveBuffers(const CollectiveBuffers&) = delete;
@@ -56,6 +57,11 @@ class CollectiveBuffers {
   std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
   /// Returns segments whose local piece lies in its place in the full tensor.
   std::vector<comm::Segment<float>> in_place(int call) const { return {{full(call) + begin_, full(call), counts_}}; }
+  /// Returns an exchange of the full tensor's pieces: each rank receives its own of all ranks, in other memory.
+  std::vector<comm::Exchange<float>> exchange(int call) const {
+    return {{full(call), counts_, received(call), received_counts_}};
+  }
+  std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< that this rank receives
   /// Returns the full tensor for equal pieces, which MPI's collectives need: up to ranks - 1 elements are left out.
   std::span<float> whole(int call) const { return {full(call), equal_piece() * counts_.size()}; }
   std::span<float> piece(int call) const { return {shard(call), equal_piece()}; }
@@ -63,6 +69,7 @@ class CollectiveBuffers {
  private:
   CollectiveBuffers(std::int64_t bytes, int rank, int ranks);
   float* full(int call) const { return reinterpret_cast<float*>(full_.data()) + call * full_stride_; }
+  float* received(int call) const { return reinterpret_cast<float*>(received_.data()) + call * received_stride_; }
   float* shard(int call) const { return reinterpret_cast<float*>(shard_.data()) + call * shard_stride_; }
   std::size_t equal_piece() const { return static_cast<std::size_t>(elements_) / counts_.size(); }
   /// Writes all memory once, so that every page is really allocated.
@@ -71,11 +78,12 @@ class CollectiveBuffers {
   std::int64_t elements_;
   int calls_;
   std::size_t rank_;
-  std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> counts_, received_counts_;
   std::int64_t begin_ = 0;
-  std::int64_t full_stride_ = 0, shard_stride_ = 0;  ///< elements from one call's tensor to the next
+  /// Elements from one call's tensor to the next.
+  std::int64_t full_stride_ = 0, shard_stride_ = 0, received_stride_ = 0;
   device::Ledger ledger_;
-  CpuBlock full_, shard_;
+  CpuBlock full_, shard_, received_;
 };
 
 /// One way to transfer data: a communicator, and the cases of its collectives.
@@ -89,12 +97,14 @@ struct CommWay {
   std::optional<std::string_view> name;  ///< "windows" or "messages"; empty where there is one way only
   Comm* communicator;
   CollectiveBuffers buffers;
-  std::size_t gather = 0, scatter = 0, reduce = 0;
+  std::size_t gather = 0, scatter = 0, reduce = 0, exchange = 0;
 
   template <class Add>
   void add_cases(const Add& add) {
     std::vector<std::vector<comm::Segment<float>>> apart, in_place;
+    std::vector<std::vector<comm::Exchange<float>>> exchanges;
     for (int call = 0; call < buffers.calls(); ++call) {
+      exchanges.push_back(buffers.exchange(call));
       apart.push_back(buffers.apart(call));
       in_place.push_back(buffers.in_place(call));
     }
@@ -103,6 +113,7 @@ struct CommWay {
     scatter = add(
         [=, this](int call) { comm::reduce_scatter<float>(*communicator, of(apart, call), Write::overwrite).wait(); });
     reduce = add([=, this](int call) { comm::all_reduce<float>(*communicator, of(in_place, call)).wait(); });
+    exchange = add([=, this](int call) { comm::all_to_all(*communicator, of(exchanges, call)).wait(); });
   }
 };
 
@@ -158,6 +169,7 @@ void measure_collectives(const BenchOptions& options, std::list<CommWay<Comm>>& 
     print(way, "all_gather", way.gather, buffers.bytes(), library_gather);
     print(way, "reduce_scatter", way.scatter, buffers.bytes(), library_scatter);
     print(way, "all_reduce", way.reduce, 2 * buffers.bytes() - buffers.own_bytes(), {});
+    print(way, "all_to_all", way.exchange, buffers.exchanged_bytes(), {});
   }
 }
 

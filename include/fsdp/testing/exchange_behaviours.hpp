@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Required behaviour of communicators that exchange pieces (comm::ExchangingCommunicator). Each check does nothing for
+/// a communicator that does not. See behaviours.hpp.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/values.hpp>
+
+namespace fsdp::testing {
+
+/// Returns how many elements `from` sends `to`: all ranks differ, rank 1 sends nothing, and others leave some out.
+inline std::int64_t exchanged_count(int from, int to, std::int64_t step) {
+  return from == 1 || (from + to) % 4 == 3 ? 0 : step * (from + 1) + to;
+}
+
+/// Returns element `index` of what `from` sends `to`: a number that T has, and that tells which element it is.
+template <class T>
+T exchanged_value(int from, int to, std::int64_t index) {
+  const auto pair = static_cast<float>(16 * from + to);
+  return sizeof(T) < 4 ? T(2 * pair + static_cast<float>(index % 2)) : T(4096 * pair + static_cast<float>(index));
+}
+
+/// One rank's part in an exchange, with what it must receive.
+template <class T>
+struct ExchangedValues {
+  Counts send_counts, receive_counts;
+  Values<T> send, receive, expected;
+
+  ExchangedValues(int rank, int size, std::int64_t step) {
+    for (int peer = 0; peer < size; ++peer) {
+      send_counts.push_back(exchanged_count(rank, peer, step));
+      receive_counts.push_back(exchanged_count(peer, rank, step));
+      for (std::int64_t i = 0; i < send_counts.back(); ++i) send.push_back(exchanged_value<T>(rank, peer, i));
+      for (std::int64_t i = 0; i < receive_counts.back(); ++i) expected.push_back(exchanged_value<T>(peer, rank, i));
+    }
+    receive.assign(expected.size(), T(-1));
+  }
+  /// The exchange of these values, and nothing beside it.
+  comm::Exchange<T> exchange() { return {send.data(), send_counts, receive.data(), receive_counts}; }
+  /// The same as a list.
+  std::vector<comm::Exchange<T>> list() { return {exchange()}; }
+};
+
+struct ExchangesUnevenAndEmptyPieces {
+  static constexpr const char* asked =
+      "all_to_all copies every piece of the `send` of every rank into the `receive` of the rank that it is for, in the "
+      "order of ranks; pieces differ in length, and some are empty";
+  template <class T, class C>
+  static void check_type(C& c) {
+    ExchangedValues<T> values(c.rank(), c.size(), 5);
+    const Values<T> sent = values.send;
+
+    comm::all_to_all(c, values.list()).wait();
+
+    const std::string type(name_of(dtype_of<T>()));
+    expect_values(asked, rank_in_words(c), message("`receive` of ", type, ", which tells what each element is"),
+                  values.receive, values.expected);
+    expect_values(asked, rank_in_words(c), message("`send` of ", type, ", which is left as it was"), values.send, sent);
+  }
+  /// `send` begins where `receive` ends, and no rank sends itself anything: nothing is in place for all that.
+  template <class C>
+  static void check_neighbours(C& c) {
+    const std::int64_t number = 3 * (c.size() - 1);
+    Counts counts(static_cast<std::size_t>(c.size()), 3);
+    counts[static_cast<std::size_t>(c.rank())] = 0;
+    Floats values(static_cast<std::size_t>(2 * number), static_cast<float>(c.rank()));
+    Floats expected = values;
+    for (std::int64_t i = 0; i < number; ++i)
+      expected[static_cast<std::size_t>(i)] = static_cast<float>(i / 3 < c.rank() ? i / 3 : i / 3 + 1);
+
+    comm::all_to_all(c, std::vector<comm::Exchange<float>>{{values.data() + number, counts, values.data(), counts}})
+        .wait();
+
+    expect_values(asked, rank_in_words(c), "`receive`, then `send` right after it: the rank that each element is from",
+                  values, expected);
+  }
+  template <class C>
+  static void check(C& c) {
+    if constexpr (comm::ExchangingCommunicator<C>) {
+      check_type<float>(c);
+      check_type<bf16>(c);
+      check_neighbours(c);
+    }
+  }
+};
+
+/// More tensors than the first message of a transfer has room for.
+struct ExchangesSeveralTensorsAsOneCollective {
+  static constexpr const char* asked =
+      "all_to_all takes a list of 7 exchanges of different lengths, one without any element, as one collective";
+  template <class C>
+  static void check(C& c) {
+    if constexpr (comm::ExchangingCommunicator<C>) {
+      std::vector<ExchangedValues<float>> values;
+      std::vector<comm::Exchange<float>> exchanges;
+      for (int i = 0; i < 7; ++i) values.emplace_back(c.rank(), c.size(), 2 + 3 * i);
+      for (ExchangedValues<float>& each : values) exchanges.push_back(each.exchange());
+      const Counts none(static_cast<std::size_t>(c.size()), 0);
+      exchanges[3] = {nullptr, none, nullptr, none};
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < values.size(); ++i)
+        bytes += i == 3 ? 0 : 4 * static_cast<std::int64_t>(values[i].expected.size());
+      const comm::Totals before = c.monitor().totals;
+
+      comm::all_to_all(c, exchanges).wait();
+
+      const comm::Totals& after = c.monitor().totals;
+      const comm::Traffic counted = after.traffic - before.traffic;
+      expect_value(asked, rank_in_words(c), "the number of all_to_alls that monitor() counted",
+                   counted[comm::Op::all_to_all].calls, std::int64_t{1});
+      expect_value(asked, rank_in_words(c), "the bytes of all `receive` that monitor() counted",
+                   counted[comm::Op::all_to_all].bytes, bytes);
+      expect_value(asked, rank_in_words(c), "monitor().totals.copied_bytes, all of `receive`",
+                   after.copied_bytes - before.copied_bytes, bytes);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (i != 3 && !expect_values(asked, rank_in_words(c), message("`receive` of exchange ", i), values[i].receive,
+                                     values[i].expected))
+          return;
+    }
+  }
+};
+
+struct ExchangesBesideOtherCollectives {
+  static constexpr const char* asked =
+      "exchanges, gathers and reductions may be in flight together, more of them than a backend has slots for; test() "
+      "makes progress, and each has its result once it was tested or waited for";
+  template <class C>
+  static void check(C& c) {
+    if constexpr (comm::ExchangingCommunicator<C>) {
+      constexpr int rounds = 12;  // of three collectives each
+      const Counts counts = uneven_counts(c.size(), 50);
+      const std::int64_t begin = begin_of(counts, c.rank());
+      std::vector<ExchangedValues<bf16>> exchanged;
+      std::vector<Floats> gathered, summed;
+      for (int i = 0; i < rounds; ++i) {
+        exchanged.emplace_back(c.rank(), c.size(), 40 + i);
+        gathered.push_back(contributions(c.rank(), total_of(counts)));
+        summed.push_back(contributions(c.rank(), total_of(counts)));
+      }
+      std::vector<comm::Pending<C>> pending;
+      for (std::size_t i = 0; i < rounds; ++i) {
+        pending.push_back(comm::all_gather(
+            c, std::vector<comm::Segment<float>>{{gathered[i].data() + begin, gathered[i].data(), counts}}));
+        pending.push_back(comm::all_to_all(c, exchanged[i].list()));
+        pending.push_back(comm::all_reduce<float>(
+            c, std::vector<comm::Segment<float>>{{summed[i].data() + begin, summed[i].data(), counts}}));
+      }
+      while (!pending[1].test()) std::this_thread::yield();
+      for (comm::Pending<C>& each : pending) each.wait();
+
+      Floats pieces;
+      for (int rank = 0; rank < c.size(); ++rank)
+        for (std::int64_t at = begin_of(counts, rank); at < begin_of(counts, rank + 1); ++at)
+          pieces.push_back(contribution(rank, at));
+      const auto sums = sums_of_contributions<float>(c.size(), 0, static_cast<std::int64_t>(pieces.size()));
+      for (std::size_t i = 0; i < rounds; ++i) {
+        const std::string of = message(" of round ", i);
+        expect_values(asked, rank_in_words(c), "`receive` of the all_to_all" + of, exchanged[i].receive,
+                      exchanged[i].expected);
+        expect_values(asked, rank_in_words(c), "`full` of the all_gather" + of, gathered[i], pieces);
+        expect_values(asked, rank_in_words(c), "`full` of the all_reduce" + of, summed[i], sums);
+      }
+    }
+  }
+};
+
+/// Ranks start and wait at different times. Each reads its result and writes over `send` as soon as `wait` has
+/// returned.
+struct KeepsExchangedMemoryUntilPeersHaveReadIt {
+  static constexpr const char* asked =
+      "wait() of an all_to_all returns when `receive` is in place and no other rank reads `send` any more, whichever "
+      "rank comes or waits first";
+  template <class C>
+  static void check(C& c) {
+    if constexpr (comm::ExchangingCommunicator<C>) {
+      using std::chrono::milliseconds;
+      for (int round = 0; round < 2; ++round) {
+        const int late = round == 0 ? c.rank() : c.size() - 1 - c.rank();
+        ExchangedValues<float> values(c.rank(), c.size(), 300);
+        std::this_thread::sleep_for(milliseconds(late));
+        auto pending = comm::all_to_all(c, values.list());
+        std::this_thread::sleep_for(milliseconds(2 * late));
+        pending.wait();
+        const Floats found = values.receive;
+        std::fill(values.send.begin(), values.send.end(), -2.0f);
+        expect_values(asked, rank_in_words(c),
+                      "`receive` right after wait(), where -1 means that nothing has come yet and -2 that a rank was "
+                      "let go, and wrote over its `send`, before this one had read it",
+                      found, values.expected);
+        comm::barrier(c);  // memory is freed after all have read it, even if `wait` is wrong
+      }
+    }
+  }
+};
+
+struct CutsLongExchanges {
+  static constexpr const char* asked =
+      "where monitor().options.message_bytes is 13, an all_to_all of more bytes moves the same values";
+  template <class C>
+  static void check(C& c) {
+    const std::int64_t usual = std::exchange(c.monitor().options.message_bytes, 13);
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, asked);
+    ExchangesUnevenAndEmptyPieces::check(c);
+    c.monitor().options.message_bytes = usual;
+  }
+};
+
+/// The last rank makes another call than the others. All ranks report it, and can continue afterwards.
+struct ChecksFindExchangesThatDisagree {
+  static constexpr const char* asked =
+      "with monitor().options.checks on, where the last rank exchanges something else than the others expect every "
+      "rank throws a CollectiveError that says how they differ, and the communicator can be used afterwards";
+  template <class C>
+  static void check(C& c) {
+    if constexpr (comm::ExchangingCommunicator<C>) {
+      if (c.size() == 1) return;
+      const bool usual_checks = std::exchange(c.monitor().options.checks, true);
+      const int last = c.size() - 1;
+      const bool odd = c.rank() == last;
+      ExchangedValues<float> values(c.rank(), c.size(), 4);
+      const auto expect = [&](std::string_view which, const std::function<void()>& call,
+                              const std::vector<std::string>& parts) {
+        const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+        for (const std::string& part : parts)
+          if (!text.empty()) expect_part(asked, message(rank_in_words(c), ", ", which), text, part);
+      };
+      const Counts counts(static_cast<std::size_t>(c.size()), 4);
+      Floats full(4 * counts.size()), local(4);
+      const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
+      expect(
+          "an all_gather instead of an all_to_all",
+          [&] { odd ? comm::all_gather(c, segments).wait() : comm::all_to_all(c, values.list(), {.unit = 3}).wait(); },
+          {c.monitor().name_of(0) + " is in all_to_all of unit 3 (f32, ", "is in all_gather"});
+
+      ExchangedValues<float> fewer = values;
+      const std::int64_t sent = exchanged_count(0, last, 4);
+      if (odd) fewer.receive_counts[0] = sent + 1;
+      if (odd) fewer.receive.push_back(0);
+      auto two = values.list();
+      two.push_back(fewer.exchange());
+      expect("an all_to_all that receives from rank 0 one element more than that sends, in exchange 1",
+             [&] { comm::all_to_all(c, two).wait(); },
+             {message("in exchange 1, ", c.monitor().name_of(0), " sends ", sent, " elements to ",
+                      c.monitor().name_of(last), ", which receives ", sent + 1)});
+      expect("an all_to_all of two exchanges instead of one",
+             [&] { comm::all_to_all(c, odd ? two : values.list()).wait(); }, {"ranks disagree"});
+      auto integers = std::vector<comm::Exchange<std::int32_t>>{
+          {reinterpret_cast<const std::int32_t*>(values.send.data()), values.send_counts,
+           reinterpret_cast<std::int32_t*>(values.receive.data()), values.receive_counts}};
+      expect("an all_to_all of integers instead of floats",
+             [&] { odd ? comm::all_to_all(c, integers).wait() : comm::all_to_all(c, values.list()).wait(); },
+             {"(f32, ", "(i32, "});
+
+      comm::all_to_all(c, values.list()).wait();
+      expect_values(asked, rank_in_words(c), "`receive` of an all_to_all after those that failed", values.receive,
+                    values.expected);
+      c.monitor().options.checks = usual_checks;
+    }
+  }
+};
+
+struct RefusesBrokenExchanges {
+  static constexpr const char* asked = "an all_to_all with arguments that cannot be right throws a LogicError at once";
+  template <class C>
+  static void check(C& c) {
+    if constexpr (comm::ExchangingCommunicator<C>) {
+      const auto n = static_cast<std::size_t>(c.size());
+      const Counts counts(n, 2), too_many(n + 1, 2), negative(n, -1);
+      Counts others = counts;
+      others[static_cast<std::size_t>(c.rank())] = 1;
+      Floats send(2 * n), receive(2 * n);
+      const auto expect = [&](std::string_view which, const comm::Exchange<float>& exchange) {
+        expect_error<LogicError>(asked, rank_in_words(c), which,
+                                 [&] { comm::all_to_all(c, std::vector{exchange}).wait(); });
+      };
+      expect("one send count too many", {send.data(), too_many, receive.data(), counts});
+      expect("one receive count too many", {send.data(), counts, receive.data(), too_many});
+      expect("counts of -1", {send.data(), negative, receive.data(), negative});
+      expect("no memory for `send`", {nullptr, counts, receive.data(), counts});
+      expect("no memory for `receive`", {send.data(), counts, nullptr, counts});
+      expect("less from itself than it sends itself", {send.data(), counts, receive.data(), others});
+      expect("a `receive` that is `send`", {send.data(), counts, send.data(), counts});
+    }
+  }
+};
+
+}  // namespace fsdp::testing
