@@ -38,7 +38,8 @@ struct ByteSegment {
   std::int64_t local_total(int rank) const;
 };
 
-/// The same with its element type erased.
+/// The same segment or exchange with its element type erased.
+/// @{
 template <class T>
 ByteSegment bytes_of(const Segment<T>& segment) {
   return {.local = reinterpret_cast<std::byte*>(segment.local),
@@ -52,6 +53,7 @@ ByteSegment bytes_of(const Exchange<T>& exchange) {
           .counts = exchange.receive_counts,
           .sent = exchange.send_counts};
 }
+/// @}
 
 /// One rank's description of a collective. A reduce or gather_bytes is an all_gather of bytes. A barrier has no
 /// segments. A broadcast has one segment, whose `local` is the buffer (source on root, destination elsewhere) of

@@ -9,6 +9,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mpi.hpp>
+#include <tessera/fsdp/testing/exchange_behaviours.hpp>
 
 #include "mpi_world.hpp"
 #include "src/comm/mpi_windows.hpp"
@@ -39,6 +40,38 @@ TEST(MpiFailing, APartsRankThatThrowsIsNamedAtOnceAndTheWorldGoesOn) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   barrier(world);
+}
+
+/// By windows and by messages, which a rank that fails leaves half sent.
+TEST(MpiFailing, ARankThatThrowsDuringAnExchangeIsNamedAtOnceAndTheWorldGoesOn) {
+  using namespace testing;
+  Mpi<>& world = mpi_world();
+  if (world.size() == 1) return;
+  const int last = world.size() - 1;
+  for (const bool windows : {true, false}) {
+    SCOPED_TRACE(windows ? "windows" : "messages");
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      world.monitor().options.windows = windows;
+      Mpi<> part = split(world, [](int) { return 0; });
+      world.monitor().options.windows = true;
+      part.monitor().options.deadline = std::chrono::seconds(30);
+      if (windows) ValueMemory::shared = [&part](std::int64_t bytes) { return shared_memory(part, bytes); };
+      ExchangedValues<float> values(part.rank(), part.size(), 1 << 15);
+      ValueMemory::shared = nullptr;
+      auto pending = all_to_all(part, values.list(), {.what = "heads"});
+      if (world.rank() == last) throw std::runtime_error("bad record 17");
+      pending.wait();
+      barrier(part);
+      ADD_FAILURE() << "collectives without rank " << last;
+    } catch (const CollectiveError& error) {
+      EXPECT_TRUE(contains(error.what(), message("rank ", last, " failed: an exception ended it"))) << error.what();
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "bad record 17");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+    barrier(world);
+  }
 }
 
 /// What the first rank to notice tells is what all say: nobody waits for somebody who has given up.

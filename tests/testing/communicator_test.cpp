@@ -6,6 +6,7 @@
 #include "failures.hpp"
 #include "wrong_communicators.hpp"
 #include "wrong_exchanges.hpp"
+#include "wrong_requests.hpp"
 
 namespace fsdp::testing {
 namespace {
@@ -52,7 +53,7 @@ TEST(CommunicatorKit, FindsExchangesThatAreWrong) {
   expect_found<ExchangesOneTensor, ExchangesSeveralTensorsAsOneCollective>("rank 0 of 4", "`receive` of exchange 1");
   expect_found<ExchangesWhenItIsTooLate, ExchangesBesideOtherCollectives>("rank 0 of 4",
                                                                           "`receive` of the all_to_all of round 0");
-  expect_found<LetsGoOfExchangesTooEarly, KeepsExchangedMemoryUntilPeersHaveReadIt>("of 4", "is -2 instead of ");
+  expect_found<LetsGoTooEarly, KeepsExchangedMemoryUntilPeersHaveReadIt>("of 4", "is -2 instead of ");
   expect_found<ExchangesWhenItIsTooLate, KeepsExchangedMemoryUntilPeersHaveReadIt>("of 4", "is -1 instead of ");
   expect_found<DropsTheRestOfAnExchange, CutsLongExchanges>("rank 0 of 4", "element 3 is -1 instead of ");
   expect_found<ExchangesUnheard, ChecksFindExchangesThatDisagree>("of 4", "");

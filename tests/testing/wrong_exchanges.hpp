@@ -4,12 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "wrong_communicators.hpp"
@@ -73,41 +70,6 @@ struct ExchangesWhenItIsTooLate : ExchangesOverThreads<ExchangesWhenItIsTooLate>
   Request all_to_all(std::span<const comm::Exchange<T>> exchanges) {
     exchanged(exchanges);
     return {};
-  }
-};
-
-/// A rank that has read its peers goes on, although they may not have read it.
-struct LetsGoOfExchangesTooEarly : ExchangesOverThreads<LetsGoOfExchangesTooEarly> {
-  using ExchangesOverThreads::ExchangesOverThreads;
-  using Request = LetsGoTooEarly::Request;
-  template <class T>
-  Request all_gather(std::span<const comm::Segment<T>> segments) {
-    return threads_.all_gather(segments).wait(), Request();
-  }
-  template <class T>
-  Request all_to_all(std::span<const comm::Exchange<T>> exchanges) {
-    std::vector<LetsGoTooEarly::Copy> copies;
-    for (const comm::Exchange<T>& exchange : exchanges) {
-      std::vector<const T*> pieces(static_cast<std::size_t>(size() * size()));  // by sender, then by receiver
-      std::vector<const T*> mine(static_cast<std::size_t>(size()), exchange.send);
-      for (std::size_t peer = 1; peer < mine.size(); ++peer)
-        mine[peer] = mine[peer - 1] + exchange.send_counts[peer - 1];
-      threads_.gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(pieces)));
-      T* to = exchange.receive;
-      for (std::size_t peer = 0; peer < mine.size(); to += exchange.receive_counts[peer], ++peer)
-        if (exchange.receive_counts[peer] > 0)
-          copies.push_back({pieces[peer * mine.size() + static_cast<std::size_t>(rank())], to,
-                            static_cast<std::size_t>(exchange.receive_counts[peer]) * sizeof(T)});
-    }
-    return Request(std::move(copies));
-  }
-  template <class Wire>
-  Request reduce_scatter(std::span<const comm::Segment<float>> segments, Write write) {
-    return threads_.reduce_scatter<Wire>(segments, write).wait(), Request();
-  }
-  template <class Wire>
-  Request all_reduce(std::span<const comm::Segment<float>> segments) {
-    return threads_.all_reduce<Wire>(segments).wait(), Request();
   }
 };
 

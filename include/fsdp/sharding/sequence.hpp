@@ -20,16 +20,16 @@ namespace fsdp {
 /// Each rank has whole sequences. Nothing of sequence sharding is compiled.
 struct WholeSequences {
   static constexpr std::string_view name = "whole";
-  static constexpr bool shards = false;
-  static constexpr int ranks_per_sequence() { return 1; }
+  static constexpr bool shards = false;                    ///< whether several ranks share a sequence
+  static constexpr int ranks_per_sequence() { return 1; }  ///< ranks that share each sequence
 };
 
 /// `ranks` consecutive ranks share each sequence. 1: whole sequences, chosen at run time.
 struct Ulysses {
-  static constexpr bool shards = true;
-  int ranks = 1;  ///< that share a sequence
+  static constexpr bool shards = true;  ///< whether several ranks share a sequence
+  int ranks = 1;                        ///< that share a sequence
 
-  constexpr int ranks_per_sequence() const { return ranks; }
+  constexpr int ranks_per_sequence() const { return ranks; }  ///< ranks that share each sequence
   std::string text() const { return listed_text(*this); }
   void visit(PolicyParts& parts) {
     parts.word("ulysses");

@@ -5,7 +5,7 @@
 ///
 /// A behaviour is a struct with `asked` (the sentence that a failure prints) and `check(communicator)`, which is called
 /// on every rank at once. To add one, add a struct to one of the headers, list it in AllBehaviours and in
-/// communicator.hpp, and add a communicator that fails it to tests/testing/wrong_communicators.hpp.
+/// communicator.hpp, and add one that fails it to tests/testing (wrong_communicators.hpp and its like).
 #pragma once
 
 #include <algorithm>
