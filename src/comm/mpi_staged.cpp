@@ -51,7 +51,7 @@ std::vector<StagedMpiRank::Range> StagedMpiRank::ranges(const Transfer& transfer
   std::int64_t end = 0;
   for (const ByteSegment& segment : transfer.segments) {
     const std::int64_t before = segment.begin(rank()) * transfer.element_bytes();
-    const bool in_place = transfer.op != Op::all_to_all && segment.local == segment.full + before;
+    const bool in_place = segment.local == segment.full + before;
     const bool adds = transfer.op == Op::reduce_scatter && transfer.write == Write::accumulate;
     Range full{.device = segment.full,
                .bytes = segment.total() * transfer.element_bytes(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// NCCL's ranks as they are, on the table of the library, over the doubles.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -78,6 +79,39 @@ TEST_F(CudaHost_nccl, AddsEachContributionToWhatIsThere) {
       comm::reduce_scatter<float>(c, pieces, Write::accumulate, {}, comm::Contributions::spent, comm::SumOrder::ranks)
           .wait();
       for (int i = 0; i < 13; ++i) ASSERT_EQ(local.data()[i], ranks % 2 == 1 ? 1e8f : 0.0f);
+    });
+}
+
+/// Directly and by a graph. Between two ranks as many elements go both ways, from none to three.
+TEST_F(CudaHost_nccl, ExchangesPiecesAndReplaysExchanges) {
+  for (int ranks : {1, 2, 3, 8})
+    run_ranks(ranks, {}, [&](Ranks& c) {
+      Counts counts;
+      std::vector<float> sent, expected;
+      for (int peer = 0; peer < ranks; ++peer) {
+        counts.push_back((c.rank() + peer + 1) % 4);
+        sent.insert(sent.end(), static_cast<std::size_t>(counts.back()), static_cast<float>(10 * c.rank() + peer));
+        expected.insert(expected.end(), static_cast<std::size_t>(counts.back()),
+                        static_cast<float>(10 * peer + c.rank()));
+      }
+      const Floats send(std::ssize(sent) + 1), receive(std::ssize(sent) + 1);
+      const std::vector<comm::Exchange<float>> exchanges{{send.data(), counts, receive.data(), counts}};
+      const auto check = [&](float more) {
+        for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(receive.data()[i], expected[i] + more) << i;
+      };
+      std::copy(sent.begin(), sent.end(), send.data());
+      comm::all_to_all(c, exchanges).wait();
+      check(0);
+      Cuda::Queue compute("compute");
+      const Cuda::Graph graph = Cuda::capture(compute, [&] {
+        comm::after(c, compute.record());
+        comm::all_to_all(c, exchanges).wait(compute);
+      });
+      for (std::size_t i = 0; i < sent.size(); ++i) send.data()[i] += 1000;
+      comm::barrier(c);
+      graph.launch(compute);
+      comm::synchronize(c, compute);
+      check(1000);
     });
 }
 
