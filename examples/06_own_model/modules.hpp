@@ -42,12 +42,12 @@ struct LinearEntry : nn::ModuleTypes<L, LinearFields> {
   void forward(nn::Context<L>& context, const typename Types::Weights& weights, const Tensor<const float>& input,
                Tensor<Compute> y) const {
     typename L::Frame frame(context.arena);
-    nn::project<L, 1>(context, computed(context, input, frame), {weights.weight}, y);
+    nn::project<L, 1>(context, computed(context, input, frame), {weights.weight}, {y});
   }
   void backward(nn::Context<L>& context, const typename Types::Gradients& gradients, const Tensor<const float>& input,
                 Tensor<const Compute> dy) const {
     typename L::Frame frame(context.arena);
-    nn::project_backward_weight<L, 1>(context, dy, computed(context, input, frame), {gradients.weight});
+    nn::project_backward_weight<L, 1>(context, {dy}, computed(context, input, frame), {gradients.weight});
   }
 
  private:
@@ -82,21 +82,21 @@ struct SquaredErrorHead : nn::ModuleTypes<L, LinearFields> {
             Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
     const auto y = frame.template allocate<Compute>({x.rows(), outputs});  // [T, O], then its gradient
-    nn::project<L, 1>(context, x, {weights.weight}, y);
+    nn::project<L, 1>(context, x, {weights.weight}, {y});
     device::enqueue(context.stream, SquaredError<Compute>{.y = y, .targets = targets, .scale = scale, .loss = loss});
-    nn::project_backward_weight<L, 1>(context, y, x, {gradients.weight});
-    nn::project_backward_input<L, 1>(context, y, {weights.weight}, dx);
+    nn::project_backward_weight<L, 1>(context, {y}, x, {gradients.weight});
+    nn::project_backward_input<L, 1>(context, {y}, {weights.weight}, dx);
   }
   void loss_only(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x,
                  const Tensor<const float>& targets, Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
     const auto y = frame.template allocate<Compute>({x.rows(), outputs});  // [T, O]
-    nn::project<L, 1>(context, x, {weights.weight}, y);
+    nn::project<L, 1>(context, x, {weights.weight}, {y});
     device::enqueue(context.stream, SquaredError<Compute>{.y = y, .targets = targets, .loss = loss});
   }
   /// Computes the outputs. With `logits`, a model can be used for Purpose::generate.
   void logits(nn::Context<L>& context, const Weights& weights, Tensor<const Compute> x, Tensor<Compute> y) const {
-    nn::project<L, 1>(context, x, {weights.weight}, y);  // [T, O]
+    nn::project<L, 1>(context, x, {weights.weight}, {y});  // [T, O]
   }
   std::int64_t logits_columns() const { return outputs; }
 };

@@ -56,9 +56,9 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
                                                                       .targets = tile.rows(targets.device, run),
                                                                       .scale = scale,
                                                                       .loss = loss});
-      nn::project_backward_weight<L, 1>(context, tile.logits, tile.normed, {gradients.table});
+      nn::project_backward_weight<L, 1>(context, {tile.logits}, tile.normed, {gradients.table});
       context.progress();
-      nn::project_backward_input<L, 1, Compute>(context, tile.logits, {weights.table}, tile.normed);
+      nn::project_backward_input<L, 1, Compute>(context, {tile.logits}, {weights.table}, tile.normed);
       normalise_backward(context, weights.norm, gradients.norm, x.slice(tile.begin, tile.end), tile.statistics,
                          tile.normed, dx.slice(tile.begin, tile.end), Write::overwrite);
       context.progress();
@@ -83,7 +83,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
     const auto normed = frame.template allocate<Compute>({x.rows(), hidden});  // [T, H]
     const Statistics statistics{frame.template allocate<float>({x.rows()}), frame.template allocate<float>({x.rows()})};
     normalise(context, weights.norm, eps, x, normed, statistics);
-    nn::project<L, 1>(context, normed, {weights.table}, logits);
+    nn::project<L, 1>(context, normed, {weights.table}, {logits});
   }
 
   /// No tile's activations are kept.
@@ -126,7 +126,7 @@ struct Head : nn::ModuleTypes<L, HeadFields> {
                       .normed = frame.template allocate<Compute>({each.tokens(), hidden}),
                       .logits = frame.template allocate<Compute>({each.tokens(), vocabulary})};
       normalise(context, weights.norm, eps, x.slice(each.begin, each.end), tile.normed, tile.statistics);
-      nn::project<L, 1>(context, tile.normed, {weights.table}, tile.logits);
+      nn::project<L, 1>(context, tile.normed, {weights.table}, {tile.logits});
       context.progress();
       body(tile);
     }

@@ -22,6 +22,7 @@
 // expect 2: fsdp: a source of batches has an identity that is no std::string identity() const
 // expect 2: fsdp: a block has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const
 // expect 2: fsdp: a block has cache_columns or extend, and not both as a KV cache needs them
+// expect 2: fsdp: a block states some of its stages, and not all with the arguments that ranks need to share a sequence
 // expect 2: fsdp: a head has logits or logits_columns, and not both as a model needs them to generate
 // expect 3: fsdp: a device has a Graph or a capture, and not both as capturing needs them
 // expect 3: fsdp: a device has a flops_per_byte that is no static constexpr std::int64_t
@@ -142,6 +143,9 @@ struct PlansInBytes : nn::TransformerBlock<Here> {
 struct CachesInt : nn::TransformerBlock<Here> {
   int cache_columns() const;
 };
+struct MiddleWithoutRange : nn::TransformerBlock<Here> {
+  void between(nn::Context<Here>& all) const;
+};
 struct LogitsAlone : nn::LossHead<Here> {
   int logits_columns() const;
 };
@@ -206,6 +210,7 @@ data::Sampler sampler = data::sampler_of(ListedOrder{}, 1, 2);
 static_assert(data::check_source<NumberedSource>());
 static_assert(nn::check_block_parts<PlansInBytes, Here>());
 static_assert(nn::check_block_parts<CachesInt, Here>());
+static_assert(nn::check_block_parts<MiddleWithoutRange, Here>());
 static_assert(nn::check_head_parts<LogitsAlone, Here>());
 #elif CASE == 3
 static_assert(device::check_device<CapturesNothing>());

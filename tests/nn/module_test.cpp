@@ -10,6 +10,7 @@
 #include <tessera/fsdp/nn/embedding.hpp>
 #include <tessera/fsdp/nn/loss_head.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
+#include <tessera/fsdp/testing/module_memory.hpp>
 
 namespace fsdp::nn {
 namespace {
@@ -176,6 +177,40 @@ TEST(Adjacent, MatricesFollowEachOtherWithoutAGap) {
   EXPECT_FALSE(adjacent<float>(std::array{next, first}));
   EXPECT_FALSE(adjacent<float>(std::array{first, next, later}));
   EXPECT_EQ(stacked<float>(std::array{first, next}).shape(), (Shape{5, 7}));
+}
+
+TEST(SideBySide, MatricesBeginInARowWhereTheOneBeforeEnds) {
+  std::array<float, 100> memory{};
+  const auto columns = [&](std::int64_t begin, std::int64_t end, std::int64_t rows = 3) {
+    return Tensor<float>::strided(memory.data() + begin, rows, end - begin, 20);
+  };
+  const Tensor<float> both = side_by_side(std::array{columns(2, 7), columns(7, 9)});
+  EXPECT_EQ(both.data(), memory.data() + 2);
+  EXPECT_EQ(both.shape(), (Shape{3, 7}));
+  EXPECT_EQ(both.row_stride(), 20);
+  EXPECT_EQ(side_by_side(std::array{columns(2, 7), columns(8, 9)}).data(), nullptr);
+  EXPECT_EQ(side_by_side(std::array{columns(2, 7), Tensor<float>(memory.data() + 7, {3, 2})}).data(), nullptr);
+  const Tensor<float> row = side_by_side(std::array{columns(2, 7, 1), Tensor<float>(memory.data() + 7, {1, 2})});
+  EXPECT_EQ(row.shape(), (Shape{1, 7}));
+  EXPECT_TRUE(row.contiguous());
+}
+
+TEST(WriteInParts, ZeroesAGradientBeforeItsFirstWriteAlone) {
+  using Here = Local<device::Cpu, Fp32>;
+  std::array<float, 4> memory = {5, 6, 7, 8};
+  fsdp::testing::TestRank<device::Cpu> rank(1);
+  Context<Here> context{.arena = rank.arena, .stream = rank.stream};
+  bool written = false;
+  const GradientView<float> gradient{{memory.data(), {2, 2}}, &written};
+  write_in_parts<Here>(context, gradient);
+  EXPECT_EQ(memory, (std::array<float, 4>{}));
+  EXPECT_EQ(gradient.next(), Write::accumulate);
+  memory = {1, 2, 3, 4};
+  write_in_parts<Here>(context, gradient);
+  EXPECT_EQ(memory, (std::array<float, 4>{1, 2, 3, 4}));
+  written = false;
+  write_in_parts<Here>(context, {{nullptr, {2, 2}}, &written});  // frozen
+  EXPECT_FALSE(written);
 }
 
 TEST(Context, PollsOnlyWhereThereIsSomethingToPoll) {

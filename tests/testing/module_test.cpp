@@ -4,6 +4,8 @@
 
 #include <tessera/fsdp/nn/transformer_block.hpp>
 
+#include <nn/causal_mean.hpp>
+
 #include "failures.hpp"
 #include "wrong_modules.hpp"
 
@@ -31,8 +33,15 @@ struct OurBlock {
     return {table};
   }
 };
+struct OurMean {
+  template <class L>
+  static nn::reference::CausalMean<L> make(const ModuleSizes& sizes) {
+    return {{}, sizes.hidden, 6};
+  }
+};
 INSTANTIATE_TYPED_TEST_SUITE_P(OurMlp, ModuleSuite, OurMlp);
 INSTANTIATE_TYPED_TEST_SUITE_P(OurBlock, ModuleSuite, OurBlock);
+INSTANTIATE_TYPED_TEST_SUITE_P(OurMean, ModuleSuite, OurMean);
 
 TEST(WrongModules, WithAWrongSignAreFound) {
   expect_sentence(failures_of(check_module_gradients<TestedWrongMlp<WrongSign>>),
@@ -67,6 +76,10 @@ TEST(WrongModules, ThatThrowAreFoundWithTheCase) {
 TEST(WrongModules, WhoseTilesDifferAreFound) {
   expect_sentence(failures_of(check_module_tilings<TestedWrongMlp<TilesDiffer>, Fp32>),
                   "are those of the untiled module", "tiling tokens:3", "y differs by");
+}
+TEST(WrongModules, WhoseStagesForgetARangeAreFound) {
+  expect_sentence(failures_of(check_module_stages<TestedHalfMean>), "compute what the whole block computes",
+                  "weights side by side, ranks that share the rows: 1, parts of the middle: 2", "y differs by");
 }
 TEST(WrongModules, WhoseMemoryTheDryRunDoesNotSeeAreFound) {
   expect_sentence(failures_of(check_module_costs<TestedWrongMlp<HidesMemory>, Fp32>), "a dry run (device Meta) counts",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An MLP that is wrong in one way each.
+/// An MLP that is wrong in one way each, and a block whose stages are.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
+
+#include <nn/causal_mean.hpp>
 
 namespace fsdp::testing {
 
@@ -108,6 +110,25 @@ struct TestedWrongMlp {
   template <class L>
   static WrongMlp<L, Mistake> make(const ModuleSizes& sizes) {
     return {{{}, sizes.hidden, 2 * sizes.hidden}};
+  }
+  static std::vector<ModuleSizes> sizes() { return {{1, 5, 12}}; }
+};
+
+/// Its stage `after` reads the last range alone.
+template <class L>
+struct HalfMean : nn::reference::CausalMean<L> {
+  using Mean = nn::reference::CausalMean<L>;
+  using Compute = typename L::Compute;
+  void after(nn::Context<L>& rows, const nn::Nothing& shared, const typename Mean::Weights& weights,
+             typename Mean::RowsSaved& saved, Tensor<const Compute> x, std::span<const nn::HeadRange> ranges,
+             std::span<const Tensor<Compute>> outs, Tensor<Compute> y) const {
+    Mean::after(rows, shared, weights, saved, x, ranges.last(1), outs.last(1), y);
+  }
+};
+struct TestedHalfMean {
+  template <class L>
+  static HalfMean<L> make(const ModuleSizes& sizes) {
+    return {{{}, sizes.hidden, 6}};
   }
   static std::vector<ModuleSizes> sizes() { return {{1, 5, 12}}; }
 };

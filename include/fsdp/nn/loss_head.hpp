@@ -142,15 +142,15 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
              Tensor<double> loss) const {
     typename L::Frame frame(context.arena);
     const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V], then gradient
-    project<L, 1>(context, rows.normed, {weights.weight}, logits);
+    project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
     device::enqueue(context.stream,
                     device::CrossEntropy<Compute>{
                         .logits = rows.counted(logits), .targets = rows.targets, .scale = scale, .loss = loss});
     rows.clear_others(context, logits);
-    project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight});
+    project_backward_weight<L, 1>(context, {logits}, rows.normed, {gradients.weight});
     context.progress();
-    project_backward_input<L, 1, Compute>(context, logits, {weights.weight}, rows.normed);
+    project_backward_input<L, 1, Compute>(context, {logits}, {weights.weight}, rows.normed);
     context.progress();
   }
 
@@ -167,7 +167,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
       const std::int64_t end = std::min(begin + columns, vocabulary);
       const auto logits = block_of(all.logits, end - begin);
       if (begin != last) {
-        project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
+        project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, {logits});
         context.progress();
       }
       device::enqueue(context.stream, device::CrossEntropyGradient<Compute>{.logits = rows.counted(logits),
@@ -177,9 +177,9 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
                                                                             .state = all.state});
       rows.clear_others(context, logits);
       bool first = written;  // every block writes its own part of the gradient
-      project_backward_weight<L, 1>(context, logits, rows.normed, {gradients.weight.rows(begin, end, &first)});
+      project_backward_weight<L, 1>(context, {logits}, rows.normed, {gradients.weight.rows(begin, end, &first)});
       context.progress();
-      project_backward_input<L, 1, float>(context, logits, {weights.weight.slice(begin, end)}, sum,
+      project_backward_input<L, 1, float>(context, {logits}, {weights.weight.slice(begin, end)}, sum,
                                           begin == last ? Write::overwrite : Write::accumulate);
       context.progress();
     }
@@ -195,7 +195,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
     for (std::int64_t begin = 0; begin < vocabulary; begin += columns) {
       const std::int64_t end = std::min(begin + columns, vocabulary);
       const auto logits = block_of(all.logits, end - begin);
-      project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, logits);
+      project<L, 1>(context, rows.normed, {weights.weight.slice(begin, end)}, {logits});
       context.progress();
       device::enqueue(context.stream,
                       device::CrossEntropyFold<Compute>{
@@ -251,7 +251,7 @@ void LossHead<L>::loss_only(Context<L>& context, const Weights& weights, Tensor<
       return;
     }
     const auto logits = frame.template allocate<Compute>({rows.normed.rows(), vocabulary});  // [R, V]
-    project<L, 1>(context, rows.normed, {weights.weight}, logits);
+    project<L, 1>(context, rows.normed, {weights.weight}, {logits});
     context.progress();
     device::enqueue(context.stream, device::CrossEntropyLoss<Compute>{
                                         .logits = rows.counted(logits), .targets = rows.targets, .loss = loss});
@@ -266,7 +266,7 @@ void LossHead<L>::logits(Context<L>& context, const Weights& weights, Tensor<con
   const auto rstd = frame.template allocate<float>({x.rows()});              // [T]
   device::enqueue(context.stream,
                   device::RmsNorm<Compute>{.x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = rstd});
-  project<L, 1>(context, normed, {weights.weight}, logits);
+  project<L, 1>(context, normed, {weights.weight}, {logits});
 }
 
 template <class L>

@@ -16,6 +16,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/projection.hpp>
 
 namespace fsdp::nn {
 
@@ -166,14 +167,8 @@ class LowRankPath {
   /// work on zeros.
   template <class T>
   static Tensor<T> beside(const Each<T>& outputs) {
-    std::int64_t columns = 0;
-    for (const Tensor<T>& output : outputs) {
-      if (N == 1 || output.data() != outputs[0].data() + columns) return {};
-      columns += output.columns();
-    }
-    const std::int64_t rows = outputs[0].rows();
-    return rows <= 1 || outputs[0].row_stride() == columns ? Tensor<T>(outputs[0].data(), {rows, columns})
-                                                           : Tensor<T>();
+    const Tensor<T> all = N > 1 ? side_by_side(outputs) : Tensor<T>();
+    return all.contiguous() ? all : Tensor<T>();
   }
   /// Returns the block-diagonal matrix of all B, [rows of all projections, columns()]: each in its projection's rows
   /// and its path's columns.

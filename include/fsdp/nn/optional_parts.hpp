@@ -10,6 +10,7 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
 
 namespace fsdp::nn {
 
@@ -44,6 +45,7 @@ consteval bool check_block_parts() {
                 "fsdp: a block has cache_columns or extend, and not both as a KV cache needs them: std::int64_t "
                 "cache_columns() const, and extend(context, shared, weights, cache, x, y) const; see CachingBlock in "
                 "tessera/fsdp/nn/module.hpp");
+  static_assert(check_stages<M, L>());
   return true;
 }
 

@@ -3,7 +3,8 @@
 /// Linear layers that read the same input, in as few matmuls as the placement of their weights allows.
 ///
 /// Weights are [out, in] and y = x W^T. Gathered weights lie one after the other in their slot. Without padding between
-/// them, they form one taller weight and need one matmul. Gradients are laid out the same way.
+/// them, they form one taller weight. If the outputs stand side by side as well, one matmul computes all. Gradients are
+/// laid out the same way.
 #pragma once
 
 #include <array>
@@ -24,6 +25,20 @@ bool adjacent(const std::array<Tensor<T>, N>& matrices) {
   return true;
 }
 
+/// Returns matrices that stand side by side in the rows of one wider matrix as one, else an empty tensor.
+template <class T, std::size_t N>
+Tensor<T> side_by_side(const std::array<Tensor<T>, N>& matrices) {
+  const Tensor<T>& first = matrices[0];
+  std::int64_t columns = 0;
+  for (const Tensor<T>& matrix : matrices) {
+    if (matrix.data() != first.data() + columns) return {};
+    if (first.rows() > 1 && matrix.row_stride() != first.row_stride()) return {};
+    columns += matrix.columns();
+  }
+  return first.rows() > 1 ? Tensor<T>::strided(first.data(), first.rows(), columns, first.row_stride())
+                          : Tensor<T>(first.data(), {first.rows(), columns});
+}
+
 /// Returns the matrices as one matrix of all their rows. They must be adjacent; a single matrix may be a slice of
 /// columns.
 template <class T, std::size_t N>
@@ -34,48 +49,56 @@ Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
   return Tensor<T>(matrices[0].data(), {rows, matrices[0].columns()});
 }
 
-/// y = [x W0^T, x W1^T, ...]: x [T, in], y [T, out0 + out1 + ...].
+/// y_i = x W_i^T: x [T, in], y_i [T, out_i].
 template <class L, std::size_t N>
 void project(Context<L>& context, Tensor<const typename L::Compute> x,
-             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<typename L::Compute> y) {
+             const std::array<Tensor<const typename L::Compute>, N>& weights,
+             const std::array<Tensor<typename L::Compute>, N>& y) {
   using Compute = typename L::Compute;
-  if (adjacent(weights)) {
-    device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = device::transposed(stacked(weights)), .c = y});
+  const Tensor<Compute> all = adjacent(weights) ? side_by_side(y) : Tensor<Compute>();
+  if (all.data() != nullptr) {
+    device::enqueue(context.stream,
+                    device::Matmul<Compute>{.a = x, .b = device::transposed(stacked(weights)), .c = all});
     return;
   }
-  std::int64_t column = 0;
-  for (const auto& weight : weights) {
-    device::enqueue(context.stream,
-                    device::Matmul<Compute>{
-                        .a = x, .b = device::transposed(weight), .c = y.slice_columns(column, column + weight.rows())});
-    column += weight.rows();
-  }
+  for (std::size_t i = 0; i < N; ++i)
+    device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = device::transposed(weights[i]), .c = y[i]});
 }
 
-/// dx (+)= sum of dy_i W_i: dy [T, out0 + out1 + ...], dx [T, in].
+/// dx (+)= sum of dy_i W_i: dy_i [T, out_i], dx [T, in].
 template <class L, std::size_t N, class C>
-void project_backward_input(Context<L>& context, Tensor<const typename L::Compute> dy,
+void project_backward_input(Context<L>& context, const std::array<Tensor<typename L::Compute>, N>& dy,
                             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<C> dx,
                             Write write = Write::overwrite) {
   using Compute = typename L::Compute;
-  if (adjacent(weights)) {
+  const Tensor<Compute> all = adjacent(weights) ? side_by_side(dy) : Tensor<Compute>();
+  if (all.data() != nullptr) {
     device::enqueue(context.stream,
-                    device::Matmul<Compute, C>{.a = dy, .b = stacked(weights), .c = dx, .write = write});
+                    device::Matmul<Compute, C>{.a = all, .b = stacked(weights), .c = dx, .write = write});
     return;
   }
-  std::int64_t column = 0;
-  for (const auto& weight : weights) {
-    device::enqueue(context.stream, device::Matmul<Compute, C>{.a = dy.slice_columns(column, column + weight.rows()),
-                                                               .b = weight,
-                                                               .c = dx,
-                                                               .write = column == 0 ? write : Write::accumulate});
-    column += weight.rows();
-  }
+  for (std::size_t i = 0; i < N; ++i)
+    device::enqueue(
+        context.stream,
+        device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = i == 0 ? write : Write::accumulate});
+}
+
+/// y = x W, where W is some columns of a wider weight, by a float buffer and then rounded: oneDNN takes more scratch
+/// than this buffer if it rounds a product with a strided operand itself.
+template <class L>
+void multiply_by_slice(Context<L>& context, Tensor<const typename L::Compute> x,
+                       Tensor<const typename L::Compute> weight, Tensor<typename L::Compute> y) {
+  using Compute = typename L::Compute;
+  typename L::Frame frame(context.arena);
+  const auto wide = frame.template allocate<float>(y.shape());  // [t, c]
+  device::enqueue(context.stream, device::Matmul<Compute, float>{.a = x, .b = weight, .c = wide});
+  context.progress();
+  device::enqueue(context.stream, device::Copy<float, Compute>{.x = wide, .y = y});
 }
 
 /// dW_i (+)= dy_i^T x, as Accumulate; skips frozen weights.
 template <class L, std::size_t N>
-void project_backward_weight(Context<L>& context, Tensor<const typename L::Compute> dy,
+void project_backward_weight(Context<L>& context, const std::array<Tensor<const typename L::Compute>, N>& dy,
                              Tensor<const typename L::Compute> x,
                              const std::array<GradientView<typename L::Accumulate>, N>& gradients) {
   using Compute = typename L::Compute;
@@ -86,24 +109,28 @@ void project_backward_weight(Context<L>& context, Tensor<const typename L::Compu
     tensors[i] = gradients[i].tensor;
     alike = alike && gradients[i].wanted() && *gradients[i].written == *gradients[0].written;
   }
-  if (alike && adjacent(tensors)) {
+  const Tensor<const Compute> all = alike && adjacent(tensors) ? side_by_side(dy) : Tensor<const Compute>();
+  if (all.data() != nullptr) {
     Write write = Write::overwrite;
     for (const auto& gradient : gradients) write = gradient.next();
     device::enqueue(context.stream, device::Matmul<Compute, Accumulate>{
-                                        .a = device::transposed(dy), .b = x, .c = stacked(tensors), .write = write});
+                                        .a = device::transposed(all), .b = x, .c = stacked(tensors), .write = write});
     return;
   }
-  std::int64_t column = 0;
-  for (const auto& gradient : gradients) {
-    const std::int64_t rows = gradient.tensor.rows();
-    if (gradient.wanted())
-      device::enqueue(context.stream, device::Matmul<Compute, Accumulate>{
-                                          .a = device::transposed(dy.slice_columns(column, column + rows)),
-                                          .b = x,
-                                          .c = gradient.tensor,
-                                          .write = gradient.next()});
-    column += rows;
-  }
+  for (std::size_t i = 0; i < N; ++i)
+    if (gradients[i].wanted())
+      device::enqueue(
+          context.stream,
+          device::Matmul<Compute, Accumulate>{
+              .a = device::transposed(dy[i]), .b = x, .c = gradients[i].tensor, .write = gradients[i].next()});
+}
+
+/// Call it before a gradient is written in parts, of which some may be written twice: zeroes the gradient if the next
+/// write is its first, so that every part adds.
+template <class L>
+void write_in_parts(Context<L>& context, const GradientView<typename L::Accumulate>& gradient) {
+  if (gradient.wanted() && gradient.next() == Write::overwrite)
+    device::enqueue(context.stream, device::Fill<typename L::Accumulate>{.y = gradient.tensor});
 }
 
 }  // namespace fsdp::nn

@@ -4,36 +4,32 @@
 ///
 /// Saved for backward: the input, the projections (q and k rotated in place), attention's output and log-sum-exp.
 /// Backward recomputes the normalised input and, if heads are normalised, q and k as attention reads them.
+///
+/// The block states its stages (tessera/fsdp/nn/stages.hpp); forward and backward are the same stages with one range of
+/// all heads. A range reads slices of the weights, so that its q, k and v are matrices of their own. Ranges that read
+/// the same key-value head each project it; their gradients add up in its weights.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/attention_heads.hpp>
+#include <tessera/fsdp/nn/attention_slices.hpp>
 #include <tessera/fsdp/nn/low_rank.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
+#include <tessera/fsdp/nn/repeat.hpp>
 #include <tessera/fsdp/nn/rotary_table.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
 
 namespace fsdp::nn {
-
-/// A norm, four projections with their biases, norms of heads, and low-rank paths.
-template <class V>
-struct AttentionFields {
-  V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
-  V q_bias, k_bias, v_bias;  // [Hq d], [Hkv d], [Hkv d]; absent unless `biases`
-  V q_norm, k_norm;          // [d], [d]; absent unless `head_norms`
-  LowRankFields<3, V> qkv_paths = {};
-  LowRankFields<1, V> out_path = {};
-};
-
-/// The low-rank paths beside q, k and v, which read the same input, and beside out.
-struct AttentionPaths {
-  LowRank<3> qkv = {};
-  LowRank<1> out = {};
-};
 
 /// x + attention(rms_norm(x)): causal, grouped-query, rotary positions. Options: biases of q, k and v (Qwen2), a norm
 /// of each head of q and k before its rotation (Qwen3), a sliding window (Mistral).
@@ -41,6 +37,8 @@ template <class L>
 struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   FSDP_MODULE_TYPES(L, AttentionFields)
   using Shared = RotaryTable;
+  using Inputs = typename AttentionHeads<L>::Inputs;  // q, k, v
+  static constexpr std::size_t inputs = 3;
 
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
@@ -51,21 +49,27 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   bool biases = false;
   bool head_norms = false;
   AttentionPaths paths = {};
+  std::int64_t stage_rows = 8192;  ///< most rows that a stage works on at a time, unless one range has all heads
 
-  struct Saved {
+  /// What the stages keep, of own rows and of the heads of a range.
+  /// @{
+  struct RowsSaved {
     Tensor<const Compute> x;  // [T, H]
     Tensor<float> rstd;       // [T]
-    Tensor<Compute> qkv;      // [T, (Hq + 2 Hkv) d]; as projected if `head_norms`, else with q and k rotated
-    Tensor<float> qk_rstd;    // [(Hq + Hkv) T], if `head_norms`
-    Tensor<Compute> out;      // [T, Hq d]
-    Tensor<float> lse;        // [sequences Hq, S]
+  };
+  using HeadsSaved = typename AttentionHeads<L>::Saved;
+  /// @}
+  struct Saved {
+    RowsSaved rows;
+    HeadsSaved heads;
+    Tensor<Compute> qkv;  // [T, (Hq + 2 Hkv) d]; as projected if `head_norms`, else with q and k rotated
+    Tensor<Compute> out;  // [T, Hq d]
   };
 
   /// Columns of the projections: d per head.
   /// @{
   std::int64_t q_columns() const { return heads * head_dim; }
   std::int64_t kv_columns() const { return kv_heads * head_dim; }
-  std::int64_t qk_columns() const { return q_columns() + kv_columns(); }
   std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
   /// @}
 
@@ -94,256 +98,263 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
 
   void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
                Tensor<Compute> y) const {
-    project_heads(context, weights, saved, x);
-    {
-      typename L::Frame frame(context.arena);
-      attend(context, saved, rotated_heads(context, shared, weights, saved, frame, Pass::forward));
-    }
-    add_output(context, weights, saved, x, y);
+    project_all(context, weights, saved, x);
+    between_of(all()).forward(context, shared, norms(weights), saved.heads, split(saved.qkv), saved.out);
+    after(context, shared, weights, saved.rows, x, std::array{all()}, std::array{saved.out}, y);
   }
 
   /// A key and a value of each key-value head.
   std::int64_t cache_columns() const { return 2 * kv_columns(); }
 
-  /// Runs forward with a KV cache [sequences * capacity, 2 Hkv d]: stores this pass's keys and values; in a decoding
-  /// pass, attention also reads those of earlier tokens.
+  /// Runs forward with a KV cache (AttentionHeads::extend).
   void extend(Context<L>& context, const Shared& shared, const Weights& weights, Tensor<Compute> cache,
               Tensor<const Compute> x, Tensor<Compute> y) const {
     Saved saved;
-    project_heads(context, weights, saved, x);
-    {
-      typename L::Frame frame(context.arena);
-      const Tensor<Compute> qk = rotated_heads(context, shared, weights, saved, frame, Pass::forward);
-      keep(context, saved, qk, cache);
-      if (context.positions.empty())
-        attend(context, saved, qk);
-      else
-        attend_to_kept(context, saved, qk, cache);
-    }
-    add_output(context, weights, saved, x, y);
+    project_all(context, weights, saved, x);
+    between_of(all()).extend(context, shared, norms(weights), cache, saved.heads, split(saved.qkv), saved.out);
+    after(context, shared, weights, saved.rows, x, std::array{all()}, std::array{saved.out}, y);
   }
 
   void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
                 const Saved& saved, Tensor<Compute> dy) const {
-    const std::int64_t tokens = context.tokens();
     typename L::Frame frame(context.arena);
-    const auto dqkv = frame.template allocate<Compute>({tokens, qkv_columns()});  // [T, (Hq + 2 Hkv) d]
-    project_backward_weight<L, 1>(context, dy, saved.out, {gradients.out});
-    context.progress();
+    const auto dqkv = frame.template allocate<Compute>({context.tokens(), qkv_columns()});  // [T, (Hq + 2 Hkv) d]
+    output_weight_backward(context, gradients, saved.out, dy);
     {
       typename L::Frame inner(context.arena);
-      const auto dout = inner.template allocate<Compute>({tokens, q_columns()});  // [T, Hq d]
-      device::enqueue(context.stream, device::Matmul<Compute>{.a = dy, .b = weights.out, .c = dout});
-      out_path_backward(context, weights, gradients, saved, dy, dout);
-      const Tensor<Compute> qk = rotated_heads(context, shared, weights, saved, inner, Pass::backward);
-      context.progress();
-      device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
-                                                                         .q = q(qk),
-                                                                         .k = k(qk),
-                                                                         .v = v(saved.qkv),
-                                                                         .out = saved.out,
-                                                                         .lse = saved.lse,
-                                                                         .dout = dout,
-                                                                         .dq = q(dqkv),
-                                                                         .dk = k(dqkv),
-                                                                         .dv = v(dqkv)});
+      const auto dout = inner.template allocate<Compute>({context.tokens(), q_columns()});  // [T, Hq d]
+      output_backward(context, weights, gradients, all(), 0, saved.out, dy, dout);
+      between_backward(context, shared, weights, gradients, saved.heads, all(), split(saved.qkv), saved.out, dout,
+                       split(dqkv));
     }
-    context.progress();
-    rotate(context, shared, qk(dqkv), device::Rotation::backward);
-    if (head_norms) heads_backward(context, weights, gradients, saved, dqkv);
-    if (biases) biases_backward(context, gradients, dqkv);
-    const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H], then its gradient
-    device::enqueue(
-        context.stream,
-        device::RmsNorm<Compute>{.x = saved.x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
-    project_backward_weight<L, 3>(context, dqkv, normed, {gradients.q, gradients.k, gradients.v});
-    context.progress();
-    const LowRankPath<L, 3> beside(context, paths.qkv, weights.qkv_paths);
-    const auto du = paths.qkv.any() ? frame.template allocate<Compute>({tokens, paths.qkv.columns()})
-                                    : Tensor<Compute>();  // [T, columns of qkv]
-    beside.backward({q(dqkv), k(dqkv), v(dqkv)}, du);
-    beside.backward_weight(gradients.qkv_paths, normed, {q(dqkv), k(dqkv), v(dqkv)}, du);
-    project_backward_input<L, 3>(context, dqkv, {weights.q, weights.k, weights.v}, normed);
-    beside.template backward_input<Compute>(du, normed);
-    device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = saved.x,
-                                                                     .weight = weights.norm,
-                                                                     .rstd = saved.rstd,
-                                                                     .dy = normed,
-                                                                     .dx = dy,
-                                                                     .dx_write = Write::accumulate,
-                                                                     .dw = gradients.norm.tensor,
-                                                                     .dw_write = gradients.norm.next()});
-    context.progress();
+    before_backward(context, shared, weights, gradients, saved.rows, Part{.ranges = std::array{all()}},
+                    std::array<Inputs, 1>{split(dqkv)}, dy);
   }
+
+  /// The stages (tessera/fsdp/nn/stages.hpp). The middle is cut by query heads.
+  /// @{
+  std::int64_t shares() const { return heads; }
+  std::array<std::int64_t, inputs> input_columns(const HeadRange& range) const {
+    const std::int64_t kv = range.size() / slices().group(range) * head_dim;
+    return {range.size() * head_dim, kv, kv};
+  }
+  std::int64_t output_columns(const HeadRange& range) const { return range.size() * head_dim; }
+
+  void before(Context<L>& rows, const Shared&, const Weights& weights, RowsSaved& saved, Tensor<const Compute> x,
+              const Part& part, std::span<const Inputs> in) const {
+    if (part.index == 0) saved = {.x = x, .rstd = rows.template save<float>({rows.tokens()})};
+    for_rows(rows, part.whole(), [&](std::int64_t begin, std::int64_t end) {
+      typename L::Frame frame(rows.arena);
+      const auto normed = frame.template allocate<Compute>({end - begin, hidden});  // [t, H]
+      normalise(rows, weights, saved, begin, normed);
+      slices().for_each_piece(part.ranges, in, [&](const HeadPiece& piece, const Inputs& columns) {
+        project_heads(rows, slices().of_piece(weights, piece), normed, begin, rows_of(columns, begin, end));
+        rows.progress();
+      });
+    });
+  }
+
+  void between(Context<L>& all, const Shared& shared, const Weights& weights, HeadsSaved& saved, const HeadRange& range,
+               const Inputs& in, Tensor<Compute> out) const {
+    const AttentionHeads<L> heads_of_range = between_of(range);
+    saved = heads_of_range.save(all);
+    heads_of_range.forward(all, shared, norms(weights), saved, in, out);
+  }
+
+  /// y = x + the sum of outs_i times columns of weights.out. The sum over several ranges is rounded once.
+  void after(Context<L>& rows, const Shared&, const Weights& weights, const RowsSaved&, Tensor<const Compute> x,
+             std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs, Tensor<Compute> y) const {
+    for_rows(rows, ranges.size() == 1, [&](std::int64_t begin, std::int64_t end) {
+      const auto add = [&]<class C>(Tensor<C> sum) {
+        device::enqueue(rows.stream, device::Copy<Compute, C>{.x = x.slice(begin, end), .y = sum});
+        for (std::size_t i = 0; i < ranges.size(); ++i)
+          add_output(rows, weights, ranges[i], begin, outs[i].slice(begin, end), sum);
+      };
+      if (ranges.size() == 1 || std::is_same_v<Compute, float>) return add(y.slice(begin, end));
+      typename L::Frame frame(rows.arena);
+      const auto sum = frame.template allocate<float>({end - begin, hidden});  // [t, H]
+      add(sum);
+      device::enqueue(rows.stream, device::Copy<float, Compute>{.x = sum, .y = y.slice(begin, end)});
+    });
+  }
+
+  /// Does nothing: `after` keeps nothing for backward.
+  void after_again(Context<L>&, const Shared&, const Weights&, const RowsSaved&, Tensor<const Compute>,
+                   std::span<const HeadRange>, std::span<const Tensor<Compute>>) const {}
+
+  void after_backward(Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
+                      const RowsSaved&, std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs,
+                      Tensor<Compute> dy, std::span<const Tensor<Compute>> douts) const {
+    const bool whole = ranges.size() == 1;
+    if (!whole) {
+      write_in_parts<L>(rows, gradients.out);
+      write_in_parts<L>(rows, gradients.out_path.a[0]);
+    }
+    for_rows(rows, whole, [&](std::int64_t begin, std::int64_t end) {
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        const Gradients own = slices().of_output(gradients, ranges[i]);
+        const auto out = outs[i].slice(begin, end), d = dy.slice(begin, end);  // [t, n d], [t, H]
+        output_weight_backward(rows, own, out, d);
+        output_backward(rows, weights, own, ranges[i], begin, out, d, douts[i].slice(begin, end));
+      }
+    });
+  }
+
+  void between_backward(Context<L>& all, const Shared& shared, const Weights& weights, const Gradients& gradients,
+                        const HeadsSaved& saved, const HeadRange& range, const Inputs& in, Tensor<const Compute> out,
+                        Tensor<const Compute> dout, const Inputs& din) const {
+    between_of(range).backward(all, shared, norms(weights), {gradients.q_norm, gradients.k_norm}, saved, in, out, dout,
+                               din);
+  }
+
+  void before_backward(Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
+                       const RowsSaved& saved, const Part& part, std::span<const Inputs> din,
+                       Tensor<Compute> dy) const {
+    if (!part.whole())
+      for (const auto& gradient : AttentionSlices::cut_by_pieces(gradients)) write_in_parts<L>(rows, gradient);
+    for_rows(rows, part.whole(), [&](std::int64_t begin, std::int64_t end) {
+      typename L::Frame frame(rows.arena);
+      const auto normed = frame.template allocate<Compute>({end - begin, hidden});  // [t, H], then its gradient
+      normalise(rows, weights, saved, begin, normed);
+      const auto add = [&]<class C>(Tensor<C> dnormed) {
+        Write write = Write::overwrite;
+        slices().for_each_piece(part.ranges, din, [&](const HeadPiece& piece, const Inputs& columns) {
+          heads_backward(rows, slices().of_piece(weights, piece), slices().of_piece(gradients, piece), normed, begin,
+                         rows_of(columns, begin, end), dnormed, write);
+          write = Write::accumulate;
+        });
+      };
+      if (part.whole()) {
+        add(normed);
+      } else {
+        const auto sum = frame.template allocate<float>({end - begin, hidden});  // [t, H]
+        add(sum);
+        device::enqueue(rows.stream, device::Copy<float, Compute>{.x = sum, .y = normed});
+      }
+      device::enqueue(rows.stream, device::RmsNormBackward<Compute>{.x = saved.x.slice(begin, end),
+                                                                    .weight = weights.norm,
+                                                                    .rstd = saved.rstd.slice(begin, end),
+                                                                    .dy = normed,
+                                                                    .dx = dy.slice(begin, end),
+                                                                    .dx_write = Write::accumulate,
+                                                                    .dw = gradients.norm.tensor,
+                                                                    .dw_write = gradients.norm.next()});
+      rows.progress();
+    });
+  }
+  /// @}
 
  private:
-  enum class Pass : std::uint8_t { forward, backward };
+  HeadRange all() const { return {0, heads}; }
+  AttentionSlices slices() const { return {heads / kv_heads, head_dim}; }
+  Inputs split(Tensor<Compute> qkv) const {
+    const std::int64_t q = q_columns(), k = q + kv_columns();
+    return {qkv.slice_columns(0, q), qkv.slice_columns(q, k), qkv.slice_columns(k, qkv_columns())};
+  }
+  static Inputs rows_of(const Inputs& in, std::int64_t begin, std::int64_t end) {
+    return {in[0].slice(begin, end), in[1].slice(begin, end), in[2].slice(begin, end)};
+  }
+  typename AttentionHeads<L>::Norms norms(const Weights& weights) const { return {weights.q_norm, weights.k_norm}; }
 
-  template <class T>
-  Tensor<T> q(Tensor<T> qkv) const {
-    return qkv.slice_columns(0, q_columns());
+  AttentionHeads<L> between_of(const HeadRange& range) const {
+    return {range.size(), range.size() / slices().group(range), head_dim, eps, window, head_norms};
   }
-  template <class T>
-  Tensor<T> k(Tensor<T> qkv) const {
-    return qkv.slice_columns(q_columns(), q_columns() + kv_columns());
+  /// Calls body(begin, end) for tiles of the rows: all of them, or stage_rows at a time.
+  template <class Body>
+  void for_rows(Context<L>& context, bool at_once, Body body) const {
+    const std::int64_t rows = context.tokens(), most = at_once ? std::max<std::int64_t>(rows, 1) : stage_rows;
+    const auto end = [&](std::size_t tile) { return std::min((static_cast<std::int64_t>(tile) + 1) * most, rows); };
+    const auto tiles = static_cast<std::size_t>(std::max<std::int64_t>(ceil_divide(rows, most), 1));
+    const auto alike = [&](std::size_t tile) { return end(tile) - end(tile - 1) == most; };
+    repeat(context, tiles, alike, [&](std::size_t tile) { body(tile == 0 ? 0 : end(tile - 1), end(tile)); });
   }
-  template <class T>
-  Tensor<T> v(Tensor<T> qkv) const {
-    return qkv.slice_columns(q_columns() + kv_columns(), qkv_columns());
-  }
-  /// q and k stand side by side, so one call rotates both.
-  Tensor<Compute> qk(Tensor<Compute> qkv) const { return qkv.slice_columns(0, qk_columns()); }
 
-  /// Computes the projections of the normalised input, with their biases.
-  void project_heads(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
+  /// Sets all of Saved, and computes q, k and v as one matrix.
+  void project_all(Context<L>& context, const Weights& weights, Saved& saved, Tensor<const Compute> x) const {
     const std::int64_t tokens = context.tokens();
-    saved = {.x = x,
-             .rstd = context.template save<float>({tokens}),
+    saved = {.rows = {},
+             .heads = between_of(all()).save(context),
              .qkv = context.template save<Compute>({tokens, qkv_columns()}),
-             .qk_rstd = head_norms ? context.template save<float>({tokens * (heads + kv_heads)}) : Tensor<float>(),
-             .out = context.template save<Compute>({tokens, q_columns()}),
-             .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
-    {
-      typename L::Frame frame(context.arena);
-      const auto normed = frame.template allocate<Compute>({tokens, hidden});  // [T, H]
-      device::enqueue(context.stream, device::RmsNorm<Compute>{
-                                          .x = x, .weight = weights.norm, .eps = eps, .y = normed, .rstd = saved.rstd});
-      project<L, 3>(context, normed, {weights.q, weights.k, weights.v}, saved.qkv);
-      LowRankPath<L, 3>(context, paths.qkv, weights.qkv_paths)
-          .template forward<Compute>(normed, {q(saved.qkv), k(saved.qkv), v(saved.qkv)});
-    }
-    if (biases) add_biases(context, weights, saved.qkv);
-    context.progress();
+             .out = context.template save<Compute>({tokens, q_columns()})};
+    before(context, {}, weights, saved.rows, x, Part{.ranges = std::array{all()}},
+           std::array<Inputs, 1>{split(saved.qkv)});
   }
-  void rotate(Context<L>& context, const Shared& shared, Tensor<Compute> x, device::Rotation rotation) const {
-    device::enqueue(
-        context.stream,
-        device::Rope<Compute>{.x = x, .table = shared.table, .rotation = rotation, .documents = context.documents});
+  /// Normalises rows of x that begin at `begin`.
+  void normalise(Context<L>& context, const Weights& weights, const RowsSaved& saved, std::int64_t begin,
+                 Tensor<Compute> y) const {
+    const std::int64_t end = begin + y.rows();
+    device::enqueue(context.stream, device::RmsNorm<Compute>{.x = saved.x.slice(begin, end),
+                                                             .weight = weights.norm,
+                                                             .eps = eps,
+                                                             .y = y,
+                                                             .rstd = saved.rstd.slice(begin, end)});
   }
-  /// Returns q and k as attention reads them, [T, (Hq + Hkv) d]. Without norms of heads, forward rotates the
-  /// projections in place, once. With them, both passes compute q and k in `frame`, since backward needs the
-  /// projections as they were.
-  Tensor<Compute> rotated_heads(Context<L>& context, const Shared& shared, const Weights& weights, const Saved& saved,
-                                typename L::Frame& frame, Pass pass) const {
-    Tensor<Compute> heads = qk(saved.qkv);
-    if (head_norms) {
-      heads = frame.template allocate<Compute>({context.tokens(), qk_columns()});
-      normalise_heads(context, weights, saved, heads);
-    }
-    if (head_norms || pass == Pass::forward) rotate(context, shared, heads, device::Rotation::forward);
-    return heads;
+
+  // The parts of a piece or range, for rows that begin at `begin`: x [t, H], q, k and v [t, columns of the piece].
+
+  void project_heads(Context<L>& context, const Weights& weights, Tensor<const Compute> x, std::int64_t begin,
+                     const Inputs& y) const {
+    project<L, 3>(context, x, {weights.q, weights.k, weights.v}, y);
+    LowRankPath<L, 3>(context, paths.qkv, weights.qkv_paths, begin).template forward<Compute>(x, y);
+    if (!biases) return;
+    const std::array bias{weights.q_bias, weights.k_bias, weights.v_bias};
+    for (std::size_t i = 0; i < inputs; ++i)
+      device::enqueue(context.stream, device::AddBias<Compute>{.bias = bias[i], .y = y[i]});
   }
-  void attend(Context<L>& context, const Saved& saved, Tensor<const Compute> qk) const {
-    device::enqueue(
-        context.stream,
-        device::Attention<Compute>{
-            .shape = problem(context), .q = q(qk), .k = k(qk), .v = v(saved.qkv), .out = saved.out, .lse = saved.lse});
-    context.progress();
-  }
-  /// y = x + out * weights.out^T.
-  void add_output(Context<L>& context, const Weights& weights, const Saved& saved, Tensor<const Compute> x,
-                  Tensor<Compute> y) const {
-    device::enqueue(context.stream, device::Copy<Compute>{.x = x, .y = y});
-    device::enqueue(context.stream,
-                    device::Matmul<Compute>{
-                        .a = saved.out, .b = device::transposed(weights.out), .c = y, .write = Write::accumulate});
-    LowRankPath<L, 1>(context, paths.out, weights.out_path).template forward<Compute>(saved.out, {y});
-    context.progress();
-  }
-  /// Adds to dout what flows back through the path beside out, and writes the path's gradients.
-  void out_path_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
-                         Tensor<const Compute> dy, Tensor<Compute> dout) const {
-    if (!paths.out.any()) return;
+  /// Writes the weights' gradients, and adds to dx, or overwrites it, which may be x.
+  template <class C>
+  void heads_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, Tensor<const Compute> x,
+                      std::int64_t begin, const Inputs& dy, Tensor<C> dx, Write write) const {
     typename L::Frame frame(context.arena);
-    const LowRankPath<L, 1> beside(context, paths.out, weights.out_path);
-    const auto du = frame.template allocate<Compute>({context.tokens(), paths.out.columns()});  // [T, r]
-    beside.backward({dy}, du);
-    beside.backward_weight(gradients.out_path, saved.out, {dy}, du);
-    beside.template backward_input<Compute>(du, dout);
+    const std::array<Tensor<const Compute>, inputs> d{dy[0], dy[1], dy[2]};
+    const std::array bias{gradients.q_bias, gradients.k_bias, gradients.v_bias};
+    for (std::size_t i = 0; i < inputs && biases; ++i)
+      if (bias[i].wanted())
+        device::enqueue(context.stream,
+                        device::BiasBackward<Compute>{.dy = d[i], .dbias = bias[i].tensor, .write = bias[i].next()});
+    project_backward_weight<L, 3>(context, d, x, {gradients.q, gradients.k, gradients.v});
+    context.progress();
+    const LowRankPath<L, 3> beside(context, paths.qkv, weights.qkv_paths, begin);
+    const auto du = paths.qkv.any() ? frame.template allocate<Compute>({x.rows(), paths.qkv.columns()})
+                                    : Tensor<Compute>();  // [t, columns of qkv]
+    beside.backward(d, du);
+    beside.backward_weight(gradients.qkv_paths, x, d, du);
+    project_backward_input<L, 3>(context, dy, {weights.q, weights.k, weights.v}, dx, write);
+    beside.template backward_input<C>(du, dx);
   }
 
-  /// Return the two halves of the cache: keys, then values (device::KeepHeads).
-  Tensor<Compute> kept_keys(Tensor<Compute> cache) const { return {cache.data(), {cache.rows() * kv_heads, head_dim}}; }
-  Tensor<Compute> kept_values(Tensor<Compute> cache) const {
-    return {cache.data() + cache.numel() / 2, {cache.rows() * kv_heads, head_dim}};
-  }
-  void keep(Context<L>& context, const Saved& saved, Tensor<const Compute> qk, Tensor<Compute> cache) const {
-    const auto keep_heads = [&](Tensor<const Compute> x, Tensor<Compute> kept) {
-      device::enqueue(context.stream,
-                      device::KeepHeads<Compute>{
-                          .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
-    };
-    keep_heads(k(qk), kept_keys(cache));
-    keep_heads(v(saved.qkv), kept_values(cache));
-  }
-  void attend_to_kept(Context<L>& context, const Saved& saved, Tensor<const Compute> qk, Tensor<Compute> cache) const {
-    const std::span<const std::int32_t> positions = context.positions.host;
-    device::enqueue(context.stream, device::CachedAttention<Compute>{
-                                        .kv_heads = kv_heads,
-                                        .window = window,
-                                        .longest = 1 + *std::max_element(positions.begin(), positions.end()),
-                                        .positions = context.positions.device,
-                                        .q = q(qk),
-                                        .keys = kept_keys(cache),
-                                        .values = kept_values(cache),
-                                        .out = saved.out});
+  template <class C>
+  void add_output(Context<L>& context, const Weights& weights, const HeadRange& range, std::int64_t begin,
+                  Tensor<const Compute> out, Tensor<C> y) const {
+    const Weights own = slices().of_output(weights, range);
+    device::enqueue(
+        context.stream,
+        device::Matmul<Compute, C>{.a = out, .b = device::transposed(own.out), .c = y, .write = Write::accumulate});
+    LowRankPath<L, 1>(context, paths.out, own.out_path, begin, range.begin * head_dim).template forward<C>(out, {y});
     context.progress();
   }
-
-  void add_biases(Context<L>& context, const Weights& weights, Tensor<Compute> qkv) const {
-    device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.q_bias, .y = q(qkv)});
-    device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.k_bias, .y = k(qkv)});
-    device::enqueue(context.stream, device::AddBias<Compute>{.bias = weights.v_bias, .y = v(qkv)});
+  /// `gradients` are those of the range.
+  void output_weight_backward(Context<L>& context, const Gradients& gradients, Tensor<const Compute> out,
+                              Tensor<const Compute> dy) const {
+    project_backward_weight<L, 1>(context, {dy}, out, {gradients.out});
+    context.progress();
   }
-  void biases_backward(Context<L>& context, const Gradients& gradients, Tensor<Compute> dqkv) const {
-    const auto sum = [&](const auto& gradient, Tensor<Compute> dy) {
-      if (gradient.wanted())
-        device::enqueue(context.stream,
-                        device::BiasBackward<Compute>{.dy = dy, .dbias = gradient.tensor, .write = gradient.next()});
-    };
-    sum(gradients.q_bias, q(dqkv));
-    sum(gradients.k_bias, k(dqkv));
-    sum(gradients.v_bias, v(dqkv));
-  }
-
-  void normalise_heads(Context<L>& context, const Weights& weights, const Saved& saved, Tensor<Compute> qk) const {
-    const std::int64_t tokens = context.tokens();
-    const auto normalise = [&](Tensor<const Compute> x, Tensor<const Compute> weight, Tensor<Compute> y,
-                               Tensor<float> rstd) {
-      device::enqueue(context.stream,
-                      device::RmsNorm<Compute>{.x = x, .weight = weight, .eps = eps, .y = y, .rstd = rstd});
-    };
-    normalise(q(saved.qkv), weights.q_norm, q(qk), q_rstd(saved, tokens));
-    normalise(k(saved.qkv), weights.k_norm, k(qk), k_rstd(saved, tokens));
-  }
-  void heads_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const Saved& saved,
-                      Tensor<Compute> dqkv) const {
-    const auto differentiate = [&](Tensor<const Compute> x, Tensor<const Compute> weight, Tensor<const float> rstd,
-                                   Tensor<Compute> dy, const auto& gradient) {
-      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = x,
-                                                                       .weight = weight,
-                                                                       .rstd = rstd,
-                                                                       .dy = dy,
-                                                                       .dx = dy,
-                                                                       .dw = gradient.tensor,
-                                                                       .dw_write = gradient.next()});
-    };
-    const std::int64_t tokens = context.tokens();
-    differentiate(q(saved.qkv), weights.q_norm, q_rstd(saved, tokens), q(dqkv), gradients.q_norm);
-    differentiate(k(saved.qkv), weights.k_norm, k_rstd(saved, tokens), k(dqkv), gradients.k_norm);
-  }
-  Tensor<float> q_rstd(const Saved& saved, std::int64_t tokens) const { return saved.qk_rstd.slice(0, tokens * heads); }
-  Tensor<float> k_rstd(const Saved& saved, std::int64_t tokens) const {
-    return saved.qk_rstd.slice(tokens * heads, tokens * (heads + kv_heads));
-  }
-  device::AttentionShape problem(const Context<L>& context) const {
-    return {.sequences = context.sequences,
-            .sequence_length = context.sequence_length,
-            .heads = heads,
-            .kv_heads = kv_heads,
-            .head_dim = head_dim,
-            .documents = context.documents,
-            .window = window};
+  /// Writes dout, and the gradients of the path beside out. dout may be `out`.
+  void output_backward(Context<L>& context, const Weights& weights, const Gradients& gradients, const HeadRange& range,
+                       std::int64_t begin, Tensor<const Compute> out, Tensor<const Compute> dy,
+                       Tensor<Compute> dout) const {
+    typename L::Frame frame(context.arena);
+    const Weights own = slices().of_output(weights, range);
+    const LowRankPath<L, 1> beside(context, paths.out, own.out_path, begin, range.begin * head_dim);
+    const auto du = paths.out.any() ? frame.template allocate<Compute>({dy.rows(), paths.out.columns()})
+                                    : Tensor<Compute>();  // [t, r]
+    beside.backward({dy}, du);
+    beside.backward_weight(gradients.out_path, out, {dy}, du);
+    if (own.out.contiguous() || std::is_same_v<Compute, float>)
+      device::enqueue(context.stream, device::Matmul<Compute>{.a = dy, .b = own.out, .c = dout});
+    else
+      multiply_by_slice<L>(context, dy, own.out, dout);
+    beside.template backward_input<Compute>(du, dout);
   }
 };
 

@@ -147,7 +147,6 @@ class SwiGluTile {
   /// oneDNN takes large scratch for outputs with gaps between rows.
   struct GateUp {
     Tensor<Compute> gate, up;  // [t, c]
-    Tensor<Compute> both;      // [t, 2 c], or empty
   };
 
   SwiGluTile(Context<L>& context, const SwiGluPaths& paths, const Weights& weights, const tiling::Tile& tile)
@@ -159,9 +158,9 @@ class SwiGluTile {
   static GateUp split(const Weights& weights, Tensor<Compute> buffer) {
     const std::int64_t half = buffer.columns() / 2;
     if (adjacent(std::array{weights.gate, weights.up}))
-      return {buffer.slice_columns(0, half), buffer.slice_columns(half, 2 * half), buffer};
+      return {buffer.slice_columns(0, half), buffer.slice_columns(half, 2 * half)};
     const Shape shape{buffer.rows(), half};
-    return {{buffer.data(), shape}, {buffer.data() + shape.numel(), shape}, {}};
+    return {{buffer.data(), shape}, {buffer.data() + shape.numel(), shape}};
   }
   GateUp take_gate_up(typename L::Frame& frame) const {
     return split(*weights_, tile_.kept ? kept_ : frame.template allocate<Compute>({tokens(), 2 * columns()}));
@@ -182,12 +181,7 @@ class SwiGluTile {
   // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c].
 
   void expand(const Weights& weights, Tensor<const Compute> x, const GateUp& g) const {
-    if (g.both.data() != nullptr) {
-      project<L, 2>(*context_, x, {weights.gate, weights.up}, g.both);
-    } else {
-      project<L, 1>(*context_, x, {weights.gate}, g.gate);
-      project<L, 1>(*context_, x, {weights.up}, g.up);
-    }
+    project<L, 2>(*context_, x, {weights.gate, weights.up}, {g.gate, g.up});
     in_paths(weights).template forward<Compute>(x, {g.gate, g.up});
     context_->progress();
   }
@@ -211,30 +205,20 @@ class SwiGluTile {
     down.backward({dy}, du_down);
     down.template backward_input<Compute>(du_down, dh);
     device::enqueue(context_->stream, device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
-    project_backward_weight<L, 1>(*context_, dy, dh, {gradients.down});
+    project_backward_weight<L, 1>(*context_, {dy}, dh, {gradients.down});
     down.backward_weight(gradients.down_path, dh, {dy}, du_down);
     context_->progress();
     const auto in = in_paths(weights);
     in.backward({g.gate, g.up}, du);
     in.backward_weight(gradients.in_paths, x, {g.gate, g.up}, du);
-    if (g.both.data() != nullptr) {
-      project_backward_weight<L, 2>(*context_, g.both, x, {gradients.gate, gradients.up});
-    } else {
-      project_backward_weight<L, 1>(*context_, g.gate, x, {gradients.gate});
-      project_backward_weight<L, 1>(*context_, g.up, x, {gradients.up});
-    }
+    project_backward_weight<L, 2>(*context_, {g.gate, g.up}, x, {gradients.gate, gradients.up});
     context_->progress();
   }
   /// dx (+)= dgate Wgate + dup Wup, and what flows back through the paths beside them.
   template <class C>
   void backward_input(const Weights& weights, const GateUp& g, Tensor<const Compute> du, Tensor<C> dx,
                       Write write) const {
-    if (g.both.data() != nullptr) {
-      project_backward_input<L, 2>(*context_, g.both, {weights.gate, weights.up}, dx, write);
-    } else {
-      project_backward_input<L, 1>(*context_, g.gate, {weights.gate}, dx, write);
-      project_backward_input<L, 1>(*context_, g.up, {weights.up}, dx, Write::accumulate);
-    }
+    project_backward_input<L, 2>(*context_, {g.gate, g.up}, {weights.gate, weights.up}, dx, write);
     in_paths(weights).template backward_input<C>(du, dx);
     context_->progress();
   }
@@ -277,7 +261,7 @@ class SwiGluTile {
       Flags written{};
       const Gradients part = part_of(gradients, begin, end, written);
       const auto dh = inner.template allocate<Compute>({tokens(), end - begin});  // [t, c]
-      multiply_by_slice(dy, weights.down, dh);
+      multiply_by_slice<L>(*context_, dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
       const auto du = take_path(inner, paths_->in);  // [t, columns of in]
@@ -313,16 +297,6 @@ class SwiGluTile {
     columns(4, part.down_path.a[0]);
     columns(5, part.down);
     return part;
-  }
-
-  /// dh = dy down, computed in a float buffer and then rounded: oneDNN takes more scratch than this buffer if it rounds
-  /// a product with a strided operand itself.
-  void multiply_by_slice(Tensor<const Compute> dy, Tensor<const Compute> down, Tensor<Compute> dh) const {
-    typename L::Frame frame(context_->arena);
-    const auto wide = frame.template allocate<float>(dh.shape());  // [t, c]
-    device::enqueue(context_->stream, device::Matmul<Compute, float>{.a = dy, .b = down, .c = wide});
-    context_->progress();
-    device::enqueue(context_->stream, device::Copy<float, Compute>{.x = wide, .y = dh});
   }
 
   Context<L>* context_;

@@ -27,6 +27,7 @@
 
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
+#include <tessera/fsdp/testing/staged_run.hpp>
 
 namespace fsdp::testing {
 namespace detail {
@@ -53,17 +54,18 @@ std::vector<nn::Parameter> module_parameters(const SizesOf<Tested>& sizes) {
 /// largest or less, such as a query's with a single key, are rounding errors of others, and are compared on that scale.
 template <class Tested, class Tiling>
 bool expect_same_outcome(std::string_view asked, const ModuleCase<Tested, Tiling>& how, const ModuleOutcome& found,
-                         const ModuleOutcome& expected, double bound) {
+                         const ModuleOutcome& expected, double bound, std::string_view more = "") {
+  const std::string where = more.empty() ? how.in_words() : message(how.in_words(), ", ", more);
   double largest = 0;
   for (const Numbers& gradient : expected.gradients) largest = std::max(largest, norm_of(gradient));
   const auto expect = [&](const std::string& which, const Numbers& a, const Numbers& b) {
     const double error = relative_error(a, b, 2e-3 * largest);
     if (!std::isfinite(error))
-      return fail(asked, how.in_words(),
+      return fail(asked, where,
                   message(which,
                           " holds numbers that are not finite: memory was read that nobody had written (it holds "
                           "NaN here), or the values overflow"));
-    return error <= bound || fail(asked, how.in_words(),
+    return error <= bound || fail(asked, where,
                                   message(which, " differs by ", in_words(error), " of its norm; at most ",
                                           in_words(bound), " is rounding"));
   };
@@ -288,6 +290,36 @@ void check_module_costs() {
       }
 }
 
+/// Checks that ranks that share the rows of a micro-batch compute what a block computes that states its stages.
+template <class Tested>
+void check_module_stages() {
+  constexpr std::string_view asked =
+      "ranks that share the rows, each with its share of the middle, compute what the whole block computes";
+  using Run = ModuleRun<device::Cpu, Tested, Fp32>;
+  if constexpr (nn::StagedBlock<typename Run::Module, typename Run::L>) {
+    for (const auto& sizes : detail::module_sizes_of<Tested>()) {
+      bool good = true;
+      const ModuleCase<Tested> how{.sizes = sizes};
+      const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10, 20}, good);
+      const std::int64_t shares = Tested::template make<typename Run::L>(sizes).shares();
+      for (int count = 1; count <= std::min<std::int64_t>(shares, 8) && good; ++count)
+        for (int ranks = 1; ranks <= std::min<std::int64_t>(count, sizes.tokens()) && good; ++ranks) {
+          if (shares % count != 0 || count % ranks != 0) continue;
+          const Sharing sharing{.ranks = ranks, .parts = count / ranks};
+          const std::string where = message(how.in_words(), ", ", sharing.in_words());
+          ModuleOutcome found;
+          good = report_errors(module_ends_without_error, where,
+                               [&] {
+                                 Run run(how);
+                                 found = staged_outcome_of(run, sharing, where, {10, 20}, good);
+                               }) &&
+                 good && detail::expect_same_outcome<Tested>(asked, how, found, expected, 3e-5, sharing.in_words());
+        }
+      if (!good) return;
+    }
+  }
+}
+
 template <class Tested>
 class ModuleSuite : public ::testing::Test {};
 TYPED_TEST_SUITE_P(ModuleSuite);
@@ -305,7 +337,9 @@ TYPED_TEST_P(ModuleSuite, IsCountedByDryRuns) {
   check_module_costs<TypeParam, Fp32>();
   check_module_costs<TypeParam, Bf16Mixed>();
 }
+TYPED_TEST_P(ModuleSuite, StagesAreTheWholeBlock) { check_module_stages<TypeParam>(); }
 REGISTER_TYPED_TEST_SUITE_P(ModuleSuite, NamesItsParameters, GradientsAreDerivatives, GradientsOfMicroBatchesAddUp,
-                            TilesThreadsAndPlacesChangeNothing, InBf16IsTheSameFunction, IsCountedByDryRuns);
+                            TilesThreadsAndPlacesChangeNothing, InBf16IsTheSameFunction, IsCountedByDryRuns,
+                            StagesAreTheWholeBlock);
 
 }  // namespace fsdp::testing

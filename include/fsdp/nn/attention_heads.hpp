@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Attention of some heads, between the projections: norms of heads, rotary positions, attention, and the KV cache.
+///
+/// It reads q, k and v of all tokens. Without norms of heads, forward rotates q and k in place, once. With them, both
+/// passes compute q and k as attention reads them, since backward needs the projections as they were.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/projection.hpp>
+#include <tessera/fsdp/nn/rotary_table.hpp>
+
+namespace fsdp::nn {
+
+/// Query heads with the key-value heads that they read. q, k and v are `Inputs`; if they stand side by side in one
+/// matrix, one call rotates q and k.
+template <class L>
+struct AttentionHeads {
+  using Compute = typename L::Compute;
+  using Inputs = std::array<Tensor<Compute>, 3>;       // [N, Hq d], [N, Hkv d], [N, Hkv d]
+  using Norms = std::array<Tensor<const Compute>, 2>;  // of q's heads and of k's, [d] each
+  using NormGradients = std::array<GradientView<typename L::Accumulate>, 2>;
+
+  std::int64_t heads = 0;     ///< Hq
+  std::int64_t kv_heads = 0;  ///< Hkv, divides Hq
+  std::int64_t head_dim = 0;  ///< d
+  float eps = 1e-5f;
+  std::int64_t window = 0;  ///< most tokens that one attends to, itself included; 0: no window
+  bool norms = false;       ///< whether heads of q and k are normalised before their rotation
+
+  struct Saved {
+    Tensor<float> qk_rstd;  // [(Hq + Hkv) N], if `norms`
+    Tensor<float> lse;      // [sequences Hq, S]
+  };
+
+  /// Returns unset memory for what backward needs.
+  Saved save(Context<L>& context) const {
+    return {.qk_rstd = norms ? context.template save<float>({context.tokens() * (heads + kv_heads)}) : Tensor<float>(),
+            .lse = context.template save<float>({context.sequences * heads, context.sequence_length})};
+  }
+
+  void forward(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
+               const Inputs& in, Tensor<Compute> out) const {
+    typename L::Frame frame(context.arena);
+    attend(context, saved, attended(context, shared, weights, saved, in, frame, Pass::forward), out);
+  }
+
+  /// A forward that stores this pass's keys and values in a KV cache [sequences * capacity, 2 Hkv d]. In a decoding
+  /// pass, attention also reads those of earlier tokens.
+  void extend(Context<L>& context, const RotaryTable& shared, const Norms& weights, Tensor<Compute> cache,
+              const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
+    typename L::Frame frame(context.arena);
+    const Inputs seen = attended(context, shared, weights, saved, in, frame, Pass::forward);
+    keep(context, seen[1], kept_keys(cache));
+    keep(context, seen[2], kept_values(cache));
+    if (context.positions.empty())
+      attend(context, saved, seen, out);
+    else
+      attend_to_kept(context, seen[0], cache, out);
+  }
+
+  /// `in` is as forward left it. Writes the gradients of q, k and v to `din`, and those of the norms.
+  void backward(Context<L>& context, const RotaryTable& shared, const Norms& weights, const NormGradients& gradients,
+                const Saved& saved, const Inputs& in, Tensor<const Compute> out, Tensor<const Compute> dout,
+                const Inputs& din) const {
+    {
+      typename L::Frame frame(context.arena);
+      const Inputs seen = attended(context, shared, weights, saved, in, frame, Pass::backward);
+      context.progress();
+      device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
+                                                                         .q = seen[0],
+                                                                         .k = seen[1],
+                                                                         .v = seen[2],
+                                                                         .out = out,
+                                                                         .lse = saved.lse,
+                                                                         .dout = dout,
+                                                                         .dq = din[0],
+                                                                         .dk = din[1],
+                                                                         .dv = din[2]});
+    }
+    context.progress();
+    rotate(context, shared, din, device::Rotation::backward);
+    if (!norms) return;
+    for (std::size_t i = 0; i < 2; ++i)
+      device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = in[i],
+                                                                       .weight = weights[i],
+                                                                       .rstd = rstd(saved, in, i),
+                                                                       .dy = din[i],
+                                                                       .dx = din[i],
+                                                                       .dw = gradients[i].tensor,
+                                                                       .dw_write = gradients[i].next()});
+  }
+
+ private:
+  enum class Pass : std::uint8_t { forward, backward };
+
+  /// Returns q, k and v as attention reads them.
+  Inputs attended(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
+                  const Inputs& in, typename L::Frame& frame, Pass pass) const {
+    Inputs seen = in;
+    if (norms) {
+      const std::int64_t q = heads * head_dim, k = kv_heads * head_dim;
+      const auto both = frame.template allocate<Compute>({context.tokens(), q + k});  // [N, (Hq + Hkv) d]
+      seen[0] = both.slice_columns(0, q);
+      seen[1] = both.slice_columns(q, q + k);
+      for (std::size_t i = 0; i < 2; ++i)
+        device::enqueue(context.stream,
+                        device::RmsNorm<Compute>{
+                            .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
+    }
+    if (norms || pass == Pass::forward) rotate(context, shared, seen, device::Rotation::forward);
+    return seen;
+  }
+  void rotate(Context<L>& context, const RotaryTable& shared, const Inputs& x, device::Rotation rotation) const {
+    const auto turn = [&](Tensor<Compute> part) {
+      device::enqueue(context.stream,
+                      device::Rope<Compute>{
+                          .x = part, .table = shared.table, .rotation = rotation, .documents = context.documents});
+    };
+    if (const Tensor<Compute> both = side_by_side(std::array{x[0], x[1]}); both.data() != nullptr) return turn(both);
+    turn(x[0]);
+    turn(x[1]);
+  }
+  void attend(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
+    device::enqueue(context.stream,
+                    device::Attention<Compute>{
+                        .shape = problem(context), .q = in[0], .k = in[1], .v = in[2], .out = out, .lse = saved.lse});
+    context.progress();
+  }
+
+  /// Return the two halves of the cache: keys, then values (device::KeepHeads).
+  Tensor<Compute> kept_keys(Tensor<Compute> cache) const { return {cache.data(), {cache.rows() * kv_heads, head_dim}}; }
+  Tensor<Compute> kept_values(Tensor<Compute> cache) const {
+    return {cache.data() + cache.numel() / 2, {cache.rows() * kv_heads, head_dim}};
+  }
+  void keep(Context<L>& context, Tensor<const Compute> x, Tensor<Compute> kept) const {
+    device::enqueue(context.stream,
+                    device::KeepHeads<Compute>{
+                        .sequences = context.sequences, .positions = context.positions.device, .x = x, .kept = kept});
+  }
+  void attend_to_kept(Context<L>& context, Tensor<const Compute> q, Tensor<Compute> cache, Tensor<Compute> out) const {
+    const std::span<const std::int32_t> positions = context.positions.host;
+    device::enqueue(context.stream, device::CachedAttention<Compute>{
+                                        .kv_heads = kv_heads,
+                                        .window = window,
+                                        .longest = 1 + *std::max_element(positions.begin(), positions.end()),
+                                        .positions = context.positions.device,
+                                        .q = q,
+                                        .keys = kept_keys(cache),
+                                        .values = kept_values(cache),
+                                        .out = out});
+    context.progress();
+  }
+
+  /// Those of q's heads (i = 0), or of k's (1).
+  Tensor<float> rstd(const Saved& saved, const Inputs& in, std::size_t i) const {
+    const std::int64_t tokens = in[0].rows(), split = tokens * heads;
+    return i == 0 ? saved.qk_rstd.slice(0, split) : saved.qk_rstd.slice(split, split + tokens * kv_heads);
+  }
+  device::AttentionShape problem(const Context<L>& context) const {
+    return {.sequences = context.sequences,
+            .sequence_length = context.sequence_length,
+            .heads = heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .documents = context.documents,
+            .window = window};
+  }
+};
+
+}  // namespace fsdp::nn

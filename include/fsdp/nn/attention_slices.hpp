@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The parameters of attention with its projections, and their slices for ranges of heads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/low_rank.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
+
+namespace fsdp::nn {
+
+/// A norm, four projections with their biases, norms of heads, and low-rank paths.
+template <class V>
+struct AttentionFields {
+  V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
+  V q_bias, k_bias, v_bias;  // [Hq d], [Hkv d], [Hkv d]; absent unless `biases`
+  V q_norm, k_norm;          // [d], [d]; absent unless `head_norms`
+  LowRankFields<3, V> qkv_paths = {};
+  LowRankFields<1, V> out_path = {};
+};
+
+/// The low-rank paths beside q, k and v, which read the same input, and beside out.
+struct AttentionPaths {
+  LowRank<3> qkv = {};
+  LowRank<1> out = {};
+};
+
+/// Query heads of a range whose key-value heads follow each other, so that their weights are slices.
+struct HeadPiece {
+  HeadRange q, kv;
+};
+
+/// Which rows of q, k and v, and which columns of out, a range of query heads uses.
+struct AttentionSlices {
+  std::int64_t per_kv = 1;    ///< query heads that share a key-value head: Hq / Hkv
+  std::int64_t head_dim = 0;  ///< d
+
+  /// Returns how many query heads of a range share each of its key-value heads. Of these the range has `size / group`,
+  /// one after the other; the same one may come twice, if the range begins or ends among its query heads.
+  std::int64_t group(const HeadRange& range) const { return std::gcd(std::gcd(per_kv, range.size()), range.begin); }
+
+  /// Calls body(piece, its columns of the range's matrices) for each piece of each range: one, unless a key-value head
+  /// comes twice. `in`: the matrices q, k and v of each range.
+  template <class T, class Body>
+  void for_each_piece(std::span<const HeadRange> ranges, std::span<const std::array<Tensor<T>, 3>> in,
+                      Body body) const {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      const std::int64_t first = ranges[i].begin, last = ranges[i].end, shared = group(ranges[i]);
+      for (std::int64_t begin = first, end = first; begin < last; begin = end) {
+        do end += shared;
+        while (end < last && end / per_kv == (end - 1) / per_kv + 1);
+        const auto columns = [&](const Tensor<T>& matrix, std::int64_t heads_each) {
+          return matrix.slice_columns((begin - first) / heads_each * head_dim, (end - first) / heads_each * head_dim);
+        };
+        body(HeadPiece{.q = {begin, end}, .kv = {begin / per_kv, (end - 1) / per_kv + 1}},
+             std::array{columns(in[i][0], 1), columns(in[i][1], shared), columns(in[i][2], shared)});
+      }
+    }
+  }
+
+  /// Returns the fields, weights or gradients, with the rows that a piece uses.
+  template <class V>
+  AttentionFields<V> of_piece(AttentionFields<V> fields, const HeadPiece& piece) const {
+    const auto cut = [&](V& field, const HeadRange& range) {
+      if (present(field)) field = rows(field, range.begin * head_dim, range.end * head_dim);
+    };
+    for (V* field : {&fields.q, &fields.q_bias, &fields.qkv_paths.b[0]}) cut(*field, piece.q);
+    for (V* field : {&fields.k, &fields.k_bias, &fields.qkv_paths.b[1]}) cut(*field, piece.kv);
+    for (V* field : {&fields.v, &fields.v_bias, &fields.qkv_paths.b[2]}) cut(*field, piece.kv);
+    return fields;
+  }
+  /// Returns the fields that of_piece cuts.
+  template <class V>
+  static std::array<V, 9> cut_by_pieces(const AttentionFields<V>& fields) {
+    const auto& b = fields.qkv_paths.b;
+    return {fields.q, fields.k, fields.v, fields.q_bias, fields.k_bias, fields.v_bias, b[0], b[1], b[2]};
+  }
+
+  /// Returns the fields with the columns of out that read a range.
+  template <class V>
+  AttentionFields<V> of_output(AttentionFields<V> fields, const HeadRange& range) const {
+    for (V* field : {&fields.out, &fields.out_path.a[0]})
+      if (present(*field)) *field = columns(*field, range.begin * head_dim, range.end * head_dim);
+    return fields;
+  }
+
+ private:
+  // V is a Tensor or a GradientView. A slice of a gradient shares its flag, which write_in_parts has set.
+
+  template <class V>
+  static bool present(const V& field) {
+    if constexpr (requires { field.wanted(); })
+      return field.wanted();
+    else
+      return field.data() != nullptr;
+  }
+  template <class V>
+  static V rows(const V& field, std::int64_t begin, std::int64_t end) {
+    if constexpr (requires { field.written; })
+      return field.rows(begin, end, field.written);
+    else
+      return field.slice(begin, end);
+  }
+  template <class V>
+  static V columns(const V& field, std::int64_t begin, std::int64_t end) {
+    if constexpr (requires { field.written; })
+      return field.columns(begin, end, field.written);
+    else
+      return field.slice_columns(begin, end);
+  }
+};
+
+}  // namespace fsdp::nn

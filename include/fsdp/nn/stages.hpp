@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Stages: what a block states so that K ranks can share the rows of a micro-batch.
+///
+/// The N rows are all tokens of a micro-batch. A rank has some of them, one after the other. Work on single tokens is
+/// done on these rows: the stages `before` and `after` of the middle. The middle, attention, mixes tokens: it is done
+/// on all rows, by each rank for its share of the heads. An executor exchanges matrices between the stages; a block
+/// sees neither ranks nor messages. The middle may also be done in P parts, a few heads at a time, so that less is in
+/// memory at once.
+///
+/// So the heads are cut into K P equal ranges (equal_ranges). Part p of rank r is range r P + p. Two contexts: `rows`
+/// has one sequence, the rank's own rows, no documents, and a Noise that begins at the first of these rows; `all` has
+/// the sequences and documents as they are.
+///
+/// Forward, then backward, for the parts in order:
+///
+/// | stage | reads | writes |
+/// | --- | --- | --- |
+/// | before | x | in[r][i], what the middle needs of own rows for the heads of each rank r, contiguous |
+/// | between | in[i] of all rows | out of all rows, for one range; may change `in`, and backward reads it so |
+/// | after | x, outs of all ranges, own rows | y |
+/// | after_again | the same | what `after` keeps for backward; no y |
+/// | after_backward | outs, dy | douts, which may be the outs; dy becomes the middle residual's gradient |
+/// | between_backward | in, out, dout of all rows | din, for one range |
+/// | before_backward | din, of own rows | adds to dy, which after the last part is the gradient of x |
+///
+/// `before` and `before_backward` are called for each part, with the K ranges of that part; `after` and
+/// `after_backward` once, with all ranges.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+
+namespace fsdp::nn {
+
+/// Query heads [begin, end), or whatever equal shares a block's middle can be cut into.
+struct HeadRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  /// Returns the number of heads.
+  constexpr std::int64_t size() const { return end - begin; }
+  friend constexpr bool operator==(const HeadRange&, const HeadRange&) = default;
+};
+
+/// One of `count` parts of the middle.
+struct Part {
+  std::span<const HeadRange> ranges;  // [K], of each rank
+  int index = 0;
+  int count = 1;
+
+  /// Whether one rank does the middle in one part.
+  bool whole() const { return count == 1 && ranges.size() == 1; }
+};
+
+/// Cuts [0, shares) into `count` equal ranges, in order. Throws InputError, which lists the counts that would do,
+/// unless `count` divides `shares`.
+inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t count) {
+  if (count < 1 || shares % count != 0) {
+    std::string divisors;
+    for (std::int64_t divisor = 1; divisor <= shares; ++divisor)
+      if (shares % divisor == 0) divisors += (divisors.empty() ? "" : ", ") + std::to_string(divisor);
+    throw InputError(message("stages: ", shares, " heads cannot be cut into ", count,
+                             " equal ranges, one for each rank of a sequence and each part; take ", divisors));
+  }
+  std::vector<HeadRange> ranges;
+  for (std::int64_t i = 0; i < count; ++i) ranges.push_back({i * (shares / count), (i + 1) * (shares / count)});
+  return ranges;
+}
+
+/// The matrices that a block's middle reads: of all rows and one range, or of own rows for one rank.
+template <class M>
+using StageInputs = std::array<Tensor<typename M::Compute>, M::inputs>;
+
+/// A block that states its stages. `RowsSaved` is what its work on own rows keeps for backward, `HeadsSaved` what the
+/// middle keeps for one range. `before` of part 0 and `between` set them, with memory from their context's `save`.
+/// `inputs` is the number of matrices that the middle reads; `shares` of how many heads (K P must divide it);
+/// `input_columns` and `output_columns` their columns for a range.
+template <class M, class L>
+concept StagedBlock = BlockModule<M, L> &&
+    requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,
+             const typename M::Gradients& gradients, typename M::RowsSaved& rows, typename M::HeadsSaved& heads,
+             Tensor<const typename L::Compute> x, Tensor<typename L::Compute> y, const Part& part,
+             const HeadRange& range, std::span<const HeadRange> ranges, const StageInputs<M>& in,
+             std::span<const StageInputs<M>> each, std::span<const Tensor<typename L::Compute>> outs) {
+  { block.shares() } -> std::same_as<std::int64_t>;
+  { block.input_columns(range) } -> std::same_as<std::array<std::int64_t, M::inputs>>;
+  { block.output_columns(range) } -> std::same_as<std::int64_t>;
+  block.before(context, shared, weights, rows, x, part, each);
+  block.between(context, shared, weights, heads, range, in, y);
+  block.after(context, shared, weights, rows, x, ranges, outs, y);
+  block.after_again(context, shared, weights, rows, x, ranges, outs);
+  block.after_backward(context, shared, weights, gradients, std::as_const(rows), ranges, outs, y, outs);
+  block.between_backward(context, shared, weights, gradients, std::as_const(heads), range, in, x, x, in);
+  block.before_backward(context, shared, weights, gradients, std::as_const(rows), part, each, y);
+};
+
+namespace detail {
+
+/// Whether a block states no stage, or all of them. A wrapper's may be constrained away.
+template <class M, class L>
+concept StagesOrNot = (
+                          !requires { &M::shares; } && !requires { &M::input_columns; } &&
+                          !requires { &M::output_columns; } && !requires { &M::before; } &&
+                          !requires { &M::between; } && !requires { &M::after; } && !requires { &M::after_again; } &&
+                          !requires { &M::after_backward; } && !requires { &M::between_backward; } &&
+                          !requires { &M::before_backward; }) ||
+                      StagedBlock<M, L>;
+
+}  // namespace detail
+
+/// Checks that a block that states a stage states all, with the right types.
+template <class M, class L>
+consteval bool check_stages() {
+  static_assert(detail::StagesOrNot<M, L>,
+                "fsdp: a block states some of its stages, and not all with the arguments that ranks need to share a "
+                "sequence: RowsSaved, HeadsSaved, inputs, shares, input_columns, output_columns, before, between, "
+                "after, after_again, after_backward, between_backward, before_backward; see StagedBlock in "
+                "tessera/fsdp/nn/stages.hpp");
+  return true;
+}
+
+/// Whether every kind that a block may be states its stages.
+template <class Block, class L>
+inline constexpr bool all_kinds_are_staged = StagedBlock<Block, L>;
+template <class... Kinds, class L>
+inline constexpr bool all_kinds_are_staged<OneOf<Kinds...>, L> = (... && StagedBlock<Kinds, L>);
+
+/// The stage types of a block, for wrappers; those of a block without stages are empty.
+template <class Block>
+struct StageTypes {
+  using RowsSaved = Nothing;
+  using HeadsSaved = Nothing;
+  static constexpr std::size_t inputs = 0;
+};
+/// The same of a block with stages.
+template <class Block>
+requires requires {
+  typename Block::RowsSaved;
+  typename Block::HeadsSaved;
+  Block::inputs;
+}
+struct StageTypes<Block> {
+  using RowsSaved = typename Block::RowsSaved;
+  using HeadsSaved = typename Block::HeadsSaved;
+  static constexpr std::size_t inputs = Block::inputs;
+};
+
+}  // namespace fsdp::nn

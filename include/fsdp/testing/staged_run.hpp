@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Runs a block's stages (tessera/fsdp/nn/stages.hpp) for several ranks in one thread, which copies between them what
+/// an executor would exchange. Contains no tests.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/fsdp/testing/module_run.hpp>
+
+namespace fsdp::testing {
+
+/// Over how many ranks the rows of a micro-batch are divided, and into how many parts the middle.
+struct Sharing {
+  int ranks = 1;
+  int parts = 1;
+
+  /// Returns both numbers, for messages.
+  std::string in_words() const {
+    return message("ranks that share the rows: ", ranks, ", parts of the middle: ", parts);
+  }
+};
+
+/// The ranks of a block that states its stages. `Whole` is a ModuleRun of the block, which lends them its weights, its
+/// context's shape and what the model's entry makes.
+template <class Whole>
+class StagedRun {
+ public:
+  using Module = typename Whole::Module;
+  using L = typename Whole::L;
+  using Device = typename L::Device;
+  using Compute = typename L::Compute;
+  using Inputs = nn::StageInputs<Module>;
+
+  /// Makes the ranks of `whole`, which must outlive them.
+  StagedRun(Whole& whole, const Sharing& sharing)
+      : whole_(&whole),
+        parts_(sharing.parts),
+        ranges_(nn::equal_ranges(whole.module.shares(), std::int64_t{sharing.ranks} * sharing.parts)) {
+    for (int rank = 0; rank < sharing.ranks; ++rank)
+      ranks_.push_back(std::make_unique<Rank>(*this, rank, sharing.ranks));
+  }
+
+  /// Computes y of all rows from x of all rows, in the whole's memory.
+  void forward() {
+    for (auto& rank : ranks_) {
+      rank->stream.poison();
+      rank->outs.poison();
+      copy_rows(whole_->stream[0], rank->begin, rank->stream[0], 0, rank->tokens);
+    }
+    run_forward([&](Rank& rank, const auto& outs) {
+      module().after(rank.rows, whole_->shared, weights(), rank.saved, rank.stream[0], ranges_, outs, rank.stream[1]);
+    });
+    if (recomputes())
+      for (auto& rank : ranks_) rank->release();
+    for (auto& rank : ranks_) copy_rows(rank->stream[1], 0, whole_->stream[1], rank->begin, rank->tokens);
+  }
+
+  /// Computes dx over dy of all rows, in the whole's memory. Gradients of the weights stay with each rank.
+  void backward() {
+    for (auto& rank : ranks_) {
+      rank->stream.poison();
+      copy_rows(whole_->stream[0], rank->begin, rank->stream[0], 0, rank->tokens);
+      copy_rows(whole_->stream[2], rank->begin, rank->stream[2], 0, rank->tokens);
+    }
+    if (recomputes())
+      run_forward([&](Rank& rank, const auto& outs) {
+        module().after_again(rank.rows, whole_->shared, weights(), rank.saved, rank.stream[0], ranges_, outs);
+      });
+    for (auto& rank : ranks_) {
+      const std::vector<Tensor<Compute>> outs = rank->out_views();
+      module().after_backward(rank->rows, whole_->shared, weights(), rank->gradients(), rank->saved, ranges_, outs,
+                              rank->stream[2], outs);
+    }
+    for (int part = 0; part < parts_; ++part) {
+      for (auto& rank : ranks_) rank->slot(true, part).poison();
+      exchange_outputs(part, true);
+      for (auto& rank : ranks_) {
+        module().between_backward(rank->all, whole_->shared, weights(), rank->gradients(),
+                                  rank->heads[static_cast<std::size_t>(part)], rank->range(part),
+                                  rank->inputs(false, part), rank->output(false, part), rank->output(true, part),
+                                  rank->inputs(true, part));
+        rank->poison();
+      }
+      for (auto& rank : ranks_) rank->sent[static_cast<std::size_t>(part)].poison();
+      exchange_inputs(part, true);
+      for (auto& rank : ranks_) {
+        const std::vector<nn::HeadRange> ranges = ranges_of(part);
+        module().before_backward(rank->rows, whole_->shared, weights(), rank->gradients(), rank->saved,
+                                 {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(part),
+                                 rank->stream[2]);
+        rank->poison();
+      }
+    }
+    for (auto& rank : ranks_) {
+      copy_rows(rank->stream[2], 0, whole_->stream[2], rank->begin, rank->tokens);
+      rank->release();
+    }
+  }
+
+  /// Returns the sums of the ranks' gradients.
+  std::vector<Numbers> gradients() {
+    std::vector<Numbers> sums = ranks_[0]->fields.gradients.all_values();
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
+      const std::vector<Numbers> more = ranks_[rank]->fields.gradients.all_values();
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        for (std::size_t k = 0; k < sums[i].size(); ++k) sums[i][k] += more[i][k];
+    }
+    return sums;
+  }
+  /// Whether all temporary memory is free, and memory that belongs to nobody is as it was.
+  bool clean() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+      return rank->memory.high_end() == rank->high && rank->memory.low_end() == rank->low.offset &&
+             rank->memory.sentinels_untouched() && rank->fields.gradients.guards_untouched() &&
+             rank->stream.guards_untouched();
+    });
+  }
+  bool poisons = false;  ///< whether free memory is filled with NaN between stages
+
+  /// The bytes that a rank keeps for backward and the most that it took, apart from the exchanged matrices; its counted
+  /// work.
+  /// @{
+  std::int64_t kept(std::size_t rank) const { return ranks_[rank]->memory.low_end() - ranks_[rank]->low.offset; }
+  std::int64_t peak(std::size_t rank) const { return ranks_[rank]->memory.arena.peak(); }
+  const device::Counters& counters(std::size_t rank) const { return ranks_[rank]->memory.stream.counters; }
+  /// @}
+
+ private:
+  using Arena = typename Device::Arena;
+
+  struct Rank {
+    Rank(StagedRun& run, int index, int count)
+        : run(&run),
+          index(index),
+          begin(run.whole_->context.tokens() * index / count),
+          tokens(run.whole_->context.tokens() * (index + 1) / count - begin),
+          memory(1, run.whole_->rank.arena.capacity()),
+          fields(run.whole_->module, Placing::adjacent),
+          stream(std::vector<Shape>(3, {tokens, run.whole_->stream[0].columns()}), Placing::padded),
+          outs(run.output_shapes(tokens), Placing::padded),
+          rows(context(true)),
+          all(context(false)),
+          heads(static_cast<std::size_t>(run.parts_)),
+          low(memory.arena.mark(Arena::End::low)),
+          high(memory.high_end()) {
+      for (int part = 0; part < run.parts_; ++part) {
+        std::vector<Shape> to_each;
+        for (const nn::HeadRange& range : run.ranges_of(part)) run.add_inputs(to_each, tokens, range);
+        sent.emplace_back(to_each, Placing::padded);
+        std::vector<Shape> of_all;
+        run.add_inputs(of_all, run.whole_->context.tokens(), range(part));
+        of_all.push_back({run.whole_->context.tokens(), run.module().output_columns(range(part))});
+        got.emplace_back(of_all, Placing::padded);
+        got_gradients.emplace_back(of_all, Placing::padded);
+      }
+    }
+
+    const nn::HeadRange& range(int part) const {
+      return run->ranges_[static_cast<std::size_t>(index * run->parts_ + part)];
+    }
+    /// What the middle reads and writes: inputs of all rows and the output, and their gradients.
+    /// @{
+    Slot<Device, Compute>& slot(bool of_gradients, int part) {
+      return (of_gradients ? got_gradients : got)[static_cast<std::size_t>(part)];
+    }
+    Inputs inputs(bool of_gradients, int part) { return run->inputs_of(slot(of_gradients, part), 0, range(part)); }
+    Tensor<Compute> output(bool of_gradients, int part) {
+      return slot(of_gradients, part)[run->alone() ? 1 : Module::inputs];
+    }
+    /// @}
+    std::vector<Inputs> sent_views(int part) {
+      std::vector<Inputs> views(run->ranks_count());
+      for (std::size_t to = 0; to < views.size(); ++to)
+        views[to] = run->inputs_of(sent[static_cast<std::size_t>(part)], to, run->ranges_of(part)[to]);
+      return views;
+    }
+    std::vector<Tensor<Compute>> out_views() {
+      std::vector<Tensor<Compute>> views(run->ranges_.size());
+      for (std::size_t i = 0; i < views.size(); ++i) views[i] = outs[i];
+      return views;
+    }
+    typename Module::Gradients gradients() { return fields.gradient_views(); }
+    void poison() {
+      if (run->poisons) memory.poison_free_memory();
+    }
+    void release() { memory.arena.release(Arena::End::low, low); }
+
+    nn::Context<L> context(bool own) {
+      const nn::Context<L>& whole = run->whole_->context;
+      nn::Context<L> mine{.arena = memory.arena,
+                          .stream = memory.stream,
+                          .plans = whole.plans,
+                          .sequences = own ? 1 : whole.sequences,
+                          .sequence_length = own ? tokens : whole.sequence_length,
+                          .noise = whole.noise,
+                          .training = whole.training};
+      if (own)
+        mine.noise.first_row += begin;
+      else
+        mine.documents = whole.documents;
+      return mine;
+    }
+
+    StagedRun* run;
+    int index;
+    std::int64_t begin, tokens;  ///< its rows
+    TestRank<Device> memory;
+    ModuleFields<Device, Module> fields;
+    Slot<Device, Compute> stream;                      // x, y, dy: [T, H] each
+    Slot<Device, Compute> outs;                        // [T, columns of the range] for each range
+    std::vector<Slot<Device, Compute>> sent;           // of each part: inputs of own rows, for each rank
+    std::vector<Slot<Device, Compute>> got;            // of each part: inputs and output of all rows
+    std::vector<Slot<Device, Compute>> got_gradients;  // their gradients
+    nn::Context<L> rows, all;
+    typename Module::RowsSaved saved{};
+    std::vector<typename Module::HeadsSaved> heads;
+    typename Arena::Mark low;
+    std::int64_t high;
+  };
+
+  const Module& module() const { return whole_->module; }
+  auto weights() { return whole_->fields.weight_views(); }
+  std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
+  /// One rank in one part: its inputs stand side by side, as in the block's own forward and backward.
+  bool alone() const { return ranges_.size() == 1; }
+  bool recomputes() const {
+    if constexpr (requires { module().on; })
+      return module().on;
+    else
+      return false;
+  }
+  std::vector<nn::HeadRange> ranges_of(int part) const {
+    std::vector<nn::HeadRange> list;
+    for (std::size_t i = static_cast<std::size_t>(part); i < ranges_.size(); i += static_cast<std::size_t>(parts_))
+      list.push_back(ranges_[i]);
+    return list;
+  }
+  void add_inputs(std::vector<Shape>& shapes, std::int64_t rows, const nn::HeadRange& range) const {
+    const auto columns = module().input_columns(range);
+    if (alone()) return shapes.push_back({rows, std::accumulate(columns.begin(), columns.end(), std::int64_t{0})});
+    for (const std::int64_t each : columns) shapes.push_back({rows, each});
+  }
+  std::vector<Shape> output_shapes(std::int64_t rows) const {
+    std::vector<Shape> shapes;
+    for (const nn::HeadRange& range : ranges_) shapes.push_back({rows, module().output_columns(range)});
+    return shapes;
+  }
+  /// Returns the matrices of add_inputs that are the slot's `index`-th.
+  Inputs inputs_of(Slot<Device, Compute>& slot, std::size_t index, const nn::HeadRange& range) const {
+    const auto columns = module().input_columns(range);
+    Inputs views;
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < Module::inputs; ++i) {
+      views[i] = alone() ? slot[0].slice_columns(first, first + columns[i]) : slot[index * Module::inputs + i];
+      first += columns[i];
+    }
+    return views;
+  }
+  static void copy_rows(Tensor<Compute> from, std::int64_t first, Tensor<Compute> to, std::int64_t begin,
+                        std::int64_t count) {
+    for (std::int64_t row = 0; row < count && !Device::counts_only; ++row)
+      std::copy_n(from.row(first + row), from.columns(), to.row(begin + row));
+  }
+
+  /// Copies inputs of own rows for each rank to those of all rows of each rank's range; or gradients of them back.
+  void exchange_inputs(int part, bool back) {
+    for (auto& rank : ranks_) {
+      const std::vector<Inputs> own = rank->sent_views(part);
+      for (std::size_t other = 0; other < ranks_.size(); ++other) {
+        const Inputs all = ranks_[other]->inputs(back, part);
+        for (std::size_t i = 0; i < Module::inputs; ++i)
+          back ? copy_rows(all[i], rank->begin, own[other][i], 0, rank->tokens)
+               : copy_rows(own[other][i], 0, all[i], rank->begin, rank->tokens);
+      }
+    }
+  }
+  /// Copies the output of all rows of each rank's range to own rows of each range; or gradients of them back.
+  void exchange_outputs(int part, bool back) {
+    for (auto& rank : ranks_)
+      for (std::size_t other = 0; other < ranks_.size(); ++other) {
+        const Tensor<Compute> all = ranks_[other]->output(back, part);
+        const Tensor<Compute> own =
+            rank->outs[other * static_cast<std::size_t>(parts_) + static_cast<std::size_t>(part)];
+        back ? copy_rows(own, 0, all, rank->begin, rank->tokens) : copy_rows(all, rank->begin, own, 0, rank->tokens);
+      }
+  }
+
+  /// Runs the stages up to the middle's outputs, then finish(rank, outs).
+  template <class Finish>
+  void run_forward(Finish finish) {
+    for (int part = 0; part < parts_; ++part) {
+      const std::vector<nn::HeadRange> ranges = ranges_of(part);
+      for (auto& rank : ranks_) {
+        rank->sent[static_cast<std::size_t>(part)].poison();
+        rank->slot(false, part).poison();
+        rank->poison();
+        module().before(rank->rows, whole_->shared, weights(), rank->saved, rank->stream[0],
+                        {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(part));
+      }
+      exchange_inputs(part, false);
+      for (auto& rank : ranks_) {
+        rank->poison();
+        module().between(rank->all, whole_->shared, weights(), rank->heads[static_cast<std::size_t>(part)],
+                         rank->range(part), rank->inputs(false, part), rank->output(false, part));
+      }
+      exchange_outputs(part, false);
+    }
+    for (auto& rank : ranks_) {
+      rank->poison();
+      finish(*rank, rank->out_views());
+    }
+  }
+
+  Whole* whole_;
+  int parts_;
+  std::vector<nn::HeadRange> ranges_;  ///< of part p of rank r: r * parts_ + p
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+/// Runs a block's stages over micro-batches as `outcome_of` runs the block, with NaN in all memory that must not be
+/// read. `whole` is left without its own results.
+template <class Whole>
+ModuleOutcome staged_outcome_of(Whole& whole, const Sharing& sharing, std::string_view where,
+                                const std::vector<std::uint64_t>& seeds, bool& good) {
+  using Compute = typename Whole::Compute;
+  const std::vector<Numbers> weights = module_weights<Compute>(whole.module);
+  for (std::size_t i = 0; i < weights.size(); ++i) whole.fields.weights.set(i, weights[i]);
+  StagedRun<Whole> run(whole, sharing);
+  run.poisons = true;
+  const std::int64_t size = whole.stream[0].numel();
+  ModuleOutcome outcome;
+  for (const std::uint64_t seed : seeds) {
+    whole.stream.poison();
+    whole.stream.set(0, rounded_numbers<Compute>(seed, size));
+    run.forward();
+    outcome.y.push_back(whole.stream.values(1));
+    whole.stream.set(2, rounded_numbers<Compute>(seed + 1, size));
+    run.backward();
+    outcome.dx.push_back(whole.stream.values(2));
+  }
+  outcome.gradients = run.gradients();
+  if (good && !run.clean())
+    good = fail("stages write what their contract says (tessera/fsdp/nn/stages.hpp), and keep only what they saved",
+                where, "temporary memory is still taken, or memory of others was written");
+  if (good && whole.fields.weights.all_values() != weights)
+    good = fail("a stage does not write the weights", where, "a weight was changed");
+  return outcome;
+}
+
+}  // namespace fsdp::testing

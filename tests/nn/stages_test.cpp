@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages: K ranks that share the rows of a micro-batch, the middle in P parts, compute what the whole block computes.
+#include <tessera/fsdp/testing/staged_run.hpp>
+
+#include <tessera/fsdp/nn/recomputed.hpp>
+
+#include "causal_mean.hpp"
+#include "unit.hpp"
+
+namespace fsdp::nn {
+namespace {
+
+using namespace reference;
+using fsdp::testing::Sharing;
+
+using Here = Local<device::Cpu, Fp32>;
+static_assert(StagedBlock<ResidualAttention<Here>, Here> && StagedBlock<TransformerBlock<Here>, Here>);
+static_assert(StagedBlock<Recomputed<TransformerBlock<Here>, Here>, Here> && StagedBlock<CausalMean<Here>, Here>);
+static_assert(!StagedBlock<ResidualMlp<Here>, Here>);
+
+/// A block whose stages work on three rows at a time.
+struct BlockInTiles : Block {
+  template <class L>
+  static TransformerBlock<L> make(const Sizes& s) {
+    TransformerBlock<L> block = Block::make<L>(s);
+    block.attention.stage_rows = 3;
+    return block;
+  }
+};
+template <bool on>
+struct RecomputedBlock : Block {
+  template <class L>
+  static Recomputed<TransformerBlock<L>, L> make(const Sizes& s) {
+    return {BlockInTiles::make<L>(s), on};
+  }
+};
+
+struct CausalMeanBlock {
+  using Sizes = reference::Sizes;
+  template <class L>
+  static CausalMean<L> make(const Sizes& s) {
+    return {{}, s.hidden, s.heads};
+  }
+};
+
+/// What a step of two micro-batches computes: whole, or shared by ranks.
+template <class Kind, class Precision = Fp32>
+Outcome outcome_of_two(const Sizes& sizes, const Sharing* sharing, const Run<>& run = {}) {
+  Unit<device::Cpu, Kind, Precision> unit(sizes, run);
+  unit.context.noise = {.key = 7, .first_row = 11};
+  bool good = true;
+  auto found = sharing == nullptr ? fsdp::testing::outcome_of(unit, sizes.in_words(), {seed_of(0), seed_of(1)}, good)
+                                  : staged_outcome_of(unit, *sharing, sizes.in_words(), {seed_of(0), seed_of(1)}, good);
+  found.gradients.insert(found.gradients.end(), found.dx.begin(), found.dx.end());
+  return {found.y, found.gradients};
+}
+
+/// |found - expected| at its largest, over the largest number expected.
+double error_of(const Values& found, const Values& expected) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    error = std::isfinite(found[i]) ? std::max(error, std::abs(found[i] - expected[i]))
+                                    : std::numeric_limits<double>::infinity();
+  }
+  return largest == 0 ? error : error / largest;
+}
+
+template <class Kind>
+void expect_shared_is_whole(const Sizes& sizes, const std::vector<Sharing>& sharings) {
+  const Outcome expected = outcome_of_two<Kind>(sizes, nullptr);
+  for (const Sharing& sharing : sharings) {
+    SCOPED_TRACE(sharing.in_words());
+    const Outcome found = outcome_of_two<Kind>(sizes, &sharing);
+    ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+    for (std::size_t i = 0; i < expected.y.size(); ++i) EXPECT_LE(error_of(found.y[i], expected.y[i]), 1e-5) << "y";
+    for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+      EXPECT_LE(error_of(found.gradients[i], expected.gradients[i]), 1e-5) << "gradient " << i;
+  }
+}
+
+/// All of them for 12 heads.
+const std::vector<Sharing> all_sharings = {{1, 1}, {1, 2}, {1, 3}, {2, 1}, {2, 2},
+                                           {2, 3}, {3, 1}, {3, 2}, {4, 1}, {4, 3}};
+
+/// 18 rows do not divide by 4, and ranks begin and end in the midst of sequences.
+Sizes sizes_of(std::int64_t kv_heads) {
+  return {
+      .sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 12, .kv_heads = kv_heads, .head_dim = 4};
+}
+
+TEST(Stages, ShareRowsWhateverTheNumberOfKeyValueHeads) {
+  for (const std::int64_t kv_heads : {1, 2, 3, 4, 6, 12}) {
+    SCOPED_TRACE(kv_heads);
+    expect_shared_is_whole<Block>(sizes_of(kv_heads), all_sharings);
+  }
+}
+
+TEST(Stages, OfBlocksWithBiasesNormsOfHeadsWindowsAndPackedDocuments) {
+  for (const std::int64_t kv_heads : {3, 4}) {
+    Sizes sizes = sizes_of(kv_heads);
+    sizes.biases = sizes.head_norms = true;
+    expect_shared_is_whole<Block>(sizes, all_sharings);
+    sizes.window = 4;
+    sizes.documents = {0, 1, 5, 5, 9, 12, 18};
+    expect_shared_is_whole<BlockInTiles>(sizes, all_sharings);
+    expect_shared_is_whole<AttentionHalf>(sizes, all_sharings);
+  }
+}
+
+TEST(Stages, OfPathsOfLowRankDropWhatTheWholeBlockDrops) {
+  for (const std::int64_t kv_heads : {2, 4}) {
+    Sizes sizes = sizes_of(kv_heads);
+    sizes.rank = 3;
+    sizes.scale = 0.7f;
+    sizes.dropout = 0.3f;
+    sizes.biases = true;
+    for (const char* const paths : {"qkvogud", "qv", "ko"}) {
+      sizes.paths = paths;
+      expect_shared_is_whole<BlockInTiles>(sizes, all_sharings);
+    }
+  }
+}
+
+TEST(Stages, AreRepeatedByARecomputedBlock) {
+  Sizes sizes = sizes_of(2);
+  sizes.head_norms = true;
+  expect_shared_is_whole<RecomputedBlock<true>>(sizes, all_sharings);
+  expect_shared_is_whole<RecomputedBlock<false>>(sizes, all_sharings);
+}
+
+TEST(Stages, OfABlockThatIsNoTransformer) { expect_shared_is_whole<CausalMeanBlock>(sizes_of(1), all_sharings); }
+
+TEST(Stages, OfOneRankInOnePartAreTheBlockToTheBit) {
+  const Sharing alone;
+  Sizes sizes = sizes_of(4);
+  sizes.rank = 3;
+  sizes.dropout = 0.3f;
+  for (const bool more : {false, true}) {
+    sizes.biases = sizes.head_norms = more;
+    const auto expect_bits = [&]<class Kind, class Precision>(Kind, Precision) {
+      const Outcome expected = outcome_of_two<Kind, Precision>(sizes, nullptr),
+                    found = outcome_of_two<Kind, Precision>(sizes, &alone);
+      EXPECT_TRUE(found.y == expected.y);
+      EXPECT_TRUE(found.gradients == expected.gradients);
+    };
+    expect_bits(BlockInTiles{}, Fp32{});
+    expect_bits(BlockInTiles{}, Bf16Mixed{});
+    expect_bits(RecomputedBlock<true>{}, Bf16Mixed{});
+  }
+}
+
+TEST(Stages, InBf16FollowFloat64) {
+  Sizes sizes = sizes_of(2);
+  sizes.heads = 8;
+  sizes.head_norms = true;
+  sizes.rank = 2;
+  const Outcome expected = expected_outcome<Block, Bf16Mixed>(sizes, 2);
+  const double whole = relative(outcome_of_two<Block, Bf16Mixed>(sizes, nullptr).y, expected.y);
+  for (const Sharing& sharing : {Sharing{2, 1}, Sharing{4, 2}}) {
+    const Outcome found = outcome_of_two<BlockInTiles, Bf16Mixed>(sizes, &sharing);
+    EXPECT_LE(relative(found.y, expected.y), 1.1 * whole) << "sums over ranges are rounded once";
+    for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+      EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), gradient_tolerance<Bf16Mixed>) << "gradient " << i;
+  }
+}
+
+TEST(Stages, AreCountedByDryRuns) {
+  Sizes sizes = sizes_of(3);
+  sizes.biases = sizes.head_norms = true;
+  sizes.rank = 3;
+  sizes.dropout = 0.3f;
+  const auto costs = [&]<class Device, class Precision>(Device, Precision, std::size_t rank) {
+    Unit<Device, RecomputedBlock<true>, Precision> unit(sizes, {});
+    fsdp::testing::StagedRun<Unit<Device, RecomputedBlock<true>, Precision>> run(unit, {.ranks = 4, .parts = 3});
+    run.forward();
+    run.backward();
+    const auto& work = run.counters(rank);
+    return std::vector<std::int64_t>{run.peak(rank), work.matmul_flops, work.attention_flops, work.elementwise_bytes};
+  };
+  for (const std::size_t rank : {0, 3}) {
+    EXPECT_EQ(costs(device::Meta{}, Fp32{}, rank), costs(device::Cpu{}, Fp32{}, rank));
+    EXPECT_EQ(costs(device::Meta{}, Bf16Mixed{}, rank), costs(device::Cpu{}, Bf16Mixed{}, rank));
+  }
+}
+
+TEST(Stages, KeepTheirOwnRowsOnceAndSumsOfExponentialsOfTheirOwnHeads) {
+  const Sizes sizes = sizes_of(3);
+  Unit<device::Meta, Block, Fp32> unit(sizes, {});
+  const auto bytes = [](std::int64_t numbers) { return round_up(4 * numbers, device::alignment); };
+  for (const Sharing& sharing : {Sharing{2, 1}, Sharing{2, 3}}) {
+    fsdp::testing::StagedRun<Unit<device::Meta, Block, Fp32>> run(unit, sharing);
+    run.forward();
+    const std::int64_t rows = sizes.tokens() / 2, heads = sizes.heads / (2 * sharing.parts);
+    EXPECT_EQ(run.kept(0), 2 * bytes(rows) + bytes(rows * sizes.hidden) + bytes(2 * rows * sizes.intermediate) +
+                               sharing.parts * bytes(heads * sizes.tokens()));
+  }
+}
+
+TEST(Stages, OfAllHeadsMultiplyByTheWeightsOfQueriesKeysAndValuesAtOnce) {
+  Unit<device::Meta, AttentionHalf, Fp32> unit(sizes_of(3), {});
+  std::vector<device::MatmulRecord> matmuls;
+  unit.rank.stream.counters.matmuls = &matmuls;
+  unit.forward();
+  EXPECT_EQ(matmuls.size(), 2u);
+  unit.backward();
+  EXPECT_EQ(matmuls.size(), 2u + 4u);
+}
+
+TEST(Stages, OfHeadsThatDoNotDivideAreRefusedWithTheNumbersThatDo) {
+  EXPECT_EQ(equal_ranges(12, 3), (std::vector<HeadRange>{{0, 4}, {4, 8}, {8, 12}}));
+  try {
+    equal_ranges(12, 5);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "stages: 12 heads cannot be cut into 5 equal ranges, one for each rank of a sequence and each part; "
+                 "take 1, 2, 3, 4, 6, 12");
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::nn
