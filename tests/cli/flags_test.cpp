@@ -87,6 +87,7 @@ Train everything() {
   o.units = {.blocks_per_unit = 2,
              .merge_below = 100,
              .recompute = true,
+             .offload_inputs = 0.1 + 0.2,
              .keep_last_block = false,
              .replicated = {"*norm*"},
              .frozen = {"a", "b*"},
@@ -396,12 +397,16 @@ TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
   const std::string help = std::get<train::Help>(parse_program({"-h"})).text;
   for (const char* flag : {"--steps", "--ranks", "--deadline", "--threads"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
-  for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--offload", "--layout"})
+  for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--layout"})
     EXPECT_EQ(help.find(flag), std::string::npos) << flag;
   EXPECT_INPUT_ERROR(parse_program({"--sharding", "zero3"}), "--sharding is fixed by this program: fsdp2");
   EXPECT_INPUT_ERROR(parse_program({"--tiling=off"}), "--tiling is fixed by this program: off");
   EXPECT_INPUT_ERROR(parse_program({"--precision", "bf16"}), "--precision is fixed by this program: bf16");
   EXPECT_INPUT_ERROR(parse_program({"--comm", "mpi"}), "--comm is fixed by this program: threads");
+  EXPECT_INPUT_ERROR(parse_program({"--offload", "optimizer"}), "--offload optimizer is fixed by this program: fsdp2");
+  EXPECT_INPUT_ERROR(parse_program({"--offload", "input"}), "--offload input is not known; did you mean 'inputs'?");
+  EXPECT_EQ(program_of({"--offload", "inputs:25%"}).units.offload_inputs, 0.25);
+  EXPECT_EQ(program_of({"--offload", "none"}).units.offload_inputs, 0);
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", "sharding = \"zero3\"\n").string();
   EXPECT_INPUT_ERROR(parse_program({"--config", path.c_str()}), "--sharding is fixed by this program: fsdp2");

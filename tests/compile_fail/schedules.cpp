@@ -44,6 +44,16 @@
 // expect 6 of g++: Sentence{"sharding: task 1, forward embedding: the weights of embedding are not gathered; gather
 // expect 6 of clang++: 1, fsdp::sharding::Action::forward, 0,
 // expect 7: fsdp: a sharding strategy's schedule cannot be judged while compiling, since the strategy has no default
+// expect 8: task: its input stays on the device in this pass; leave this out
+// expect 8: task: its input is not there; send it between the computation that makes it and the unit's own forward
+// expect 8: task: its input was sent already by task {other}
+// expect 8: task: its input is needed again in backward and was not sent to host memory; send it before
+// expect 8: task: its input is not in host memory; send it before its forward, and fetch it after the loss
+// expect 8: task: its input was fetched already by task {other}
+// expect 8: task: its input is in host memory until task {other}; fetch it before
+// expect 8: task: its input is in host memory and never fetched; fetch it before
+// expect 8: task: inputs use {number} buffers in turn, and slot {slot} is none of them
+// expect 8: task: buffer {slot} still holds the input of {unit}; fetch it after that unit is computed
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/proof.hpp>
@@ -116,6 +126,17 @@ static_assert(holds<Breaks<Breach::never_closed>>());
 StackOf<Breaks<Breach::used_ungathered>> refused;
 #elif CASE == 7
 static_assert(holds<AtRunTime>());
+#elif CASE == 8
+static_assert(holds<Breaks<Breach::offloads_no_input>>());
+static_assert(holds<Breaks<Breach::sent_out_of_turn>>());
+static_assert(holds<Breaks<Breach::sent_twice>>());
+static_assert(holds<Breaks<Breach::never_sent>>());
+static_assert(holds<Breaks<Breach::fetched_unsent>>());
+static_assert(holds<Breaks<Breach::fetched_twice>>());
+static_assert(holds<Breaks<Breach::fetched_late>>());
+static_assert(holds<Breaks<Breach::never_fetched>>());
+static_assert(holds<Breaks<Breach::no_such_buffer>>());
+static_assert(holds<Breaks<Breach::buffer_held>>());
 #endif
 
 }  // namespace fsdp::sharding

@@ -59,7 +59,7 @@ done
 
 echo "== what types settle is no flag"
 "$program" foreign --help >help
-for flag in sharding precision tiling comm offload; do
+for flag in sharding precision tiling comm; do
   ! grep -q -- "--$flag " help || fail "--help has --$flag"
   status=0
   "$program" imitated "${flags[@]}" --$flag fsdp2 2>err || status=$?

@@ -47,7 +47,7 @@ TEST(CudaTraining, GivesTheSameBitsByGraphs) {
   for (const bool far : {false, true})
     for (const auto stack : {"fsdp2", "fsdp2/bf16"}) {
       RunOptions options = fifty_steps();
-      options.units.recompute = options.units.offload_inputs = far;
+      options.units = {.recompute = far, .offload_inputs = far ? 1.0 : 0.0};
       const RunResults queued = run_cuda(stack, options);
       options.graphs = true;
       const RunResults graphs = run_cuda(stack, options);

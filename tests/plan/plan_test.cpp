@@ -119,5 +119,23 @@ TEST(Plan, OfEightBillionParametersOnThousandsOfRanksIsThatOfTheFormulas) {
   }
 }
 
+TEST(Plan, OfInputsInHostMemoryTakesEachOfThemOffTheDevice) {
+  using Model = Llama<Stack<FullyShard<>, comm::Simulated<device::Meta>, Bf16Mixed, tiling::TokensPerTile<2048>>>;
+  const auto plan_of = [](double share) {
+    return dry_run(Model(eight_billion(), UnitOptions{.recompute = true, .offload_inputs = share}), FullyShard<>{}, {},
+                   {.ranks = 8, .rank = 0, .shape = {.sequence_length = 8192}});
+  };
+  const std::int64_t input = 8192 * 4096 * 2;  // [T, H] in bf16
+  const Plan kept = plan_of(0);
+  EXPECT_EQ(kept.offloaded_bytes, 0);
+  for (const std::int64_t count : {1, 2, 8, 30, 31}) {
+    SCOPED_TRACE(count);
+    const Plan far = plan_of(static_cast<double>(count) / 32);
+    EXPECT_EQ(far.offloaded_bytes, count * input);
+    EXPECT_EQ(kept.peak_bytes() - far.peak_bytes(), count * input);
+  }
+  EXPECT_EQ(plan_of(1).peak_bytes(), plan_of(31 / 32.0).peak_bytes()) << "the last block's input stays";
+}
+
 }  // namespace
 }  // namespace fsdp::plan

@@ -117,6 +117,13 @@ positive(line, "bare_loop_ms", "ratio_to_bare_loop")
 assert line["bare_loop_loss"] == line["loss"], "the hand-written loop must compute the same"
 PY
 done
+# shellcheck disable=SC2086
+check step ${model/layers 2/layers 3} --comm threads:2 --offload inputs <<'PY'
+assert len(lines) == 1
+positive(lines[0], "recomputed_ms", "offloaded_ms", "offloaded_time_ratio", "offloaded_memory_ratio")
+assert lines[0]["offloaded_memory_ratio"] < 1
+assert lines[0]["offloaded_host_bytes"] == 2 * 48 * 64 * 2, "the inputs of all blocks but the last, in bf16"
+PY
 for sharding in zero3 replicated fsdp2 hybrid:2; do
   check step $model --sharding $sharding --comm threads:2 <<PY
 $step_expectations

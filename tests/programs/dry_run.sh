@@ -117,3 +117,26 @@ done
 [ "$(grep -c '^reduce' schedule)" -eq 3 ] || fail "$(cat schedule)"
 tessera train --print-schedule --model tiny --layers 1 --seq-len 16 --comm threads:2 --sharding replicated
 lacks "$out" 'gather'
+
+echo "== inputs in host memory: the least share that fits is named, and the run takes the bytes of its plan"
+inputs=(--model tiny --layers 5 --seq-len 200 --batch-size 2 --steps 2 --threads 1 --comm threads:2)
+tessera train --dry-run "${inputs[@]}" --recompute
+kept=$(table "$out")
+tessera train --dry-run "${inputs[@]}" --recompute --offload inputs
+least=$(table "$out")
+contains "$out" '^beside it, in host memory: [0-9]+ bytes '
+memory=$(((kept + least) / 2))
+tessera train --dry-run "${inputs[@]}" --memory "$memory"
+contains "$out" '^memory: .* a rank hold no such step; the whole run takes .* and would take .* with --recompute'
+share=$(sed -n 's/.*--recompute --offload \(inputs[:0-9.]*\) (.* of host memory).*/\1/p' "$out")
+flags=("${inputs[@]}" --recompute --offload "$share")
+tessera train --dry-run "${flags[@]}" --memory "$memory"
+contains "$out" '^memory: .* a rank hold this step$'
+planned=$(table "$out")
+((planned <= memory && planned > least)) || fail "$share takes $planned of $memory bytes"
+tessera train --data text.txt --metrics inputs.jsonl --trace inputs.trace "${flags[@]}"
+[ "$(summary inputs.jsonl peak_bytes)" -eq "$planned" ] || fail "took $(summary inputs.jsonl peak_bytes)"
+contains inputs.trace '"name":"fetch-input'
+tessera train --print-schedule "${flags[@]}"
+contains "$out" '^micro-batch 0  send-input      block 0, slot 0$'
+expect_error 'keep their input alone; add --recompute' "$program" train --data text.txt "${inputs[@]}" --offload inputs

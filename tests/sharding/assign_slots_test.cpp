@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/sharding/slots.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <support/problems.hpp>
+#include <tessera/fsdp/sharding/check.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding {
@@ -126,6 +129,51 @@ TEST(Place, LeavesNumbersAndGradientTasksThatTheListHasAndGivesNobodyElseTheirSl
 TEST(Place, SlotsThatServeSeveralListsAreAsLargeAsTheLargest) {
   EXPECT_EQ(largest({.weights = {5, 1}, .gradients = {}}, {.weights = {2, 3, 4}, .gradients = {7}}),
             (SlotSizes{.weights = {5, 3, 4}, .gradients = {7}}));
+}
+
+/// Computations and moves of inputs alone, for blocks 1 to 3 of which some are offloaded.
+std::string input_moves(const Schedule& schedule) {
+  Schedule list = schedule;
+  std::erase_if(list, [](const Task& task) { return !works_on_unit(task.action); });
+  return text_of(list);
+}
+Problem offloading(std::vector<int> units, int micro_batches = 1, Pass pass = Pass::train) {
+  Problem problem = problem_for(FullyShard<>{}, three_blocks(), micro_batches, pass);
+  for (const int unit : units) problem.units[static_cast<std::size_t>(unit)].offloads_input = true;
+  return problem;
+}
+
+TEST(Place, SendsAnInputOnceItIsMadeAndFetchesItOnceABufferIsFree) {
+  const auto moves = [](const Problem& problem) {
+    return input_moves(assign_slots(make_schedule(FullyShard<>{}.rules(), problem), problem));
+  };
+  EXPECT_EQ(moves(offloading({1, 2})),
+            "forward 0 send-input 1@0 forward 1 send-input 2@1 forward 2 forward 3 "
+            "loss 4 fetch-input 2@1 backward 3 fetch-input 1@0 backward 2 backward 1 backward 0");
+  EXPECT_EQ(moves(offloading({1})),
+            "forward 0 send-input 1@0 forward 1 forward 2 forward 3 "
+            "loss 4 fetch-input 1@0 backward 3 backward 2 backward 1 backward 0");
+  EXPECT_EQ(moves(offloading({1}, 2)),
+            "forward 0 send-input 1@0 forward 1 forward 2 forward 3 "
+            "loss 4 fetch-input 1@0 backward 3 backward 2 backward 1 backward 0 "
+            "forward 0:1 send-input 1@0:1 forward 1:1 forward 2:1 forward 3:1 "
+            "loss 4:1 fetch-input 1@0:1 backward 3:1 backward 2:1 backward 1:1 backward 0:1");
+  EXPECT_EQ(moves(offloading({1, 2}, 1, Pass::evaluate)), "forward 0 forward 1 forward 2 forward 3 loss 4");
+}
+
+TEST(Place, KeepsTheMovesOfAListThatHasSome) {
+  const Problem problem = offloading({2});
+  Schedule list = make_schedule(FullyShard<>{}.rules(), problem);
+  const auto before = [&](Action action, int index, const Task& added) {
+    const auto found = std::find_if(list.begin(), list.end(),
+                                    [&](const Task& task) { return task.action == action && task.index == index; });
+    list.insert(found, added);
+  };
+  before(Action::forward, 2, {.action = Action::send_input, .index = 2});
+  before(Action::backward, 2, {.action = Action::fetch_input, .index = 2});
+  EXPECT_EQ(input_moves(checked_and_placed(list, problem)),
+            "forward 0 forward 1 send-input 2@0 forward 2 forward 3 loss 4 backward 3 fetch-input 2@0 backward 2 "
+            "backward 1 backward 0");
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInHostMemory) {
     SCOPED_TRACE(stack);
     RunOptions options = uneven_options(4, 2);
     options.units.recompute = true;
-    options.units.offload_inputs = true;
+    options.units.offload_inputs = 1;
     expect_follows(run_cuda(stack, options), alone);
   }
 }

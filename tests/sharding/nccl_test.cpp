@@ -42,6 +42,12 @@ TEST_P(OverNccl, GivesTheBitsOfThreads) {
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.norms, expected.norms);
     EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+
+    options.units = {.recompute = true, .offload_inputs = 1};
+    const RunResults far = run(std::string(GetParam().stack) + "/nccl", options);
+    EXPECT_EQ(far.races, Names{});
+    EXPECT_EQ(far.losses, expected.losses);
+    EXPECT_EQ(tensors_that_differ(far.weights, expected.weights), Names{});
   }
 }
 

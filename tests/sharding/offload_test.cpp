@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
+#include <support/stacks/own_schedule.hpp>
 #include <support/temporary_folder.hpp>
 
 namespace fsdp::test {
@@ -53,7 +54,7 @@ TEST(Offload, OfBlockInputsChangesNoBitAndTakesTheirActivationsAway) {
       RunOptions options = few_steps(2, micro_batches);
       options.units.recompute = true;
       const RunResults here = run(stack, options);
-      options.units.offload_inputs = true;
+      options.units.offload_inputs = 1;
       const RunResults far = run(stack, options);
       expect_same_bits_and_plan(far, here);
       const std::int64_t stream = round_up(options.most_sequences * 7 * 19 * 4, device::alignment);  // [T, H]
@@ -63,19 +64,49 @@ TEST(Offload, OfBlockInputsChangesNoBitAndTakesTheirActivationsAway) {
     }
 }
 
+/// Of 6 blocks: each input in host memory takes one off the device, to the byte.
+TEST(Offload, OfAShareOfBlockInputsTakesThatManyOffTheDevice) {
+  RunOptions options = few_steps(2, 2);
+  options.config.layers = 6;
+  options.units.recompute = true;
+  const RunResults here = run("fsdp2", options);
+  const std::int64_t stream = round_up(options.most_sequences * 7 * 19 * 4, device::alignment);  // [T, H]
+  for (const auto& [share, count] : {std::pair(0.01, 1), std::pair(1 / 3.0, 2), std::pair(0.5, 3), std::pair(0.51, 4),
+                                     std::pair(0.9, 5), std::pair(1.0, 5)}) {
+    SCOPED_TRACE(share);
+    options.units.offload_inputs = share;
+    const RunResults far = run("fsdp2", options);
+    expect_same_bits_and_plan(far, here);
+    EXPECT_EQ(far.memory[0].used_offload, count * stream);
+    EXPECT_EQ(here.memory[0].used_activations - far.memory[0].used_activations, count * stream);
+  }
+}
+
+TEST(Offload, AStrategyWithAScheduleOfItsOwnGetsTheMovesOfInputs) {
+  RunOptions options = few_steps(2, 2);
+  options.units = {.recompute = true, .offload_inputs = 1};
+  const RunResults built_in = run("fsdp2", options), own = run_own_schedule(options);
+  expect_same_bits_and_plan(own, built_in);
+  EXPECT_EQ(own.memory[0].used_offload, built_in.memory[0].used_offload);
+}
+
 TEST(Offload, AFrozenPrefixSendsNoInputs) {
   RunOptions options = uneven_options(2);
-  options.units = {.recompute = true, .frozen = {"*embed*", "model.layers.0.*"}};
-  const RunResults here = run("fsdp2", options);
-  options.units.offload_inputs = true;
-  const RunResults far = run("fsdp2", options);
-  expect_same_bits_and_plan(far, here);
+  for (const double share : {0.5, 1.0}) {
+    options.units = {.recompute = true, .frozen = {"*embed*", "model.layers.0.*"}};
+    const RunResults here = run("fsdp2", options);
+    options.units.offload_inputs = share;
+    const RunResults far = run("fsdp2", options);
+    expect_same_bits_and_plan(far, here);
+  }
 }
 
 TEST(Offload, InputsWithoutRecomputationAreAnError) {
   RunOptions options = uneven_options(2);
-  options.units.offload_inputs = true;
-  EXPECT_THROW(run("fsdp2", options), InputError);
+  options.units.offload_inputs = 1;
+  EXPECT_INPUT_ERROR(run("fsdp2", options), "recompute the rest as well");
+  options.units = {.recompute = true, .offload_inputs = 1.5};
+  EXPECT_INPUT_ERROR(run("fsdp2", options), "units: a share of 1.5 of the blocks' inputs in host memory; give 0 to 1");
 }
 
 TEST(Offload, IsSavedAndResumedLikeTheOthers) {

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, Graphs, ::testing::ValuesIn(queued_cases),
 TEST(GraphsOfOneRank, GiveTheBitsOfTheCpuWhileTheHostIsAStepAhead) {
   for (const bool far : {false, true}) {
     RunOptions options = changing_options(1, 2);
-    options.units.recompute = options.units.offload_inputs = far;
+    options.units = {.recompute = far, .offload_inputs = far ? 1.0 : 0.0};
     options.reads_late = true;
     options.deadline = std::chrono::seconds(20);
     expect_graphs("fsdp2", "/queued", options);

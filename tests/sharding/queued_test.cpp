@@ -22,10 +22,10 @@ RunOptions short_options(int ranks, int micro_batches) {
 }
 
 /// Block inputs go to host memory and come back, blocks are recomputed.
-RunOptions offload_options(int ranks, int micro_batches) {
+RunOptions offload_options(int ranks, int micro_batches, double share = 1) {
   RunOptions options = short_options(ranks, micro_batches);
   options.units.recompute = true;
-  options.units.offload_inputs = true;
+  options.units.offload_inputs = share;
   return options;
 }
 
@@ -33,12 +33,12 @@ class Queued : public ::testing::TestWithParam<QueuedCase> {};
 
 TEST_P(Queued, GivesTheBitsOfTheCpuAndEveryAccessIsOrdered) {
   const auto [stack, ranks] = GetParam();
-  for (const RunOptions& options :
-       sampled({short_options(ranks, 1), short_options(ranks, 2), offload_options(ranks, 2)})) {
+  for (const RunOptions& options : sampled({short_options(ranks, 1), short_options(ranks, 2),
+                                            offload_options(ranks, 2, 0.3), offload_options(ranks, 2)})) {
     const RunResults expected = run(stack, options);
     const RunResults found = run(queued(stack), options);
     SCOPED_TRACE(
-        message(options.micro_batches, " micro-batches", options.units.offload_inputs ? ", offloaded inputs" : ""));
+        message(options.micro_batches, " micro-batches", options.units.offload_inputs > 0 ? ", offloaded inputs" : ""));
     EXPECT_EQ(found.races, Names{});
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.norms, expected.norms);

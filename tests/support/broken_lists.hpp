@@ -29,8 +29,8 @@ struct Spoiling {
   }
   constexpr void end_before_last(Action action) { list.erase(list.begin() + at(action, -1), list.end()); }
   constexpr void begin_with(Action action, int index) { insert(0, {.action = action, .index = index}); }
-  constexpr void insert_after(Action action, const Task& added) {
-    if (has(action)) insert(at(action) + 1, added);
+  constexpr void insert_after(Action action, const Task& added, int n = 0) {
+    if (has(action, n)) insert(at(action, n) + 1, added);
   }
 
  private:
@@ -81,6 +81,15 @@ constexpr bool needs_slots(Breach breach) {
     case Breach::opened_twice:
     case Breach::closed_unreduced:
     case Breach::in_other_slot:
+    case Breach::sent_out_of_turn:
+    case Breach::sent_twice:
+    case Breach::never_sent:
+    case Breach::fetched_unsent:
+    case Breach::fetched_twice:
+    case Breach::fetched_late:
+    case Breach::never_fetched:
+    case Breach::no_such_buffer:
+    case Breach::buffer_held:
     case Breach::never_closed: return true;
     default: return false;
   }
@@ -162,6 +171,30 @@ constexpr Schedule spoiled(Breach breach, const Problem& problem) {
       spoiling.insert_after(Action::loss, {.action = Action::close_gradient, .index = head});
       break;
     case Breach::in_other_slot: ++spoiling.task(Action::release).slot; break;
+    case Breach::offloads_no_input: spoiling.begin_with(Action::send_input, 0); break;
+    case Breach::sent_out_of_turn:
+      if (spoiling.has(Action::send_input)) spoiling.begin_with(Action::send_input, 1);
+      break;
+    case Breach::sent_twice: spoiling.repeat(Action::send_input); break;
+    case Breach::never_sent: spoiling.erase(Action::send_input); break;
+    case Breach::fetched_unsent:
+      if (spoiling.has(Action::fetch_input)) spoiling.begin_with(Action::fetch_input, 1);
+      break;
+    case Breach::fetched_twice: spoiling.repeat(Action::fetch_input); break;
+    case Breach::fetched_late:
+      if (spoiling.has(Action::fetch_input)) {
+        const Task fetch = spoiling.task(Action::fetch_input);
+        spoiling.erase(Action::fetch_input);
+        spoiling.insert_after(Action::backward, fetch, 1);
+      }
+      break;
+    case Breach::never_fetched: spoiling.erase(Action::fetch_input); break;
+    case Breach::no_such_buffer:
+      if (spoiling.has(Action::fetch_input)) spoiling.task(Action::fetch_input).slot = input_buffers;
+      break;
+    case Breach::buffer_held:
+      if (spoiling.has(Action::fetch_input)) spoiling.task(Action::fetch_input).slot = 0;
+      break;
     case Breach::ends_early: spoiling.end_before_last(Action::backward); break;
     case Breach::never_reduced: spoiling.erase(Action::reduce, -1); break;
     case Breach::never_reduced_across: spoiling.erase(Action::reduce_across, -1); break;

@@ -8,26 +8,41 @@
 namespace fsdp::train {
 namespace {
 
-/// 1000 bytes untiled, 600 in the smallest budget; 200 less with --recompute.
-const auto peak = [](const tiling::RunTimeTiling& tiling, bool recomputes) -> std::int64_t {
+/// 1000 bytes untiled, 600 in the smallest budget; 200 less with --recompute, and then up to 100 in host memory.
+const auto taken = [](const tiling::RunTimeTiling& tiling, const UnitOptions& units) -> TakenBytes {
   const std::int64_t tiled = tiling == tiling::RunTimeTiling{} ? 1000 : 600;
-  return recomputes ? tiled - 200 : tiled;
+  const auto host = static_cast<std::int64_t>(100 * units.offload_inputs);
+  return {.device = (units.recompute ? tiled - 200 : tiled) - host, .host = host};
 };
+const UnitOptions kept = {}, recomputed = {.recompute = true};
 
 TEST(LargestBudget, IsTheMemoryWhereTheUntiledStepFits) {
-  EXPECT_EQ(largest_budget(1000, false, peak), 1000);
-  EXPECT_EQ(largest_budget(800, true, peak), 800);
-  EXPECT_GT(largest_budget(700, false, peak), 600);
+  EXPECT_EQ(largest_budget(1000, kept, false, taken), 1000);
+  EXPECT_EQ(largest_budget(800, recomputed, false, taken), 800);
+  EXPECT_GT(largest_budget(700, kept, false, taken), 600);
 }
 
 TEST(LargestBudget, SaysWhetherRecomputingWouldDo) {
   EXPECT_INPUT_ERROR(
-      largest_budget(500, false, peak),
+      largest_budget(500, kept, false, taken),
       "500 bytes (500 B) a rank hold no step of this model, however it is tiled, without --recompute; one "
       "takes 600 (600 B). Add --recompute, with which one fits, or give more --memory");
-  EXPECT_INPUT_ERROR(largest_budget(300, false, peak),
+  EXPECT_INPUT_ERROR(largest_budget(299, kept, false, taken),
                      "however it is tiled, with --recompute too; one takes 400 (400 B); give more --memory");
-  EXPECT_INPUT_ERROR(largest_budget(300, true, peak), "however it is tiled; one takes 400 (400 B); give more --memory");
+  EXPECT_INPUT_ERROR(largest_budget(299, recomputed, false, taken),
+                     "however it is tiled; one takes 400 (400 B); give more --memory");
+}
+
+TEST(LargestBudget, SaysWhichShareOfInputsInHostMemoryWouldDo) {
+  EXPECT_INPUT_ERROR(largest_budget(370, kept, false, taken),
+                     "however it is tiled, with --recompute too; one takes 400 (400 B). Add --recompute --offload "
+                     "inputs:0.3, with which one fits and 30 (30 B) are in host memory, or give more --memory");
+  EXPECT_INPUT_ERROR(largest_budget(300, recomputed, false, taken),
+                     "Add --offload inputs, with which one fits and 100 (100 B)");
+  EXPECT_INPUT_ERROR(largest_budget(300, recomputed, true, taken),
+                     "Add --offload optimizer,inputs, with which one fits");
+  EXPECT_INPUT_ERROR(largest_budget(350, {.recompute = true, .offload_inputs = 0.25}, false, taken),
+                     "one takes 375 (375 B). Add --offload inputs:0.5, with which one fits and 50 (50 B)");
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/step_plan.hpp>
 
+#include <optional>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/optim/adamw.hpp>
@@ -97,13 +100,69 @@ TEST(StepSize, PlansForDigestsAndVerification) {
 
 TEST(MemoryAdvice, OffersWithPiecesNoOtherMicroBatches) {
   const auto advice = [](int pieces) {
-    return memory_advice(
-        planned, nullptr, 2, pieces,
-        [](const TrainOptions& o, const tiling::RunTimeTiling*, int ranks) { return 1000 / ranks / o.grad_accum; });
+    return memory_advice(planned, nullptr, 2, pieces, std::nullopt, false,
+                         [](const TrainOptions& o, const tiling::RunTimeTiling*, int ranks) {
+                           return TakenBytes{.device = 1000 / ranks / o.grad_accum};
+                         });
   };
   EXPECT_NE(advice(0).find("with --grad-accum 2"), std::string::npos);
   EXPECT_EQ(advice(8).find("--grad-accum"), std::string::npos);
   EXPECT_NE(advice(8).find("on 4 ranks"), std::string::npos);
+}
+
+/// 1000 bytes on one rank; 400 of them are inputs of recomputed blocks, and 300 what is recomputed.
+std::string advice_for(const TrainOptions& options, std::optional<std::int64_t> memory) {
+  return memory_advice(options, nullptr, 1, 8, memory, false,
+                       [](const TrainOptions& o, const tiling::RunTimeTiling*, int ranks) {
+                         const auto host = static_cast<std::int64_t>(400 * o.units.offload_inputs);
+                         return TakenBytes{.device = (o.units.recompute ? 700 : 1000) * ranks - host, .host = host};
+                       });
+}
+
+TEST(MemoryAdvice, OffersTheLeastShareOfInputsInHostMemoryThatSuffices) {
+  const std::string rest = " (--dry-run tells of other strategies)";
+  const std::string recompute = "; the whole run takes 1000 B of each rank, and would take 700 B with --recompute";
+  EXPECT_EQ(advice_for(planned, std::nullopt), recompute + rest);
+  EXPECT_EQ(advice_for(planned, 700), recompute + rest) << "which suffices";
+  EXPECT_EQ(advice_for(planned, 600),
+            recompute + ", 600 B with --recompute --offload inputs:0.25 (100 B of host memory)" + rest);
+  EXPECT_EQ(advice_for(planned, 299),
+            recompute + ", 300 B with --recompute --offload inputs (400 B of host memory)" + rest)
+      << "the least, even if it does not suffice";
+  TrainOptions offloaded = planned;
+  offloaded.units = {.recompute = true, .offload_inputs = 0.5};
+  EXPECT_EQ(advice_for(offloaded, 400),
+            "; the whole run takes 500 B of each rank, and would take 400 B with --offload inputs:0.75 (300 B of host "
+            "memory)" +
+                rest);
+}
+
+TEST(MemoryLine, SaysWhetherAStepFits) {
+  EXPECT_EQ(memory_line(1024, 1024, ""), "memory: 1.00 KiB a rank hold this step");
+  EXPECT_EQ(memory_line(1024, 1025, "; advice"), "memory: 1.00 KiB a rank hold no such step; advice");
+}
+
+TEST(HostMemory, ThatDoesNotSufficeIsRefusedWithTheShareThatWouldDo) {
+  const auto host = [](double share) { return static_cast<std::int64_t>(1000 * share); };
+  EXPECT_NO_THROW(require_host_memory(1, 1000, host));
+  EXPECT_INPUT_ERROR(
+      require_host_memory(1, 999, host),
+      "--offload inputs: a rank takes 1000 bytes (1000 B) of its machine's memory, which has 999 (999 B) "
+      "for it; inputs:0.99 would do, or give fewer ranks a machine or shorter sequences");
+  EXPECT_INPUT_ERROR(require_host_memory(0.5, 257, host), "for it; inputs:0.25 would do");
+  EXPECT_INPUT_ERROR(require_host_memory(1, 9, host), "for it; no share would do; give fewer ranks a machine");
+}
+
+TEST(InputShare, IsForRecomputedBlocksAndChangesNoResult) {
+  TrainOptions offloaded = planned;
+  offloaded.units.offload_inputs = 0.25;
+  EXPECT_INPUT_ERROR(validate(offloaded, 3, 8),
+                     "--offload inputs:0.25 is for blocks that keep their input alone; add --recompute");
+  offloaded.units.recompute = true;
+  EXPECT_NO_THROW(validate(offloaded, 3, 8));
+  TrainOptions kept = planned;
+  kept.units.recompute = true;
+  EXPECT_EQ(record_of(offloaded), record_of(kept));
 }
 
 TEST(VerificationText, SaysWhatItCosts) {

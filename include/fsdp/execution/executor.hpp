@@ -73,8 +73,7 @@ class Executor {
         cache_(module, blocks_),
         saved_(blocks_.size()),
         marks_(blocks_.size()),
-        offloads_inputs_(module.model().units().offload_inputs),
-        offloaded_inputs_(module.offload_arena(), module.stream(), saved_.size()),
+        offloaded_inputs_(module.offload_arena(), module.stream(), module.planned(sharding::Pass::train).problem),
         loss_block_(module.ledger(), device::MemoryKind::scratch,
                     losses_of(module.shape()) * std::int64_t{sizeof(double)}),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {module.shape().micro_batches}),
@@ -175,8 +174,8 @@ class Executor {
     for (int i = 0; i < model.blocks(); ++i) {
       blocks.push_back(model.block(i));
       nn::visit_kind(blocks.back(), [&]<class Block>(const Block&) {
-        require<InputError>(!model.units().offload_inputs || saves_its_input<Block>, "units: inputs of blocks in host ",
-                            "memory are asked for, and block ", i,
+        require<InputError>(model.units().offload_inputs == 0 || saves_its_input<Block>,
+                            "units: inputs of blocks in host ", "memory are asked for, and block ", i,
                             " of this model saves more than its input; make it an nn::Recomputed");
       });
     }
@@ -198,7 +197,7 @@ class Executor {
   void run(sharding::Pass pass, const UploadedBatches& micro_batches, bool logits = false,
            Reductions reductions = Reductions::made) {
     repeats_ = reductions == Reductions::left_out;
-    Pass<Stack> tasks(module_, pass, 0, repeats_ ? 1 : 0, watch_.observer(), reductions);
+    Pass<Stack> tasks(module_, pass, 0, repeats_ ? 1 : 0, watch_.observer(), reductions, activation_work());
     const typename Arena::Scope taken(context_.arena);
     context_.poll_state = &tasks;
     pass_ = pass;
@@ -218,6 +217,15 @@ class Executor {
       use.done();
     }
     tasks.finish();
+  }
+
+  /// The copies of inputs that the schedule asks for.
+  ActivationWork activation_work() {
+    return {.execute =
+                [](void* executor, const sharding::Task& task) {
+                  static_cast<Executor*>(executor)->offloaded_inputs_.execute(task);
+                },
+            .state = this};
   }
 
   /// Sets the context to what all micro-batches of the pass share: the most sequences of any, no documents, no noise.
@@ -293,14 +301,18 @@ class Executor {
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
+      if (offloads_inputs()) {
+        offloaded_inputs_.begin({x_, y_});
+        x_ = input_of(1);
+      }
       entry_.forward(context_, weights(use, entry_), batch_->device.input, x_);
       return show(use, x_);
     }
     auto& mark = marks_[unit_index(unit)];
     mark = context_.arena.mark(End::low);
     if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
-    if (is_offloaded(unit)) offloaded_inputs_.send(unit_index(unit), x_);
-    if (is_offloaded(unit - 1)) offloaded_inputs_.wait_until_sent(unit_index(unit - 1));  // y overwrites that input
+    if (offloads_inputs()) y_ = input_of(unit + 1);
+    const auto temporary = context_.arena.mark(End::low);
     nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
       if constexpr (continues)
         if (!cache_.empty())
@@ -309,19 +321,23 @@ class Executor {
     });
     std::swap(x_, y_);
     show(use, x_);
-    if (!saves_here(unit)) context_.arena.release(End::low, mark);
+    if (!saves_here(unit)) context_.arena.release(End::low, temporary);
   }
 
-  /// Whether a block's input is in host memory between its forward and its backward. The last one's is needed at once.
-  bool is_offloaded(int unit) const {
-    return offloads_inputs_ && unit > 0 && unit < module_.model().blocks() && saves(unit);
+  /// Whether block inputs are offloaded in this pass.
+  bool offloads_inputs() const { return pass_ == sharding::Pass::train && offloaded_inputs_.any(); }
+  /// Where a unit's input is written in such a pass: a buffer, or memory of its own until its backward.
+  Tensor<Compute> input_of(int unit) {
+    if (offloaded_inputs_.uses_buffer(unit)) return offloaded_inputs_.buffer_for(unit);
+    return context_.template save<Compute>(stream_shape());
   }
 
   /// Whether a unit's forward keeps what its backward needs. Units without a backward alternate between two buffers.
   bool saves(int unit) const { return pass_ == sharding::Pass::train && unit >= module_.first_backward(); }
 
-  /// Whether it keeps them in the activation arena.
-  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs_; }
+  /// Whether it keeps them, and its output, in the activation arena. Where inputs are offloaded, blocks save nothing
+  /// else.
+  bool saves_here(int unit) const { return saves(unit) && !offloads_inputs(); }
 
   void finish_micro_batch() {
     context_.arena.release(End::low, entry_mark_);
@@ -395,13 +411,8 @@ class Executor {
 
   template <class Block>
   void backward_of_block(const Use<Stack>& use, int unit, const Block& block, typename Block::Saved& saved) {
-    if (offloads_inputs_) std::swap(x_, y_);
     if constexpr (saves_its_input<Block>)
-      if (is_offloaded(unit)) {
-        offloaded_inputs_.wait_until_fetched(unit_index(unit));
-        saved.x = x_;
-      }
-    if (is_offloaded(unit - 1)) offloaded_inputs_.fetch(unit_index(unit - 1), y_);
+      if (module_.uses()[static_cast<std::size_t>(unit)].offloads_input) saved.x = offloaded_inputs_.fetched(unit);
     if constexpr (nn::BlockWithoutWeightsInBackward<Block, typename Module::Local>) {
       block.backward(context_, shared_, gradients(use, block), saved, dx_);
     } else {
@@ -420,7 +431,6 @@ class Executor {
   Cache cache_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
-  bool offloads_inputs_;
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   typename Arena::Mark entry_mark_;
   typename Arena::Mark gradient_mark_;

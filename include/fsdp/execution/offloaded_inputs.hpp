@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Block inputs offloaded to host memory: copied out in forward, prefetched in backward one block ahead.
+/// Block inputs offloaded to host memory: the copies that the tasks send_input and fetch_input of a schedule start.
+///
+/// Two buffers on the device hold, in turn, the inputs that do not stay there. The schedule says which buffer a copy
+/// reads or writes, and its proof (tessera/fsdp/sharding/event_order.hpp) which waits make that safe: those below.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 
-/// Offloaded inputs of blocks, last in first out. Copies run on a queue of their own if the device has queues.
+/// Offloaded inputs of units, last in first out. Copies run on a queue of their own if the device has queues.
 template <class Device, class T>
 class OffloadedInputs {
  public:
@@ -19,42 +25,87 @@ class OffloadedInputs {
   using Arena = typename Offload::Arena;
   using Stream = typename Device::Stream;
 
-  OffloadedInputs(Arena& arena, Stream& stream, std::size_t blocks) : arena_(arena), stream_(stream), inputs_(blocks) {}
+  /// `problem`: of the training pass.
+  OffloadedInputs(Arena& arena, Stream& stream, const sharding::Problem& problem)
+      : arena_(arena),
+        stream_(stream),
+        buffers_of_units_(sharding::buffers_of_inputs(problem)),
+        inputs_(buffers_of_units_.size()) {}
 
-  /// Enqueues the copy of a block's input to host memory, after the work that is on the stream now.
-  void send(std::size_t block, Tensor<T> x) {
-    Input& input = inputs_[block];
-    input.mark = arena_.mark(Arena::End::low);
-    input.x = arena_.template allocate<T>(Arena::End::low, x.shape());
-    queue_.wait(stream_.record());
-    Offload::template transfer<T>(stream_, queue_, Tensor<const T>(x), input.x);
-    input.sent = queue_.record();
-  }
-  /// Makes the stream wait for the copy: work enqueued after this may overwrite what was sent.
-  void wait_until_sent(std::size_t block) { stream_.wait(inputs_[block].sent); }
+  /// Whether training offloads any input.
+  bool any() const { return !inputs_.empty(); }
 
-  /// Enqueues the copy back into `x`, after the work that is on the stream now. Call it for blocks in reverse order.
-  void fetch(std::size_t block, Tensor<T> x) {
-    Input& input = inputs_[block];
-    queue_.wait(stream_.record());
-    Offload::template transfer<T>(stream_, queue_, Tensor<const T>(input.x), x);
-    input.fetched = queue_.record();
-    arena_.release(Arena::End::low, input.mark);  // safe: later copies out run on the same queue, after this one
+  /// Begins a micro-batch with its buffers, which no copy uses any more. Drops what an exception has left.
+  void begin(const std::array<Tensor<T>, sharding::input_buffers>& buffers) {
+    arena_.release(Arena::End::low, {});
+    for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i] = {.x = buffers[i]};  // [T, H]
   }
-  /// Makes the stream wait for the copy: work enqueued after this may use what was fetched.
-  void wait_until_fetched(std::size_t block) { stream_.wait(inputs_[block].fetched); }
+  /// Whether a unit's input is in a buffer during its forward.
+  bool uses_buffer(int unit) const { return buffers_of_units_[index(unit)] >= 0; }
+  /// Returns the buffer for a unit's input, for work that is enqueued after this to write. Makes the stream wait until
+  /// what the buffer held before has been sent.
+  Tensor<T> buffer_for(int unit) {
+    Buffer& buffer = buffers_[index(buffers_of_units_[index(unit)])];
+    if (buffer.is_read) stream_.wait(buffer.sent);
+    buffer.is_read = false;
+    return buffer.x;
+  }
+
+  /// Starts the copy of a task, after the work that is on the stream now.
+  void execute(const sharding::Task& task) {
+    Input& input = inputs_[index(task.index)];
+    Buffer& buffer = buffers_[index(task.slot)];
+    if (task.action == sharding::Action::send_input)
+      send(input, buffer);
+    else
+      fetch(input, buffer);
+  }
+  /// Returns the input of a unit that was fetched. Makes the stream wait for it.
+  Tensor<T> fetched(int unit) {
+    const Input& input = inputs_[index(unit)];
+    stream_.wait(input.fetched);
+    return buffers_[index(input.buffer)].x;
+  }
 
  private:
   struct Input {
     Tensor<T> x;  // [T, H], in host memory
     typename Arena::Mark mark;
-    typename Device::Event sent, fetched;
+    int buffer = 0;  ///< into which it was fetched
+    typename Device::Event fetched;
   };
+  struct Buffer {
+    Tensor<T> x;
+    bool is_read = false;  ///< by a copy that nothing has waited for
+    typename Device::Event sent = {};
+  };
+
+  static std::size_t index(int number) { return static_cast<std::size_t>(number); }
+
+  void send(Input& input, Buffer& buffer) {
+    input.mark = arena_.mark(Arena::End::low);
+    input.x = arena_.template allocate<T>(Arena::End::low, buffer.x.shape());
+    copy(buffer.x, input.x);
+    buffer.sent = queue_.record();
+    buffer.is_read = true;
+  }
+  void fetch(Input& input, Buffer& buffer) {
+    copy(input.x, buffer.x);
+    input.fetched = queue_.record();
+    input.buffer = static_cast<int>(&buffer - buffers_.data());
+    arena_.release(Arena::End::low, input.mark);  // safe: later copies out run on the same queue, after this one
+  }
+  void copy(Tensor<const T> from, Tensor<T> to) {
+    queue_.wait(stream_.record());
+    Offload::template transfer<T>(stream_, queue_, from, to);
+  }
 
   Arena& arena_;
   Stream& stream_;
   typename Device::Queue queue_{"offloaded inputs"};
-  std::vector<Input> inputs_;
+  std::vector<int> buffers_of_units_;  ///< see sharding::buffers_of_inputs
+  std::vector<Input> inputs_;          ///< by unit
+  std::array<Buffer, sharding::input_buffers> buffers_;
 };
 
 }  // namespace fsdp

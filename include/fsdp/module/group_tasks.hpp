@@ -47,7 +47,8 @@ class GroupTasks {
     module_.close_slots();
   }
 
-  /// Runs a task that computes nothing (sharding::computes). `computed`: whether this rank computes its micro-batch.
+  /// Runs a task that works on a group (sharding::works_on_unit). `computed`: whether this rank computes its
+  /// micro-batch.
   void execute(const sharding::Task& task, bool computed = true) {
     using sharding::Action;
     switch (task.action) {
@@ -62,7 +63,9 @@ class GroupTasks {
       case Action::close_gradient: return close_gradient(task);
       case Action::forward:
       case Action::loss:
-      case Action::backward: return;
+      case Action::backward:
+      case Action::send_input:
+      case Action::fetch_input: return;
     }
   }
 

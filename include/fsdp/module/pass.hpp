@@ -36,6 +36,13 @@ struct Observer {
   void* state = nullptr;
 };
 
+/// Called for every task that moves a unit's activations (sharding::moves_activations), which belong to the caller of a
+/// pass. Not called for what is not computed: micro-batches that are skipped, and the rest of a pass that is forfeited.
+struct ActivationWork {
+  void (*execute)(void* state, const sharding::Task& task) = nullptr;
+  void* state = nullptr;
+};
+
 /// Whether a training pass reduces its gradients for the step that follows, or drops them: it then computes a
 /// micro-batch again and changes nothing else.
 enum class Reductions : std::uint8_t { made, left_out };
@@ -49,18 +56,24 @@ class Pass {
 
   /// Begins a pass; a training pass makes all micro-batches of a step (0: as many as planned). One whose reductions are
   /// left out makes one, of any piece of the step, and must be planned (PassPlan::repeats). Throws LogicError if the
-  /// module has no such pass, or the last one is unfinished. `module` must outlive it.
+  /// module has no such pass, or the last one is unfinished; or if the schedule moves activations and `activations` is
+  /// left out. `module` must outlive it.
   Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
-       Reductions reductions = Reductions::made)
+       Reductions reductions = Reductions::made, const ActivationWork& activations = {})
       : module_(module),
         tasks_(module, reductions == Reductions::made),
         kind_(kind),
         makes_step_(kind == sharding::Pass::train && reductions == Reductions::made),
         planned_(module.planned(kind, order, micro_batches)),
         observer_(observer),
+        activations_(activations),
         thrown_(std::uncaught_exceptions()) {
     require(!schedule().empty(),
             "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
+    for (const sharding::Task& task : schedule())
+      if (sharding::moves_activations(task.action) && activations.execute == nullptr)
+        throw LogicError(message("pass: ", text(task), " is the caller's work; give ActivationWork, or leave ",
+                                 "UnitOptions::offload_inputs out"));
     begin_anew();
     try {
       if (makes_step_) {
@@ -170,6 +183,7 @@ class Pass {
   void forfeit() {
     require_under_way();
     inside_ = false;
+    forfeited_ = true;
     follow_own_queue();
     if (makes_step_) module_.progress().forfeited = true;
     for (; at_ < schedule().size(); ++at_) execute_or_pass_over(schedule()[at_]);
@@ -216,11 +230,17 @@ class Pass {
     const bool computed = task.micro_batch != skipped_;
     if constexpr (requires { typename Device::Range; }) {
       const typename Device::Range range(text(task).c_str());
-      tasks_.execute(task, computed);
+      execute(task, computed);
     } else {
-      tasks_.execute(task, computed);
+      execute(task, computed);
     }
     if (observer_.after != nullptr) observer_.after(observer_.state, task);
+  }
+  void execute(const sharding::Task& task, bool computed) {
+    if (!sharding::moves_activations(task.action))
+      tasks_.execute(task, computed);
+    else if (computed && !forfeited_)
+      activations_.execute(activations_.state, task);
   }
   void execute_or_pass_over(const sharding::Task& task) {
     if (!sharding::computes(task.action))
@@ -294,6 +314,7 @@ class Pass {
   bool makes_step_;  ///< a step follows, of this pass's gradients
   const PlannedPass& planned_;
   Observer observer_;
+  ActivationWork activations_;
   typename Device::Queue* own_queue_ = nullptr;  ///< where the caller computes; null: on the module's stream
   int thrown_;                                   ///< exceptions in flight at construction
   std::size_t at_ = 0;                           ///< number of the next task
@@ -301,6 +322,7 @@ class Pass {
   int skipped_ = -1;                             ///< micro-batch that was skipped last
   bool inside_ = false;                          ///< whether a Use is alive
   bool arrived_ = false;                         ///< whether the weights of this Use have been waited for
+  bool forfeited_ = false;
   bool over_ = false;
 };
 

@@ -56,8 +56,10 @@ struct UnitOptions {
   std::int64_t blocks_per_unit = 1;
   std::int64_t merge_below = 0;  ///< a unit with fewer elements joins its neighbour
   bool recompute = false;        ///< blocks save only their input (tessera/fsdp/nn/recomputed.hpp)
-  bool offload_inputs = false;   ///< saved block inputs live in host memory (tessera/fsdp/device/offload.hpp)
-  bool keep_last_block = true;   ///< the last block's weights stay gathered through the head
+  /// Share of the recomputed blocks, 0 to 1, whose inputs are in host memory between forward and backward
+  /// (offloaded_blocks). Results do not depend on it.
+  double offload_inputs = 0;
+  bool keep_last_block = true;               ///< the last block's weights stay gathered through the head
   std::vector<std::string> replicated = {};  ///< not sharded: whole on every rank, gradients all-reduced once per step
   /// Not trained: no gradient, no optimizer state, no reduction. In a model with adapters all other parameters are
   /// frozen too.
@@ -66,6 +68,11 @@ struct UnitOptions {
 
   friend bool operator==(const UnitOptions&, const UnitOptions&) = default;
 };
+
+/// Returns which of `blocks` blocks, from 0, have their inputs in host memory: as many as the share says, rounded up,
+/// and none of the last one, whose backward comes first. They are evenly spaced, so that each copy has as many blocks'
+/// computation to run beside.
+std::vector<int> offloaded_blocks(double share, int blocks);
 
 /// Whether any of the shell patterns matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);

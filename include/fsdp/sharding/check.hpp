@@ -26,8 +26,11 @@ namespace fsdp::sharding {
 /// - a gradient is open while it is written and reduced, and closed between its reduction and the next write;
 /// - nothing is sent between a `close_gradient`, which may wait, and the next computation: what a pass sends, and when,
 ///   must not depend on timing, or collectives that the caller makes in between would meet others on other ranks;
-/// - no slot has two holders.
-/// A list that neither opens nor closes gradients, or has no slot numbers, is checked without them: see slots.hpp.
+/// - an offloaded input is sent once, between the computation that makes it and its unit's forward, and fetched once
+/// between that forward and the unit's backward;
+/// - no slot and no buffer of inputs has two holders.
+/// A list that neither opens nor closes gradients, moves no inputs, or has no slot numbers, is checked without them:
+/// see slots.hpp.
 void check(const Schedule& schedule, const Problem& problem, const Names& names = {});
 
 /// Returns `assign_slots(schedule, problem)`, and checks the list both before and after. Throws what `check` throws.

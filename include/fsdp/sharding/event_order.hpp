@@ -5,7 +5,8 @@
 ///
 /// Every wait is for an event of an earlier task, and all ranks have the same list, so that no two ranks wait for each
 /// other. What is left to show is that of two tasks which use the same memory, and one of which writes it, the later
-/// one waits for the earlier one. The waits are those of ParameterGroup and GroupTasks (tessera/fsdp/module).
+/// one waits for the earlier one. The waits are those of ParameterGroup and GroupTasks (tessera/fsdp/module), and of
+/// OffloadedInputs (tessera/fsdp/execution), whose copies have a queue of their own too.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/verdict.hpp>
@@ -32,7 +34,11 @@ namespace detail {
 class EventOrder {
  public:
   constexpr EventOrder(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule), problem_(problem), groups_(problem.groups.size()) {}
+      : schedule_(schedule),
+        problem_(problem),
+        groups_(problem.groups.size()),
+        holders_(problem),
+        inputs_(problem.units.size()) {}
 
   constexpr Race run() {
     for (at_ = 0; at_ < static_cast<int>(schedule_.size()) && race_ == Race{}; ++at_) execute();
@@ -40,8 +46,8 @@ class EventOrder {
   }
 
  private:
-  /// The device's queue, and those of the communicators that GroupAxes names.
-  enum Queue : std::size_t { compute, shard, across, keep, queues };
+  /// The device's queue, those of the communicators that GroupAxes names, and that of copies to host memory and back.
+  enum Queue : std::size_t { compute, shard, across, keep, host, queues };
   /// The number of works of each queue that are over when an event has happened.
   using Event = std::array<int, queues>;
 
@@ -64,6 +70,13 @@ class EventOrder {
     Slot weights, gradient;  ///< where its tasks name no slot
     int weight_slot = -1, gradient_slot = -1;
     Event crossed = {}, gathered = {}, kept = {}, reduced = {};
+  };
+
+  /// A unit's input in host memory, and where its backward finds it.
+  struct Input {
+    Memory in_host;
+    int buffer = -1;
+    Event fetched = {};
   };
 
   constexpr const Task& task() const { return schedule_[static_cast<std::size_t>(at_)]; }
@@ -121,6 +134,8 @@ class EventOrder {
       case Action::reduce: return reduce(group(task().index));
       case Action::reduce_across: return reduce_across(group(task().index));
       case Action::close_gradient: gradient(group(task().index)).free = group(task().index).reduced; return;
+      case Action::send_input: return send_input(inputs_[static_cast<std::size_t>(task().index)]);
+      case Action::fetch_input: return fetch_input(inputs_[static_cast<std::size_t>(task().index)]);
     }
   }
 
@@ -148,7 +163,9 @@ class EventOrder {
     if (problem_.uses_weights(task()))
       for (const int index : uses)
         wait(compute, problem_.group(index).resident ? group(index).crossed : group(index).gathered);
+    wait_for_inputs();
     enqueue(compute);
+    use_inputs();
     for (const int index : uses) {
       Group& own = group(index);
       const GroupFacts& of = problem_.group(index);
@@ -156,6 +173,41 @@ class EventOrder {
       if (problem_.writes_gradients(task()) && of.trainable)
         writes(compute, of.slot_elements == 0 ? own.sum : gradient(own).memory);
     }
+  }
+  /// The buffer that a computation reads its input from, and the one that it writes the next unit's to; -1: none.
+  /// @{
+  constexpr int read_buffer() const {
+    const bool fetched = task().action == Action::backward && problem_.offloads(task().index);
+    return fetched ? inputs_[static_cast<std::size_t>(task().index)].buffer : holders_.in_forward(task().index);
+  }
+  constexpr int written_buffer() const {
+    return task().action == Action::forward ? holders_.in_forward(task().index + 1) : -1;
+  }
+  /// @}
+  constexpr void wait_for_inputs() {
+    if (task().action == Action::backward) wait(compute, inputs_[static_cast<std::size_t>(task().index)].fetched);
+    if (const int buffer = written_buffer(); buffer >= 0)
+      wait(compute, buffers_[static_cast<std::size_t>(buffer)].free);
+  }
+  constexpr void use_inputs() {
+    if (const int buffer = read_buffer(); buffer >= 0)
+      reads(compute, buffers_[static_cast<std::size_t>(buffer)].memory);
+    if (const int buffer = written_buffer(); buffer >= 0)
+      writes(compute, buffers_[static_cast<std::size_t>(buffer)].memory);
+  }
+  constexpr void send_input(Input& input) {
+    Slot& buffer = buffers_[static_cast<std::size_t>(task().slot)];
+    wait(host, record(compute));
+    buffer.free = enqueue(host);
+    reads(host, buffer.memory);
+    writes(host, input.in_host);
+  }
+  constexpr void fetch_input(Input& input) {
+    input.buffer = task().slot;
+    wait(host, record(compute));
+    input.fetched = enqueue(host);
+    reads(host, input.in_host);
+    writes(host, buffers_[static_cast<std::size_t>(task().slot)].memory);
   }
   constexpr void open_gradient(Group& own) {
     own.gradient_slot = task().slot;
@@ -180,6 +232,9 @@ class EventOrder {
   const Problem& problem_;
   std::vector<Group> groups_;
   std::vector<Slot> weight_slots_, gradient_slots_;
+  InputHolders holders_;  ///< for the buffers in forward alone
+  std::vector<Input> inputs_;
+  std::array<Slot, input_buffers> buffers_ = {};
   std::array<Event, queues> clocks_ = {};  ///< by queue: what is over when its next work starts
   int at_ = 0;                             ///< the current task
   Race race_;

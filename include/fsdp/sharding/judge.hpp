@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/verdict.hpp>
@@ -33,6 +34,12 @@ struct GroupState {
   int reduced_across = never;
 };
 
+/// The same for a unit's input that is offloaded, within a micro-batch.
+struct InputState {
+  int sent = never;
+  int fetched = never;
+};
+
 /// Applies the rules of check.hpp to the tasks of a list, one after the other. Functions that return bool say whether
 /// the rules hold so far; where they do not, the verdict is complete.
 class Judge {
@@ -43,7 +50,11 @@ class Judge {
         computations_(computations(problem)),
         groups_(problem.groups.size()),
         judges_gradient_slots_(std::any_of(schedule.begin(), schedule.end(),
-                                           [](const Task& task) { return has_gradient_slot(task.action); })) {}
+                                           [](const Task& task) { return has_gradient_slot(task.action); })),
+        judges_inputs_(std::any_of(schedule.begin(), schedule.end(),
+                                   [](const Task& task) { return moves_activations(task.action); })),
+        inputs_(problem.units.size()),
+        holders_(problem) {}
 
   constexpr Verdict run() {
     const int count = static_cast<int>(schedule_.size());
@@ -76,7 +87,7 @@ class Judge {
   constexpr bool judge() {
     if (communicates(task().action) && waited_ != never)
       return refuse({.breach = Breach::sent_after_wait, .other = waited_});
-    const std::size_t count = computes(task().action) ? problem_.units.size() : problem_.groups.size();
+    const std::size_t count = works_on_unit(task().action) ? problem_.units.size() : problem_.groups.size();
     if (task().index < 0 || static_cast<std::size_t>(task().index) >= count)
       return refuse({.breach = Breach::no_such_index, .number = static_cast<std::int64_t>(count)});
     // There are never more slots held at once than tasks; a larger number would only waste memory.
@@ -95,6 +106,8 @@ class Judge {
       case Action::reduce: return reduce();
       case Action::reduce_across: return reduce_across();
       case Action::close_gradient: return close_gradient();
+      case Action::send_input: return send_input();
+      case Action::fetch_input: return fetch_input();
     }
     return true;
   }
@@ -168,6 +181,59 @@ class Judge {
       if (problem_.uses_weights(task()) && !use(group)) return false;
       if (problem_.writes_gradients(task()) && problem_.group(group).trainable && !write(group)) return false;
     }
+    return use_input();
+  }
+
+  constexpr bool use_input() {
+    InputState& input = inputs_[static_cast<std::size_t>(task().index)];
+    if (judges_inputs_ && problem_.offloads(task().index)) {
+      if (task().action == Action::forward) {
+        if (input.sent == never) return refuse({.breach = Breach::never_sent});
+      } else {
+        if (input.fetched == never) return refuse(unfetched());
+        input = {};
+      }
+    }
+    holders_.compute(task());
+    return true;
+  }
+  /// The verdict on a backward whose input is in host memory.
+  constexpr Verdict unfetched() const {
+    for (int later = at_; later < static_cast<int>(schedule_.size()); ++later)
+      if (task_at(later) == Task{Action::fetch_input, task().index, task().micro_batch, task_at(later).slot})
+        return {.breach = Breach::fetched_late, .other = later};
+    return {.breach = Breach::never_fetched};
+  }
+
+  constexpr bool send_input() {
+    InputState& input = inputs_[static_cast<std::size_t>(task().index)];
+    if (!problem_.offloads(task().index)) return refuse({.breach = Breach::offloads_no_input});
+    if (input.sent != never) return refuse({.breach = Breach::sent_twice, .other = input.sent});
+    const Task forward{.action = Action::forward, .index = task().index, .micro_batch = task().micro_batch};
+    const auto next = static_cast<std::size_t>(computed_);
+    if (next >= computations_.size() || computations_[next] != forward)
+      return refuse({.breach = Breach::sent_out_of_turn});
+    const int buffer = holders_.in_forward(task().index);
+    if (task().slot >= 0 && task().slot != buffer) return refuse({.breach = Breach::in_other_slot, .number = buffer});
+    input.sent = at_;
+    return true;
+  }
+
+  constexpr bool fetch_input() {
+    InputState& input = inputs_[static_cast<std::size_t>(task().index)];
+    if (!problem_.offloads(task().index)) return refuse({.breach = Breach::offloads_no_input});
+    // Before the loss, forward still uses the buffers in turn.
+    const bool before_loss =
+        computed_ == 0 || computations_[static_cast<std::size_t>(computed_ - 1)].action == Action::forward;
+    if (input.sent == never || before_loss) return refuse({.breach = Breach::fetched_unsent});
+    if (input.fetched != never) return refuse({.breach = Breach::fetched_twice, .other = input.fetched});
+    if (task().slot >= input_buffers) return refuse({.breach = Breach::no_such_buffer, .number = input_buffers});
+    if (task().slot >= 0) {
+      const int holder = holders_.holder(task().slot);
+      if (holder != InputHolders::nobody) return refuse({.breach = Breach::buffer_held, .group = holder});
+      holders_.take(task().slot, task().index);
+    }
+    input.fetched = at_;
     return true;
   }
 
@@ -294,7 +360,9 @@ class Judge {
   const Problem& problem_;
   Schedule computations_;
   std::vector<GroupState> groups_;
-  bool judges_gradient_slots_;
+  bool judges_gradient_slots_, judges_inputs_;
+  std::vector<InputState> inputs_;
+  InputHolders holders_;
   int at_ = 0;          ///< the current task
   int computed_ = 0;    ///< number of computations so far
   int waited_ = never;  ///< the last task that may wait, since the last computation

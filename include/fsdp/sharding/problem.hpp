@@ -18,6 +18,7 @@ struct UnitUse {
   std::vector<int> groups;             ///< indices of the groups whose weights it uses
   bool backward_needs_weights = true;  ///< false: it has a backward without weights, as an embedding
   bool makes_gradients = true;         ///< false: its backward passes gradients on and makes none of its own weights
+  bool offloads_input = false;         ///< in training, its input is in host memory from its forward to its backward
 };
 
 /// The properties of a group of weights.
@@ -104,6 +105,8 @@ struct Problem {
     return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward) &&
            unit(task.index).makes_gradients;
   }
+  /// Whether its input is sent to host memory and fetched in this pass.
+  constexpr bool offloads(int index) const { return pass == Pass::train && unit(index).offloads_input; }
   /// Whether k ranks each keep a part of the weights after forward, with k neither 1 nor all ranks of the axis.
   constexpr bool keeps_parts() const { return axes.keep > 1 && axes.keep < axes.shard; }
 };
@@ -138,6 +141,27 @@ constexpr Schedule computations(const Problem& problem) {
         list.push_back({.action = Action::backward, .index = unit, .micro_batch = m});
   }
   return list;
+}
+
+inline constexpr int input_buffers = 2;  ///< that inputs which do not stay on the device use in turn
+
+/// Returns, for each unit, the buffer of its input in forward, by the problem's default order: 0 or 1, or -1 for inputs
+/// that stay on the device until their backward, and for the first unit's. Two buffers in turn hold the inputs that
+/// are in host memory in between or that no backward needs, and those of the last two units, whose backward is next.
+/// Empty if no input is offloaded.
+constexpr std::vector<int> buffers_of_inputs(const Problem& problem) {
+  const int units = static_cast<int>(problem.units.size());
+  const int lowest = first_backward(problem);
+  std::vector<int> buffers(problem.units.size(), -1);
+  int in_turn = 0;
+  bool any = false;
+  for (int unit = 1; unit < units; ++unit) {
+    any = any || problem.offloads(unit);
+    if (problem.offloads(unit) || unit < lowest || unit + 2 >= units)
+      buffers[static_cast<std::size_t>(unit)] = in_turn++ % input_buffers;
+  }
+  if (!any) buffers.clear();
+  return buffers;
 }
 
 }  // namespace fsdp::sharding

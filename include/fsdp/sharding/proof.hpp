@@ -25,7 +25,8 @@
 namespace fsdp::sharding {
 
 /// A small model and a pass over it: embedding, blocks and head, a group each. Where weights are tied, the table of the
-/// embedding is a group that the head uses too. With several micro-batches, collectives overlap computation.
+/// embedding is a group that the head uses too. With several micro-batches, collectives overlap computation. Of three
+/// blocks, the first two have their inputs in host memory.
 struct Trial {
   int blocks = 1;           ///< 1 to 3
   bool tied = false;        ///< whether the head uses the embedding's table
@@ -38,6 +39,8 @@ struct Trial {
     const int head = blocks + 1;
     for (int unit = 0; unit <= head; ++unit) problem.units.push_back({.groups = {unit}});
     problem.units.front().backward_needs_weights = false;
+    for (int unit = 1; blocks == 3 && unit < blocks; ++unit)
+      problem.units[static_cast<std::size_t>(unit)].offloads_input = true;
     if (tied) {
       problem.units.front().groups = {0, head + 1};
       problem.units.back().groups = {head, head + 1};

@@ -14,7 +14,7 @@
 
 namespace fsdp::sharding {
 
-/// What a task does. Computations work on a unit, all other actions on a group of weights.
+/// What a task does. Computations and moves of activations work on a unit, all other actions on a group of weights.
 enum class Action : std::uint8_t {
   gather,           ///< start the all-gather of a group's weights
   gather_in_group,  ///< the same, from the parts that `keep` left on k ranks
@@ -28,12 +28,20 @@ enum class Action : std::uint8_t {
   reduce,           ///< start the reduction of a group's gradients
   reduce_across,    ///< start the reduction of the summed shards over the mesh's outer axis
   close_gradient,   ///< give up the gradient slot; waits for the reduction that reads it
+  send_input,       ///< start the copy of a unit's input to host memory; its forward may run beside it
+  fetch_input,      ///< start the copy back, for the unit's backward
 };
 
-/// Whether an action works on a unit and not on a group.
+/// Whether an action is a computation.
 constexpr bool computes(Action action) {
   return action == Action::forward || action == Action::loss || action == Action::backward;
 }
+/// Whether it moves a unit's activations. The caller of a pass does that, since the library does not own them.
+constexpr bool moves_activations(Action action) {
+  return action == Action::send_input || action == Action::fetch_input;
+}
+/// Whether an action's index is that of a unit and not of a group.
+constexpr bool works_on_unit(Action action) { return computes(action) || moves_activations(action); }
 /// Whether it starts a collective.
 constexpr bool communicates(Action action) {
   return action == Action::gather || action == Action::gather_in_group || action == Action::gather_across ||
@@ -48,13 +56,14 @@ constexpr bool has_gradient_slot(Action action) {
   return action == Action::open_gradient || action == Action::close_gradient;
 }
 
-/// One entry of a schedule. `index` is a unit for computations, else a group of weights.
+/// One entry of a schedule. `index` is a unit where the action works on one, else a group of weights.
 struct Task {
   Action action = Action::forward;  ///< what is done
   int index = 0;                    ///< to which unit or group, from 0
   int micro_batch = 0;              ///< in which micro-batch, from 0
-  int slot =
-      -1;  ///< of gather, gather_in_group, release, open_gradient and close_gradient; -1: none, or not yet placed
+  /// Of gather, gather_in_group, release, open_gradient and close_gradient; of send_input and fetch_input the buffer
+  /// on the device. -1: none, or not yet placed.
+  int slot = -1;
   friend constexpr bool operator==(const Task&, const Task&) = default;
 };
 
@@ -76,6 +85,8 @@ constexpr std::string_view name_of(Action action) {
     case Action::reduce: return "reduce";
     case Action::reduce_across: return "reduce-across";
     case Action::close_gradient: return "close-gradient";
+    case Action::send_input: return "send-input";
+    case Action::fetch_input: return "fetch-input";
   }
   return "?";
 }
@@ -88,9 +99,10 @@ struct Names {
 
 /// Returns the name of what a task works on, such as "block 1".
 inline std::string subject_of(const Task& task, const Names& names) {
-  const std::vector<std::string>& list = computes(task.action) ? names.units : names.groups;
+  const bool of_unit = works_on_unit(task.action);
+  const std::vector<std::string>& list = of_unit ? names.units : names.groups;
   const auto index = static_cast<std::size_t>(task.index);
-  return index < list.size() ? list[index] : (computes(task.action) ? "unit " : "group ") + std::to_string(task.index);
+  return index < list.size() ? list[index] : (of_unit ? "unit " : "group ") + std::to_string(task.index);
 }
 
 /// Returns a task as text, such as "release block 1".

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
@@ -75,6 +76,59 @@ class GradientTasks {
   const Problem& problem_;
   std::vector<Group> groups_;
   std::vector<Reduction> reductions_;  ///< in the order they were started
+  Schedule list_;
+};
+
+/// Adds the tasks that send and fetch offloaded inputs, where a list has none, and gives them their buffers.
+class InputTasks {
+ public:
+  constexpr InputTasks(const Schedule& schedule, const Problem& problem)
+      : schedule_(schedule),
+        problem_(problem),
+        holders_(problem),
+        adds_(std::none_of(schedule.begin(), schedule.end(),
+                           [](const Task& task) { return moves_activations(task.action); })) {}
+
+  constexpr Schedule run() {
+    if (!holders_.any()) return schedule_;
+    const Schedule order = computations(problem_);
+    for (std::size_t next = 0; const Task& task : schedule_) {
+      list_.push_back(task);
+      place(list_.back());
+      if (!computes(task.action)) continue;
+      holders_.compute(task);
+      if (!adds_) continue;
+      if (++next < order.size() && order[next].action == Action::forward && problem_.offloads(order[next].index))
+        add(Action::send_input, order[next]);
+      if (task.action == Action::loss) unfetched_ = task.index;
+      if (task.action != Action::forward) fetch(task);
+    }
+    return std::move(list_);
+  }
+
+ private:
+  constexpr void add(Action action, const Task& of) {
+    list_.push_back({.action = action, .index = of.index, .micro_batch = of.micro_batch});
+    place(list_.back());
+  }
+  /// Fetches the inputs that are needed next, as long as a buffer is free.
+  constexpr void fetch(const Task& after) {
+    while (unfetched_ > 0 && holders_.free() >= 0)
+      if (problem_.offloads(--unfetched_))
+        add(Action::fetch_input, {.index = unfetched_, .micro_batch = after.micro_batch});
+  }
+  constexpr void place(Task& task) {
+    if (!moves_activations(task.action)) return;
+    const bool sends = task.action == Action::send_input;
+    if (task.slot < 0) task.slot = sends ? holders_.in_forward(task.index) : std::max(holders_.free(), 0);
+    if (!sends && task.slot < input_buffers) holders_.take(task.slot, task.index);
+  }
+
+  const Schedule& schedule_;
+  const Problem& problem_;
+  InputHolders holders_;
+  bool adds_;
+  int unfetched_ = 0;  ///< in backward: units from this one on have their input on the device
   Schedule list_;
 };
 
@@ -183,8 +237,8 @@ class SlotNumbers {
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
-  Schedule placed = schedule;
-  if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(schedule);
+  Schedule placed = detail::InputTasks(schedule, problem).run();
+  if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(placed);
   detail::SlotNumbers weights(placed, problem, has_weight_slot, detail::weight_elements);
   detail::SlotNumbers gradients(placed, problem, has_gradient_slot, detail::gradient_elements);
   for (Task& task : placed) {

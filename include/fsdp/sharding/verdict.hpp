@@ -69,6 +69,17 @@ namespace fsdp::sharding {
   BREACH(not_open, "its gradient is not open")                                                                       \
   BREACH(closed_unreduced, "its gradient, written by task {other}, is not reduced yet")                              \
   BREACH(in_other_slot, "it is in slot {number}, not {slot}")                                                        \
+  BREACH(offloads_no_input, "its input stays on the device in this pass; leave this out")                            \
+  BREACH(sent_out_of_turn,                                                                                           \
+         "its input is not there; send it between the computation that makes it and the unit's own forward")         \
+  BREACH(sent_twice, "its input was sent already by task {other}")                                                   \
+  BREACH(never_sent, "its input is needed again in backward and was not sent to host memory; send it before")        \
+  BREACH(fetched_unsent, "its input is not in host memory; send it before its forward, and fetch it after the loss") \
+  BREACH(fetched_twice, "its input was fetched already by task {other}")                                             \
+  BREACH(fetched_late, "its input is in host memory until task {other}; fetch it before")                            \
+  BREACH(never_fetched, "its input is in host memory and never fetched; fetch it before")                            \
+  BREACH(no_such_buffer, "inputs use {number} buffers in turn, and slot {slot} is none of them")                     \
+  BREACH(buffer_held, "buffer {slot} still holds the input of {unit}; fetch it after that unit is computed")         \
   BREACH(ends_early, "the list of {number} tasks ends before {expected}")                                            \
   BREACH(never_reduced, "what it adds to the gradient of {group} is never reduced")                                  \
   BREACH(never_reduced_across, "its sum is never reduced across")                                                    \
@@ -107,7 +118,7 @@ struct Verdict {
   Breach breach = Breach::none;  ///< what is wrong; none: nothing
   int at = no_task;              ///< number of the task that breaks the rule; no_task: the list as a whole
   int other = no_task;           ///< number of another task, where the sentence names one
-  int group = 0;                 ///< of weights, where the sentence names another than the task's
+  int group = 0;                 ///< of weights, where the sentence names another than the task's; or a unit
   std::int64_t number = 0;       ///< of units, groups, tasks, or of a slot
   Task expected = {};            ///< the computation that should come
 
@@ -151,6 +162,7 @@ class SentenceWriter {
     if (what == "other") add_number(verdict.other);
     if (what == "other task") add_named_task(verdict.other);
     if (what == "group") add_subject({.action = Action::gather, .index = verdict.group});
+    if (what == "unit") add_subject({.action = Action::forward, .index = verdict.group});
     if (what == "number") add_number(verdict.number);
     if (what == "slot") add_number(task_at(verdict.at).slot);
     if (what == "expected") {
@@ -172,13 +184,14 @@ class SentenceWriter {
     add_subject(task);
   }
   constexpr void add_subject(const Task& task) {
-    const auto& list = computes(task.action) ? names_.units : names_.groups;
+    const bool of_unit = works_on_unit(task.action);
+    const auto& list = of_unit ? names_.units : names_.groups;
     const auto index = static_cast<std::size_t>(task.index);
     if (index < list.size()) {
       text_ += std::string_view(list[index]);
       return;
     }
-    text_ += computes(task.action) ? "unit " : "group ";
+    text_ += of_unit ? "unit " : "group ";
     add_number(task.index);
   }
   /// A task's neighbourhood: " [training, tasks 2 to 4: gather block 0, forward block 0, release block 0]".

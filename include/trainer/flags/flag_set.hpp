@@ -193,10 +193,10 @@ class FlagSet {
   /// Throws InputError for the first bound number that is out of its range.
   void require_ranges() const;
 
- private:
-  /// Returns the only text. Throws InputError unless there is exactly one.
+  /// Returns a flag's only text. Throws InputError unless there is exactly one.
   static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
+ private:
   template <class T>
   static constexpr FlagKind kind_of() {
     if (std::is_same_v<T, bool>) return FlagKind::boolean;

@@ -12,12 +12,14 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/plan/available_memory.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/offload_advice.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
@@ -43,20 +45,21 @@ std::int64_t least_memory(Comm& communicator, const TrainOptions& options) {
   return memory;
 }
 
-/// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `peak` returns a rank's planned
-/// peak bytes with a tiling, and with blocks recomputed or not. `recomputes`: whether the run has --recompute. Returns
-/// `memory` if the untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were
-/// found, and says whether a budget fits with --recompute.
-std::int64_t largest_budget(std::int64_t memory, bool recomputes,
-                            FunctionRef<std::int64_t(const tiling::RunTimeTiling&, bool recomputes)> peak);
+/// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `taken` returns a rank's planned
+/// bytes with a tiling, and with other options for blocks: those of the run are `units`. Returns `memory` if the
+/// untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were found, and says
+/// whether a budget fits with --recompute, or else with the least share of inputs in host memory. `offloads_optimizer`:
+/// see flags_of.
+std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, bool offloads_optimizer,
+                            FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken);
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
                             std::int64_t memory, const Optimizer& optimizer = {}) {
-  return largest_budget(memory, model.units().recompute, [&](const tiling::RunTimeTiling& tiling, bool recomputes) {
-    UnitOptions units = model.units();
-    units.recompute = recomputes;
-    return plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer).peak_bytes();
-  });
+  constexpr bool offloads_optimizer = offloads_optimizer_of<typename Model::Stack::Sharding>;
+  return largest_budget(
+      memory, model.units(), offloads_optimizer, [&](const tiling::RunTimeTiling& tiling, const UnitOptions& units) {
+        return taken_by(plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer));
+      });
 }
 
 /// Returns whether a tiling policy is `budget:auto`, whose bytes are not known yet.

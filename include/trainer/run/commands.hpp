@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@
 #include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/windows.hpp>
+#include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
@@ -61,7 +63,8 @@ std::string arguments_text(const FlagSet& flags, const ShardingOf<Model>& shardi
                  policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
 }
 
-/// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`.
+/// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`, and the
+/// run is no dry one.
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
 template <class Sharding, class Tiling>
 void check_memory(const TrainOptions& options, const Sharding& sharding, const Tiling& tiling) {
@@ -123,6 +126,13 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     print(plan::tiling_text(model, cut, request));
     if (!step.residency.holds.empty()) print(report::residency_text(step.residency) + "\n");
     print(plan_text(step, Stack::name(sharding), request));
+    if (options.memory && !asks) {
+      const std::int64_t given = parse_bytes("memory", *options.memory);
+      const bool fits = step.peak_bytes() <= given;
+      print(memory_line(given, step.peak_bytes(),
+                        fits ? "" : memory_advice<Model>(options, sharding, cut, optimizer, ranks, given)) +
+            "\n");
+    }
   }
 }
 
@@ -166,6 +176,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     const TrainOptions options = with_resumed_threads<Model>(communicator, given, asked);
     const ShardingOf<Model> sharding = settled_sharding<Model>(communicator, asked, tiling, options, optimizer);
     const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
+    require_host_memory<Model>(communicator, options, sharding, cut, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;
       const Model model =
@@ -187,7 +198,10 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
                                                          std::move(dir))
           .run();
     } catch (const MemoryError& error) {
-      throw MemoryError(error.what() + memory_advice<Model>(options, sharding, cut, optimizer, communicator.size()));
+      std::optional<std::int64_t> memory;  // of a device apart from the host
+      if constexpr (!Comm::Device::host_memory) memory = memory_of_rank<Comm>(options, communicator.size());
+      throw MemoryError(error.what() +
+                        memory_advice<Model>(options, sharding, cut, optimizer, communicator.size(), memory));
     }
   });
 }

@@ -173,6 +173,8 @@ class Trainer {
                    "verify    " + report::verification_text(options_.verify_every, pieces_, communicator_.size()));
     if (std::string held = report::residency_text(training_.module().residency()); !held.empty())
       lines.insert(lines.begin(), std::move(held));
+    if (const std::int64_t host = training_.plan().offloaded_bytes; host > 0)
+      lines.insert(lines.begin(), message("offload   ", report::bytes_text(host), " of host memory"));
     keep_resting();
     log_.open();
     if (!leads()) return;

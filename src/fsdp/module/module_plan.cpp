@@ -105,6 +105,9 @@ void ModulePlan::check_pieces(const sharding::Facts& facts, int ranks) const {
 void ModulePlan::check_orders(std::span<const Unit> units) const {
   const int count = static_cast<int>(units.size());
   for (const Order& order : passes_.orders) {
+    require<InputError>(passes_.unit_options.offload_inputs == 0,
+                        "order: inputs in host memory (UnitOptions::offload_inputs) are those of a model's chain of "
+                        "blocks; leave either them or the orders out");
     require<InputError>(!order.list.empty(), "order: it names no computation; leave it out for the chain of all units");
     for (const auto& [action, unit] : order.list) {
       require<InputError>(sharding::computes(action), "order: '", sharding::name_of(action),
@@ -202,6 +205,9 @@ void ModulePlan::choose_holds(std::int64_t bytes_per_weight) {
 void ModulePlan::make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight) {
   schedule_of_ = std::move(schedule_of);
   first_backward_ = sharding::first_backward(problem_);
+  const int lowest = std::max(first_backward_, 1), head = static_cast<int>(problem_.units.size()) - 1;
+  for (const int block : offloaded_blocks(passes_.unit_options.offload_inputs, head - lowest))
+    problem_.units[static_cast<std::size_t>(lowest + block)].offloads_input = true;
   choose_holds(bytes_per_weight);
   for (const Key& key : keys()) {
     PlannedPass placed = made(key);

@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -19,6 +20,14 @@ namespace fsdp {
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+std::vector<int> offloaded_blocks(double share, int blocks) {
+  constexpr double rounding = 1e-9;  // of a share that was written in decimals
+  const int count = std::min(static_cast<int>(std::ceil(share * blocks - rounding)), blocks - 1);
+  std::vector<int> list;
+  for (std::int64_t i = 0; i < count; ++i) list.push_back(static_cast<int>(i * blocks / count));
+  return list;
 }
 
 Unit unit_of(std::string name, std::span<const Field> fields, std::string_view prefix, bool backward_needs_weights) {
@@ -206,7 +215,9 @@ void check(const UnitOptions& options, UnitLists units) {
                       " blocks make no unit; give at least 1");
   require<InputError>(options.merge_below >= 0, "units: merge_below is ", options.merge_below,
                       " elements; give 0 to merge nothing");
-  require<InputError>(options.recompute || !options.offload_inputs,
+  require<InputError>(options.offload_inputs >= 0 && options.offload_inputs <= 1, "units: a share of ",
+                      options.offload_inputs, " of the blocks' inputs in host memory; give 0 to 1");
+  require<InputError>(options.recompute || options.offload_inputs == 0,
                       "units: inputs in host memory are all that blocks may save; recompute the rest as well");
   check_patterns(options.replicated, units, "units: replicated pattern");
   check_patterns(options.frozen, units, "units: frozen pattern");

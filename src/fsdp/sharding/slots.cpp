@@ -23,7 +23,7 @@ Schedule assign_slots(const Schedule& schedule, const Problem& problem) { return
 SlotSizes slot_sizes(const Schedule& placed, const Problem& problem) {
   SlotSizes sizes;
   for (const Task& task : placed) {
-    const GroupFacts* const group = computes(task.action) ? nullptr : &problem.group(task.index);
+    const GroupFacts* const group = works_on_unit(task.action) ? nullptr : &problem.group(task.index);
     if (has_weight_slot(task.action)) enlarge(sizes.weights, task.slot, group->weight_slot_elements());
     if (has_gradient_slot(task.action)) enlarge(sizes.gradients, task.slot, group->slot_elements);
   }

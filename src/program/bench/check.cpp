@@ -45,6 +45,8 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
   for (const auto& [flag, owner] : {std::pair("text", "tokenize"), {"lora-rank", "step"}, {"parameters", "optim"}})
     require<InputError>(options.what == owner || !flags.is_given(flag), "bench: --", flag, " belongs to ", owner,
                         ", not to ", options.what);
+  require<InputError>(options.what == "step" || options.offload_inputs == 0,
+                      "bench: --offload inputs belongs to step, not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
                       "bench: --optimizer and its constants belong to step, not to ", options.what);
   at_least("parameters", options.parameters, 1, most_elements);

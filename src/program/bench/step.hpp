@@ -47,9 +47,10 @@ class StepRun {
   using Comm = typename Stack::Comm;
 
   /// `adapters`: whether the model has the adapters that the options ask for.
-  StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling, bool adapters = false)
+  StepRun(Comm& communicator, const BenchOptions& options, const typename Stack::Tiling& tiling, bool adapters = false,
+          const UnitOptions& units = {})
       : communicator_(communicator),
-        model_(step_model(options, adapters)),
+        model_(step_model(options, adapters), units),
         sharding_(cli::sharding_of<typename Stack::Sharding>(options.stack.sharding)),
         with_(resolve(options.optimizer)),
         request_(request(communicator, options)),
@@ -132,6 +133,15 @@ class StepRun {
       lora.emplace(communicator_, options, tiling_, true);
       lora_case = rounds.add([&] { lora->step(); });
     }
+    std::optional<StepRun> kept, offloaded;
+    std::size_t kept_case = 0, offloaded_case = 0;
+    if (options.offload_inputs > 0) {
+      kept.emplace(communicator_, options, tiling_, false, UnitOptions{.recompute = true});
+      kept_case = rounds.add([&] { kept->step(); });
+      offloaded.emplace(communicator_, options, tiling_, false,
+                        UnitOptions{.recompute = true, .offload_inputs = options.offload_inputs});
+      offloaded_case = rounds.add([&] { offloaded->step(); });
+    }
     StepFloor floor(work());
     floor.add_to(rounds);
     rounds.run(options.repeats, [this] { comm::barrier(communicator_, {"bench"}); });
@@ -185,6 +195,12 @@ class StepRun {
       line.add("lora_ms", 1e3 * rounds.median_seconds(lora_case))
           .add("lora_time_ratio", rounds.median_ratio(lora_case, step_case))
           .add("lora_memory_ratio", lora->peak_bytes() / peak_bytes());
+    if (offloaded)
+      line.add("recomputed_ms", 1e3 * rounds.median_seconds(kept_case))
+          .add("offloaded_ms", 1e3 * rounds.median_seconds(offloaded_case))
+          .add("offloaded_time_ratio", rounds.median_ratio(offloaded_case, kept_case))
+          .add("offloaded_memory_ratio", offloaded->peak_bytes() / kept->peak_bytes())
+          .add("offloaded_host_bytes", offloaded->plan_.offloaded_bytes);
     return line;
   }
 

@@ -90,7 +90,9 @@ Observer PhaseClock::observer() {
                   case Action::open_gradient:
                   case Action::reduce:
                   case Action::reduce_across:
-                  case Action::close_gradient: clock.phases_.exchange_ms += passed; break;
+                  case Action::close_gradient:
+                  case Action::send_input:
+                  case Action::fetch_input: clock.phases_.exchange_ms += passed; break;
                 }
               },
           .state = this};

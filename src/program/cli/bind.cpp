@@ -30,6 +30,20 @@ void bind(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "comm", stack.comm, "self | threads:N | mpi | nccl");
 }
 
+namespace {
+
+/// Lets --offload also say the share of block inputs in host memory.
+void bind_inputs(train::FlagSet& flags, OffloadChoice& choice, double& share, const std::string& what) {
+  train::Flag& flag = *flags.find("offload");
+  flag.help += " | inputs | inputs:SHARE (" + what + ") | optimizer,inputs:SHARE";
+  flag.set = [&choice, &share](const std::vector<std::string>& texts) {
+    read_offload("offload", train::FlagSet::single("offload", texts), choice, share);
+  };
+  flag.get = [&choice, &share] { return std::vector{offload_text(choice, share)}; };
+}
+
+}  // namespace
+
 void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
@@ -37,6 +51,9 @@ void bind(train::FlagSet& flags, Train& command) {
   flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
             train::counts_up_to(train::most_ranks, 0));
   bind(flags, command.stack);
+  bind_inputs(flags, command.stack.offload, command.options.units.offload_inputs,
+              "inputs of recomputed blocks, of all or a share of them as 0.25 or 25%, are in host memory until their "
+              "backward");
 }
 
 /// Converts the name of a type for exported weights.
@@ -143,6 +160,8 @@ void bind(train::FlagSet& flags, bench::BenchOptions& o) {
   bind(flags, o.launch);
   bind(flags, o.optimizer);
   bind(flags, o.stack);
+  bind_inputs(flags, o.stack.offload, o.offload_inputs,
+              "step: also steps with recomputed blocks, their inputs in host memory and kept");
 }
 
 }  // namespace fsdp::cli

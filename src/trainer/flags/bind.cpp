@@ -160,7 +160,8 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("log-every", o.log_every, "steps between lines on the console", counts_up_to(most_steps));
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");
   flags.add("memory", o.memory,
-            "memory per rank for budget:auto, or budget=auto (8GiB); left out: its share of the machine's free memory");
+            "memory per rank for budget:auto, or budget=auto (8GiB); left out: its share of the machine's free memory. "
+            "With --dry-run: does a step fit, and if not, with what");
   flags.add("print-schedule", o.print_schedule, "print the schedule of a step and train nothing");
   bind(flags, o.launch);
 }

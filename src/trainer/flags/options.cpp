@@ -6,6 +6,7 @@
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
+#include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
@@ -55,6 +56,9 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
   (void)loss_scale_of(o);
+  require<InputError>(o.units.recompute || o.units.offload_inputs == 0, "--offload ",
+                      input_share_text(o.units.offload_inputs),
+                      " is for blocks that keep their input alone; add --recompute");
   flags.require_ranges();
   require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));
   require_in_range("ranks", o.launch.ranks, counts_up_to(most_ranks));

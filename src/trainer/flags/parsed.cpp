@@ -9,6 +9,7 @@
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
+#include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
 
 namespace fsdp::train {
@@ -120,7 +121,8 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
   flags.fix("precision", fixed.precision);
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);
-  for (const char* part : {"layout", "offload"}) flags.fix(part, fixed.sharding);
+  flags.fix("layout", fixed.sharding);
+  bind_input_share(flags, options->units.offload_inputs, fixed.sharding);
   Parsed parsed(app, flags, "train", {"train", "eval", "generate", "bench"});
   Help help;
   if (!run(app, argc, argv, help)) return help;

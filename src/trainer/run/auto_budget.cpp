@@ -10,6 +10,7 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/offload_advice.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -48,20 +49,36 @@ std::string bytes_in_words(std::int64_t bytes) { return message(bytes, " (", rep
 
 }  // namespace
 
-std::int64_t largest_budget(std::int64_t memory, bool recomputes,
-                            FunctionRef<std::int64_t(const tiling::RunTimeTiling&, bool recomputes)> peak) {
-  const Found found = search(memory, [&](const tiling::RunTimeTiling& tiling) { return peak(tiling, recomputes); });
+std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, bool offloads_optimizer,
+                            FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken) {
+  const auto found_with = [&](const UnitOptions& options) {
+    return search(memory, [&](const tiling::RunTimeTiling& tiling) { return taken(tiling, options).device; });
+  };
+  const Found found = found_with(units);
   if (found.budget > 0) return found.budget;
   const std::string begin = message("--tiling budget:auto: ", memory, " bytes (", report::bytes_text(memory),
                                     ") a rank hold no step of this model, however it is tiled");
   const std::string rest = "give more --memory, more ranks or shorter sequences";
-  if (recomputes) throw InputError(message(begin, "; one takes ", bytes_in_words(found.least), "; ", rest));
-  const Found other = search(memory, [&](const tiling::RunTimeTiling& tiling) { return peak(tiling, true); });
-  if (other.budget > 0)
+  UnitOptions other = units;
+  other.recompute = true;
+  const Found recomputed = units.recompute ? found : found_with(other);
+  if (recomputed.budget > 0)
     throw InputError(message(begin, ", without --recompute; one takes ", bytes_in_words(found.least),
                              ". Add --recompute, with which one fits, or ", rest));
-  throw InputError(message(begin, ", with --recompute too; one takes ",
-                           bytes_in_words(std::min(found.least, other.least)), "; ", rest));
+  const std::string now = message(begin, units.recompute ? "" : ", with --recompute too", "; one takes ",
+                                  bytes_in_words(std::min(found.least, recomputed.least)));
+  Found offloaded;
+  const std::optional<double> share = least_share([&](double inputs) {
+    other.offload_inputs = inputs;
+    const Found tried = inputs > units.offload_inputs ? found_with(other) : Found{};
+    if (tried.budget > 0) offloaded = tried;
+    return tried.budget > 0;
+  });
+  if (!share) throw InputError(message(now, "; ", rest));
+  other.offload_inputs = *share;
+  throw InputError(message(now, ". Add ", flags_of(other, units, offloads_optimizer), ", with which one fits and ",
+                           bytes_in_words(taken(tiling::RunTimeTiling::budget(offloaded.budget), other).host),
+                           " are in host memory, or ", rest));
 }
 
 void print_budget(const tiling::RunTimeTiling& budget, std::int64_t memory) {

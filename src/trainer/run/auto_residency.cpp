@@ -15,9 +15,11 @@ std::int64_t left_for_weights(std::int64_t memory, const device::BytesByKind& st
   const std::int64_t peak = std::accumulate(step.begin(), step.end(), std::int64_t{0});
   const std::int64_t gathered = step[static_cast<std::size_t>(device::MemoryKind::gathered)];
   const std::int64_t rest = peak - gathered;
-  require<InputError>(rest <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
-                      ") a rank hold no step of this model, which takes ", rest, " (", report::bytes_text(rest),
-                      ") besides gathered weights; give more --memory, more ranks or shorter sequences");
+  require<InputError>(
+      rest <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
+      ") a rank hold no step of this model, which takes ", rest, " (", report::bytes_text(rest),
+      ") besides gathered weights; give more --memory, more ranks or shorter sequences, or keep less with "
+      "--recompute and --offload inputs");
   return std::max<std::int64_t>(memory - rest, 1);
 }
 

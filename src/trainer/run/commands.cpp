@@ -6,16 +6,20 @@
 namespace fsdp::train {
 
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
-  require<InputError>(!options.memory || asked_for, "--memory ", options.memory.value_or(""),
-                      " belongs to --tiling budget:auto, or to budget=auto behind --sharding, not to ", tiling);
+  require<InputError>(!options.memory || asked_for || options.dry_run, "--memory ", options.memory.value_or(""),
+                      " belongs to --tiling budget:auto, or to budget=auto behind --sharding, or to --dry-run, not to ",
+                      tiling);
 }
 
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {
   const std::string whose =
       step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");
-  return report::memory_table(
+  const std::string table = report::memory_table(
       step.bytes, message(stack, ", ", request.ranks, request.ranks == 1 ? " rank, " : " ranks, ", request.sequences,
                           " x ", request.shape.sequence_length, " tokens a micro-batch: bytes of ", whose));
+  return step.offloaded_bytes == 0 ? table
+                                   : table + message("beside it, in host memory: ", step.offloaded_bytes, " bytes (",
+                                                     report::bytes_text(step.offloaded_bytes), ")\n");
 }
 
 std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units) {

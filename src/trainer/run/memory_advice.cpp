@@ -2,26 +2,29 @@
 #include <tessera/trainer/run/memory_advice.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
 
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
-    FunctionRef<std::int64_t(const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks)> bytes) {
-  const std::int64_t now = bytes(options, nullptr, ranks);
+    std::optional<std::int64_t> memory, bool offloads_optimizer,
+    FunctionRef<TakenBytes(const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks)> bytes) {
+  const std::int64_t now = bytes(options, nullptr, ranks).device;
   std::string text = message("; the whole run takes ", report::bytes_text(now), " of each rank");
   std::string separator = ", and would take ";
   const auto offer = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks,
                          const std::string& with) {
-    std::int64_t then = now;
+    TakenBytes then;
     try {
       then = bytes(other, other_tiling, other_ranks);
     } catch (const InputError&) {
       return;  // more ranks pad more, for which the strategy's budget may be too small
     }
-    if (then >= now) return;
-    text += message(separator, report::bytes_text(then), " ", with);
+    if (then.device >= now) return;
+    text += message(separator, report::bytes_text(then.device), " ", with);
+    if (other.units.offload_inputs > 0) text += message(" (", report::bytes_text(then.host), " of host memory)");
     separator = ", ";
   };
 
@@ -32,6 +35,20 @@ std::string memory_advice(
   if (tiles) offer(options, &tokens, ranks, "with --tiling tokens:1024");
   if (!options.units.recompute) offer(recomputed, nullptr, ranks, "with --recompute");
   if (tiles && !options.units.recompute) offer(recomputed, &tokens, ranks, "with both");
+  if (memory) {
+    const tiling::RunTimeTiling* const cut = tiles ? &tokens : nullptr;
+    const double share = options.units.offload_inputs;
+    const auto fits = [&](double inputs) {
+      recomputed.units.offload_inputs = inputs;
+      return inputs >= share && bytes(recomputed, cut, ranks).device <= *memory;
+    };
+    if (!fits(share)) {
+      recomputed.units.offload_inputs = least_share(fits).value_or(1);
+      offer(recomputed, cut, ranks,
+            message("with ", tiles ? "--tiling tokens:1024 " : "",
+                    flags_of(recomputed.units, options.units, offloads_optimizer)));
+    }
+  }
   const bool halves = pieces == 0 && step_size(options, ranks, pieces).sequences % 2 == 0;
   if (halves) {
     TrainOptions halved = options;
@@ -40,6 +57,23 @@ std::string memory_advice(
   }
   if (halves || pieces > 0) offer(options, nullptr, 2 * ranks, message("on ", 2 * ranks, " ranks"));
   return text + " (--dry-run tells of other strategies)";
+}
+
+std::string memory_line(std::int64_t memory, std::int64_t peak, const std::string& advice) {
+  const std::string begin = message("memory: ", report::bytes_text(memory), " a rank hold ");
+  return peak <= memory ? begin + "this step" : begin + "no such step" + advice;
+}
+
+void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int64_t(double share)> host) {
+  const std::int64_t needed = host(share);
+  if (needed <= memory) return;
+  const double fitting = largest_share([&](double other) { return other < share && host(other) <= memory; });
+  const std::string would_do =
+      fitting > 0 ? message(input_share_text(fitting), " would do, or give ") : std::string("no share would do; give ");
+  throw InputError(message("--offload ", input_share_text(share), ": a rank takes ", needed, " bytes (",
+                           report::bytes_text(needed), ") of its machine's memory, which has ", memory, " (",
+                           report::bytes_text(memory), ") for it; ", would_do,
+                           "fewer ranks a machine or shorter sequences"));
 }
 
 }  // namespace fsdp::train

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which unit's input each device buffer holds while a list of tasks runs, where inputs are offloaded to host memory.
+///
+/// A buffer holds an input from the computation that makes it, or from its fetch, to the forward that reads it; an
+/// input that backward reads in place stays until that backward. Copies are not followed here: computations wait for
+/// them (event_order.hpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+
+namespace fsdp::sharding {
+
+/// The holders of the device buffers. `problem` must outlive it.
+class InputHolders {
+ public:
+  static constexpr int nobody = -1;  ///< in place of a unit
+
+  /// At the begin of a pass: all buffers are free.
+  constexpr explicit InputHolders(const Problem& problem)
+      : problem_(problem), in_forward_(buffers_of_inputs(problem)) {}
+
+  /// Whether the pass offloads any input.
+  constexpr bool any() const { return !in_forward_.empty(); }
+  /// The buffer of a unit's input in forward; -1: none.
+  constexpr int in_forward(int unit) const { return any() ? in_forward_[static_cast<std::size_t>(unit)] : -1; }
+  /// The unit whose input a buffer holds, or nobody.
+  constexpr int holder(int buffer) const { return holders_[static_cast<std::size_t>(buffer)]; }
+  /// A buffer that holds nothing; -1: none is free.
+  constexpr int free() const {
+    for (int buffer = 0; buffer < input_buffers; ++buffer)
+      if (holder(buffer) == nobody) return buffer;
+    return -1;
+  }
+
+  /// Follows a computation that has run: its input is used up, unless its backward needs it in place, and its output is
+  /// the next unit's input.
+  constexpr void compute(const Task& task) {
+    if (!any()) return;
+    const int last_block = static_cast<int>(problem_.units.size()) - 2;
+    if (task.action != Action::forward || task.index != last_block) leave(task.index);
+    if (task.action == Action::forward && in_forward(task.index + 1) >= 0)
+      take(in_forward(task.index + 1), task.index + 1);
+  }
+  /// Gives a buffer to a unit's input, which was fetched into it.
+  constexpr void take(int buffer, int unit) { holders_[static_cast<std::size_t>(buffer)] = unit; }
+
+ private:
+  constexpr void leave(int unit) {
+    for (int& holder : holders_)
+      if (holder == unit) holder = nobody;
+  }
+
+  const Problem& problem_;
+  std::vector<int> in_forward_;  ///< see buffers_of_inputs
+  std::array<int, input_buffers> holders_ = {nobody, nobody};
+};
+
+}  // namespace fsdp::sharding

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How much recomputation and inputs in host memory (--recompute, --offload inputs) take off a rank's device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+
+namespace fsdp::train {
+
+/// Peak bytes that a step takes of a rank.
+struct TakenBytes {
+  std::int64_t device = 0;
+  std::int64_t host = 0;  ///< of what is offloaded
+};
+/// Returns those of a plan.
+inline TakenBytes taken_by(const plan::Plan& plan) {
+  return {.device = plan.peak_bytes(), .host = plan.offloaded_bytes};
+}
+
+/// Returns the least share of block inputs in host memory, in whole percents, with which a step fits; nothing if it
+/// does not fit with all of them. `fits` must hold for every share above one for which it holds.
+std::optional<double> least_share(FunctionRef<bool(double share)> fits);
+/// Returns the largest share, in whole percents, that fits; 0 if none does. `fits` must hold for every share below one
+/// for which it holds.
+double largest_share(FunctionRef<bool(double share)> fits);
+
+/// Returns the flags that `other` has and `now` has not: "--recompute --offload inputs:0.25". `optimizer`: whether the
+/// run has --offload optimizer, which the flag then names too.
+std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer);
+
+}  // namespace fsdp::train

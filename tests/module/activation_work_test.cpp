@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tasks of a pass that move activations, which its caller executes.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+
+#include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
+
+namespace fsdp::test {
+namespace {
+
+using Comm = comm::Threads<>;
+using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::Untiled>>;
+using Base = ShardedModel<Model>::Stack;
+
+/// Tasks that a pass gave its caller.
+struct Given {
+  std::vector<std::string> list = {};
+
+  ActivationWork work() {
+    return {
+        .execute =
+            [](void* state, const sharding::Task& task) {
+              static_cast<Given*>(state)->list.push_back(text_of(task, {}) + ":" + std::to_string(task.micro_batch));
+            },
+        .state = this};
+  }
+};
+
+template <class F>
+void on_two_ranks(F f) {
+  Comm::run(2, {.checks = true}, [&](Comm& communicator) {
+    ShardedModel<Model> module(communicator, Model(uneven_llama(), UnitOptions{.recompute = true, .offload_inputs = 1}),
+                               FullyShard<>{}, {.sequence_length = 4, .micro_batches = 2, .activation_bytes = 0});
+    optim::initialize(module, 1);
+    f(module);
+  });
+}
+
+/// Computes so many of what is left, and nothing in them: zeroes gradients.
+void compute(Pass<Base>& pass, int count) {
+  for (; count > 0; --count) {
+    Use<Base> use = pass.enter();
+    if (use.task().action != sharding::Action::forward)
+      for (std::size_t i = 0; i < 30; ++i) try {
+          (void)use.zeroed(i);
+        } catch (const LogicError&) {
+          break;  // the unit has no more tensors
+        }
+  }
+}
+
+std::vector<std::string> moves_of(int micro_batch) {
+  const std::string end = ":" + std::to_string(micro_batch);
+  return {"send-input unit 1" + end, "send-input unit 2" + end, "fetch-input unit 2" + end, "fetch-input unit 1" + end};
+}
+
+TEST(ActivationWork, IsCalledForTheMovesOfMicroBatchesThatAreComputed) {
+  on_two_ranks([](auto& module) {
+    Given given;
+    Pass<Base> pass(module, sharding::Pass::train, 0, 0, {}, Reductions::made, given.work());
+    compute(pass, 9);
+    EXPECT_EQ(given.list, moves_of(0));
+    pass.skip();
+    pass.finish();
+    EXPECT_EQ(given.list, moves_of(0)) << "the second was skipped";
+  });
+}
+
+TEST(ActivationWork, EndsWhereAPassIsForfeited) {
+  on_two_ranks([](auto& module) {
+    Given given;
+    Pass<Base> pass(module, sharding::Pass::train, 0, 0, {}, Reductions::made, given.work());
+    compute(pass, 2);
+    pass.forfeit();
+    EXPECT_EQ(given.list, (std::vector<std::string>{"send-input unit 1:0", "send-input unit 2:0"}));
+  });
+}
+
+TEST(ActivationWork, MayNotBeLeftOutWhereThereIsSome) {
+  on_two_ranks([](auto& module) {
+    try {
+      const Pass<Base> pass(module, sharding::Pass::train);
+      ADD_FAILURE() << "accepted";
+    } catch (const LogicError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "pass: send-input block 0 is the caller's work; give ActivationWork, or leave "
+                "UnitOptions::offload_inputs out");
+    }
+    EXPECT_NO_THROW(Pass<Base>(module, sharding::Pass::evaluate).forfeit());
+  });
+}
+
+TEST(OffloadInputs, AreForTheChainOfAModelAlone) {
+  Comm::run(1, {}, [](Comm& communicator) {
+    const std::vector<Unit> units(3, Unit{.name = "unit", .parameters = {{"w", {4}}}});
+    EXPECT_INPUT_ERROR(
+        (ShardedModule<Base>(
+            communicator, units, FullyShard<>{},
+            {.passes = {.unit_options = {.recompute = true, .offload_inputs = 1}, .orders = {chain(3)}}})),
+        "order: inputs in host memory (UnitOptions::offload_inputs) are those of a model's chain of blocks; leave");
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test
