@@ -31,7 +31,7 @@ FOLDERS = {  # of the API, in the order of the floors
         ("trainer", "A whole program"), ("trainer/text", "Tokenizers and templates"), ("trainer/report", "Reports"), ("trainer/data", "Data"),
         ("trainer/flags", "Options"), ("trainer/generate", "Generation"), ("trainer/run", "Runs")]}
 FIRST = [  # the names to start with, and what they are
-    ("fsdp::Stack", "four policies as one type: sharding, communicator, precision, tiling"),
+    ("fsdp::Stack", "policies as one type: sharding, communicator, precision, tiling, sequences"),
     ("fsdp::FullyShard", "sharding: FSDP2; weights are gathered unit by unit, gradients reduce-scattered"),
     ("fsdp::Zero3", "sharding: ZeRO-3, each unit one flat range in equal parts"),
     ("fsdp::HybridShard", "sharding: HSDP and HFSDP, another strategy within groups of ranks"),

@@ -78,9 +78,10 @@ struct Traffic {
 
 /// Collectives by axis of the mesh that a strategy works on. An axis that it lacks, or of one rank, has none.
 struct MeshTraffic {
-  Traffic world = {};   ///< all ranks
-  Traffic across = {};  ///< ranks at the same place of each group of consecutive ranks
-  Traffic shard = {};   ///< the ranks of one such group: K of them in hybrid:K and fsdp2:K
+  Traffic world = {};     ///< all ranks
+  Traffic across = {};    ///< ranks at the same place of each group of consecutive ranks
+  Traffic shard = {};     ///< the ranks of one such group: K of them in hybrid:K and fsdp2:K
+  Traffic sequence = {};  ///< the consecutive ranks that share a sequence
 
   /// Calls visitor(name, traffic) for each axis.
   template <class Self, class Visitor>
@@ -88,9 +89,11 @@ struct MeshTraffic {
     visitor("world", self.world);
     visitor("across", self.across);
     visitor("shard", self.shard);
+    visitor("sequence", self.sequence);
   }
   friend constexpr MeshTraffic operator-(const MeshTraffic& later, const MeshTraffic& earlier) {
-    return {later.world - earlier.world, later.across - earlier.across, later.shard - earlier.shard};
+    return {later.world - earlier.world, later.across - earlier.across, later.shard - earlier.shard,
+            later.sequence - earlier.sequence};
   }
   friend constexpr bool operator==(const MeshTraffic&, const MeshTraffic&) = default;
 };

@@ -37,13 +37,15 @@ Policy left_out() {
 
 /// Runs `tessera train` for one stack with these policies. Takes the same flags, without the sub-command; flags that
 /// choose a policy are refused. If Optimizer is optim::RunTimeOptimizer, --optimizer chooses the optimizer; any other
-/// optimizer has flags for its constants only. Returns the exit status (comm::ExitStatus); an error prints one line on
-/// stderr.
+/// optimizer has flags for its constants only. `sequence`: where --sequence does not say how many ranks share each
+/// sequence; a stack with Ulysses takes the flag. Returns the exit status (comm::ExitStatus); an error prints one line
+/// on stderr.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 int train_main(int argc, const char* const* argv,
                typename Model::Stack::Sharding sharding = detail::left_out<typename Model::Stack::Sharding>(),
                typename Model::Stack::Tiling tiling = detail::left_out<typename Model::Stack::Tiling>(),
-               Optimizer optimizer = detail::left_out<Optimizer>()) {
+               Optimizer optimizer = detail::left_out<Optimizer>(),
+               const typename Model::Stack::Sequence& sequence = {}) {
   using Stack = typename Model::Stack;
   static_assert(train::check_launch<typename Stack::Comm>());
   static_assert(optim::check_optimizer<Optimizer>());
@@ -54,6 +56,7 @@ int train_main(int argc, const char* const* argv,
        .precision = policy_text<typename Stack::Precision>(),
        .tiling = policy_text(tiling),
        .comm = policy_text<typename Stack::Comm>(),
+       .sequence = {.ranks = sequence.ranks_per_sequence(), .parts = sequence.middle_parts()},
        .starts_ranks = train::starts_ranks<typename Stack::Comm>},
       [&](train::FlagSet& flags, train::ModelChoice& model) {
         train::bind_model<typename Model::Config>(flags, model);

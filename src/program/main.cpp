@@ -60,7 +60,7 @@ std::string list_of_stacks() {
 
 /// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
 /// compile another one.
-stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
+stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequences = false) {
   const std::string comm = cli::name_of_comm(asked.comm), precision = cli::to_text(asked.precision);
   const std::vector<stacks::CompiledStack> known = compiled_stacks();
   const auto alike = [&](const stacks::CompiledStack& stack) {
@@ -80,7 +80,7 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
                            " / ", comm, " / ", precision, why, "; the nearest is ", flags_of(closest), ". It has:\n",
                            list_of_stacks(),
                            in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
-                           "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked)));
+                           "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked, shards_sequences)));
 }
 
 /// Says how several processes become one job.
@@ -107,7 +107,9 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
 template <class Command>
 stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOptions& launch, bool plans = false) {
   settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
-  return find_stack(command->stack);
+  bool shards_sequences = false;
+  if constexpr (requires { command->options.sequence; }) shards_sequences = command->options.sequence.ranks > 1;
+  return find_stack(command->stack, shards_sequences);
 }
 
 struct Run {

@@ -8,6 +8,7 @@
 
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 #include "support/choices.hpp"
@@ -75,6 +76,7 @@ Train everything() {
                                      {"beta2", "0.99"},
                                      {"eps", "1e-12"}}};
   o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
+  o.sequence = {.ranks = 2};
   o.data_format = data::TokenFormat::u16;
   o.text.tokenizer = "tokenizer", o.text.end_token = "none", o.text.cache = "cache";
   o.text.chat_template = "chatml", o.text.on_long = data::OnLong::cut;
@@ -288,6 +290,26 @@ TEST(Flags, TheOtherCommandsAreRead) {
   EXPECT_INPUT_ERROR(parse_words({"generate"}), "--model is missing");
 }
 
+TEST(SequenceFlag, SaysHowManyRanksShareEachSequence) {
+  EXPECT_EQ(train_of({"--sequence", "whole"}).sequence, Ulysses{});
+  EXPECT_EQ(train_of({"--sequence", "ulysses:1"}).sequence, Ulysses{});
+  EXPECT_EQ(train_of({"--sequence", "ulysses:8"}).sequence, Ulysses{.ranks = 8});
+  EXPECT_EQ(options_of<Eval>({"eval", "--model", "D", "--data", "f", "--sequence=ulysses:2"}).options.sequence.ranks,
+            2);
+  EXPECT_EQ(train::record_of(train_of({"--sequence", "ulysses:8"})).at("sequence"), "ulysses:8");
+  EXPECT_INPUT_ERROR(train_of({"--sequence", "ulises:2"}),
+                     "--sequence ulises:2 is not known; did you mean 'ulysses:K'?");
+  EXPECT_INPUT_ERROR(train_of({"--sequence", "hole"}), "did you mean 'whole'?");
+  EXPECT_INPUT_ERROR(train_of({"--sequence", "ulysses:0"}), "Known: whole, ulysses:K");
+  EXPECT_INPUT_ERROR(train_of({"--sequence", "ulysses"}),
+                     "ulysses does not say how many ranks share each sequence; write ulysses:K, such as ulysses:2");
+  EXPECT_INPUT_ERROR(train_of({"--sequence", "ulysses:99999999999"}), "the number must be at most 2147483647");
+  for (const char* command : {"generate", "chat"})
+    EXPECT_INPUT_ERROR(
+        parse_words({command, "--model", "D", "--sequence", "ulysses:2"}),
+        "--sequence is fixed by this program: whole, since ranks that share a sequence cannot continue it");
+}
+
 TEST(ConfigFile, GivesBackEveryOption) {
   const TemporaryFolder folder;
   Train written = everything();
@@ -295,7 +317,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
   const Bound<Train> read = bound_of({"--config", path.c_str()});
-  EXPECT_EQ(given(read.flags).size(), 88u);
+  EXPECT_EQ(given(read.flags).size(), 89u);
   EXPECT_EQ(*read, written);
 }
 
@@ -410,6 +432,21 @@ TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", "sharding = \"zero3\"\n").string();
   EXPECT_INPUT_ERROR(parse_program({"--config", path.c_str()}), "--sharding is fixed by this program: fsdp2");
+}
+
+TEST(ParseTrain, RanksThatShareSequencesAreTheProgramsOwnWhereTheFlagSaysNothing) {
+  train::FixedStack fixed = fixed_stack;
+  fixed.sequence = {.ranks = 2};
+  const auto read = [&](std::vector<const char*> words) {
+    const auto parsed = train::parse_train(static_cast<int>(words.size()), words.data(), fixed, [](auto&, auto&) {});
+    return std::get<Bound<TrainOptions>>(parsed)->sequence;
+  };
+  EXPECT_EQ(read({"program"}), Ulysses{.ranks = 2});
+  EXPECT_EQ(read({"program", "--sequence", "ulysses:4"}), Ulysses{.ranks = 4});
+  EXPECT_NO_THROW(train::require_stack_shards({.ranks = 2}, true));
+  EXPECT_NO_THROW(train::require_stack_shards({}, false));
+  EXPECT_INPUT_ERROR(train::require_stack_shards({.ranks = 2}, false),
+                     "--sequence ulysses:2: this program's stack has whole sequences; compile it with fsdp::Ulysses");
 }
 
 TEST(ParseTrain, AFixedOptimizerAndTheModelBringFlagsOfTheirOwn) {

@@ -113,6 +113,12 @@ TEST(StackLines, AreAProgramWithEveryPolicyThatWasAskedFor) {
             "fsdp::comm::Self<>, fsdp::Bf16Mixed, fsdp::tiling::StaticBudget<1048576>>;\n" + main + "); }");
 }
 
+TEST(StackLines, TakeTheFlagOfSequencesWhereItWasGiven) {
+  const StackChoice choice{.sharding = sharding_of("zero2"), .tiling = {}, .comm = parse_comm("threads:2")};
+  EXPECT_NE(stack_lines(choice, true).find("fsdp::Bf16Mixed, fsdp::tiling::Untiled, fsdp::Ulysses>;\n"),
+            std::string::npos);
+}
+
 TEST(CmakeName, IsTheOneOfTesseraStacks) {
   const auto name = [](const char* sharding, OffloadChoice offload = OffloadChoice::none) {
     return cmake_name(

@@ -11,6 +11,8 @@
 // expect 8: fsdp: nn::OneOf lists a kind of block twice
 // expect 9: fsdp: a model's config visits a value that is no std::int64_t, double, bool or std::string
 // expect 10: fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(
+// expect 11: fsdp: several ranks share each sequence of this stack (Ulysses), and the model's Batch lacks Batch
+// part(int
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/models/model.hpp>
@@ -61,6 +63,13 @@ struct IgnoresANumber : Sound {
 struct CopiesOnChange : Sound {
   std::optional<std::string> copied(const std::string& name);
 };
+using SharesSequences = Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled, Ulysses>>;
+struct WithoutPart : TokenBatch {
+  void part(int part, int parts) const;
+};
+struct SharesWhatHasNoParts : SharesSequences {
+  using Batch = WithoutPart;
+};
 struct SourceWithoutFill {
   using Batch = TokenBatch;
   using Storage = int;
@@ -69,6 +78,7 @@ struct SourceWithoutFill {
 
 #if CASE == 0
 static_assert(check_model<Sound>());
+static_assert(check_model<SharesSequences>());
 nn::OneOf<nn::ResidualAttention<Here>, nn::TransformerBlock<Here>> block;
 #elif CASE == 1
 static_assert(check_model<Changed<WithoutVisit, TokenBatch, Sound::Block>>());
@@ -92,6 +102,8 @@ nn::OneOf<nn::TransformerBlock<Here>, nn::TransformerBlock<Here>> block;
 ConfigValues values = values_of(WithList{});
 #elif CASE == 10
 static_assert(data::check_source<SourceWithoutFill>());
+#elif CASE == 11
+static_assert(check_model<SharesWhatHasNoParts>());
 #endif
 
 }  // namespace fsdp

@@ -8,9 +8,11 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 
 #include "data/numbered_source.hpp"
 
@@ -54,6 +56,49 @@ TEST(Batches, OfAPieceHaveTheSameSamplesAndRandomNumbersOnAnyNumberOfRanks) {
       EXPECT_EQ(counts.valid_targets, whole.counts().valid_targets) << ranks << " ranks";
     }
   }
+}
+
+/// Appends a micro-batch's samples, and keeps the first row of the first.
+void append(std::pair<std::vector<std::int32_t>, std::int64_t>& all,
+            const std::pair<std::vector<std::int32_t>, std::int64_t>& next) {
+  if (all.first.empty()) all.second = next.second;
+  all.first.insert(all.first.end(), next.first.begin(), next.first.end());
+}
+
+TEST(Batches, OfAGroupAreThoseThatItsRanksReadWhereSequencesAreWhole) {
+  constexpr std::int64_t batch = 24;
+  const NumberedSource source;
+  data::Sampler sampler(3, source.training(), batch);
+  for (int step = 0; step < 5; ++step, sampler.advance())  // the last spans two epochs
+    for (const int ranks : {2, 4})
+      for (const int micro_batches : {1, 3})
+        for (const int sharing : {1, 2, 4}) {
+          if (sharing > ranks) continue;
+          SCOPED_TRACE(message(step, ": ", ranks, " ranks, ", micro_batches, " micro-batches, ", sharing, " share"));
+          const auto drawn = [&](int rank, int of) {
+            Batches<NumberedSource> own(source, batch / (of * micro_batches), micro_batches,
+                                        device::host_memory<device::Cpu>);
+            own.draw(sampler, rank, of);
+            return own;
+          };
+          for (int rank = 0; rank < ranks; rank += sharing) {
+            const SequenceGroup group = sequence_group(rank, ranks, sharing);
+            const Batches<NumberedSource> shared = drawn(group.index, group.count);
+            BatchCounts of_group, of_ranks;
+            std::vector<std::pair<std::vector<std::int32_t>, std::int64_t>> apart(
+                static_cast<std::size_t>(micro_batches));
+            for (int member = 0; member < sharing; ++member) {
+              of_group += shared.counts(member, sharing);
+              const Batches<NumberedSource> own = drawn(rank + member, ranks);
+              of_ranks += own.counts();
+              for (std::size_t m = 0; m < apart.size(); ++m)
+                append(apart[m], content_of(own.micro_batches()[m], source.length));
+            }
+            EXPECT_EQ(of_group, of_ranks);
+            for (std::size_t m = 0; m < apart.size(); ++m)
+              EXPECT_EQ(content_of(shared.micro_batches()[m], source.length), apart[m]);
+          }
+        }
 }
 
 TEST(Batches, OfOnePieceAloneAreWhatItsRankDraws) {

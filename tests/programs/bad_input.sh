@@ -46,6 +46,26 @@ expect_error 'validation-fraction 1 must be' "${train[@]}" --data text.txt --val
 expect_error 'deadline 0 must be above 0' "${train[@]}" --data text.txt --deadline 0
 expect_error 'ranks is for --dry-run only' "${train[@]}" --data text.txt --ranks 2
 
+echo "== sequences"
+expect_error '2 ranks cannot be cut into groups of 3, which share each sequence; give 1 or 2' \
+  "${train[@]}" --data text.txt --comm threads:2 --sequence ulysses:3
+expect_error '3 ranks cannot be cut into groups of 2, .*; give 1 or 3' \
+  "${train[@]}" --dry-run --ranks 3 --batch-size 3 --sequence ulysses:2
+expect_error '9 sequences cannot be shared by 2 groups of 2 ranks \(--sequence\) x 1 micro-batches; .* 8 and 10' \
+  "${train[@]}" --data text.txt --batch-size 9 --comm threads:4 --sequence ulysses:2
+expect_error 'a length of 1 leaves some of the 2 ranks that share each sequence without a row; give a length of at least 2' \
+  "${train[@]}" --data text.txt --seq-len 1 --comm threads:2 --sequence ulysses:2
+expect_error 'with --sequence ulysses:2 no rank has a whole one; leave one of them out' \
+  "${train[@]}" --data text.txt --comm threads:2 --sharding fsdp2:pieces=4 --verify-every 1 --sequence ulysses:2
+expect_error 'sample-prompt has each rank continue a whole text, which --sequence ulysses:2 does not' \
+  "${train[@]}" --data text.txt --comm threads:2 --sample-prompt a --sample-tokens 2 --sequence ulysses:2
+expect_error 'ulysses does not say how many ranks share each sequence; write ulysses:K' \
+  "${train[@]}" --data text.txt --sequence ulysses
+for command in generate chat; do
+  expect_error 'sequence is fixed by this program: whole, since ranks that share a sequence cannot continue it' \
+    "$program" $command --sequence ulysses:2
+done
+
 echo "== words"
 expect_error 'unknown flag --stpes; did you mean --steps' "$program" train --stpes 3
 expect_error 'unknown flag --promt; did you mean --prompt' "$program" generate --promt x
@@ -57,6 +77,7 @@ expect_error "unexpected argument 'more.txt'" "$program" train more.txt --data t
 expect_error "tinny is neither a preset nor a folder; did you mean 'tiny'" \
   "$program" train --data text.txt --model tinny
 expect_error "fsdp3 is not known; did you mean 'fsdp2'" "${train[@]}" --data text.txt --sharding fsdp3
+expect_error "ulises:4 is not known; did you mean 'ulysses:K'" "${train[@]}" --data text.txt --sequence ulises:4
 expect_error "tile:4 is not known; did you mean 'tiles:N'" "${train[@]}" --data text.txt --tiling tile:4
 expect_error "thread:2 is not known; did you mean 'threads:N'" "${train[@]}" --data text.txt --comm thread:2
 expect_error "fp23 is not known; did you mean 'fp32'" "${train[@]}" --data text.txt --precision fp23

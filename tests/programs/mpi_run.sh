@@ -90,3 +90,11 @@ same <(steps whole.jsonl 4) <(steps mpi.jsonl)
 echo "== a plan under mpirun is printed once"
 timeout "$limit" mpirun --oversubscribe -np 2 "$program" "${flags[@]}" --comm mpi --dry-run >"$out" 2>"$err" || fail "status $?"
 [ "$(grep -c ' 2 ranks, .*bytes of' "$out")" -eq 1 ] || fail "not one plan of 2 ranks"
+
+echo "== processes that share each sequence, with windows and without"
+shared=(train --data text.txt --model tiny --heads 4 --kv-heads 2 --seq-len 17 --batch-size 8 --threads 1 --precision fp32 --steps 3)
+tessera "${shared[@]}" --comm threads:2 --metrics whole.jsonl
+for windows in true false; do
+  on 2 "${shared[@]}" --comm mpi --shared-windows="$windows" --sequence ulysses:2:parts=2 --metrics shared.jsonl
+  close <(steps shared.jsonl | cut -d ' ' -f 1-3) <(steps whole.jsonl | cut -d ' ' -f 1-3) 1e-6
+done

@@ -59,8 +59,8 @@ TEST(SummaryText, EndsWithATableOfCollectives) {
   record.traffic.shard[comm::Op::reduce_scatter] = {.calls = 3, .bytes = 1000000};
   EXPECT_EQ(summary_text(record), trained +
                                       "\ncollectives of rank 0, with the bytes of whole buffers"
-                                      "\n  world   all_gather              12                1536  1.50 KiB"
-                                      "\n  shard   reduce_scatter           3             1000000  976.56 KiB");
+                                      "\n  world     all_gather              12                1536  1.50 KiB"
+                                      "\n  shard     reduce_scatter           3             1000000  976.56 KiB");
 }
 
 TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {

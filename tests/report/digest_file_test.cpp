@@ -17,6 +17,12 @@ namespace {
 
 using Kind = StepDigest::Kind;
 
+TEST(DigestStart, HasAPieceForEachMicroBatchOfEachGroupOfRanks) {
+  EXPECT_EQ(digest_start({.world = 4}, 3).pieces, 12);
+  EXPECT_EQ(digest_start({.world = 4, .ranks_per_sequence = 2}, 3).pieces, 6);
+  EXPECT_EQ(digest_start({.world = 4, .ranks_per_sequence = 2, .pieces = 5}, 3).pieces, 5);
+}
+
 DigestStart start_of(std::int64_t pieces = 2) {
   return {.pieces = pieces,
           .stack = "fsdp2:pieces=2 threads:2 fp32 off",

@@ -79,6 +79,8 @@ TEST(JsonLine, TheFirstAndTheLastSayWhatTheyAre) {
   EXPECT_EQ(start.at("world"), 2);
   EXPECT_EQ(start.at("threads"), 3);
   EXPECT_EQ(start.at("sizes").at("layers"), 3);
+  EXPECT_FALSE(start.contains("ranks_per_sequence"));
+  EXPECT_EQ(json::parse(json_line(StartRecord{.ranks_per_sequence = 4})).at("ranks_per_sequence"), 4);
   EXPECT_EQ(json_line(SampleRecord{.step = 3, .prompt = "a", .text = "\n\xff"}),
             "{\"event\":\"sample\",\"step\":3,\"prompt\":\"a\",\"text\":\"\\n\xEF\xBF\xBD\"}");
   const json summary = json::parse(json_line(SummaryRecord{.validation_loss = 1.5, .tokens = 10}));

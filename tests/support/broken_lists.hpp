@@ -200,6 +200,10 @@ constexpr Schedule spoiled(Breach breach, const Problem& problem) {
     case Breach::never_reduced_across: spoiling.erase(Action::reduce_across, -1); break;
     case Breach::never_released: spoiling.erase(Action::release, -1); break;
     case Breach::never_closed: spoiling.erase(Action::close_gradient, -1); break;
+    case Breach::not_exchanged:  // of units with stages: tests/sharding/stages_test.cpp
+    case Breach::exchanges_nothing:
+    case Breach::exchanged_early:
+    case Breach::exchanged_twice: break;
   }
   return spoiling.list;
 }

@@ -226,6 +226,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
                         .fewer = options.fewer_sequences,
                         .shape = {.sequence_length = options.sequence_length,
                                   .micro_batches = options.micro_batches,
+                                  .ranks_per_sequence = options.ranks_per_sequence,
+                                  .middle_parts = options.middle_parts,
                                   .digests = options.digests,
                                   .verifies = options.verifies}};
   const plan::Plan plan = plan::dry_run(model, sharding, options.tiling, request, options.optimizer);
@@ -264,7 +266,8 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
       BatchMemory batch;
       const auto first = options.evaluated.begin() + static_cast<std::ptrdiff_t>(begin);
       const TokenBatch one = batch.add({first, first + static_cast<std::ptrdiff_t>(at_once)});
-      exchange.start([&]() -> BatchCounts { return {.valid_targets = batch.valid_targets()}; });
+      const SequenceGroup group = module.sequence_group();
+      exchange.start([&] { return nn::counts_of_part(one, group.member, group.size); });
       loss += executor.evaluate(one);
       valid += static_cast<double>(exchange.finish().valid_targets);
     }

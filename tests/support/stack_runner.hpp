@@ -30,9 +30,11 @@
 
 namespace fsdp::test {
 
-/// Tokens and targets of one sequence; a negative target is ignored.
+/// Tokens and targets of one sequence; a negative target is ignored. `documents`: lengths of the documents that are
+/// packed in it; empty: it is one.
 struct Window {
   std::vector<std::int32_t> tokens, targets;
+  std::vector<std::int64_t> documents = {};
 };
 
 /// Whose micro-batch is asked for.
@@ -75,6 +77,8 @@ struct RunOptions {
   std::int64_t most_sequences = 1;  ///< in one micro-batch: what is planned for
   bool fewer_sequences = true;      ///< micro-batches, and those of evaluations, may have fewer
   int ranks = 1;
+  int ranks_per_sequence = 1;  ///< above 1 only on stacks that are chosen at run time
+  int middle_parts = 1;        ///< see RunShape
   int micro_batches = 1;
   int steps = 10;  ///< those of a resumed run included
   tiling::RunTimeTiling tiling = {};

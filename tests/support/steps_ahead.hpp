@@ -3,7 +3,6 @@
 /// Steps that were queued and not yet waited for, with the memory that they read.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <future>
@@ -25,22 +24,27 @@ class BatchMemory {
   TokenBatch add(const std::vector<Window>& windows) {
     tokens_.emplace_back();
     targets_.emplace_back();
+    documents_.emplace_back();
     for (const Window& window : windows) {
+      for (const std::int64_t length : window.documents) {
+        std::vector<std::int64_t>& lengths = documents_.back();
+        if (lengths.empty()) lengths.push_back(0);
+        lengths.push_back(lengths.back() + length);
+      }
       tokens_.back().insert(tokens_.back().end(), window.tokens.begin(), window.tokens.end());
       targets_.back().insert(targets_.back().end(), window.targets.begin(), window.targets.end());
     }
-    return {.tokens = view(tokens_.back()), .targets = view(targets_.back()), .sequences = std::ssize(windows)};
-  }
-  std::int64_t valid_targets() const {
-    std::int64_t valid = 0;
-    for (const auto& list : targets_) valid += std::count_if(list.begin(), list.end(), [](auto t) { return t >= 0; });
-    return valid;
+    return {.tokens = view(tokens_.back()),
+            .targets = view(targets_.back()),
+            .sequences = std::ssize(windows),
+            .documents = documents_.back()};
   }
 
  private:
   static Tensor<const std::int32_t> view(const std::vector<std::int32_t>& list) {
     return {list.data(), {std::ssize(list)}};
   }
+  std::vector<std::vector<std::int64_t>> documents_;         // [batches]: cumulative lengths
   std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
 };
 
@@ -92,13 +96,14 @@ class StepsAhead {
   };
 
   void draw(std::int64_t step) {
-    auto& communicator = module_.communicator();
+    const SequenceGroup group = module_.sequence_group();
     Drawn& drawn = drawn_.emplace_back(Drawn{.step = step});
-    exchange_.start([&]() -> BatchCounts {
+    exchange_.start([&] {
+      BatchCounts counts;
       for (int m = 0; m < options_.micro_batches; ++m) {
         const Place place{.step = static_cast<int>(step),
-                          .rank = communicator.rank(),
-                          .ranks = communicator.size(),
+                          .rank = group.index,
+                          .ranks = group.count,
                           .micro_batch = m,
                           .micro_batches = options_.micro_batches,
                           .fixed_pieces = module_.step_pieces()};
@@ -106,8 +111,9 @@ class StepsAhead {
         drawn.micro_batches.push_back(drawn.memory.add(options_.batch(place)));
         const std::int64_t before = step * place.pieces() + place.piece();
         drawn.micro_batches.back().set_noise(1, before * options_.most_sequences);
+        counts += nn::counts_of_part(drawn.micro_batches.back(), group.member, group.size);
       }
-      return {.valid_targets = drawn.memory.valid_targets()};
+      return counts;
     });
   }
 

@@ -94,6 +94,10 @@ TEST(ReplayRequest, IsCheckedBeforeAnythingStarts) {
   refused({.step = 1, .choice = {.unit = "head"}}, "--unit says which tensors are written, and none are");
   refused({.step = 1, .choice = {.piece = 2}}, "--piece says which tensors are written, and none are");
   refused({.step = 1, .tensors = "t", .choice = {.piece = -1}}, "--piece -1: pieces are counted from 0");
+  const TrainOptions shared{.steps = 10, .sequence = {.ranks = 2}};
+  EXPECT_NO_THROW(validate(ReplayRequest{.step = 1}, shared));
+  EXPECT_INPUT_ERROR(validate(ReplayRequest{.step = 1, .tensors = "t"}, shared),
+                     "--tensors writes whole streams, and in this run (--sequence ulysses:2) no rank has a whole one");
   refused({.step = 1, .digests = file, .against = file}, "is the file that --against names; give it one of its own");
 }
 

@@ -49,6 +49,17 @@ TEST(Resumed, OtherConstantsAreSaidAndPathsAreNot) {
             (std::vector<std::string>{"resumed: --lr was 0.001, is 0.5", "resumed: --steps was 10, is 12"}));
 }
 
+TEST(Resumed, OtherRanksMayShareSequences) {
+  TrainOptions now = options;
+  now.sequence = {.ranks = 2};
+  const std::vector<std::string> said = {"resumed: --sequence was whole, is ulysses:2"};
+  EXPECT_EQ(lines(now), said);
+  checkpoint::TrainerState older = saved();
+  older.run.erase("sequence");
+  EXPECT_EQ(compare_with("c", older, record_now(now), now, 20).lines.back(), said.back()) << "all had whole ones";
+  EXPECT_EQ(compare_with("c", older, record_now(options), options, 20).lines.size(), 1u);
+}
+
 TEST(Resumed, WhatIsNoFlagIsNamedInWords) {
   checkpoint::TrainerState then = saved();
   RunRecord now = record_of(options);
@@ -69,7 +80,7 @@ TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
       names,
       "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum group "
       "keep-last-block loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute replicate seed "
-      "seq-len steps validation-fraction warmup ");
+      "seq-len sequence steps validation-fraction warmup ");
 }
 
 // A new flag must say how results depend on it, or be named here.
@@ -225,6 +236,9 @@ TEST(ResumedInPieces, SaysWhatMakesItAnotherRun) {
       lines_in_pieces({{"ranks", "3"}}, now),
       (Lines{"resumed: the number of ranks was 2, is 3",
              "resumed: goes on, not to the bit: --clip was 1, is 0; --lr was 0.001, is 0.5; --steps was 10, is 12"}));
+  TrainOptions shared = options;
+  shared.sequence = {.ranks = 2};
+  EXPECT_EQ(lines_in_pieces({}, shared), Lines{"resumed: goes on, not to the bit: --sequence was whole, is ulysses:2"});
   EXPECT_EQ(lines_in_pieces({{"beta1", "0.8"}}), Lines{"resumed: goes on to the bit"})
       << "the other says nothing of it";
   now = options;

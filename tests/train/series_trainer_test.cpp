@@ -71,7 +71,7 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   }
   EXPECT_EQ(whole.back().at("traffic").at("world").at("reduce_scatter"),
             (nlohmann::json{{"calls", 40 * units}, {"bytes", 40 * bytes}}));
-  EXPECT_NE(said.find("\n  world   reduce_scatter "), std::string::npos) << said;
+  EXPECT_NE(said.find("\n  world     reduce_scatter "), std::string::npos) << said;
   ASSERT_EQ(resumed[1].at("step"), 21);
   for (std::size_t step = 21; step <= 40; ++step)
     EXPECT_EQ(resumed[step - 20].at("loss"), whole[step].at("loss")) << step;

@@ -52,6 +52,62 @@ TEST(StepSize, OfPiecesTakesTheirMicroBatchesAndNoOthers) {
   EXPECT_INPUT_ERROR(step_size(planned, 2, 48), "the nearest sizes that can: 48");
 }
 
+TEST(StepSize, OfRanksThatShareSequencesHasThoseOfTheirGroup) {
+  for (const int ranks : {2, 4})
+    for (const int sharing : {1, 2, 4}) {
+      if (sharing > ranks) continue;
+      for (const int micro_batches : {1, 3}) {
+        TrainOptions shared = planned;
+        shared.grad_accum = micro_batches;
+        const StepSize whole = step_size(shared, ranks, 0);
+        shared.sequence = {.ranks = sharing};
+        const StepSize size = step_size(shared, ranks, 0);
+        EXPECT_EQ(size.sequences, sharing * whole.sequences);
+        EXPECT_EQ(size.micro_batches, micro_batches);
+        EXPECT_EQ(size.ranks_per_sequence, sharing);
+      }
+      TrainOptions shared = planned;
+      shared.sequence = {.ranks = sharing};
+      const StepSize pieces = step_size(shared, ranks, 8);
+      EXPECT_EQ(pieces.sequences, 3);
+      EXPECT_EQ(pieces.micro_batches, 8 * sharing / ranks);
+      EXPECT_EQ(plan_request(shared, ranks, Zero2{}, optim::AdamW{}).shape.ranks_per_sequence, sharing);
+    }
+}
+
+TEST(ValidateTrainOptions, SequencesAreSharedByRanksThatDivideAllAndHaveARowEach) {
+  TrainOptions shared = planned;
+  shared.sequence = {.ranks = 4};
+  EXPECT_NO_THROW(validate(shared, 4));
+  EXPECT_NO_THROW(validate(shared, 12, 8));
+  EXPECT_INPUT_ERROR(validate(shared, 6),
+                     "6 ranks cannot be cut into groups of 4, which share each sequence; give 1, 2, "
+                     "3 or 6");
+  EXPECT_INPUT_ERROR(validate(shared, 20),
+                     "a batch of 24 sequences cannot be shared by 5 groups of 4 ranks (--sequence) x 1 micro-batches; "
+                     "the nearest sizes that can");
+  TrainOptions other = shared;
+  other.seq_len = 3;
+  EXPECT_INPUT_ERROR(validate(other, 4), "give a length of at least 4, or at most 3 ranks");
+  other = shared;
+  other.verify_every = 2;
+  EXPECT_INPUT_ERROR(validate(other, 4, 8), "with --sequence ulysses:4 no rank has a whole one; leave one of them out");
+  other = shared;
+  other.sample_prompt = "once";
+  other.sample_tokens = 4;
+  EXPECT_INPUT_ERROR(validate(other, 4), "--sample-prompt has each rank continue a whole text");
+}
+
+TEST(PlanRequest, RefusesLogitsOfSharedSequences) {
+  const StepSize shared{.sequence_length = 8, .ranks_per_sequence = 2};
+  EXPECT_EQ(plan_request(shared, 2, 0, Purpose::evaluate).shape.ranks_per_sequence, 2);
+  EXPECT_INPUT_ERROR(plan_request(shared, 2, 0, Purpose::generate),
+                     "sequence: 2 ranks are to share each sequence, and logits are made of whole ones; take 1 rank");
+  StepSize sampling = shared;
+  sampling.logit_rows = 1;
+  EXPECT_INPUT_ERROR(plan_request(sampling, 2, 0), "logits are made of whole ones; take 1 rank");
+}
+
 TEST(PlanRequest, TakesThePiecesOfTheStrategy) {
   const plan::Request request = plan_request(planned, 3, Reproducible<Zero2>{{}, 8}, optim::AdamW{});
   EXPECT_EQ(request.sequences, 3);
@@ -177,6 +233,8 @@ TEST(RoundsText, SaysWhatRoundsThatAreNotFullCost) {
             "8 pieces on 3 ranks: 3 rounds, of which the last is not full; a step takes as long as one of 9 pieces");
   EXPECT_EQ(report::rounds_text(8, 4), "8 pieces on 4 ranks: 2 rounds");
   EXPECT_EQ(report::rounds_text(1, 1), "1 piece on 1 rank: 1 round");
+  EXPECT_EQ(report::rounds_text(8, 4, 2), "8 pieces on 2 groups of 2 ranks: 4 rounds");
+  EXPECT_EQ(report::rounds_text(1, 4, 4), "1 piece on 1 group of 4 ranks: 1 round");
   EXPECT_EQ(report::rounds_text(2, 4),
             "2 pieces on 4 ranks: 1 round, which is not full; a step takes as long as one of 4 pieces");
 }

@@ -30,6 +30,13 @@ TEST(SumOfBatches, AddsRoundByRoundInTheOrderOfRanks) {
   EXPECT_EQ(detail::sum_of_batches(of_five_ranks, 5, 5), 2);
 }
 
+TEST(SumOfBatches, AddsTheRowsOfEachRankOfAGroupOneAfterTheOther) {
+  // Three batches of two groups of two ranks: batch 2 is the second of the first group.
+  const std::vector<double> of_four_ranks = {1e16, 1, -1e16, 1, 1, 99, 0, 99};
+  EXPECT_EQ(detail::sum_of_batches(of_four_ranks, 2, 3, 2), 3);
+  EXPECT_EQ(detail::sum_of_batches(of_four_ranks, 1, 2, 4), 1 + (1 + 1 + 99 + 99));
+}
+
 /// The mean loss of `samples` windows, `sequences` at a time.
 MeanLoss loss_on(int ranks, std::int64_t samples, std::int64_t sequences) {
   MeanLoss found;

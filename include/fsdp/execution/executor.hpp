@@ -26,6 +26,7 @@
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/execution/sequence_cache.hpp>
+#include <tessera/fsdp/execution/sequence_stages.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_watch.hpp>
 #include <tessera/fsdp/execution/uploaded_batch.hpp>
@@ -49,6 +50,7 @@ class Executor {
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
   using Batch = typename Model::Batch;
+  static constexpr bool shards_sequences = Stack::Sequence::shards;
   static_assert(nn::check_batch_parts<Batch>());
   static_assert(nn::parts_of_all_kinds<typename Model::Block, typename Module::Local>);
   static_assert(nn::check_head_parts<typename Model::Head, typename Module::Local>());
@@ -71,6 +73,7 @@ class Executor {
                  .plans = std::make_shared<nn::TilePlans>(*module.shape().plans)},
         blocks_(all_blocks(module.model())),
         cache_(module, blocks_),
+        stages_(module, blocks_),
         saved_(blocks_.size()),
         marks_(blocks_.size()),
         offloaded_inputs_(module.offload_arena(), module.stream(), module.planned(sharding::Pass::train).problem),
@@ -98,9 +101,17 @@ class Executor {
 
   /// queue_training in two halves. This one puts micro-batches where the device reads them. Throws InputError if the
   /// model cannot use one.
+  /// Where several ranks share sequences, all of them give the same whole micro-batches.
   [[nodiscard]] UploadedBatches upload(std::span<const Batch> micro_batches) {
+    see_whole_sequences();
     if constexpr (!Device::counts_only)
       for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
+    if constexpr (shards_sequences)
+      if (stages_.on()) {
+        std::vector<Batch> own;
+        for (const Batch& batch : micro_batches) own.push_back(batch.part(stages_.rank(), stages_.ranks()));
+        return {context_, own};
+      }
     return {context_, micro_batches};
   }
   /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
@@ -167,6 +178,12 @@ class Executor {
   }
 
  private:
+  /// Stacks of whole sequences have no stages.
+  struct NoStages {
+    NoStages(const Module&, const std::vector<typename Model::Block>&) {}
+  };
+  using Stages = std::conditional_t<shards_sequences, SequenceStages<Module>, NoStages>;
+
   static constexpr std::size_t unit_index(int unit) { return static_cast<std::size_t>(unit - 1); }
 
   static std::vector<typename Model::Block> all_blocks(const Model& model) {
@@ -187,6 +204,9 @@ class Executor {
   };
 
   void make_logits(sharding::Pass pass, const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) {
+    if constexpr (shards_sequences)
+      require<InputError>(!stages_.on(), "logits: ", stages_.ranks(),
+                          " ranks share each sequence, and logits are made of whole ones; let one rank have each");
     logits_ = out;
     logit_rows_ = rows;
     run(pass, upload({&batch, 1}), true);
@@ -205,6 +225,8 @@ class Executor {
     micro_batches_ = &micro_batches;
     const Tensor<double> losses = repeats_ ? spare_loss() : loss_;
     device::enqueue(context_.stream, device::Fill<double>{.y = losses, .value = 0.0f});
+    see_whole_sequences();
+    if constexpr (shards_sequences) stages_.begin_pass();
     share_context();
     if (micro_batches.size() > 0) shared_ = entry_.share(context_);
     while (const auto next = tasks.next()) {
@@ -219,13 +241,24 @@ class Executor {
     tasks.finish();
   }
 
-  /// The copies of inputs that the schedule asks for.
+  /// The context of a micro-batch is that of this rank's rows where several ranks share its sequences.
+  void see_whole_sequences() {
+    if constexpr (shards_sequences)
+      if (stages_.on()) context_.sequence_length = module_.shape().sequence_length;
+  }
+  /// What the pass calls for tasks that move activations: copies of inputs, and exchanges between stages.
   ActivationWork activation_work() {
-    return {.execute =
-                [](void* executor, const sharding::Task& task) {
-                  static_cast<Executor*>(executor)->offloaded_inputs_.execute(task);
-                },
-            .state = this};
+    ActivationWork work{
+        .execute = [](void* self, const sharding::Task& task) { static_cast<Executor*>(self)->move_activations(task); },
+        .state = this};
+    if constexpr (shards_sequences)
+      work.progress = [](void* self) { static_cast<Executor*>(self)->stages_.progress(); };
+    return work;
+  }
+  void move_activations(const sharding::Task& task) {
+    if constexpr (shards_sequences)
+      if (task.action == sharding::Action::exchange) return stages_.exchange(task);
+    offloaded_inputs_.execute(task);
   }
 
   /// Sets the context to what all micro-batches of the pass share: the most sequences of any, no documents, no noise.
@@ -294,10 +327,13 @@ class Executor {
   void forward(const Use<Stack>& use, int unit, int micro_batch) {
     if (unit == 0) {
       batch_ = &(*micro_batches_)[micro_batch];
+      see_whole_sequences();
       context_.sequences = batch_->host.sequences;
       if constexpr (nn::detail::has_documents<Batch>()) context_.documents = batch_->host.documents;
       if constexpr (nn::detail::has_noise<Batch>())
         if (context_.training) context_.noise = batch_->host.noise;
+      if constexpr (shards_sequences)
+        if (stages_.on()) stages_.begin_micro_batch(context_);
       entry_mark_ = context_.arena.mark(End::low);
       x_ = context_.template save<Compute>(stream_shape());
       if (!saves_here(1)) y_ = context_.template save<Compute>(stream_shape());
@@ -308,21 +344,31 @@ class Executor {
       entry_.forward(context_, weights(use, entry_), batch_->device.input, x_);
       return show(use, x_);
     }
-    auto& mark = marks_[unit_index(unit)];
-    mark = context_.arena.mark(End::low);
-    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
-    if (offloads_inputs()) y_ = input_of(unit + 1);
-    const auto temporary = context_.arena.mark(End::low);
+    if constexpr (shards_sequences)
+      if (stages_.on()) return forward_stage(use, unit);
+    begin_forward(unit);
     nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)], [&](const auto& block, auto& saved) {
       if constexpr (continues)
         if (!cache_.empty())
           return block.extend(context_, shared_, weights(use, block), cache_.of(unit_index(unit)), x_, y_);
       block.forward(context_, shared_, weights(use, block), saved, x_, y_);
     });
+    end_forward(use, unit);
+  }
+  /// Before and after a block's forward: where its output goes, and what it saved for nothing.
+  /// @{
+  void begin_forward(int unit) {
+    marks_[unit_index(unit)] = context_.arena.mark(End::low);
+    if (saves_here(unit)) y_ = context_.template save<Compute>(stream_shape());
+    if (offloads_inputs()) y_ = input_of(unit + 1);
+    temporary_ = context_.arena.mark(End::low);
+  }
+  void end_forward(const Use<Stack>& use, int unit) {
     std::swap(x_, y_);
     show(use, x_);
-    if (!saves_here(unit)) context_.arena.release(End::low, temporary);
+    if (!saves_here(unit)) context_.arena.release(End::low, temporary_);
   }
+  /// @}
 
   /// Whether block inputs are offloaded in this pass.
   bool offloads_inputs() const { return pass_ == sharding::Pass::train && offloaded_inputs_.any(); }
@@ -330,6 +376,16 @@ class Executor {
   Tensor<Compute> input_of(int unit) {
     if (offloaded_inputs_.uses_buffer(unit)) return offloaded_inputs_.buffer_for(unit);
     return context_.template save<Compute>(stream_shape());
+  }
+
+  /// A stage of a block's forward; the block's output is complete after the last one.
+  void forward_stage(const Use<Stack>& use, int unit) {
+    if (stages_.is_first(use.task())) begin_forward(unit);
+    stages_.forward(context_, use.task(), shared_, weights_of(use), x_, y_, saves(unit));
+    if (stages_.is_last(use.task())) end_forward(use, unit);
+  }
+  auto weights_of(const Use<Stack>& use) const {
+    return [&use](const auto& block) { return weights(use, block); };
   }
 
   /// Whether a unit's forward keeps what its backward needs. Units without a backward alternate between two buffers.
@@ -388,13 +444,30 @@ class Executor {
   }
 
   void backward(const Use<Stack>& use, int unit) {
+    if constexpr (shards_sequences)
+      if (unit > 0 && stages_.on()) return backward_stage(use, unit);
     if (unit == 0)
       backward_of_entry(use);
     else
       nn::visit_kind(blocks_[unit_index(unit)], saved_[unit_index(unit)],
                      [&](const auto& block, auto& saved) { backward_of_block(use, unit, block, saved); });
+    end_backward(use, unit);
+  }
+  void end_backward(const Use<Stack>& use, int unit) {
     if (unit > module_.first_backward()) show(use, dx_);
     if (unit == module_.first_backward()) finish_micro_batch();
+  }
+  /// A stage of a block's backward; the gradient is complete after the last one.
+  void backward_stage(const Use<Stack>& use, int unit) {
+    if (stages_.is_first(use.task()) && module_.uses()[static_cast<std::size_t>(unit)].offloads_input)
+      stages_.set_input(unit, offloaded_inputs_.fetched(unit));
+    stages_.backward(context_, use.task(), shared_, weights_of(use), gradients_of(use), dx_);
+    if (!stages_.is_last(use.task())) return;
+    context_.arena.release(End::low, marks_[unit_index(unit)]);
+    end_backward(use, unit);
+  }
+  auto gradients_of(const Use<Stack>& use) const {
+    return [&use](const auto& block) { return gradients(use, block); };
   }
 
   void backward_of_entry(const Use<Stack>& use) {
@@ -429,10 +502,12 @@ class Executor {
   nn::Context<typename Module::Local> context_;
   std::vector<typename Model::Block> blocks_;
   Cache cache_;
+  [[no_unique_address]] Stages stages_;
   std::vector<typename Model::Block::Saved> saved_;
   std::vector<typename Arena::Mark> marks_;
   OffloadedInputs<Device, Compute> offloaded_inputs_;
   typename Arena::Mark entry_mark_;
+  typename Arena::Mark temporary_;  ///< below what the current block's forward saves
   typename Arena::Mark gradient_mark_;
   typename Model::Entry::Shared shared_;            ///< of the pass
   const UploadedBatches* micro_batches_ = nullptr;  ///< of the pass

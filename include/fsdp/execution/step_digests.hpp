@@ -2,7 +2,7 @@
 /// @file
 /// Digests of a training step: of the residual stream and of its gradient, for each piece and unit, and of the reduced
 /// gradients and stepped weights of each unit's parameters. Runs with the same bits have the same digests, independent
-/// of ranks, strategies and groups.
+/// of ranks, strategies and groups. Where several ranks share each sequence, a piece's digest is the sum of theirs.
 #pragma once
 
 #include <cstddef>
@@ -161,7 +161,8 @@ class StepDigests {
   /// Adds a computation's output.
   void add_stream(const sharding::Task& task, Tensor<const Compute> values) {
     const bool backward = task.action != sharding::Action::forward;
-    sums_.template add<Compute>((task.micro_batch * units_ + task.index) * 2 + (backward ? 1 : 0), values);
+    const std::uint64_t key = 1 + static_cast<std::uint64_t>(module_.sequence_group().member);  // whose rows they are
+    sums_.template add<Compute>((task.micro_batch * units_ + task.index) * 2 + (backward ? 1 : 0), values, key);
   }
   /// Add the gradients of the step, and the weights after it.
   /// @{
@@ -179,16 +180,23 @@ class StepDigests {
   /// the device. Collective; the same on all ranks.
   std::vector<StepDigest> collect() {
     const DigestTable all = sums_.gather();
-    const int ranks = module_.communicator().size(), micro_batches = module_.shape().micro_batches;
-    const auto of = [&](int rank, std::int64_t at) { return all.of(rank)[static_cast<std::size_t>(at)]; };
+    const SequenceGroup group = module_.sequence_group();
+    const int groups = group.count, micro_batches = module_.shape().micro_batches;
+    const auto sum_of = [&](int first_rank, int ranks, std::int64_t at) {
+      std::uint64_t sum = 0;
+      for (int rank = first_rank; rank < first_rank + ranks; ++rank) sum += all.of(rank)[static_cast<std::size_t>(at)];
+      return sum;
+    };
+    const auto of_piece = [&](int piece, std::int64_t at) {
+      return sum_of(piece % groups * group.size, group.size, piece / groups * units_ * 2 + at);
+    };
     std::vector<StepDigest> list;
-    const int pieces = module_.step_pieces() > 0 ? module_.step_pieces() : ranks * micro_batches;
+    const int pieces = module_.step_pieces() > 0 ? module_.step_pieces() : groups * micro_batches;
     for (int piece = 0; piece < pieces; ++piece) {
-      const std::int64_t first = piece / ranks * units_ * 2;
       for (std::int64_t unit = 0; unit + 1 < units_; ++unit)
-        list.push_back({StepDigest::Kind::forward, piece, unit_name(unit), of(piece % ranks, first + 2 * unit)});
+        list.push_back({StepDigest::Kind::forward, piece, unit_name(unit), of_piece(piece, 2 * unit)});
       for (std::int64_t unit = units_ - 1; unit > module_.first_backward(); --unit)
-        list.push_back({StepDigest::Kind::backward, piece, unit_name(unit), of(piece % ranks, first + 2 * unit + 1)});
+        list.push_back({StepDigest::Kind::backward, piece, unit_name(unit), of_piece(piece, 2 * unit + 1)});
     }
     std::vector<bool> changes(static_cast<std::size_t>(units_), false);
     for (const auto& group : module_.groups())
@@ -198,9 +206,7 @@ class StepDigests {
       for (std::int64_t unit = 0; unit < units_; ++unit) {
         if (!changes[static_cast<std::size_t>(unit)]) continue;
         const std::int64_t at = streams() + (kind == StepDigest::Kind::weights ? units_ : 0) + unit;
-        std::uint64_t sum = 0;
-        for (int rank = 0; rank < ranks; ++rank) sum += of(rank, at);
-        list.push_back({kind, -1, unit_name(unit), sum});
+        list.push_back({kind, -1, unit_name(unit), sum_of(0, module_.communicator().size(), at)});
       }
     return list;
   }

@@ -65,6 +65,9 @@ class Verification {
     require<InputError>(module.step_pieces() > 0,
                         "verification: each rank computes a piece of another one again, and this ",
                         "strategy does not cut a step into pieces; take Reproducible (--sharding fsdp2:pieces=V)");
+    require<InputError>(module.sequence_group().size == 1,
+                        "verification: a rank computes whole pieces of others, and here ", module.sequence_group().size,
+                        " ranks share each sequence; leave one of them out (--verify-every, --sequence)");
   }
 
   /// Compares the first pieces of a step, between its pass and its optimizer's step. `scale`: that of the pass. Throws

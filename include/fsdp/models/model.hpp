@@ -127,6 +127,10 @@ consteval bool check_model() {
                     "fsdp: a model's Entry does not take the input of the model's Batch: it has parameters, share, "
                     "forward and backward; see EntryModule in tessera/fsdp/nn/module.hpp");
       static_assert(nn::check_batch_parts<Batch>());
+      static_assert(
+          !M::Stack::Sequence::shards || nn::DivisibleBatch<Batch>,
+          "fsdp: several ranks share each sequence of this stack (Ulysses), and the model's Batch lacks Batch "
+          "part(int part, int parts) const, the rows of one of them; add it, or take WholeSequences");
       static_assert(nn::all_kinds_are_blocks<typename M::Block, Local>,
                     "fsdp: a model's Block, or a kind of its OneOf, lacks forward or backward with (context, shared, "
                     "weights, ...); see BlockModule in tessera/fsdp/nn/module.hpp");

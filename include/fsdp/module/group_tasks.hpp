@@ -65,7 +65,8 @@ class GroupTasks {
       case Action::loss:
       case Action::backward:
       case Action::send_input:
-      case Action::fetch_input: return;
+      case Action::fetch_input:
+      case Action::exchange: return;
     }
   }
 

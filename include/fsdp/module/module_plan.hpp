@@ -77,7 +77,7 @@ class ModulePlan {
  private:
   using Key = std::tuple<sharding::Pass, int, int>;  ///< of a schedule: the pass, the order, its micro-batches
 
-  void check_pieces(const sharding::Facts& facts, int ranks) const;
+  void check_pieces(const sharding::Facts& facts, int groups) const;
   void check_orders(std::span<const Unit> units) const;
   void require_used() const;
   void find_classes();

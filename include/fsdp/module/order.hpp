@@ -43,9 +43,10 @@ struct PassPlan {
   /// Empty: a model's order, whose last unit makes the loss (sharding::Problem::order). Orders are chosen by index.
   std::vector<Order> orders = {};
   int micro_batches = 1;
-  bool fewer = false;        ///< passes may have fewer micro-batches; each number is planned
-  bool repeats = false;      ///< a micro-batch may be computed again without its reductions (Reductions::left_out)
-  bool fixed_slots = false;  ///< see sharding::Problem
+  bool fewer = false;          ///< passes may have fewer micro-batches; each number is planned
+  bool repeats = false;        ///< a micro-batch may be computed again without its reductions (Reductions::left_out)
+  bool fixed_slots = false;    ///< see sharding::Problem
+  int ranks_per_sequence = 1;  ///< consecutive ranks that share each micro-batch (SequenceGroup)
   Purpose purpose = Purpose::train;
 };
 

@@ -37,9 +37,12 @@ struct Observer {
 };
 
 /// Called for every task that moves a unit's activations (sharding::moves_activations), which belong to the caller of a
-/// pass. Not called for what is not computed: micro-batches that are skipped, and the rest of a pass that is forfeited.
+/// pass. Not called for what is not computed: micro-batches that are skipped; of the rest of a pass that is forfeited,
+/// for exchanges alone, since other ranks wait for them.
+/// `progress`, if given, lets what is on its way progress.
 struct ActivationWork {
   void (*execute)(void* state, const sharding::Task& task) = nullptr;
+  void (*progress)(void* state) = nullptr;
   void* state = nullptr;
 };
 
@@ -146,7 +149,10 @@ class Pass {
            (!reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
   }
   /// Lets collectives progress, inside of a Use too: call it in long computations where the host moves the data.
-  void progress() { tasks_.progress(); }
+  void progress() {
+    tasks_.progress();
+    if (activations_.progress != nullptr) activations_.progress(activations_.state);
+  }
 
   /// Ends the pass. Throws LogicError if something is left to compute, or the pass is over. After a training pass, the
   /// gradients at rest are then complete for work that follows on the compute stream.
@@ -226,6 +232,7 @@ class Pass {
   }
 
   void execute(const sharding::Task& task) {
+    if (sharding::moves_activations(task.action) && task.micro_batch == skipped_) return;
     if (observer_.before != nullptr) observer_.before(observer_.state, task);
     const bool computed = task.micro_batch != skipped_;
     if constexpr (requires { typename Device::Range; }) {
@@ -239,7 +246,7 @@ class Pass {
   void execute(const sharding::Task& task, bool computed) {
     if (!sharding::moves_activations(task.action))
       tasks_.execute(task, computed);
-    else if (computed && !forfeited_)
+    else if (computed && (!forfeited_ || task.action == sharding::Action::exchange))
       activations_.execute(activations_.state, task);
   }
   void execute_or_pass_over(const sharding::Task& task) {

@@ -35,6 +35,7 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
@@ -92,6 +93,8 @@ class ShardedModule {
   Comm& communicator() const { return mesh_.world(); }
   /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
+  /// The ranks that share this rank's sequences; nullptr if each has its own.
+  Comm* sequence_axis() { return mesh_.sequence_axis(); }
   /// Collectives of these communicators since they were made, by axis and kind; the difference of two is what was
   /// called in between.
   comm::MeshTraffic traffic() { return mesh_.traffic(); }
@@ -123,18 +126,25 @@ class ShardedModule {
   const sharding::Residency& residency() const { return plan_.residency(); }
   /// The problem that all of them share, without pass, order and micro-batches.
   const sharding::Problem& problem() const { return plan_.problem(); }
-  /// `step_pieces`: pieces of a step's batch (Reproducible); 0: one for each micro-batch of each rank.
-  /// `own_micro_batches`: the first ones of a step, which this rank computes; in a dry run all. `step_piece`: this
-  /// rank's piece in a micro-batch; nothing if it has none, in the last one.
+  /// This rank's place among the ranks that share sequences (PassPlan::ranks_per_sequence).
+  SequenceGroup sequence_group() const {
+    return fsdp::sequence_group(communicator().rank(), communicator().size(), settings_.passes.ranks_per_sequence);
+  }
+  /// `step_pieces`: pieces of a step's batch (Reproducible); 0: one for each micro-batch of each group of ranks that
+  /// share sequences. `own_micro_batches`: the first ones of a step, which this rank computes; in a dry run all.
+  /// `step_piece`: this rank's piece in a micro-batch, of which it computes its part of the rows; nothing if it has
+  /// none, in the last one.
   /// @{
   int step_pieces() const { return problem().pieces; }
   int own_micro_batches() const {
     if (step_pieces() == 0 || Device::counts_only) return plan_.micro_batches();
-    return sharding::pieces_of_rank(step_pieces(), communicator().rank(), communicator().size());
+    const SequenceGroup group = sequence_group();
+    return sharding::pieces_of_rank(step_pieces(), group.index, group.count);
   }
   std::optional<int> step_piece(int micro_batch) const {
     if (step_pieces() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
-    return sharding::piece_of(micro_batch, communicator().rank(), communicator().size());
+    const SequenceGroup group = sequence_group();
+    return sharding::piece_of(micro_batch, group.index, group.count);
   }
   /// @}
   /// Which groups each unit uses.
@@ -266,6 +276,7 @@ class ShardedModule {
         stream_(arena_, settings_.threads),
         plan_(units, settings_.passes, sharding::facts_of(sharding), mesh_.axes(sharding::facts_of(sharding)),
               mesh_.world().size(), Device::overlaps) {
+    mesh_.share_sequences(settings_.passes.ranks_per_sequence);
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
     plan_.make_schedules(
         [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },

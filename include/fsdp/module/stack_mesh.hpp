@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp {
 
@@ -42,14 +45,37 @@ class StackMesh {
   template <int axes>
   explicit StackMesh(comm::Mesh<Comm, axes> mesh) : mesh_(fitting(std::move(mesh))) {}
 
+  /// Makes the axis of the consecutive ranks that share a sequence. Collective if there are several. Throws InputError
+  /// unless such groups make up the world.
+  void share_sequences(int ranks_per_sequence) {
+    check_ranks_per_sequence(ranks_per_sequence, world().size());
+    if constexpr (Stack::Sequence::shards) {
+      if (ranks_per_sequence > 1)
+        sequence_.emplace(comm::split(world(), [=](int rank) { return rank / ranks_per_sequence; }));
+    } else {
+      require<InputError>(ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
+                          " ranks are to share each sequence, and this stack was compiled for whole ones; give "
+                          "fsdp::Ulysses as its fifth policy");
+    }
+  }
+  /// The ranks that share this rank's sequences; nullptr if each has its own.
+  Comm* sequence_axis() {
+    if constexpr (Stack::Sequence::shards)
+      return sequence_ ? &*sequence_ : nullptr;
+    else
+      return nullptr;
+  }
+
   /// All ranks.
   Comm& world() const { return mesh_.world(); }
   /// The mesh, of one or two axes.
   Mesh& mesh() { return mesh_; }
-  /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
+  /// Returns the world's communicator; if the strategy works on two axes, those of the outer and the inner axis; and
+  /// that of the ranks that share a sequence, if several do.
   std::vector<Comm*> communicators() {
     std::vector<Comm*> list{&mesh_.world()};
     if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
+    if (Comm* const sequence = sequence_axis()) list.push_back(sequence);
     return list;
   }
   /// Collectives of its communicators so far.
@@ -60,6 +86,7 @@ class StackMesh {
       sums.across = of(mesh_.replicate_axis());
       sums.shard = of(mesh_.shard_axis());
     }
+    if (Comm* const sequence = sequence_axis()) sums.sequence = of(*sequence);
     return sums;
   }
   /// Calls the `end_run` of communicators that have one.
@@ -70,6 +97,7 @@ class StackMesh {
         mesh_.replicate_axis().end_run("across");
         mesh_.shard_axis().end_run("shard");
       }
+      if (Comm* const sequence = sequence_axis()) sequence->end_run("sequence");
     }
   }
   /// Bytes that the communicators hold besides the caller's tensors.
@@ -82,6 +110,8 @@ class StackMesh {
     };
     std::int64_t sum = bytes(mesh_.world());
     if constexpr (Stack::mesh_axes == 2) sum += bytes(mesh_.replicate_axis()) + bytes(mesh_.shard_axis());
+    if constexpr (Stack::Sequence::shards)
+      if (sequence_) sum += bytes(*sequence_);
     return sum;
   }
 
@@ -140,6 +170,9 @@ class StackMesh {
   }
 
   Mesh mesh_;
+  struct Nothing {};
+  /// Only stacks that shard sequences have such an axis.
+  [[no_unique_address]] std::conditional_t<Stack::Sequence::shards, std::optional<Comm>, Nothing> sequence_;
 };
 
 }  // namespace fsdp

@@ -26,6 +26,7 @@ struct Unit {
   /// False: no computation uses it whole, so that it is never gathered nor reduced. Its rows are sent (RowTable).
   bool gathered = true;
   std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending
+  sharding::Stages stages = {};  ///< how it is computed where several ranks share a sequence
 };
 
 /// Returns a unit with these fields; `prefix` stands before their names.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
@@ -47,6 +48,9 @@ namespace fsdp::nn {
 ///
 /// A batch may carry more. Dry runs plan with and without `documents` and `noise` (for_each_load); if another member
 /// decides about memory, the model's unread_batch returns the batch that takes the most. Optional:
+/// - `part(part, parts)` returns a batch of this rank's rows (rows_of_part), where `parts` ranks share the sequences.
+/// The
+///   counts of all parts add up to those of the batch. Without it sequences cannot be sharded;
 /// - `documents`, a device::CumulativeLengths, splits the sequences further;
 /// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it for the batch whose first
 ///   sequence has this number;
@@ -60,6 +64,20 @@ concept Batch = std::copyable<B> && requires(const B batch, Context<L>& context)
   batch.upload(context).input;
   batch.upload(context).targets;
 };
+
+/// Rows [begin, end) of a batch.
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  friend constexpr bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+/// Returns the rows of part `part` of `parts`, which are equally many to one row: [rows part / parts, rows (part + 1) /
+/// parts), rounded down.
+constexpr RowRange rows_of_part(std::int64_t rows, int part, int parts) {
+  return {.begin = rows * part / parts, .end = rows * (part + 1) / parts};
+}
 
 namespace detail {
 
@@ -146,6 +164,23 @@ void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
       carries_more = true;
     }
   if (carries_more) plan(std::as_const(batch));
+}
+
+/// A batch whose rows several ranks can share.
+template <class B>
+concept DivisibleBatch = requires(const B batch, int part, int parts) {
+  { batch.part(part, parts) } -> std::same_as<B>;
+};
+
+/// Returns the counts of one of `parts` ranks that share the sequences of a batch. Throws LogicError if there are
+/// several, and the batch has no `part`.
+template <class B>
+BatchCounts counts_of_part(const B& batch, int part, int parts) {
+  if (parts == 1) return batch.counts();
+  if constexpr (DivisibleBatch<B>)
+    return batch.part(part, parts).counts();
+  else
+    throw LogicError("batch: it has no part(part, parts), so that several ranks cannot share its sequences");
 }
 
 /// Returns a tensor that the device can read: `list` itself if the device reads host memory, else a copy in the

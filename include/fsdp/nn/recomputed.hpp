@@ -146,4 +146,16 @@ struct Recomputed {
   }
 };
 
+/// Whether a block's backward first computes again what its forward did not keep.
+/// @{
+template <class Block>
+bool replays(const Block&) {
+  return false;
+}
+template <class Block, class L>
+bool replays(const Recomputed<Block, L>& block) {
+  return block.on;
+}
+/// @}
+
 }  // namespace fsdp::nn

@@ -26,6 +26,8 @@ struct TokenBatch {
   std::int64_t sequences = 0;
   device::CumulativeLengths documents = {};  ///< [documents + 1]; empty: each sequence is one
   nn::Noise noise = {};                      ///< for dropout in training; by default none
+  std::int64_t first_row = 0;                ///< of a part: the number of its first row
+  std::int64_t all_rows = 0;                 ///< of a part: rows of the batch that it is cut from; 0: this is no part
 
   /// Returns a batch of this shape whose memory cannot be read, for dry runs.
   static TokenBatch unread(std::int64_t sequences, std::int64_t sequence_length);
@@ -39,6 +41,11 @@ struct TokenBatch {
     noise = {.key = key, .first_row = first * (tokens.numel() / std::max<std::int64_t>(sequences, 1))};
   }
 
+  /// Returns the rows of one of `parts` ranks that share the sequences (nn::rows_of_part), which views the same memory.
+  /// `sequences` and `documents` remain those of all rows. Throws LogicError if the batch is a part itself.
+  TokenBatch part(int part, int parts) const;
+
+  /// Of a part its own rows, each of which sees its document: the parts' counts add up to those of the batch.
   BatchCounts counts() const;
   /// Returns the rows with a target, then {sequences, tokens}. Throws LogicError if the batch has documents: they
   /// change from step to step.

@@ -69,6 +69,18 @@ using MetaTwin = typename Model::template On<
 
 namespace detail {
 
+/// Returns the rows of a full micro-batch that each rank computes; none if all have as many.
+inline std::vector<std::int64_t> rows_of_ranks(const Request& request) {
+  const int sharing = request.shape.ranks_per_sequence;
+  const std::int64_t rows = request.sequences * request.shape.sequence_length;
+  std::vector<std::int64_t> list;
+  for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
+    const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
+    list.push_back(own.end - own.begin);
+  }
+  return list;
+}
+
 /// Returns the ranks that may take the most memory. With an optimizer of whole tensors, the rank with the least at rest
 /// may need the most scratch; then one rank of each load is returned.
 template <class Module, class Optimizer>
@@ -76,8 +88,8 @@ std::vector<int> ranks_to_try(const Module& module, const Request& request, cons
   const std::vector<const GroupTensors*> groups = module.group_list();
   if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
       std::is_same_v<typename Module::Stack::Sharding::AtRest, buffer::Replicate>)
-    return most_loaded_ranks(groups, request.ranks);
-  return one_of_each_load(groups, request.ranks);
+    return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request));
+  return one_of_each_load(groups, request.ranks, rows_of_ranks(request));
 }
 
 }  // namespace detail
@@ -105,7 +117,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
       if (plan.peak_bytes() > most.peak_bytes()) most = plan;
       one.matmuls = nullptr;  // the same on all ranks
     }
-    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks);
+    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request));
     return most;
   }
   Executor<MetaModel> executor(module);
@@ -218,11 +230,14 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
   using Meta = typename MetaModel::Stack::Device;
   auto arena = Meta::Arena::unbounded();
   typename Meta::Stream stream(arena, request.shape.threads);
-  nn::Context<typename MetaModel::Local> context{.arena = arena,
-                                                 .stream = stream,
-                                                 .plans = std::make_shared<nn::TilePlans>(tiling),
-                                                 .sequences = request.sequences,
-                                                 .sequence_length = request.shape.sequence_length};
+  const int sharing = request.shape.ranks_per_sequence;  // the last rank that shares a sequence has the most rows
+  const nn::RowRange rows = nn::rows_of_part(request.sequences * request.shape.sequence_length, sharing - 1, sharing);
+  nn::Context<typename MetaModel::Local> context{
+      .arena = arena,
+      .stream = stream,
+      .plans = std::make_shared<nn::TilePlans>(tiling),
+      .sequences = sharing == 1 ? request.sequences : 1,
+      .sequence_length = sharing == 1 ? request.shape.sequence_length : rows.end - rows.begin};
   const MetaModel meta(model.config(), model.units());
   std::string text, last;
   for (int i = 0; i < meta.blocks(); ++i)

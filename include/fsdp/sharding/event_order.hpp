@@ -46,8 +46,9 @@ class EventOrder {
   }
 
  private:
-  /// The device's queue, those of the communicators that GroupAxes names, and that of copies to host memory and back.
-  enum Queue : std::size_t { compute, shard, across, keep, host, queues };
+  /// The device's queue, those of the communicators that GroupAxes names, that of the ranks that share a sequence, and
+  /// that of copies to host memory and back.
+  enum Queue : std::size_t { compute, shard, across, keep, sequence, host, queues };
   /// The number of works of each queue that are over when an event has happened.
   using Event = std::array<int, queues>;
 
@@ -64,6 +65,11 @@ class EventOrder {
   struct Slot {
     Memory memory;
     Event free = {};
+  };
+  /// What an exchange moves, and where to.
+  struct Moved {
+    Memory sent, received;
+    Event done = {};
   };
   struct Group {
     Memory shards, kept_part, sum;
@@ -136,6 +142,7 @@ class EventOrder {
       case Action::close_gradient: gradient(group(task().index)).free = group(task().index).reduced; return;
       case Action::send_input: return send_input(inputs_[static_cast<std::size_t>(task().index)]);
       case Action::fetch_input: return fetch_input(inputs_[static_cast<std::size_t>(task().index)]);
+      case Action::exchange: return exchange();
     }
   }
 
@@ -164,7 +171,10 @@ class EventOrder {
       for (const int index : uses)
         wait(compute, problem_.group(index).resident ? group(index).crossed : group(index).gathered);
     wait_for_inputs();
-    enqueue(compute);
+    if (problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss)
+      compute_stage();
+    else
+      enqueue(compute);
     use_inputs();
     for (const int index : uses) {
       Group& own = group(index);
@@ -209,6 +219,30 @@ class EventOrder {
     reads(host, input.in_host);
     writes(host, buffers_[static_cast<std::size_t>(task().slot)].memory);
   }
+  /// A stage, which waits for the exchanges of what it reads.
+  constexpr void compute_stage() {
+    const std::vector<Stage> stages = stages_of(problem_.unit(task().index).stages);
+    const Stage& stage = stages[static_cast<std::size_t>(task().stage)];
+    for (const Stage& exchange : stages)
+      if (reads_from(stage, exchange)) wait(compute, moved(exchange).done);
+    enqueue(compute);
+    for (const Stage& exchange : stages) {
+      if (reads_from(stage, exchange)) reads(compute, moved(exchange).received);
+      if (exchanges(exchange.step) && sends_by(stage, exchange)) writes(compute, moved(exchange).sent);
+    }
+  }
+  constexpr void exchange() {
+    const std::vector<Stage> stages = stages_of(problem_.unit(task().index).stages);
+    Moved& own = moved(stages[static_cast<std::size_t>(task().stage)]);
+    wait(sequence, record(compute));
+    own.done = enqueue(sequence);
+    reads(sequence, own.sent);
+    writes(sequence, own.received);
+  }
+  /// The buffers of an exchange: two of each kind, which the parts of all units use in turn.
+  constexpr Moved& moved(const Stage& exchange) {
+    return moved_[2 * static_cast<std::size_t>(exchange.step) + static_cast<std::size_t>(exchange.part % 2)];
+  }
   constexpr void open_gradient(Group& own) {
     own.gradient_slot = task().slot;
     wait(compute, gradient(own).free);
@@ -235,6 +269,7 @@ class EventOrder {
   InputHolders holders_;  ///< for the buffers in forward alone
   std::vector<Input> inputs_;
   std::array<Slot, input_buffers> buffers_ = {};
+  std::array<Moved, 20> moved_ = {};
   std::array<Event, queues> clocks_ = {};  ///< by queue: what is over when its next work starts
   int at_ = 0;                             ///< the current task
   Race race_;

@@ -38,10 +38,10 @@ class InputHolders {
     return -1;
   }
 
-  /// Follows a computation that has run: its input is used up, unless its backward needs it in place, and its output is
-  /// the next unit's input.
+  /// Follows a computation that has run, all of its stages: its input is used up, unless its backward needs it in
+  /// place, and its output is the next unit's input.
   constexpr void compute(const Task& task) {
-    if (!any()) return;
+    if (!any() || !problem_.ends(task)) return;
     const int last_block = static_cast<int>(problem_.units.size()) - 2;
     if (task.action != Action::forward || task.index != last_block) leave(task.index);
     if (task.action == Action::forward && in_forward(task.index + 1) >= 0)

@@ -40,6 +40,13 @@ struct InputState {
   int fetched = never;
 };
 
+/// What the tasks so far did to a unit that has stages, since its forward began.
+struct StagesState {
+  std::vector<Stage> list;
+  std::vector<int> exchanged;  ///< by stage: the number of the task, or `never`
+  int computed = never;        ///< the last stage
+};
+
 /// Applies the rules of check.hpp to the tasks of a list, one after the other. Functions that return bool say whether
 /// the rules hold so far; where they do not, the verdict is complete.
 class Judge {
@@ -49,10 +56,11 @@ class Judge {
         problem_(problem),
         computations_(computations(problem)),
         groups_(problem.groups.size()),
+        units_(problem.units.size()),
         judges_gradient_slots_(std::any_of(schedule.begin(), schedule.end(),
                                            [](const Task& task) { return has_gradient_slot(task.action); })),
-        judges_inputs_(std::any_of(schedule.begin(), schedule.end(),
-                                   [](const Task& task) { return moves_activations(task.action); })),
+        judges_inputs_(
+            std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return copies_input(task.action); })),
         inputs_(problem.units.size()),
         holders_(problem) {}
 
@@ -108,6 +116,7 @@ class Judge {
       case Action::close_gradient: return close_gradient();
       case Action::send_input: return send_input();
       case Action::fetch_input: return fetch_input();
+      case Action::exchange: return exchange();
     }
     return true;
   }
@@ -173,10 +182,11 @@ class Judge {
     if (next >= computations_.size()) return refuse({.breach = Breach::nothing_to_compute});
     const Task& expected = computations_[next];
     if (task().action != expected.action || task().index != expected.index ||
-        task().micro_batch != expected.micro_batch)
+        task().micro_batch != expected.micro_batch || task().stage != expected.stage)
       return refuse({.breach = Breach::computed_out_of_order, .expected = expected});
     ++computed_;
     waited_ = never;
+    if (problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss && !compute_stage()) return false;
     for (const int group : problem_.unit(task().index).groups) {
       if (problem_.uses_weights(task()) && !use(group)) return false;
       if (problem_.writes_gradients(task()) && problem_.group(group).trainable && !write(group)) return false;
@@ -186,7 +196,7 @@ class Judge {
 
   constexpr bool use_input() {
     InputState& input = inputs_[static_cast<std::size_t>(task().index)];
-    if (judges_inputs_ && problem_.offloads(task().index)) {
+    if (judges_inputs_ && problem_.offloads(task().index) && problem_.begins(task())) {
       if (task().action == Action::forward) {
         if (input.sent == never) return refuse({.breach = Breach::never_sent});
       } else {
@@ -234,6 +244,40 @@ class Judge {
       holders_.take(task().slot, task().index);
     }
     input.fetched = at_;
+    return true;
+  }
+
+  constexpr StagesState& stages() { return units_[static_cast<std::size_t>(task().index)]; }
+  /// A stage comes after the exchanges of what it reads.
+  constexpr bool compute_stage() {
+    StagesState& unit = stages();
+    if (task().stage == 0) {
+      unit.list = stages_of(problem_.unit(task().index).stages);
+      unit.exchanged.assign(unit.list.size(), never);
+    }
+    const Stage& stage = unit.list[static_cast<std::size_t>(task().stage)];
+    for (std::size_t number = 0; number < unit.list.size(); ++number)
+      if (reads_from(stage, unit.list[number]) && unit.exchanged[number] == never)
+        return refuse({.breach = Breach::not_exchanged, .expected = exchange_task(static_cast<int>(number))});
+    unit.computed = task().stage;
+    return true;
+  }
+  constexpr Task exchange_task(int stage) const {
+    return {.action = Action::exchange, .index = task().index, .micro_batch = task().micro_batch, .stage = stage};
+  }
+  constexpr bool exchange() {
+    StagesState& unit = stages();
+    const bool there = unit.computed != never && task().stage >= 0 &&
+                       task().stage < static_cast<int>(unit.list.size()) &&
+                       exchanges(unit.list[static_cast<std::size_t>(task().stage)].step);
+    if (!there) return refuse({.breach = Breach::exchanges_nothing});
+    const auto number = static_cast<std::size_t>(task().stage);
+    for (int stage = unit.computed + 1; stage < static_cast<int>(unit.list.size()); ++stage)
+      if (sends_by(unit.list[static_cast<std::size_t>(stage)], unit.list[number]))
+        return refuse({.breach = Breach::exchanged_early});
+    if (unit.exchanged[number] != never)
+      return refuse({.breach = Breach::exchanged_twice, .other = unit.exchanged[number]});
+    unit.exchanged[number] = at_;
     return true;
   }
 
@@ -360,6 +404,7 @@ class Judge {
   const Problem& problem_;
   Schedule computations_;
   std::vector<GroupState> groups_;
+  std::vector<StagesState> units_;
   bool judges_gradient_slots_, judges_inputs_;
   std::vector<InputState> inputs_;
   InputHolders holders_;

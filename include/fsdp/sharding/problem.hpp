@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/stages.hpp>
 
 namespace fsdp::sharding {
 
@@ -19,6 +20,7 @@ struct UnitUse {
   bool backward_needs_weights = true;  ///< false: it has a backward without weights, as an embedding
   bool makes_gradients = true;         ///< false: its backward passes gradients on and makes none of its own weights
   bool offloads_input = false;         ///< in training, its input is in host memory from its forward to its backward
+  Stages stages = {};                  ///< where several ranks share a sequence
 };
 
 /// The properties of a group of weights.
@@ -100,6 +102,17 @@ struct Problem {
   constexpr bool uses_weights(const Task& task) const {
     return computes(task.action) && (task.action != Action::backward || unit(task.index).backward_needs_weights);
   }
+  /// Whether a computation is its unit's first or last one, of several stages in a row.
+  /// @{
+  constexpr bool begins(const Task& task) const {
+    return task.stage == 0 || task.stage == first_backward_stage(unit(task.index).stages);
+  }
+  constexpr bool ends(const Task& task) const {
+    const Stages& stages = unit(task.index).stages;
+    return stages.parts == 0 || task.action == Action::loss || task.stage + 1 == first_backward_stage(stages) ||
+           task.stage + 1 == stage_count(stages);
+  }
+  /// @}
   /// Whether it writes the gradients of its unit's trainable groups.
   constexpr bool writes_gradients(const Task& task) const {
     return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward) &&
@@ -122,23 +135,64 @@ constexpr int first_backward(const Problem& problem) {
   return lowest;
 }
 
+namespace detail {
+
+/// Adds a computation, stage by stage if its unit has any.
+constexpr void add_computation(Schedule& list, const Problem& problem, const Task& task) {
+  const Stages& stages = problem.unit(task.index).stages;
+  if (stages.parts == 0 || task.action == Action::loss) {
+    list.push_back(task);
+    return;
+  }
+  int number = 0;
+  for (const Stage& stage : stages_of(stages)) {
+    if (stage.backward == (task.action == Action::backward) && !exchanges(stage.step)) {
+      list.push_back(task);
+      list.back().stage = number;
+    }
+    ++number;
+  }
+}
+
+}  // namespace detail
+
 /// Returns all computations of the pass, in the problem's order.
 constexpr Schedule computations(const Problem& problem) {
   Schedule list;
   for (int m = 0; m < problem.micro_batches; ++m)
     for (const Computation& next : problem.order)
       if (problem.pass == Pass::train || next.action != Action::backward)
-        list.push_back({.action = next.action, .index = next.unit, .micro_batch = m});
+        detail::add_computation(list, problem, {.action = next.action, .index = next.unit, .micro_batch = m});
   if (!problem.order.empty()) return list;
   const int units = static_cast<int>(problem.units.size());
   const int lowest = first_backward(problem);
   for (int m = 0; m < problem.micro_batches; ++m) {
     for (int unit = 0; unit + 1 < units; ++unit)
-      list.push_back({.action = Action::forward, .index = unit, .micro_batch = m});
+      detail::add_computation(list, problem, {.action = Action::forward, .index = unit, .micro_batch = m});
     list.push_back({.action = Action::loss, .index = units - 1, .micro_batch = m});
     if (problem.pass == Pass::train)
       for (int unit = units - 2; unit >= lowest; --unit)
-        list.push_back({.action = Action::backward, .index = unit, .micro_batch = m});
+        detail::add_computation(list, problem, {.action = Action::backward, .index = unit, .micro_batch = m});
+  }
+  return list;
+}
+
+/// Returns the list with the exchanges of units that have stages, each right behind the stage that makes what it moves;
+/// the same list if it has exchanges already.
+constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
+  bool complete = true;
+  for (const UnitUse& unit : problem.units) complete = complete && unit.stages.parts == 0;
+  for (const Task& task : schedule) complete = complete || task.action == Action::exchange;
+  if (complete) return schedule;
+  Schedule list;
+  for (const Task& task : schedule) {
+    list.push_back(task);
+    if (!computes(task.action) || problem.unit(task.index).stages.parts == 0) continue;
+    const std::vector<Stage> stages = stages_of(problem.unit(task.index).stages);
+    for (int next = task.stage + 1; next < static_cast<int>(stages.size()); ++next) {
+      if (!exchanges(stages[static_cast<std::size_t>(next)].step)) break;
+      list.push_back({.action = Action::exchange, .index = task.index, .micro_batch = task.micro_batch, .stage = next});
+    }
   }
   return list;
 }

@@ -30,6 +30,7 @@ struct Facts {
 /// Pieces make results independent of the number of ranks P. A step's batch is cut into V pieces, for every P alike;
 /// piece v is micro-batch v / P of rank v % P. An owner of a shard adds the pieces' gradients in order, so that the sum
 /// is ((g0 + g1) + g2) + ... for every P. Where P does not divide V, some ranks have no piece in the last micro-batch.
+/// Where several ranks share each sequence, these ranks and their number P are those of groups (SequenceGroup).
 /// @{
 
 /// Returns the micro-batches of a step of `pieces` pieces, at least one, on `ranks` ranks.

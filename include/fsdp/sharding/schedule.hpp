@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/sharding/stages.hpp>
+
 namespace fsdp::sharding {
 
 /// What a task does. Computations and moves of activations work on a unit, all other actions on a group of weights.
@@ -30,22 +32,23 @@ enum class Action : std::uint8_t {
   close_gradient,   ///< give up the gradient slot; waits for the reduction that reads it
   send_input,       ///< start the copy of a unit's input to host memory; its forward may run beside it
   fetch_input,      ///< start the copy back, for the unit's backward
+  exchange,         ///< start an exchange of a unit's activations between two of its stages
 };
 
 /// Whether an action is a computation.
 constexpr bool computes(Action action) {
   return action == Action::forward || action == Action::loss || action == Action::backward;
 }
+/// Whether it copies a unit's input to host memory or back.
+constexpr bool copies_input(Action action) { return action == Action::send_input || action == Action::fetch_input; }
 /// Whether it moves a unit's activations. The caller of a pass does that, since the library does not own them.
-constexpr bool moves_activations(Action action) {
-  return action == Action::send_input || action == Action::fetch_input;
-}
+constexpr bool moves_activations(Action action) { return copies_input(action) || action == Action::exchange; }
 /// Whether an action's index is that of a unit and not of a group.
 constexpr bool works_on_unit(Action action) { return computes(action) || moves_activations(action); }
 /// Whether it starts a collective.
 constexpr bool communicates(Action action) {
   return action == Action::gather || action == Action::gather_in_group || action == Action::gather_across ||
-         action == Action::reduce || action == Action::reduce_across;
+         action == Action::reduce || action == Action::reduce_across || action == Action::exchange;
 }
 /// Whether it takes or gives up a slot for gathered weights.
 constexpr bool has_weight_slot(Action action) {
@@ -64,6 +67,7 @@ struct Task {
   /// Of gather, gather_in_group, release, open_gradient and close_gradient; of send_input and fetch_input the buffer
   /// on the device. -1: none, or not yet placed.
   int slot = -1;
+  int stage = 0;  ///< of a unit that has stages: a number in the list of stages_of
   friend constexpr bool operator==(const Task&, const Task&) = default;
 };
 
@@ -87,6 +91,7 @@ constexpr std::string_view name_of(Action action) {
     case Action::close_gradient: return "close-gradient";
     case Action::send_input: return "send-input";
     case Action::fetch_input: return "fetch-input";
+    case Action::exchange: return "exchange";
   }
   return "?";
 }
@@ -95,19 +100,13 @@ constexpr std::string_view name_of(Action action) {
 struct Names {
   std::vector<std::string> units;   ///< by their index
   std::vector<std::string> groups;  ///< by their index
+  std::vector<Stages> stages = {};  ///< of units, by their index; a unit beyond has none
 };
 
-/// Returns the name of what a task works on, such as "block 1".
-inline std::string subject_of(const Task& task, const Names& names) {
-  const bool of_unit = works_on_unit(task.action);
-  const std::vector<std::string>& list = of_unit ? names.units : names.groups;
-  const auto index = static_cast<std::size_t>(task.index);
-  return index < list.size() ? list[index] : (of_unit ? "unit " : "group ") + std::to_string(task.index);
-}
+/// Returns the name of what a task works on, such as "block 1", or "block 1 between 0" where units have stages.
+std::string subject_of(const Task& task, const Names& names);
 
 /// Returns a task as text, such as "release block 1".
-inline std::string text_of(const Task& task, const Names& names) {
-  return std::string(name_of(task.action)) + ' ' + subject_of(task, names);
-}
+std::string text_of(const Task& task, const Names& names);
 
 }  // namespace fsdp::sharding

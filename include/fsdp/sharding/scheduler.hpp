@@ -48,13 +48,15 @@ class Scheduler {
   constexpr Scheduler(const Rules& rules, const Problem& problem)
       : rules_(rules), problem_(problem), computes_(computations(problem)) {
     check_live_bound();
+    for (const Task& task : computes_)
+      steps_.push_back(steps_.empty() ? 0 : steps_.back() + (problem_.begins(task) ? 1 : 0));
     for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) lives_.push_back(lifetime(group));
   }
 
   constexpr Schedule run() {
     const int count = static_cast<int>(computes_.size());
     for (int k = 0; k < count; ++k) {
-      for (int ahead = k; ahead <= std::min(k + rules_.prefetch_depth, count - 1); ++ahead)
+      for (int ahead = k; ahead < count && step(ahead) - step(k) <= rules_.prefetch_depth; ++ahead)
         if (!gather_for(ahead, k)) break;
       schedule_.push_back(at(k));
       release_after(k);
@@ -65,6 +67,8 @@ class Scheduler {
 
  private:
   constexpr const Task& at(int k) const { return computes_[static_cast<std::size_t>(k)]; }
+  /// Returns the number of a computation, where all stages of a unit in a row are one.
+  constexpr int step(int k) const { return steps_[static_cast<std::size_t>(k)]; }
   constexpr const std::vector<int>& groups_at(int k) const { return problem_.unit(at(k).index).groups; }
   constexpr bool uses_weights(int k) const { return problem_.uses_weights(at(k)); }
 
@@ -165,7 +169,7 @@ class Scheduler {
   /// Whether a group stays because it would be gathered again at once. This keeps the last block through the head.
   constexpr bool stays(int group, int last, int use) const {
     const int depth = rules_.live_bound > 0 ? std::min(rules_.prefetch_depth, 1) : rules_.prefetch_depth;
-    if (use - depth > last + 1) return false;
+    if (step(use) - depth > step(last) + 1) return false;
     for (int k = last + 1; k < use; ++k) {
       if (at(k).action == Action::loss && !problem_.keep_last_block) return false;
       if (rules_.live_bound > 0 && needed(k) + problem_.group(group).elements > rules_.live_bound) return false;
@@ -235,6 +239,7 @@ class Scheduler {
   const Rules& rules_;
   const Problem& problem_;
   Schedule computes_;
+  std::vector<int> steps_;  // [computes_]
   std::vector<Lifetime> lives_;
   std::int64_t live_ = 0;
   Schedule schedule_;

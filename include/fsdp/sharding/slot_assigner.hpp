@@ -26,7 +26,7 @@ class GradientTasks {
 
   constexpr Schedule run(const Schedule& schedule) {
     for (const Task& task : schedule) {
-      if (problem_.writes_gradients(task)) begin_computation(task);
+      if (problem_.writes_gradients(task) && problem_.begins(task)) begin_computation(task);
       list_.push_back(task);
       if (task.action == Action::reduce)
         reductions_.push_back({.group = task.index, .in_place = problem_.group(task.index).slot_elements == 0});
@@ -87,7 +87,7 @@ class InputTasks {
         problem_(problem),
         holders_(problem),
         adds_(std::none_of(schedule.begin(), schedule.end(),
-                           [](const Task& task) { return moves_activations(task.action); })) {}
+                           [](const Task& task) { return copies_input(task.action); })) {}
 
   constexpr Schedule run() {
     if (!holders_.any()) return schedule_;
@@ -98,7 +98,8 @@ class InputTasks {
       if (!computes(task.action)) continue;
       holders_.compute(task);
       if (!adds_) continue;
-      if (++next < order.size() && order[next].action == Action::forward && problem_.offloads(order[next].index))
+      if (++next < order.size() && order[next].action == Action::forward && problem_.offloads(order[next].index) &&
+          problem_.begins(order[next]))
         add(Action::send_input, order[next]);
       if (task.action == Action::loss) unfetched_ = task.index;
       if (task.action != Action::forward) fetch(task);
@@ -118,7 +119,7 @@ class InputTasks {
         add(Action::fetch_input, {.index = unfetched_, .micro_batch = after.micro_batch});
   }
   constexpr void place(Task& task) {
-    if (!moves_activations(task.action)) return;
+    if (!copies_input(task.action)) return;
     const bool sends = task.action == Action::send_input;
     if (task.slot < 0) task.slot = sends ? holders_.in_forward(task.index) : std::max(holders_.free(), 0);
     if (!sends && task.slot < input_buffers) holders_.take(task.slot, task.index);

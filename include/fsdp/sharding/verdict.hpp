@@ -84,7 +84,11 @@ namespace fsdp::sharding {
   BREACH(never_reduced, "what it adds to the gradient of {group} is never reduced")                                  \
   BREACH(never_reduced_across, "its sum is never reduced across")                                                    \
   BREACH(never_released, "its weights are never released")                                                           \
-  BREACH(never_closed, "its slot is never closed")
+  BREACH(never_closed, "its slot is never closed")                                                                   \
+  BREACH(not_exchanged, "it reads what {expected} brings; exchange it before")                                       \
+  BREACH(exchanges_nothing, "the unit has no such exchange, or its forward has not begun")                           \
+  BREACH(exchanged_early, "what it moves is not computed yet; put it behind the stage that makes it")                \
+  BREACH(exchanged_twice, "task {other} exchanged this already")
 
 /// How a list breaks a rule.
 enum class Breach : std::uint8_t {
@@ -120,7 +124,7 @@ struct Verdict {
   int other = no_task;           ///< number of another task, where the sentence names one
   int group = 0;                 ///< of weights, where the sentence names another than the task's; or a unit
   std::int64_t number = 0;       ///< of units, groups, tasks, or of a slot
-  Task expected = {};            ///< the computation that should come
+  Task expected = {};            ///< the computation or exchange that should come
 
   /// Whether the list breaks no rule.
   constexpr bool holds() const { return breach == Breach::none; }
@@ -182,6 +186,19 @@ class SentenceWriter {
     text_ += name_of(task.action);
     text_ += " ";
     add_subject(task);
+    add_stage(task);
+  }
+  /// " between 0", of a unit that has stages.
+  constexpr void add_stage(const Task& task) {
+    if (!works_on_unit(task.action) || task.index < 0 || static_cast<std::size_t>(task.index) >= problem_.units.size())
+      return;
+    const std::vector<Stage> stages = stages_of(problem_.unit(task.index).stages);
+    if (task.stage < 0 || static_cast<std::size_t>(task.stage) >= stages.size()) return;
+    const Stage& stage = stages[static_cast<std::size_t>(task.stage)];
+    text_ += " ";
+    text_ += name_of(stage.step);
+    text_ += " ";
+    add_number(stage.part);
   }
   constexpr void add_subject(const Task& task) {
     const bool of_unit = works_on_unit(task.action);

@@ -31,7 +31,8 @@ struct StepSize {
   std::int64_t sequences = 1;  ///< in one micro-batch
   bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
   std::int64_t sequence_length = 0;  ///< positions of a sequence
-  int ranks_per_sequence = 1;        ///< see RunShape
+  int ranks_per_sequence = 1;        ///< that share each sequence; above 1 with Ulysses as the stack's Sequence
+  int middle_parts = 1;              ///< see RunShape
   int micro_batches = 1;             ///< in a step; see sharding::micro_batches_of where it is cut into pieces
   int threads = 0;                   ///< of each rank; 0: cores / ranks, at least 1
   std::int64_t logit_rows = 0;       ///< see plan::Request
@@ -40,7 +41,8 @@ struct StepSize {
   bool verifies = false;             ///< see RunShape
 };
 
-/// Returns the dry run's request for a step of this size on rank `rank` of `ranks`.
+/// Returns the dry run's request for a step of this size on rank `rank` of `ranks`. Throws InputError if logits are
+/// asked for where ranks share sequences.
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
 
 /// Returns the request's shape with the plan's activation bytes and tile plans: what a ShardedModel is built for.
@@ -116,13 +118,15 @@ class Training {
   }
 
   /// Runs one step on all ranks' micro-batches and waits for it. Where a step is cut into pieces (Reproducible), a rank
-  /// gives those that it has a piece for (ShardedModule::own_micro_batches). Returns the mean loss over all ranks'
-  /// targets, from before the update; the same on every rank. Collective. Throws DivergedError if the loss or the
-  /// gradient is not finite; the weights are then unchanged.
+  /// gives those that it has a piece for (ShardedModule::own_micro_batches). Ranks that share sequences give the same
+  /// whole micro-batches, of which each computes its rows (ShardedModule::sequence_group). Returns the mean loss over
+  /// all ranks' targets, from before the update; the same on every rank. Collective. Throws DivergedError if the loss
+  /// or the gradient is not finite; the weights are then unchanged.
   double step(std::span<const Batch> micro_batches, const device::StepInputs& inputs) {
     counts_.start([&] {
+      const SequenceGroup group = module_.sequence_group();
       BatchCounts sum;
-      for (const Batch& batch : micro_batches) sum += batch.counts();
+      for (const Batch& batch : micro_batches) sum += nn::counts_of_part(batch, group.member, group.size);
       return sum;
     });
     const double targets = static_cast<double>(std::max<std::int64_t>(counts_.finish().valid_targets, 1));
@@ -162,7 +166,7 @@ class Evaluation {
   using Stack = typename Model::Stack;
   using Comm = typename Stack::Comm;
 
-  /// As Training's. `purpose`: evaluate or generate.
+  /// As Training's. `purpose`: evaluate or generate; only whole sequences are continued.
   Evaluation(Comm& communicator, const Model& model, const StepSize& size, typename Stack::Sharding sharding = {},
              typename Stack::Tiling tiling = {}, Purpose purpose = Purpose::evaluate)
       : request_(plan_request(size, communicator.size(), communicator.rank(), purpose)),

@@ -31,8 +31,9 @@ class Batches {
   }
 
   /// Fills this rank's micro-batches of the sampler's current step. `pieces`: of a step, on any number of ranks; the
-  /// rank may have none for the last micro-batch. 0: one for each micro-batch of each rank. Throws InputError if the
-  /// source cannot read its data.
+  /// rank may have none for the last micro-batch. 0: one for each micro-batch of each rank. Where several ranks share
+  /// each sequence, `rank` and `ranks` are their group and the number of groups (SequenceGroup). Throws InputError if
+  /// the source cannot read its data.
   void draw(const data::Sampler& sampler, int rank, int ranks, int pieces = 0) {
     const int all = pieces > 0 ? pieces : ranks * static_cast<int>(std::ssize(batches_));
     drawn_ = static_cast<std::size_t>(sharding::pieces_of_rank(all, rank, ranks));
@@ -51,12 +52,13 @@ class Batches {
     return batches_.front();
   }
 
-  /// The drawn micro-batches, and the sum of their counts.
+  /// The drawn micro-batches, and the sum of their counts; of one of `parts` ranks that share the sequences, those of
+  /// its rows.
   /// @{
   std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }
-  BatchCounts counts() const {
+  BatchCounts counts(int part = 0, int parts = 1) const {
     BatchCounts sum;
-    for (const Batch& batch : micro_batches()) sum += batch.counts();
+    for (const Batch& batch : micro_batches()) sum += nn::counts_of_part(batch, part, parts);
     return sum;
   }
   /// @}

@@ -40,8 +40,10 @@ struct Share {
   std::int64_t piece = 0, pieces = 1;
 };
 
-/// Throws InputError, naming the nearest valid sizes, unless `batch` is a multiple of ranks x micro-batches.
-void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches);
+/// Throws InputError, naming the nearest valid sizes, unless `batch` is a multiple of groups x micro-batches, where
+/// groups of `ranks_per_sequence` ranks share each sequence.
+void check_batch(std::int64_t batch, std::int64_t groups, std::int64_t micro_batches,
+                 std::int64_t ranks_per_sequence = 1);
 /// The same unless it is a multiple of the pieces that a strategy cuts each step into (Reproducible).
 void check_pieces(std::int64_t batch, std::int64_t pieces);
 

@@ -20,6 +20,7 @@ struct Help {
 /// The policies of a single-stack program as text for messages, and whether the program starts its ranks itself.
 struct FixedStack {
   std::string sharding, precision, tiling, comm;
+  Ulysses sequence = {};      ///< where --sequence is not given
   bool starts_ranks = false;  ///< if so, --ranks says how many
 };
 

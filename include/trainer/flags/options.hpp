@@ -2,7 +2,8 @@
 /// @file
 /// The options of each sub-command: plain structs with the defaults that `--help` prints.
 ///
-/// Policies and the optimizer are not part of them; they are passed separately. To add a flag, add a field here and a
+/// Policies and the optimizer are not part of them, but for the number of ranks that share each sequence; they are
+/// passed separately. To add a flag, add a field here and a
 /// line in src/trainer/flags/bind.cpp, which says whether results depend on it.
 #pragma once
 
@@ -14,6 +15,7 @@
 
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/precision/loss_scale.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/packed_conversations.hpp>
@@ -56,8 +58,9 @@ struct TrainOptions {
   bool from_scratch = false;  ///< weights from the seed, whatever --model holds
   std::int64_t steps = 1000;
   std::int64_t seq_len = 512;
-  std::int64_t batch_size = 8;                          ///< sequences per step, over all ranks and micro-batches
-  std::int64_t grad_accum = 1;                          ///< micro-batches; 1 where the strategy has pieces
+  std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
+  std::int64_t grad_accum = 1;  ///< micro-batches; 1 where the strategy has pieces
+  Ulysses sequence = {};        ///< how many ranks share each sequence; above 1 if the stack has Ulysses
   std::optional<std::int64_t> document_separator = {};  ///< token that ends a document; none: a window is a document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
@@ -105,6 +108,7 @@ struct EvalOptions {
   TextOptions text = {};
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
+  Ulysses sequence = {};     ///< as in TrainOptions
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
   std::optional<std::int64_t> document_separator = {};
   LaunchOptions launch = {};
@@ -152,8 +156,11 @@ struct ChatOptions {
 
 inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< most tokens of a chat's prompt that one pass computes
 
+/// Returns the groups of ranks that each read sequences of their own. Throws InputError unless the ranks can be cut
+/// into groups of those that share each sequence.
+std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
 /// Throws InputError unless a step's batch can be cut over so many ranks. `pieces`: the strategy's
-/// (sharding::Facts::pieces); with the ranks they give the number of micro-batches. 0: none.
+/// (sharding::Facts::pieces); with the groups of ranks they give the number of micro-batches. 0: none.
 void check_batch(const TrainOptions& options, std::int64_t ranks, int pieces);
 /// Throw InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
 /// @{

@@ -34,9 +34,10 @@ struct StartRecord {
   ConfigValues groups = {};     ///< groups of parameters (--group): what each sets, as text
   std::uint64_t seed = 0;
   std::int64_t world = 1;
-  std::int64_t pieces = 0;           ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
-  std::int64_t threads = 1;          ///< per rank; the last bits of results depend on it
-  std::int64_t crowded_cores = 0;    ///< cores that ranks share, if their threads are more; else 0; console only
+  std::int64_t ranks_per_sequence = 1;  ///< consecutive ranks that share each sequence (--sequence)
+  std::int64_t pieces = 0;              ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
+  std::int64_t threads = 1;             ///< per rank; the last bits of results depend on it
+  std::int64_t crowded_cores = 0;       ///< cores that ranks share, if their threads are more; else 0; console only
   std::string instruction_set = {};  ///< such as "avx2"; the last bits depend on it, too; empty if it does not matter
   std::int64_t parameters = 0;
   std::int64_t first_step = 1;  ///< above 1 after a resume
@@ -61,6 +62,7 @@ struct StartRecord {
     visitor("first_step", self.first_step);
     visitor("steps", self.steps);
     visitor("skipped_binary", self.skipped_binary);
+    if (self.ranks_per_sequence > 1) visitor("ranks_per_sequence", self.ranks_per_sequence);
     if (self.pieces > 0) visitor("pieces", self.pieces);
     if (!self.groups.empty()) visitor("groups", self.groups);
   }

@@ -19,7 +19,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
                        std::int64_t held_out_windows, std::int64_t peak_bytes);
 
 /// Describes the rounds in which the pieces of a step are computed, and what a last one that is not full costs.
-std::string rounds_text(std::int64_t pieces, std::int64_t ranks);
+/// `sharing`: consecutive ranks that compute each piece together.
+std::string rounds_text(std::int64_t pieces, std::int64_t ranks, std::int64_t sharing = 1);
 
 /// Describes the cost of verifying every `every` steps, with so many pieces of a step on so many ranks.
 std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks);

@@ -35,6 +35,7 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
@@ -103,6 +104,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
   require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
+  require_stack_shards(options.sequence, Stack::Sequence::shards);
   validate(flags, options, ranks, sharding::facts_of(asked).pieces);
   check_memory(options, asked, tiling);
   const plan::Request request = plan_request(options, ranks, asked, optimizer);
@@ -121,7 +123,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
-      print(report::rounds_text(pieces, ranks) + "\n");
+      print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");
     print(groups_text(options.units.groups, units_of(model)));
     print(plan::tiling_text(model, cut, request));
     if (!step.residency.holds.empty()) print(report::residency_text(step.residency) + "\n");
@@ -170,6 +172,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     comm::agree_on_arguments(communicator, arguments_text<Model>(flags, asked, tiling) + given_text(given.model) +
                                                optimizer_lines(optimizer));
     agree_on_instruction_set(communicator);
+    require_stack_shards(given.sequence, Model::Stack::Sequence::shards);
     validate(flags, given, communicator.size(), sharding::facts_of(asked).pieces);
     check_memory(given, asked, tiling);
     CheckpointDir dir(communicator, given);
@@ -243,7 +246,9 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
              const TilingOf<Model>& tiling) {
   using Comm = typename Model::Stack::Comm;
   validate(flags, options);
+  require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
+    const std::int64_t groups = groups_of(options.sequence, communicator.size());
     const Model model = agreed_model<Model>(communicator, options, flags, sharding, tiling);
     require_positions(model.config(), options.seq_len, options.model);
     const double limit = options.launch.disk_deadline_seconds;
@@ -259,11 +264,12 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
     if (const std::string losses = source.losses(); communicator.rank() == 0 && !losses.empty())
       print_sentence("data: " + losses);
     const int pieces = sharding::facts_of(sharding).pieces;
-    const std::int64_t sequences =
-        std::max<std::int64_t>(1, options.batch_size / (pieces > 0 ? pieces : communicator.size()));
+    const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / (pieces > 0 ? pieces : groups));
     Evaluation<Model> evaluation(communicator, model,
                                  {.sequences = sequences,
                                   .sequence_length = options.seq_len,
+                                  .ranks_per_sequence = options.sequence.ranks,
+                                  .middle_parts = options.sequence.parts,
                                   .threads = static_cast<int>(options.launch.threads)},
                                  sharding, tiling);
     load<Model>(communicator, options.launch, evaluation.module(), options.model, options.adapter);
@@ -271,7 +277,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
     const MeanLoss mean = mean_loss(
         evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
         data::evenly_spread(0, source.training(), options.windows), [] { return comm::SignalRequests{}; },
-        [](std::int64_t, std::int64_t) {});
+        [](std::int64_t, std::int64_t) {}, options.sequence.ranks);
     require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
                         "; look at the weights of --model ", options.model,
                         options.adapter.empty() ? "" : ", and of --adapter ", options.adapter);

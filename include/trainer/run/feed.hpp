@@ -15,6 +15,7 @@
 #include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/batches.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/data/source.hpp>
@@ -29,15 +30,16 @@ class Feed {
   using Batch = typename Source::Batch;
 
   struct Step {
-    std::span<const Batch> micro_batches;  ///< of this rank, perhaps none; valid until two more steps were taken
-    BatchCounts counts;                    ///< over all ranks
+    std::span<const Batch>
+        micro_batches;   ///< of this rank's group, perhaps none; valid until two more steps were taken
+    BatchCounts counts;  ///< over all ranks
   };
 
-  /// `micro_batches`: most of a rank. `pieces`: as for Batches::draw. `exchange` must not be used by others.
-  /// Communicator, exchange, source and signals must outlive the feed.
-  Feed(C& communicator, CountExchange<C>& exchange, const Source& source, data::Sampler sampler, std::int64_t sequences,
-       int micro_batches, int pieces, const comm::CatchSignals& signals)
-      : communicator_(&communicator),
+  /// `group`: of this rank, where several share each sequence. `micro_batches`: most of a rank. `pieces`: as for
+  /// Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the feed.
+  Feed(const SequenceGroup& group, CountExchange<C>& exchange, const Source& source, data::Sampler sampler,
+       std::int64_t sequences, int micro_batches, int pieces, const comm::CatchSignals& signals)
+      : group_(group),
         sampler_(std::move(sampler)),
         source_(&source),
         sequences_(sequences),
@@ -93,13 +95,13 @@ class Feed {
     current_ = (current_ + 1) % batches_.size();
     exchange_->start(
         [&] {
-          batches_[current_].draw(sampler_, communicator_->rank(), communicator_->size(), pieces_);
-          return batches_[current_].counts();
+          batches_[current_].draw(sampler_, group_.index, group_.count, pieces_);
+          return batches_[current_].counts(group_.member, group_.size);
         },
         signals_->asked());
   }
 
-  C* communicator_;
+  SequenceGroup group_;
   data::Sampler sampler_;
   const Source* source_;
   std::int64_t sequences_;

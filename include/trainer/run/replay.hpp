@@ -38,7 +38,6 @@
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
-#include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
@@ -85,11 +84,12 @@ class Replay {
         training_(communicator, model, size_, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()}}),
-        feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
-              size_.sequences, size_.micro_batches, pieces_, signals_),
+        feed_(training_.module().sequence_group(), training_.counts(), source,
+              data::sampler_of(source, options.seed, options.batch_size), size_.sequences, size_.micro_batches, pieces_,
+              signals_),
         log_(communicator, options, nn::unit_of<typename Model::Batch>()),
         queued_(options, log_) {
-    const std::string stack = stack_text(communicator, policy_texts<Stack>(sharding, tiling));
+    const std::string stack = stack_text(communicator, policy_texts<Stack>(sharding, tiling), options.sequence);
     if (pieces_ > 0) agree_on_last_bits(communicator, last_bits<Device>(training_.request().shape.threads));
     require_same_bits(
         recorded, run_record(options, model, sharding, tiling, training_.optimizer().optimizer(), training_.request(),
@@ -132,7 +132,7 @@ class Replay {
   auto& optimizer() { return training_.optimizer(); }
   std::int64_t steps() { return optimizer().steps(); }
   bool leads() const { return communicator_.rank() == 0; }
-  int all_pieces() const { return pieces_ > 0 ? pieces_ : communicator_.size() * size_.micro_batches; }
+  int all_pieces() { return pieces_ > 0 ? pieces_ : module().sequence_group().count * size_.micro_batches; }
   template <class F>
   auto with_disk(F f) {
     return with_disk_deadline(communicator_, options_.launch.disk_deadline_seconds, "replay (--disk-deadline)", f);
@@ -262,7 +262,7 @@ class Replay {
   static void see_stream(void* state, const sharding::Task& task, Tensor<const Compute> values) {
     Replay& own = *static_cast<Replay*>(state);
     const Kind kind = task.action == sharding::Action::forward ? Kind::forward : Kind::backward;
-    const int piece = sharding::piece_of(task.micro_batch, own.communicator_.rank(), own.communicator_.size());
+    const int piece = own.module().step_piece(task.micro_batch).value();
     if (!own.now_ || !own.tensors_->wants(kind, task.index, piece)) return;
     if (own.stream_error_) return;
     try {

@@ -42,10 +42,11 @@ PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typenam
           .tiling = policy_text(tiling)};
 }
 
-/// Returns "fsdp2 threads:2 bf16 off".
+/// Returns "fsdp2 threads:2 bf16 off", and "ulysses:2" behind it where two ranks share each sequence.
 template <class Comm>
-std::string stack_text(const Comm& communicator, const PolicyTexts& policies) {
-  return message(policies.sharding, " ", policy_text(communicator), " ", policies.precision, " ", policies.tiling);
+std::string stack_text(const Comm& communicator, const PolicyTexts& policies, const Ulysses& sequence) {
+  return message(policies.sharding, " ", policy_text(communicator), " ", policies.precision, " ", policies.tiling,
+                 sequence.ranks == 1 ? "" : " " + sequence.text());
 }
 
 /// Returns the record that later runs compare with theirs and replays are made from. `request`: of the step that was

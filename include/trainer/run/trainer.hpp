@@ -68,7 +68,7 @@ class Trainer {
         model_(model),
         source_(source),
         trace_(options.trace ? report::trace_path(*options.trace, communicator.rank()) : std::filesystem::path()),
-        stack_text_(stack_text(communicator, policy_texts<typename Model::Stack>(sharding, tiling))),
+        stack_text_(stack_text(communicator, policy_texts<typename Model::Stack>(sharding, tiling), options.sequence)),
         data_(agreed_data(communicator, options, model_, source)),
         pieces_(sharding::facts_of(sharding).pieces),
         reduced_sooner_(reduced_sooner(sharding)),
@@ -80,8 +80,9 @@ class Trainer {
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
                    .observer = trace_.on() ? observer() : Observer{}}),
-        feed_(communicator, training_.counts(), source, data::sampler_of(source, options.seed, options.batch_size),
-              size_.sequences, size_.micro_batches, pieces_, signals_),
+        feed_(training_.module().sequence_group(), training_.counts(), source,
+              data::sampler_of(source, options.seed, options.batch_size), size_.sequences, size_.micro_batches, pieces_,
+              signals_),
         held_out_batch_(source, size_.sequences, 1, device::host_memory<Device>),
         samples_(samples()),
         early_stop_(options.patience),
@@ -186,6 +187,7 @@ class Trainer {
                                      .groups = values_of_groups(options_.units.groups),
                                      .seed = options_.seed,
                                      .world = communicator_.size(),
+                                     .ranks_per_sequence = options_.sequence.ranks,
                                      .pieces = pieces_,
                                      .threads = training_.request().shape.threads,
                                      .crowded_cores = crowded_cores(),
@@ -280,7 +282,8 @@ class Trainer {
         [&] { return signals_.asked(); },
         [&](std::int64_t seen, std::int64_t all) {
           log_.progress(message("step ", optimizer().steps(), "  held-out loss: ", seen, " of ", all, " windows"));
-        });
+        },
+        options_.sequence.ranks);
     if ((stopped_ = mean.stop) != 0) return std::nullopt;
     require<DivergedError>(std::isfinite(mean.loss), "step ", optimizer().steps(), ": the held-out loss is ",
                            std::abs(mean.loss), "; nothing was saved. Lower --lr, or look at the held-out data");

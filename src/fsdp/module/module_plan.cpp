@@ -13,6 +13,7 @@
 #include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp {
 namespace {
@@ -65,10 +66,15 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
     : passes_(passes), budget_(facts.budget), units_digest_(digest_of(units)) {
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
-  check_pieces(facts, ranks);
+  check_ranks_per_sequence(passes.ranks_per_sequence, ranks);
+  check_pieces(facts, ranks / passes.ranks_per_sequence);
+  digest_ = hashed(digest_, std::int64_t{passes.ranks_per_sequence});
   UnitGroups groups = group_parameters(units, passes.unit_options, facts.persistence_threshold);
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
-  for (const Unit& unit : units) names_.units.push_back(unit.name);
+  for (const Unit& unit : units) {
+    names_.units.push_back(unit.name);
+    names_.stages.push_back(unit.stages);
+  }
   grouped_ = std::move(groups.groups);
   steps_digest_ = digest_of_steps(grouped_);
   references_ = std::move(groups.references);
@@ -85,7 +91,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
 
 ModulePlan::~ModulePlan() = default;
 
-void ModulePlan::check_pieces(const sharding::Facts& facts, int ranks) const {
+void ModulePlan::check_pieces(const sharding::Facts& facts, int groups) const {
   require<InputError>(facts.pieces >= 0, "sharding: a step of ", facts.pieces, " pieces; give at least 1");
   if (facts.pieces == 0 || passes_.purpose != Purpose::train) return;
   require<InputError>(facts.across == sharding::Across::nothing,
@@ -95,11 +101,12 @@ void ModulePlan::check_pieces(const sharding::Facts& facts, int ranks) const {
   require<InputError>(passes_.unit_options.replicated.empty(),
                       "sharding: parameters that are whole on every rank (replicated) add up each rank's gradients "
                       "first, so that the sum would depend on the ranks; leave either them or the pieces out");
-  const int micro_batches = sharding::micro_batches_of(facts.pieces, ranks);
-  require<InputError>(passes_.micro_batches == micro_batches && !passes_.fewer, "sharding: a step of ", facts.pieces,
-                      " pieces on ", ranks, " ranks has ", micro_batches, " micro-batches, and ",
-                      passes_.fewer ? "steps of fewer" : std::to_string(passes_.micro_batches),
-                      " are planned; give micro_batches_of(pieces, ranks)");
+  const int micro_batches = sharding::micro_batches_of(facts.pieces, groups);
+  require<InputError>(
+      passes_.micro_batches == micro_batches && !passes_.fewer, "sharding: a step of ", facts.pieces, " pieces on ",
+      groups, passes_.ranks_per_sequence > 1 ? " groups of ranks" : " ranks", " has ", micro_batches,
+      " micro-batches, and ", passes_.fewer ? "steps of fewer" : std::to_string(passes_.micro_batches),
+      " are planned; give micro_batches_of(pieces, ", passes_.ranks_per_sequence > 1 ? "groups)" : "ranks)");
 }
 
 void ModulePlan::check_orders(std::span<const Unit> units) const {

@@ -262,6 +262,7 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
     sharding::UnitUse& use = result.uses.emplace_back();
     use.backward_needs_weights = units[unit].backward_needs_weights;
+    use.stages = units[unit].stages;
     auto& references = result.references.emplace_back();
     for (std::size_t i = 0; i < units[unit].parameters.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];

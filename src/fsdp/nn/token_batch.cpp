@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/nn/token_batch.hpp>
 
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/meta.hpp>
-#include <tessera/fsdp/device/operations.hpp>
 
 namespace fsdp {
 
@@ -22,13 +22,31 @@ void TokenBatch::validate(std::int64_t sequence_length, std::int64_t vocabulary)
   device::require_documents(documents, tokens.numel(), sequence_length);
 }
 
+TokenBatch TokenBatch::part(int part, int parts) const {
+  require<LogicError>(all_rows == 0, "token batch: part ", part, " of ", parts,
+                      " is to be cut from a part; cut the whole batch");
+  const nn::RowRange rows = nn::rows_of_part(tokens.numel(), part, parts);
+  TokenBatch own = *this;
+  own.first_row = rows.begin;
+  own.all_rows = tokens.numel();
+  own.noise.first_row += rows.begin;
+  own.tokens = tokens.slice(rows.begin, rows.end);
+  if (targets.numel() > 0) own.targets = targets.slice(rows.begin, rows.end);
+  return own;
+}
+
 BatchCounts TokenBatch::counts() const {
-  const device::AttentionShape shape{.sequences = sequences,
-                                     .sequence_length = tokens.numel() / std::max<std::int64_t>(sequences, 1),
-                                     .documents = documents};
+  const std::int64_t rows = tokens.numel(), all = all_rows > 0 ? all_rows : rows;
+  std::int64_t squares = 0;  // each row counts the length of its document
+  if (documents.empty()) squares = checked_multiply(rows, all / std::max<std::int64_t>(sequences, 1));
+  for (std::size_t i = 1; i < documents.size(); ++i) {
+    const std::int64_t begin = documents[i - 1], end = documents[i];
+    const std::int64_t own = std::min(end, first_row + rows) - std::max(begin, first_row);
+    squares += checked_multiply(std::max<std::int64_t>(own, 0), end - begin);
+  }
   return {.valid_targets = std::count_if(targets.data(), targets.data() + targets.numel(),
                                          [](std::int32_t target) { return target >= 0; }),
-          .squares = shape.squares()};
+          .squares = squares};
 }
 
 nn::RowRuns TokenBatch::pattern() const {

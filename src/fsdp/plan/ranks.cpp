@@ -13,18 +13,23 @@
 namespace fsdp::plan {
 namespace {
 
-using Elements = std::array<std::int64_t, 3>;
+using Amounts = std::array<std::int64_t, 4>;  ///< elements of each kind at rest, and rows
 
 /// What determines the memory of a rank that steps whole tensors.
 struct Load {
-  Elements elements{};
+  Amounts amounts{};
   std::multiset<std::pair<Role, std::vector<std::int64_t>>> stepped = {};
 
   friend auto operator<=>(const Load&, const Load&) = default;
 };
 
-Load load_of(GroupList groups, int rank) {
-  Load load{.elements = elements_of(groups, rank)};
+Amounts amounts_of(GroupList groups, int rank, RowsOfRanks rows) {
+  const auto [trained, resting, kept] = elements_of(groups, rank);
+  return {trained, resting, kept, rows.empty() ? 0 : rows[static_cast<std::size_t>(rank)]};
+}
+
+Load load_of(GroupList groups, int rank, RowsOfRanks rows) {
+  Load load{.amounts = amounts_of(groups, rank, rows)};
   for (const GroupTensors* const group : groups) {
     if (!group->facts().trainable) continue;
     const int shards = static_cast<int>(group->layout().local_sizes.size());
@@ -39,33 +44,33 @@ Load load_of(GroupList groups, int rank) {
 
 }  // namespace
 
-std::vector<int> most_loaded_ranks(GroupList groups, int ranks) {
-  std::vector<std::pair<int, Elements>> most;
-  const auto no_more = [](const Elements& a, const Elements& b) {
+std::vector<int> most_loaded_ranks(GroupList groups, int ranks, RowsOfRanks rows) {
+  std::vector<std::pair<int, Amounts>> most;
+  const auto no_more = [](const Amounts& a, const Amounts& b) {
     return std::equal(a.begin(), a.end(), b.begin(), std::less_equal<>());
   };
   for (int rank = 0; rank < ranks; ++rank) {
-    const Elements mine = elements_of(groups, rank);
+    const Amounts mine = amounts_of(groups, rank, rows);
     if (std::any_of(most.begin(), most.end(), [&](const auto& other) { return no_more(mine, other.second); })) continue;
     std::erase_if(most, [&](const auto& other) { return no_more(other.second, mine); });
     most.emplace_back(rank, mine);
   }
   std::vector<int> list;
-  for (const auto& [rank, elements] : most) list.push_back(rank);
+  for (const auto& [rank, amounts] : most) list.push_back(rank);
   return list;
 }
 
-std::vector<int> one_of_each_load(GroupList groups, int ranks) {
+std::vector<int> one_of_each_load(GroupList groups, int ranks, RowsOfRanks rows) {
   std::map<Load, int> first_of;
-  for (int rank = 0; rank < ranks; ++rank) first_of.try_emplace(load_of(groups, rank), rank);
+  for (int rank = 0; rank < ranks; ++rank) first_of.try_emplace(load_of(groups, rank, rows), rank);
   std::vector<int> list;
   for (const auto& [load, rank] : first_of) list.push_back(rank);
   return list;
 }
 
-bool loads_ranks_alike(GroupList groups, int ranks) {
+bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows) {
   for (int rank = 1; rank < ranks; ++rank)
-    if (elements_of(groups, rank) != elements_of(groups, 0)) return false;
+    if (amounts_of(groups, rank, rows) != amounts_of(groups, 0, rows)) return false;
   return true;
 }
 

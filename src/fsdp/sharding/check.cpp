@@ -19,8 +19,9 @@ void check(const Schedule& schedule, const Problem& problem, const Names& names)
 }
 
 Schedule checked_and_placed(const Schedule& schedule, const Problem& problem, const Names& names) {
-  check(schedule, problem, names);
-  Schedule placed = assign_slots(schedule, problem);
+  const Schedule complete = with_exchanges(schedule, problem);
+  check(complete, problem, names);
+  Schedule placed = assign_slots(complete, problem);
   check(placed, problem, names);
   return placed;
 }
@@ -28,7 +29,7 @@ Schedule checked_and_placed(const Schedule& schedule, const Problem& problem, co
 std::uint64_t digest_of(const Schedule& schedule) {
   std::uint64_t hash = hash_seed;
   for (const Task& task : schedule)
-    for (const int field : {static_cast<int>(task.action), task.index, task.micro_batch, task.slot})
+    for (const int field : {static_cast<int>(task.action), task.index, task.micro_batch, task.slot, task.stage})
       hash = hashed(hash, static_cast<std::int64_t>(field));
   return hash;
 }

@@ -2,16 +2,22 @@
 #include <tessera/fsdp/training/training.hpp>
 
 #include <tessera/comm/launch/cores.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::train {
 
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose) {
+  require<InputError>(size.ranks_per_sequence <= 1 || (purpose != Purpose::generate && size.logit_rows == 0),
+                      "sequence: ", size.ranks_per_sequence,
+                      " ranks are to share each sequence, and logits are made of whole ones; take 1 rank");
   return {.ranks = ranks,
           .rank = rank,
           .sequences = size.sequences,
           .fewer = size.fewer,
           .shape = {.sequence_length = size.sequence_length,
                     .micro_batches = size.micro_batches,
+                    .ranks_per_sequence = size.ranks_per_sequence,
+                    .middle_parts = size.middle_parts,
                     .threads = comm::rank_threads(size.threads, ranks),
                     .cached_rows = size.cached_rows,
                     .digests = size.digests,

@@ -92,7 +92,8 @@ Observer PhaseClock::observer() {
                   case Action::reduce_across:
                   case Action::close_gradient:
                   case Action::send_input:
-                  case Action::fetch_input: clock.phases_.exchange_ms += passed; break;
+                  case Action::fetch_input:
+                  case Action::exchange: clock.phases_.exchange_ms += passed; break;
                 }
               },
           .state = this};

@@ -133,8 +133,8 @@ RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<st
   run.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
   run.stack.sharding = sharding_of(command, run.stack.sharding);
   const bool pieces = pieces_of(run.stack.sharding) > 0;
-  run.stack.comm = command.comm.value_or(
-      CommChoice{.ranks = pieces || by_launcher ? 1 : std::max<std::int64_t>(number_of(saved.record(), "ranks"), 1)});
+  const std::int64_t ranks = pieces ? options.sequence.ranks : number_of(saved.record(), "ranks");
+  run.stack.comm = command.comm.value_or(CommChoice{.ranks = by_launcher ? 1 : std::max<std::int64_t>(ranks, 1)});
 
   options.launch = command.launch;
   options.launch.threads = number_of(saved.record(), "threads");

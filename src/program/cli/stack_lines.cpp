@@ -124,7 +124,7 @@ std::string name_of_comm(const CommChoice& comm) {
   return std::string(split_at(text, ':').front());
 }
 
-std::string stack_lines(const StackChoice& choice) {
+std::string stack_lines(const StackChoice& choice, bool shards_sequences) {
   const Spelled sharding = spelled_sharding(choice.sharding, choice.offload), tiling = spelled(choice.tiling);
   std::string values;
   if (!sharding.value.empty() || !tiling.value.empty())
@@ -136,9 +136,9 @@ std::string stack_lines(const StackChoice& choice) {
                                                              : "";
   return message("  #include <tessera/comm/", name_of_comm(choice.comm), ".hpp>\n", header,
                  "  #include <tessera/trainer/train_main.hpp>\n", "  using Stack = fsdp::Stack<", sharding.type, ", ",
-                 type_of(choice.comm), ", ", type_of(choice.precision), ", ", tiling.type, ">;\n",
-                 "  int main(int argc, char** argv) {\n", "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv",
-                 values, "); }");
+                 type_of(choice.comm), ", ", type_of(choice.precision), ", ", tiling.type,
+                 shards_sequences ? ", fsdp::Ulysses" : "", ">;\n", "  int main(int argc, char** argv) {\n",
+                 "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv", values, "); }");
 }
 
 std::optional<std::string> cmake_name(const StackChoice& choice) {

@@ -24,8 +24,9 @@ Spelled spelled_sharding(const ShardingChoice& choice, OffloadChoice offload);
 /// Returns the communicator's name without its number, as in its header's.
 std::string name_of_comm(const CommChoice& comm);
 
-/// Returns a program of a few lines that trains with this stack, indented.
-std::string stack_lines(const StackChoice& choice);
+/// Returns a program of a few lines that trains with this stack, indented. `shards_sequences`: whether it takes
+/// --sequence ulysses:K.
+std::string stack_lines(const StackChoice& choice, bool shards_sequences = false);
 
 /// Returns the stack's name in CMake's TESSERA_STACKS (cmake/stacks.cmake), such as "zero3/mpi/bf16"; nothing if that
 /// has no name for it.

@@ -51,13 +51,15 @@ std::int64_t Permutation::operator()(std::int64_t i) const {
   return static_cast<std::int64_t>(value);
 }
 
-void check_batch(std::int64_t batch, std::int64_t ranks, std::int64_t micro_batches) {
+void check_batch(std::int64_t batch, std::int64_t groups, std::int64_t micro_batches, std::int64_t ranks_per_sequence) {
   require_batch(batch);
   require<InputError>(micro_batches >= 1, "gradient accumulation over ", micro_batches,
                       " micro-batches; it must be at least 1");
-  require_multiple(batch, checked_multiply(ranks, micro_batches),
-                   message("a batch of ", batch, " sequences cannot be shared by ", ranks, " ranks x ", micro_batches,
-                           " micro-batches"));
+  const std::string readers =
+      ranks_per_sequence == 1 ? " ranks" : message(" groups of ", ranks_per_sequence, " ranks (--sequence)");
+  require_multiple(batch, checked_multiply(groups, micro_batches),
+                   message("a batch of ", batch, " sequences cannot be shared by ", groups, readers, " x ",
+                           micro_batches, " micro-batches"));
 }
 
 void check_pieces(std::int64_t batch, std::int64_t pieces) {

@@ -7,6 +7,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/group_flag.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -95,6 +96,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add(Effect::results, "batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));
   flags.add(Effect::results, "grad-accum", o.grad_accum, "micro-batches per step", counts_up_to(most_sequences));
+  flags.add(Effect::results, "sequence", o.sequence, sequence_help);
   flags.add(Effect::results, "lr", o.lr, "learning rate after warm-up", learning_rates);
   flags.add(Effect::results, "lr-schedule", o.lr_schedule,
             "constant | linear, cosine (down to a tenth at the last step) | wsd (constant, then linear)");
@@ -171,12 +173,19 @@ void bind(FlagSet& flags, EvalOptions& o) {
   add_data(flags, o, "a temporary one");
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
+  flags.add("sequence", o.sequence, sequence_help);
   flags.add("windows", o.windows, "windows used, evenly spread; 0: all", counts_up_to(most_elements, 0));
   add_disk_deadline(flags, o.launch);
   bind(flags, o.launch);
 }
 
+/// Refuses --sequence where texts are continued.
+void fix_whole_sequences(FlagSet& flags) {
+  flags.fix("sequence", "whole, since ranks that share a sequence cannot continue it");
+}
+
 void bind(FlagSet& flags, GenerateOptions& o) {
+  fix_whole_sequences(flags);
   add_model(flags, o);
   flags.add_verbatim("prompt", o.prompt, "text to continue; without a tokenizer each byte is a token");
   flags.add("prompt-ids", o.prompt_ids,
@@ -190,6 +199,7 @@ void bind(FlagSet& flags, GenerateOptions& o) {
 }
 
 void bind(FlagSet& flags, ChatOptions& o) {
+  fix_whole_sequences(flags);
   add_model(flags, o.generate);
   flags.add("chat-template", o.chat_template,
             "auto (the one beside the tokenizer) | chatml | llama3 | plain | a Jinja file");

@@ -36,10 +36,16 @@ void check_data(const FlagSet& flags, const Options& o) {
 
 }  // namespace
 
+std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks) {
+  check_ranks_per_sequence(sequence.ranks, ranks);
+  return ranks / sequence.ranks;
+}
+
 void check_batch(const TrainOptions& o, std::int64_t ranks, int pieces) {
-  if (pieces == 0) return data::check_batch(o.batch_size, ranks, o.grad_accum);
+  const std::int64_t groups = groups_of(o.sequence, ranks);
+  if (pieces == 0) return data::check_batch(o.batch_size, groups, o.grad_accum, o.sequence.ranks);
   data::check_pieces(o.batch_size, pieces);
-  const int micro_batches = sharding::micro_batches_of(pieces, static_cast<int>(ranks));
+  const int micro_batches = sharding::micro_batches_of(pieces, static_cast<int>(groups));
   require<InputError>(o.grad_accum == 1 || o.grad_accum == micro_batches, "--grad-accum ", o.grad_accum, ": ", pieces,
                       " pieces on ", ranks, ranks == 1 ? " rank" : " ranks", " are ", micro_batches,
                       micro_batches == 1 ? " micro-batch" : " micro-batches",
@@ -100,8 +106,15 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
                       "; make one of them smaller");
   require<InputError>(o.checkpoint_every == 0 || o.checkpoint_dir || o.dry_run || o.print_schedule,
                       "--checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir too");
+  if (o.sequence.ranks > 1) {
+    check_sequence_length(o.seq_len, o.sequence.ranks);
+    require<InputError>(o.verify_every == 0, "--verify-every has each rank compute a whole piece of another one, and ",
+                        "with --sequence ", o.sequence.text(), " no rank has a whole one; leave one of them out");
+    require<InputError>(!o.sample_prompt, "--sample-prompt has each rank continue a whole text, which --sequence ",
+                        o.sequence.text(), " does not; leave one of them out");
+  }
   check_batch(o, ranks, pieces);
-  const std::int64_t sequences = o.batch_size / (pieces > 0 ? pieces : ranks * o.grad_accum);
+  const std::int64_t sequences = o.batch_size / (pieces > 0 ? pieces : groups_of(o.sequence, ranks) * o.grad_accum);
   require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,
                       ": a micro-batch of ", sequences, " sequences has more than ", most_tokens, " tokens; take more ",
                       pieces > 0 ? "pieces" : "--grad-accum or ranks");

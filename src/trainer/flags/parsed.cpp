@@ -109,6 +109,7 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
   CLI::App app("Trains a model on text.");
   Bound<TrainOptions> options;
   FlagSet& flags = options.flags;
+  options->sequence = fixed.sequence;
   bind(flags, *options);
   bind_own(flags, options->model);
   if (fixed.starts_ranks)

@@ -189,7 +189,7 @@ class Reading {
 }  // namespace
 
 DigestStart digest_start(const StartRecord& run, std::int64_t micro_batches) {
-  return {.pieces = run.pieces > 0 ? run.pieces : run.world * micro_batches,
+  return {.pieces = run.pieces > 0 ? run.pieces : run.world / run.ranks_per_sequence * micro_batches,
           .stack = run.stack,
           .model_name = run.model_name,
           .sizes = run.sizes,

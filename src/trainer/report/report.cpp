@@ -52,15 +52,18 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
   text << '\n'
        << "data      " << data << ", " << training_windows << " windows to train on, " << held_out_windows
        << " held out\n"
-       << (record.pieces > 0 ? "batch     " + rounds_text(record.pieces, record.world) + "\n" : "") << "memory    "
-       << bytes_text(peak_bytes) << " of tensors on each rank";
+       << (record.pieces > 0 ? "batch     " + rounds_text(record.pieces, record.world, record.ranks_per_sequence) + "\n"
+                             : "")
+       << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
   return text.str();
 }
 
-std::string rounds_text(std::int64_t pieces, std::int64_t ranks) {
-  const std::int64_t rounds = ceil_divide(pieces, ranks), full = rounds * ranks;
-  std::string text = message(pieces, pieces == 1 ? " piece on " : " pieces on ", ranks,
-                             ranks == 1 ? " rank: " : " ranks: ", rounds, rounds == 1 ? " round" : " rounds");
+std::string rounds_text(std::int64_t pieces, std::int64_t ranks, std::int64_t sharing) {
+  const std::int64_t readers = ranks / sharing, rounds = ceil_divide(pieces, readers), full = rounds * readers;
+  const std::string unit = message(sharing == 1 ? "rank" : "group", readers == 1 ? "" : "s",
+                                   sharing == 1 ? "" : message(" of ", sharing, " ranks"));
+  std::string text = message(pieces, pieces == 1 ? " piece on " : " pieces on ", readers, " ", unit, ": ", rounds,
+                             rounds == 1 ? " round" : " rounds");
   if (full > pieces)
     text += message(rounds == 1 ? ", which is not full" : ", of which the last is not full",
                     "; a step takes as long as one of ", full, " pieces");
@@ -83,7 +86,7 @@ std::string summary_text(const SummaryRecord& record) {
   comm::MeshTraffic::visit(record.traffic, [&](std::string_view axis, const comm::Traffic& counted) {
     for (const comm::Op op : comm::all_ops)
       if (const auto [calls, bytes] = counted[op]; calls > 0)
-        text << "\n  " << std::left << std::setw(8) << axis << std::setw(16) << name_of(op) << std::right
+        text << "\n  " << std::left << std::setw(10) << axis << std::setw(16) << name_of(op) << std::right
              << std::setw(10) << calls << std::setw(20) << bytes << "  " << bytes_text(bytes);
   });
   return text.str();

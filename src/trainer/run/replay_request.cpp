@@ -56,6 +56,8 @@ std::string request_text(const ReplayRequest& r) {
 void validate(const ReplayRequest& r, const TrainOptions& options) {
   require<InputError>(r.step >= 1 && r.step <= options.steps, "--step ", r.step, ": the run has steps 1 to ",
                       options.steps);
+  require<InputError>(!r.tensors || options.sequence.ranks == 1, "--tensors writes whole streams, and in this run (",
+                      "--sequence ", options.sequence.text(), ") no rank has a whole one; leave --tensors out");
   require<InputError>(r.tensors || (!r.choice.unit && !r.choice.piece), r.choice.unit ? "--unit" : "--piece",
                       " says which tensors are written, and none are; give --tensors too");
   require<InputError>(!r.choice.piece || *r.choice.piece >= 0, "--piece ", r.choice.piece.value_or(0),

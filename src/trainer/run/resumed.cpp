@@ -196,7 +196,10 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
     if (name == "seed" || name == "seq-len") continue;  // checked above
     if (is_for_replay(name)) continue;
     const auto before = then.run.find(name);
-    if (name == "group" && !then.run.empty())  // earlier versions recorded none
+    const bool unrecorded = before == then.run.end() && !then.run.empty();
+    if (name == "sequence" && unrecorded && value != WholeSequences::name)  // all that earlier versions had
+      differs(name, std::string(WholeSequences::name), value);
+    else if (name == "group" && !then.run.empty())  // earlier versions recorded none
       for (const ChangedGroup& each : changed_groups(value_of(then.run, name), value))
         differs("group '" + each.group + "'", each.before, each.now);
     else if (before != then.run.end() && before->second != value)

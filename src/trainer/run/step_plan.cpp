@@ -8,10 +8,13 @@ namespace fsdp::train {
 
 StepSize step_size(const TrainOptions& options, int ranks, int pieces) {
   check_batch(options, ranks, pieces);
+  const int groups = static_cast<int>(groups_of(options.sequence, ranks));
   return {
-      .sequences = options.batch_size / (pieces > 0 ? pieces : ranks * options.grad_accum),
+      .sequences = options.batch_size / (pieces > 0 ? pieces : groups * options.grad_accum),
       .sequence_length = options.seq_len,
-      .micro_batches = pieces > 0 ? sharding::micro_batches_of(pieces, ranks) : static_cast<int>(options.grad_accum),
+      .ranks_per_sequence = options.sequence.ranks,
+      .middle_parts = options.sequence.parts,
+      .micro_batches = pieces > 0 ? sharding::micro_batches_of(pieces, groups) : static_cast<int>(options.grad_accum),
       .threads = static_cast<int>(options.launch.threads),
       .logit_rows = options.sample_prompt ? 1 : 0,
       .digests = options.digests.has_value(),

@@ -13,6 +13,6 @@ namespace fsdp::test {
 using testing::QueuedCpu;
 
 template <class Sharding>
-using QueuedLlama = Llama<Stack<Sharding, comm::Threads<QueuedCpu>, Fp32, tiling::RunTimeTiling>>;
+using QueuedLlama = Llama<Stack<Sharding, comm::Threads<QueuedCpu>, Fp32, tiling::RunTimeTiling, Ulysses>>;
 
 }  // namespace fsdp::test

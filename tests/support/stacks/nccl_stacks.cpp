@@ -9,7 +9,7 @@
 namespace fsdp::test {
 
 template <class Sharding>
-using NcclLlama = Llama<Stack<Sharding, testing::DoubledNccl, Fp32, tiling::RunTimeTiling>>;
+using NcclLlama = Llama<Stack<Sharding, testing::DoubledNccl, Fp32, tiling::RunTimeTiling, Ulysses>>;
 
 const RunTimeStacks nccl_stacks = {
     .sharded = run_threads<NcclLlama<RunTimeSharded>>,

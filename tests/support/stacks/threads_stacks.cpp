@@ -12,7 +12,7 @@ namespace {
 
 template <class Sharding>
 RunResults run_on_threads(const RunOptions& options) {
-  return run_threads<Llama<Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
+  return run_threads<Llama<Stack<Sharding, comm::Threads<>, Fp32, tiling::RunTimeTiling, Ulysses>>>(options);
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Activations of a sequence that K ranks share, whose type states their placement, and `redistribute` between the two.
+///
+///     OwnRows  -> OwnHeads   all-to-all: own rows of all heads become all rows of own heads
+///     OwnHeads -> OwnRows    all-to-all: the way back
+/// A rank's rows are consecutive, and its matrix for each rank lies by itself, so that nothing is packed: what arrives
+/// from all ranks, one after the other, is the matrix of all rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+
+namespace fsdp::buffer {
+
+struct OwnRows {};   ///< own rows of all heads: one matrix for the heads of each rank, one after the other
+struct OwnHeads {};  ///< all rows of own heads: one matrix, which begins with the rows of the first rank
+
+/// Where the elements of an activation are.
+template <class P>
+concept SequencePlacement = std::is_same_v<P, OwnRows> || std::is_same_v<P, OwnHeads>;
+
+/// A view of one activation of a shared sequence. T may be const.
+template <class T, SequencePlacement P>
+struct Activation {
+  T* data = nullptr;  ///< the first element
+  /// OwnRows: elements of the matrix for each rank. OwnHeads: elements of each rank's rows. Must outlive a collective.
+  std::span<const std::int64_t> counts = {};
+};
+
+/// Changes the placement of some activations by one all-to-all over the ranks that share the sequence. `to` is complete
+/// after waiting on the result; `from` must stay as it is until then.
+template <class C, class T, SequencePlacement From, SequencePlacement To>
+[[nodiscard]] comm::Pending<C> redistribute(C& sequence, const std::vector<Activation<const T, From>>& from,
+                                            const std::vector<Activation<T, To>>& to, comm::Label label = {}) {
+  static_assert(
+      !std::is_same_v<From, To>,
+      "fsdp: redistribute cannot change this placement of activations into that one; the moves are OwnRows to "
+      "OwnHeads and OwnHeads to OwnRows");
+  require(from.size() == to.size(), "redistribute: ", from.size(), " activations are to become ", to.size());
+  std::vector<comm::Exchange<T>> exchanges(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) exchanges[i] = {from[i].data, from[i].counts, to[i].data, to[i].counts};
+  return comm::all_to_all(sequence, exchanges, label);
+}
+
+}  // namespace fsdp::buffer

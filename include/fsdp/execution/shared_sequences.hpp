@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Models whose sequences several ranks share: whether they can, at run time (types are checked by Stack and
+/// check_model), and their units.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
+
+namespace fsdp {
+
+/// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: the
+/// stack shards them, all of its blocks state stages, their heads divide, and each rank has a row.
+template <class Model>
+void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
+  const int sharing = shape.ranks_per_sequence;
+  check_ranks_per_sequence(sharing, ranks);
+  if (sharing == 1) return;
+  require<InputError>(Model::Stack::Sequence::shards, "sequence: ", sharing,
+                      " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its ",
+                      "fifth policy, or 1 rank");
+  check_sequence_length(shape.sequence_length, sharing);
+  for (int i = 0; i < model.blocks(); ++i)
+    nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
+      if constexpr (requires { block.shares(); }) {
+        check_heads_of_sequence(block.shares(), sharing, ranks);
+        check_middle_parts(block.shares() / sharing, shape.middle_parts);
+      } else {
+        throw InputError(message("sequence: ", sharing, " ranks are to share each sequence, and block ", i,
+                                 " of this model does not state which of its stages mix tokens; state them ",
+                                 "(docs/joints/module.md), or take 1 rank"));
+      }
+    });
+}
+
+/// Returns the units of a model, with the stages of its blocks where several ranks share a sequence.
+template <class Model>
+std::vector<Unit> staged_units_of(const Model& model, const RunShape& shape) {
+  std::vector<Unit> units = units_of(model);
+  if (shape.ranks_per_sequence == 1) return units;
+  for (int i = 0; i < model.blocks(); ++i)
+    nn::visit_kind(model.block(i), [&](const auto& block) {
+      units[static_cast<std::size_t>(i + 1)].stages = {.parts = shape.middle_parts, .replays = nn::replays(block)};
+    });
+  return units;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/nn/token_batch.hpp>
+
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/core/error.hpp>
+
+namespace fsdp {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+/// Tokens 0, 1, 2, ...; every third target is ignored.
+struct Numbered {
+  explicit Numbered(std::int64_t rows) : tokens(static_cast<std::size_t>(rows)), targets(tokens) {
+    std::iota(tokens.begin(), tokens.end(), 0);
+    for (std::size_t row = 0; row < targets.size(); ++row)
+      targets[row] = row % 3 == 0 ? -1 : static_cast<std::int32_t>(row);
+  }
+  TokenBatch batch(std::int64_t sequences, const Lengths& documents = {}) const {
+    const auto rows = static_cast<std::int64_t>(tokens.size());
+    return {.tokens = {tokens.data(), {rows}},
+            .targets = {targets.data(), {rows}},
+            .sequences = sequences,
+            .documents = documents,
+            .noise = {.key = 7, .first_row = 100}};
+  }
+
+  std::vector<std::int32_t> tokens, targets;
+};
+
+/// The sum over documents of the squares of their lengths; of sequences where there are none.
+std::int64_t squares_of(std::int64_t rows, std::int64_t sequences, const Lengths& documents) {
+  if (documents.empty()) return rows * (rows / sequences);
+  std::int64_t sum = 0;
+  for (std::size_t i = 1; i < documents.size(); ++i)
+    sum += (documents[i] - documents[i - 1]) * (documents[i] - documents[i - 1]);
+  return sum;
+}
+
+TEST(RowsOfPart, CoverAllRowsInOrderAndDifferByOneAtMost) {
+  for (const std::int64_t rows : {1, 4, 7, 24, 1000003})
+    for (const int parts : {1, 2, 3, 4, 7}) {
+      std::int64_t end = 0;
+      for (int part = 0; part < parts; ++part) {
+        const nn::RowRange own = nn::rows_of_part(rows, part, parts);
+        EXPECT_EQ(own.begin, end);
+        EXPECT_GE(own.end - own.begin, rows / parts);
+        EXPECT_LE(own.end - own.begin, rows / parts + 1);
+        end = own.end;
+      }
+      EXPECT_EQ(end, rows);
+    }
+  EXPECT_EQ(nn::rows_of_part(7, 1, 3), (nn::RowRange{.begin = 2, .end = 4}));
+}
+
+TEST(TokenBatchPart, HasItsRowsAndTheSequencesAndDocumentsOfAll) {
+  const Numbered numbers(10);
+  const Lengths documents = {0, 3, 5, 10};
+  const TokenBatch part = numbers.batch(2, documents).part(1, 3);
+  ASSERT_EQ(part.tokens.numel(), 3);
+  ASSERT_EQ(part.targets.numel(), 3);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(part.tokens[row], 3 + row);
+    EXPECT_EQ(part.targets[row], row == 0 || row == 3 ? -1 : 3 + row);
+  }
+  EXPECT_EQ(part.noise.key, 7u);
+  EXPECT_EQ(part.noise.first_row, 103);
+  EXPECT_EQ(part.first_row, 3);
+  EXPECT_EQ(part.all_rows, 10);
+  EXPECT_EQ(part.sequences, 2);
+  EXPECT_EQ(part.documents.data(), documents.data());
+  EXPECT_EQ(part.documents.size(), documents.size());
+  EXPECT_THROW((void)part.part(0, 2), LogicError) << "its rows would be numbered from 0";
+}
+
+TEST(TokenBatchPart, HasNoTargetsWhereTheBatchHasNone) {
+  const Numbered numbers(6);
+  TokenBatch batch = numbers.batch(1);
+  batch.targets = {};
+  const TokenBatch part = batch.part(1, 2);
+  EXPECT_EQ(part.tokens.numel(), 3);
+  EXPECT_EQ(part.targets.numel(), 0);
+  EXPECT_EQ(part.counts(), (BatchCounts{.valid_targets = 0, .squares = 18}));
+}
+
+TEST(TokenBatchPart, CountsAddUpToThoseOfTheBatch) {
+  constexpr std::int64_t rows = 24;
+  const Numbered numbers(rows);
+  const std::vector<std::pair<std::int64_t, Lengths>> cases = {
+      {1, {}}, {4, {}}, {1, {0, 24}}, {1, {0, 1, 20, 24}}, {2, {0, 5, 5, 12, 13, 24}}, {3, {0, 8, 16, 24}}};
+  for (const auto& [sequences, documents] : cases) {
+    const TokenBatch batch = numbers.batch(sequences, documents);
+    const BatchCounts whole = batch.counts();
+    EXPECT_EQ(whole.squares, squares_of(rows, sequences, documents));
+    EXPECT_EQ(whole.valid_targets, 16);
+    for (const int parts : {1, 2, 3, 4, 5, 24}) {
+      BatchCounts sum;
+      for (int part = 0; part < parts; ++part) {
+        sum += batch.part(part, parts).counts();
+        EXPECT_EQ(nn::counts_of_part(batch, part, parts), batch.part(part, parts).counts());
+      }
+      EXPECT_EQ(sum, whole) << sequences << " sequences, " << documents.size() << " documents, " << parts << " parts";
+    }
+  }
+}
+
+TEST(TokenBatchPart, CountsTheLengthOfItsDocumentForEachOfItsRows) {
+  const Numbered numbers(10);
+  const Lengths documents = {0, 3, 10};
+  const TokenBatch batch = numbers.batch(1, documents);
+  EXPECT_EQ(batch.part(0, 2).counts().squares, 3 * 3 + 2 * 7);
+  EXPECT_EQ(batch.part(1, 2).counts().squares, 5 * 7);
+  EXPECT_EQ(numbers.batch(2).part(0, 5).counts().squares, 2 * 5);
+}
+
+/// A batch without rows of its own.
+struct WithoutParts {
+  BatchCounts counts() const { return {.valid_targets = 3, .squares = 9}; }
+};
+
+TEST(CountsOfPart, OfABatchThatHasNoPartsAreThoseOfAll) {
+  EXPECT_EQ(nn::counts_of_part(WithoutParts(), 0, 1), WithoutParts().counts());
+  EXPECT_THROW((void)nn::counts_of_part(WithoutParts(), 0, 2), LogicError);
+}
+
+}  // namespace
+}  // namespace fsdp

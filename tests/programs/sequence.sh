@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# --sequence: ranks that share each sequence train what ranks with whole ones do, in the memory that was planned.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+flags=(train --data text.txt --model tiny --heads 4 --kv-heads 2 --seq-len 17 --batch-size 8 --threads 1 --precision fp32
+       --validation-fraction 0.05)
+# run NAME FLAG...: trains and leaves NAME.jsonl and NAME/
+run() {
+  local name=$1
+  shift
+  rm -rf "$name" "$name.jsonl"
+  tessera "${flags[@]}" --steps 4 --metrics "$name.jsonl" --checkpoint-dir "$name" "$@"
+}
+losses() { steps "$1.jsonl" | cut -d ' ' -f 1-3; }  # RUN
+# follows RUN RUN: losses and norms of steps, and the held-out one, to 1e-6.
+follows() {
+  close <(losses "$1") <(losses "$2") 1e-6
+  close <(summary "$1.jsonl" validation_loss) <(summary "$2.jsonl" validation_loss) 1e-6
+}
+
+echo "== the losses of whole sequences"
+run whole --comm threads:2
+run shared --comm threads:2 --sequence ulysses:2
+follows shared whole
+contains shared.jsonl '"ranks_per_sequence":2'
+contains shared.jsonl '"sequence":\{"all_to_all":'
+lacks whole.jsonl 'all_to_all'
+run groups --comm threads:4 --sequence ulysses:2:parts=2 --sharding hybrid:2:zero3 --recompute --grad-accum 2
+follows groups whole
+run adapters --comm threads:2 --lora-rank 2 --lora-dropout 0.2
+run shared --comm threads:2 --lora-rank 2 --lora-dropout 0.2 --sequence ulysses:2
+follows shared adapters
+
+echo "== a dry run knows their memory to the byte"
+for more in '' '--recompute --offload inputs' '--recompute --offload inputs:0.5 --tiling tiles:3'; do
+  # shellcheck disable=SC2086
+  tessera "${flags[@]}" --comm threads:2 --sequence ulysses:2 --dry-run --layers 4 $more
+  planned=$(awk '$1 == "peak" { print $2 }' "$out")
+  # shellcheck disable=SC2086
+  run planned --comm threads:2 --sequence ulysses:2 --layers 4 $more
+  [ "$(summary planned.jsonl peak_bytes)" -eq "$planned" ] ||
+    fail "planned $planned bytes, took $(summary planned.jsonl peak_bytes)"
+done
+
+echo "== in pieces, the bits are those of any number of groups; a run goes on with another K"
+run one --comm threads:2 --sequence ulysses:2 --sharding fsdp2:pieces=4 --digests one.digests
+run two --comm threads:4 --sequence ulysses:2 --sharding fsdp2:pieces=4 --digests two.digests
+same <(steps one.jsonl) <(steps two.jsonl)
+same <(grep -v event one.digests) <(grep -v event two.digests)
+tessera "${flags[@]}" --steps 5 --comm threads:2 --checkpoint-dir on --resume whole --sequence ulysses:2
+contains "$out" 'resumed: --sequence was whole, is ulysses:2'
+
+echo "== refusals"
+train=("$program" train --data text.txt --model tiny --seq-len 17)
+expect_error '6 heads of attention cannot be divided among 4 ranks .*; of 4 ranks 1 or 2 can share one' \
+  "${train[@]}" --heads 6 --kv-heads 2 --comm threads:4 --batch-size 4 --sequence ulysses:4
+expect_error 'the 2 heads of each rank cannot be cut into 4 parts; give 1 or 2' \
+  "${train[@]}" --heads 4 --kv-heads 2 --comm threads:2 --batch-size 4 --sequence ulysses:2:parts=4

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/sharding/stages.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <support/problems.hpp>
+#include <tessera/fsdp/sharding/check.hpp>
+#include <tessera/fsdp/sharding/event_order.hpp>
+#include <tessera/fsdp/sharding/judge.hpp>
+#include <tessera/fsdp/sharding/slot_assigner.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+
+namespace fsdp::sharding {
+namespace {
+
+using namespace test;
+
+std::string text_of_stages(const Stages& stages) {
+  std::string text;
+  for (const Stage& stage : stages_of(stages)) {
+    if (stage == stages_of(stages)[static_cast<std::size_t>(first_backward_stage(stages))]) text += "| ";
+    text += std::string(name_of(stage.step)) + " " + std::to_string(stage.part) + " ";
+  }
+  return text;
+}
+
+TEST(Stages, OfOnePart) {
+  EXPECT_EQ(text_of_stages({.parts = 1}),
+            "before 0 to-heads 0 between 0 to-rows 0 after 0 | after-backward 0 gradient-to-heads 0 between-backward 0 "
+            "gradient-to-rows 0 before-backward 0 ");
+}
+
+TEST(Stages, OfThreePartsThatBackwardComputesAgain) {
+  const std::string middle =
+      "before 0 to-heads 0 before 1 to-heads 1 between 0 to-rows 0 before 2 to-heads 2 between 1 to-rows 1 between 2 "
+      "to-rows 2 ";
+  EXPECT_EQ(text_of_stages({.parts = 3, .replays = true}),
+            middle + "after 0 | " + middle +
+                "after-backward 0 gradient-to-heads 0 gradient-to-heads 1 between-backward 0 gradient-to-rows 0 "
+                "gradient-to-heads 2 between-backward 1 gradient-to-rows 1 before-backward 0 between-backward 2 "
+                "gradient-to-rows 2 before-backward 1 before-backward 2 ");
+}
+
+/// Three blocks with stages between an embedding and a head without.
+constexpr std::vector<UnitUse> staged_blocks(const Stages& stages) {
+  std::vector<UnitUse> units = three_blocks();
+  for (std::size_t block = 1; block <= 3; ++block) units[block].stages = stages;
+  return units;
+}
+template <class Strategy = FullyShard<>>
+constexpr Schedule staged(const Problem& problem, Strategy strategy = {}) {
+  return with_exchanges(make_schedule(strategy.rules(), problem), problem);
+}
+
+/// The tasks on groups of weights, and each unit's computation once.
+Schedule without_stages(const Schedule& schedule, const Problem& problem) {
+  Schedule list;
+  for (Task task : schedule) {
+    if (task.action == Action::exchange || (computes(task.action) && !problem.begins(task))) continue;
+    task.stage = 0;
+    list.push_back(task);
+  }
+  return list;
+}
+/// The same without the order of tasks between two computations, and without computations.
+std::vector<std::string> on_groups(const Schedule& schedule) {
+  std::vector<std::string> list;
+  for (const Task& task : schedule)
+    if (!computes(task.action)) list.push_back(test::text_of({task}));
+  return list;
+}
+
+template <class Strategy>
+void expect_same_weights_moved(Strategy strategy) {
+  for (const Stages& stages : {Stages{.parts = 1}, Stages{.parts = 1, .replays = true}, Stages{.parts = 4}})
+    for (const int micro_batches : {1, 2})
+      for (const Pass pass : {Pass::train, Pass::evaluate}) {
+        Problem whole = problem_for(strategy, three_blocks(), micro_batches, pass);
+        Problem problem = problem_for(strategy, staged_blocks(stages), micro_batches, pass);
+        whole.overlap = problem.overlap = true;
+        for (Problem* each : {&whole, &problem})
+          for (GroupFacts& group : each->groups) group.slot_elements = group.resident ? 0 : 1;
+        const Schedule list = staged(problem, strategy);
+        EXPECT_EQ(on_groups(without_stages(list, problem)), on_groups(make_schedule(strategy.rules(), whole)));
+        const Schedule placed = checked_and_placed(list, problem);
+        EXPECT_EQ(first_race(placed, problem), Race{}) << test::text_of(placed);
+        const SlotSizes sizes = slot_sizes(placed, problem);
+        EXPECT_EQ(sizes, slot_sizes(checked_and_placed(make_schedule(strategy.rules(), whole), whole), whole));
+      }
+}
+
+TEST(Stages, ChangeNothingOfWhatIsGatheredAndReduced) {
+  expect_same_weights_moved(FullyShard<>{});
+  expect_same_weights_moved(FullyShard<>{.prefetch_depth = 0});
+  expect_same_weights_moved(FullyShard<>{.prefetch_depth = 3});
+  expect_same_weights_moved(FullyShard<ReshardAfterForward::no>{});
+  expect_same_weights_moved(FullyShard<ReshardAfterForward::to_group>{.group = 2});
+  expect_same_weights_moved(Zero1{});
+  expect_same_weights_moved(Zero2{});
+  expect_same_weights_moved(Zero3{});
+  expect_same_weights_moved(HybridShard<FullyShard<>>{});
+  expect_same_weights_moved(Replicated{});
+}
+
+/// How often a step exchanges: forward 2 for each part; backward 2, and 2 more if it computes again.
+TEST(Stages, CountExchanges) {
+  for (const int parts : {1, 2, 3})
+    for (const bool replays : {false, true}) {
+      const Problem problem = problem_of(staged_blocks({.parts = parts, .replays = replays}), 2);
+      const Schedule list = staged(problem);
+      const auto count =
+          std::count_if(list.begin(), list.end(), [](const Task& task) { return task.action == Action::exchange; });
+      EXPECT_EQ(count, 2 * 3 * parts * (replays ? 6 : 4));
+    }
+}
+
+constexpr Breach breach_of(void (*spoil)(Schedule&)) {
+  const Problem problem = problem_of(staged_blocks({.parts = 2, .replays = true}), 1);
+  Schedule list = staged(problem);
+  spoil(list);
+  return judge(list, problem).breach;
+}
+constexpr Schedule::iterator exchange(Schedule& list, int n = 0) {
+  for (auto at = list.begin(); at != list.end(); ++at)
+    if (at->action == Action::exchange && n-- == 0) return at;
+  return list.end();
+}
+static_assert(breach_of([](Schedule&) {}) == Breach::none);
+static_assert(breach_of([](Schedule& list) { list.erase(exchange(list)); }) == Breach::not_exchanged);
+static_assert(breach_of([](Schedule& list) { list.erase(exchange(list, 20)); }) == Breach::not_exchanged);
+static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 2; }) == Breach::exchanges_nothing);
+static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 99; }) == Breach::exchanges_nothing);
+static_assert(breach_of([](Schedule& list) { exchange(list)->index = 3; }) == Breach::exchanges_nothing);
+static_assert(breach_of([](Schedule& list) { exchange(list)->index = 9; }) == Breach::no_such_index);
+static_assert(breach_of([](Schedule& list) { exchange(list)->stage = 3; }) == Breach::exchanged_early);
+static_assert(breach_of([](Schedule& list) { list.insert(exchange(list), *exchange(list)); }) ==
+              Breach::exchanged_twice);
+static_assert(breach_of([](Schedule& list) {
+                for (Task& task : list)
+                  if (computes(task.action) && task.stage == 2) task.stage = 0;
+              }) == Breach::computed_out_of_order);
+
+TEST(Stages, ASentenceNamesTheStage) {
+  const Problem problem = problem_of(staged_blocks({.parts = 1}), 1);
+  Schedule list = staged(problem);
+  list.erase(exchange(list));
+  try {
+    check(list, problem, {.units = {"embedding", "block 0"}, .groups = {}});
+    ADD_FAILURE() << "accepted";
+  } catch (const InputError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("forward block 0 between 0: it reads what exchange block 0 to-heads 0 of micro-batch 0 brings; "
+                        "exchange it before"),
+              std::string::npos)
+        << text;
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::sharding
