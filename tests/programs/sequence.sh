@@ -53,6 +53,16 @@ same <(grep -v event one.digests) <(grep -v event two.digests)
 tessera "${flags[@]}" --steps 5 --comm threads:2 --checkpoint-dir on --resume whole --sequence ulysses:2
 contains "$out" 'resumed: --sequence was whole, is ulysses:2'
 
+echo "== five million tokens on 8 ranks of 80 GiB, one million on 8 of 40 GiB, by plan"
+long=(train --dry-run --model small --vocab 128256 --hidden 4096 --intermediate 14336 --layers 32 --heads 32 --kv-heads 8
+      --head-dim 128 --precision bf16 --comm threads:8 --threads 1 --batch-size 1 --sequence ulysses:8 --recompute
+      --tiling budget:1GiB)
+tessera "${long[@]}" --seq-len 5242880 --offload inputs
+[ "$(awk '$1 == "peak" { print $2 }' "$out")" -le $((80 << 30)) ] || fail "more than 80 GiB"
+contains "$out" 'in host memory: 166[0-9]{9} bytes'
+tessera "${long[@]}" --seq-len 1048576 --memory 40GiB
+contains "$out" 'would take 3[0-9.]+ GiB with --offload inputs:0\.[0-9]+ \([0-9.]+ GiB of host memory\)'
+
 echo "== refusals"
 train=("$program" train --data text.txt --model tiny --seq-len 17)
 expect_error '6 heads of attention cannot be divided among 4 ranks .*; of 4 ranks 1 or 2 can share one' \
