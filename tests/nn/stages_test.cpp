@@ -2,9 +2,9 @@
 // Stages: K ranks that share the rows of a micro-batch, the middle in P parts, compute what the whole block computes.
 #include <tessera/fsdp/testing/staged_run.hpp>
 
+#include <examples/19_own_sequence/causal_mean.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>
 
-#include "causal_mean.hpp"
 #include "unit.hpp"
 
 namespace fsdp::nn {
@@ -12,6 +12,7 @@ namespace {
 
 using namespace reference;
 using fsdp::testing::Sharing;
+using mixer::CausalMean;
 
 using Here = Local<device::Cpu, Fp32>;
 static_assert(StagedBlock<ResidualAttention<Here>, Here> && StagedBlock<TransformerBlock<Here>, Here>);

@@ -2,9 +2,8 @@
 // The suite of modules: ours pass, wrong ones are found, in words.
 #include <tessera/fsdp/testing/module.hpp>
 
+#include <examples/19_own_sequence/causal_mean.hpp>
 #include <tessera/fsdp/nn/transformer_block.hpp>
-
-#include <nn/causal_mean.hpp>
 
 #include "failures.hpp"
 #include "wrong_modules.hpp"
@@ -35,7 +34,7 @@ struct OurBlock {
 };
 struct OurMean {
   template <class L>
-  static nn::reference::CausalMean<L> make(const ModuleSizes& sizes) {
+  static mixer::CausalMean<L> make(const ModuleSizes& sizes) {
     return {{}, sizes.hidden, 6};
   }
 };

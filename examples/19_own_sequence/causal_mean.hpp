@@ -13,7 +13,13 @@
 #include <tessera/fsdp/nn/projection.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 
-namespace fsdp::nn::reference {
+namespace mixer {
+
+namespace device = fsdp::device;
+namespace nn = fsdp::nn;
+using fsdp::Tensor;
+using fsdp::Write;
+using nn::HeadRange;
 
 template <class V>
 struct CausalMeanFields {
@@ -22,9 +28,13 @@ struct CausalMeanFields {
 
 /// The middle is cut by channels. Forward and backward are the stages with one range.
 template <class L>
-struct CausalMean : ModuleTypes<L, CausalMeanFields> {
-  FSDP_MODULE_TYPES(L, CausalMeanFields)
-  using Shared = Nothing;
+struct CausalMean : nn::ModuleTypes<L, CausalMeanFields> {
+  using Types = nn::ModuleTypes<L, CausalMeanFields>;
+  using typename Types::Compute;
+  using typename Types::Gradients;
+  using typename Types::Parameters;
+  using typename Types::Weights;
+  using Shared = nn::Nothing;
   using Inputs = std::array<Tensor<Compute>, 1>;
   static constexpr std::size_t inputs = 1;
 
@@ -43,22 +53,22 @@ struct CausalMean : ModuleTypes<L, CausalMeanFields> {
 
   Parameters parameters() const { return {{"in.weight", {channels, hidden}}, {"out.weight", {hidden, channels}}}; }
 
-  void forward(Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved, Tensor<const Compute> x,
-               Tensor<Compute> y) const {
+  void forward(nn::Context<L>& context, const Shared& shared, const Weights& weights, Saved& saved,
+               Tensor<const Compute> x, Tensor<Compute> y) const {
     saved.in = context.template save<Compute>({context.tokens(), channels});
     saved.out = context.template save<Compute>({context.tokens(), channels});
-    before(context, shared, weights, saved.rows, x, Part{.ranges = all()}, std::array<Inputs, 1>{Inputs{saved.in}});
+    before(context, shared, weights, saved.rows, x, nn::Part{.ranges = all()}, std::array<Inputs, 1>{Inputs{saved.in}});
     between(context, shared, weights, saved.heads, all()[0], Inputs{saved.in}, saved.out);
     after(context, shared, weights, saved.rows, x, all(), std::array{saved.out}, y);
   }
-  void backward(Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
+  void backward(nn::Context<L>& context, const Shared& shared, const Weights& weights, const Gradients& gradients,
                 const Saved& saved, Tensor<Compute> dy) const {
     typename L::Frame frame(context.arena);
     const auto d = frame.template allocate<Compute>({context.tokens(), channels});  // [T, C]
     after_backward(context, shared, weights, gradients, saved.rows, all(), std::array{saved.out}, dy, std::array{d});
     between_backward(context, shared, weights, gradients, saved.heads, all()[0], Inputs{saved.in}, saved.out, d,
                      Inputs{d});
-    before_backward(context, shared, weights, gradients, saved.rows, Part{.ranges = all()},
+    before_backward(context, shared, weights, gradients, saved.rows, nn::Part{.ranges = all()},
                     std::array<Inputs, 1>{Inputs{d}}, dy);
   }
 
@@ -66,13 +76,13 @@ struct CausalMean : ModuleTypes<L, CausalMeanFields> {
   std::array<std::int64_t, 1> input_columns(const HeadRange& range) const { return {range.size()}; }
   std::int64_t output_columns(const HeadRange& range) const { return range.size(); }
 
-  void before(Context<L>& rows, const Shared&, const Weights& weights, RowsSaved& saved, Tensor<const Compute> x,
-              const Part& part, std::span<const Inputs> in) const {
+  void before(nn::Context<L>& rows, const Shared&, const Weights& weights, RowsSaved& saved, Tensor<const Compute> x,
+              const nn::Part& part, std::span<const Inputs> in) const {
     saved.x = x;
     for (std::size_t i = 0; i < part.ranges.size(); ++i)
-      project<L, 1>(rows, x, {weights.in.slice(part.ranges[i].begin, part.ranges[i].end)}, in[i]);
+      nn::project<L, 1>(rows, x, {weights.in.slice(part.ranges[i].begin, part.ranges[i].end)}, in[i]);
   }
-  void between(Context<L>& all, const Shared&, const Weights&, HeadsSaved&, const HeadRange&, const Inputs& in,
+  void between(nn::Context<L>& all, const Shared&, const Weights&, HeadsSaved&, const HeadRange&, const Inputs& in,
                Tensor<Compute> out) const {
     each_sequence(all, [&](std::int64_t first, std::int64_t length) {
       for (std::int64_t c = 0; c < out.columns(); ++c) {
@@ -84,7 +94,7 @@ struct CausalMean : ModuleTypes<L, CausalMeanFields> {
       }
     });
   }
-  void after(Context<L>& rows, const Shared&, const Weights& weights, RowsSaved&, Tensor<const Compute> x,
+  void after(nn::Context<L>& rows, const Shared&, const Weights& weights, RowsSaved&, Tensor<const Compute> x,
              std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs, Tensor<Compute> y) const {
     device::enqueue(rows.stream, device::Copy<Compute>{.x = x, .y = y});
     for (std::size_t i = 0; i < ranges.size(); ++i)
@@ -93,21 +103,21 @@ struct CausalMean : ModuleTypes<L, CausalMeanFields> {
                                                            .c = y,
                                                            .write = Write::accumulate});
   }
-  void after_again(Context<L>&, const Shared&, const Weights&, RowsSaved&, Tensor<const Compute>,
+  void after_again(nn::Context<L>&, const Shared&, const Weights&, RowsSaved&, Tensor<const Compute>,
                    std::span<const HeadRange>, std::span<const Tensor<Compute>>) const {}
 
-  void after_backward(Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
+  void after_backward(nn::Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
                       const RowsSaved&, std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs,
                       Tensor<Compute> dy, std::span<const Tensor<Compute>> douts) const {
-    write_in_parts<L>(rows, gradients.out);
+    nn::write_in_parts<L>(rows, gradients.out);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      project_backward_weight<L, 1>(rows, {dy}, outs[i],
-                                    {gradients.out.columns(ranges[i].begin, ranges[i].end, gradients.out.written)});
+      nn::project_backward_weight<L, 1>(rows, {dy}, outs[i],
+                                        {gradients.out.columns(ranges[i].begin, ranges[i].end, gradients.out.written)});
       device::enqueue(rows.stream,
                       device::Matmul<Compute>{.a = dy, .b = columns(weights.out, ranges[i]), .c = douts[i]});
     }
   }
-  void between_backward(Context<L>& all, const Shared&, const Weights&, const Gradients&, const HeadsSaved&,
+  void between_backward(nn::Context<L>& all, const Shared&, const Weights&, const Gradients&, const HeadsSaved&,
                         const HeadRange&, const Inputs&, Tensor<const Compute>, Tensor<const Compute> dout,
                         const Inputs& din) const {
     each_sequence(all, [&](std::int64_t first, std::int64_t length) {
@@ -120,15 +130,15 @@ struct CausalMean : ModuleTypes<L, CausalMeanFields> {
       }
     });
   }
-  void before_backward(Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
-                       const RowsSaved& saved, const Part& part, std::span<const Inputs> din,
+  void before_backward(nn::Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
+                       const RowsSaved& saved, const nn::Part& part, std::span<const Inputs> din,
                        Tensor<Compute> dy) const {
-    write_in_parts<L>(rows, gradients.in);
+    nn::write_in_parts<L>(rows, gradients.in);
     for (std::size_t i = 0; i < part.ranges.size(); ++i) {
       const HeadRange& range = part.ranges[i];
-      project_backward_weight<L, 1>(rows, {din[i][0]}, saved.x,
-                                    {gradients.in.rows(range.begin, range.end, gradients.in.written)});
-      project_backward_input<L, 1>(rows, din[i], {weights.in.slice(range.begin, range.end)}, dy, Write::accumulate);
+      nn::project_backward_weight<L, 1>(rows, {din[i][0]}, saved.x,
+                                        {gradients.in.rows(range.begin, range.end, gradients.in.written)});
+      nn::project_backward_input<L, 1>(rows, din[i], {weights.in.slice(range.begin, range.end)}, dy, Write::accumulate);
     }
   }
 
@@ -139,10 +149,10 @@ struct CausalMean : ModuleTypes<L, CausalMeanFields> {
   }
   /// Calls body(first row, length) for each sequence, on a device whose memory can be read.
   template <class Body>
-  static void each_sequence(const Context<L>& all, Body body) {
+  static void each_sequence(const nn::Context<L>& all, Body body) {
     for (std::int64_t i = 0; i < all.sequences && !L::Device::counts_only; ++i)
       body(i * all.sequence_length, all.sequence_length);
   }
 };
 
-}  // namespace fsdp::nn::reference
+}  // namespace mixer
