@@ -51,7 +51,6 @@ class ChatSession {
 
   text::ChatFormat format_;
   ChatOptions options_;
-  std::int64_t vocabulary_;
   std::vector<std::int32_t> stops_;
   std::string end_text_;              // the template writes it after each answer
   std::string messages_;              // elements of a JSON array, without its brackets

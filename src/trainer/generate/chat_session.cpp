@@ -45,9 +45,7 @@ ChatWork ChatWork::of(std::span<const std::int32_t> numbers) {
 }
 
 ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
-    : format_(tokenizer_file(options), options.chat_template, text::clock_now()),
-      options_(options),
-      vocabulary_(vocabulary) {
+    : format_(tokenizer_file(options), options.chat_template, text::clock_now()), options_(options) {
   const std::filesystem::path file = tokenizer_file(options);
   require_vocabulary(format_.tokenizer(), file, vocabulary);
   warn_of(format_);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/offload_advice.hpp>
 
-#include <algorithm>
-#include <ranges>
-
 #include <tessera/trainer/flags/offload_flag.hpp>
 
 namespace fsdp::train {
@@ -13,9 +10,15 @@ constexpr int all = 100;
 
 /// Returns the least number from 1 to `all` for which a condition holds; `all` + 1 if it holds for none.
 int least_percents(FunctionRef<bool(int percents)> holds) {
-  const auto numbers = std::views::iota(1, all + 1);
-  return 1 + static_cast<int>(std::ranges::partition_point(numbers, [&](int number) { return !holds(number); }) -
-                              numbers.begin());
+  int least = 1, beyond = all + 1;  // it is in [least, beyond]
+  while (least < beyond) {
+    const int middle = (least + beyond) / 2;
+    if (holds(middle))
+      beyond = middle;
+    else
+      least = middle + 1;
+  }
+  return least;
 }
 
 }  // namespace
