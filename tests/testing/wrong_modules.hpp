@@ -9,11 +9,10 @@
 #include <type_traits>
 #include <vector>
 
+#include <examples/19_own_sequence/causal_mean.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
-
-#include <nn/causal_mean.hpp>
 
 namespace fsdp::testing {
 
@@ -116,8 +115,8 @@ struct TestedWrongMlp {
 
 /// Its stage `after` reads the last range alone.
 template <class L>
-struct HalfMean : nn::reference::CausalMean<L> {
-  using Mean = nn::reference::CausalMean<L>;
+struct HalfMean : mixer::CausalMean<L> {
+  using Mean = mixer::CausalMean<L>;
   using Compute = typename L::Compute;
   void after(nn::Context<L>& rows, const nn::Nothing& shared, const typename Mean::Weights& weights,
              typename Mean::RowsSaved& saved, Tensor<const Compute> x, std::span<const nn::HeadRange> ranges,
