@@ -6,9 +6,9 @@
 # usage: sequence.sh PROGRAM    TESSERA_SWEEP=sample: a few of them
 source "$(dirname "$0")/../support/program.sh"
 set -euo pipefail
-text 6000 text.txt
+text 12000 text.txt
 flags=(train --data text.txt --model tiny --layers 2 --hidden 24 --heads 12 --head-dim 4 --intermediate 32 --seq-len 17
-       --batch-size 24 --threads 1 --steps 10 --precision fp32 --log-every 100)
+       --batch-size 48 --threads 1 --steps 10 --precision fp32 --log-every 100)
 whole=1
 [ "${TESSERA_SWEEP:-whole}" = whole ] || whole=
 runs=0
@@ -62,7 +62,7 @@ grid() {
 documents='--document-separator 46'
 if [ -n "$whole" ]; then
   every=$'--tiling off\n--tiling tiles:3 --recompute\n--tiling off --recompute\n--tiling tiles:3'
-  for data in '--grad-accum 1' '--grad-accum 2' "--grad-accum 1 $documents" "--grad-accum 3 $documents"; do
+  for data in '--grad-accum 1' '--grad-accum 2' "--grad-accum 1 $documents" "--grad-accum 2 $documents"; do
     for sharing in 2 3 4; do
       grid $sharing $((sharing * 2)) '1 2 3 4 6 12' "fsdp2 zero3 hybrid:$sharing replicated" "$every" "$data"
     done
