@@ -35,6 +35,7 @@
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/optional_parts.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
@@ -50,7 +51,10 @@ class Executor {
   using Arena = typename Device::Arena;
   using End = typename Arena::End;
   using Batch = typename Model::Batch;
-  static constexpr bool shards_sequences = Stack::Sequence::shards;
+  /// Whether several ranks may share a sequence. Models whose blocks state no stages are refused where they are to
+  /// (check_shared_sequences).
+  static constexpr bool shards_sequences =
+      Stack::Sequence::shards && nn::all_kinds_are_staged<typename Model::Block, typename Module::Local>;
   static_assert(nn::check_batch_parts<Batch>());
   static_assert(nn::parts_of_all_kinds<typename Model::Block, typename Module::Local>);
   static_assert(nn::check_head_parts<typename Model::Head, typename Module::Local>());

@@ -8,7 +8,8 @@
 namespace fsdp::test {
 
 RunResults run_alternating(const RunOptions& options) {
-  return run_threads<AlternatingLlama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTimeTiling>>>(options);
+  return run_threads<AlternatingLlama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::RunTimeTiling, Ulysses>>>(
+      options);
 }
 
 }  // namespace fsdp::test
