@@ -53,7 +53,7 @@ constexpr std::vector<UnitUse> staged_blocks(const Stages& stages) {
 }
 template <class Strategy = FullyShard<>>
 constexpr Schedule staged(const Problem& problem, Strategy strategy = {}) {
-  return with_exchanges(make_schedule(strategy.rules(), problem), problem);
+  return detail::with_exchanges(make_schedule(strategy.rules(), problem), problem);
 }
 
 /// The tasks on groups of weights, and each unit's computation once.

@@ -28,9 +28,11 @@ namespace fsdp::sharding {
 ///   must not depend on timing, or collectives that the caller makes in between would meet others on other ranks;
 /// - an offloaded input is sent once, between the computation that makes it and its unit's forward, and fetched once
 /// between that forward and the unit's backward;
+/// - where units have stages, each exchange is made once, after the stage that makes what it moves and before the stage
+/// that reads it;
 /// - no slot and no buffer of inputs has two holders.
-/// A list that neither opens nor closes gradients, moves no inputs, or has no slot numbers, is checked without them:
-/// see slots.hpp.
+/// A list that neither opens nor closes gradients, moves no inputs, exchanges nothing, or has no slot numbers, is
+/// checked without them: see slots.hpp.
 void check(const Schedule& schedule, const Problem& problem, const Names& names = {});
 
 /// Returns `assign_slots(schedule, problem)`, and checks the list both before and after. Throws what `check` throws.

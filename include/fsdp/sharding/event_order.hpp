@@ -6,7 +6,7 @@
 /// Every wait is for an event of an earlier task, and all ranks have the same list, so that no two ranks wait for each
 /// other. What is left to show is that of two tasks which use the same memory, and one of which writes it, the later
 /// one waits for the earlier one. The waits are those of ParameterGroup and GroupTasks (tessera/fsdp/module), and of
-/// OffloadedInputs (tessera/fsdp/execution), whose copies have a queue of their own too.
+/// OffloadedInputs and SequenceExchanges (tessera/fsdp/execution), which have a queue each too.
 #pragma once
 
 #include <algorithm>
@@ -269,7 +269,7 @@ class EventOrder {
   InputHolders holders_;  ///< for the buffers in forward alone
   std::vector<Input> inputs_;
   std::array<Slot, input_buffers> buffers_ = {};
-  std::array<Moved, 20> moved_ = {};
+  std::array<Moved, 20> moved_ = {};       ///< of each Step, two
   std::array<Event, queues> clocks_ = {};  ///< by queue: what is over when its next work starts
   int at_ = 0;                             ///< the current task
   Race race_;

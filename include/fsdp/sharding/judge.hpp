@@ -61,6 +61,8 @@ class Judge {
                                            [](const Task& task) { return has_gradient_slot(task.action); })),
         judges_inputs_(
             std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return copies_input(task.action); })),
+        judges_exchanges_(std::any_of(schedule.begin(), schedule.end(),
+                                      [](const Task& task) { return task.action == Action::exchange; })),
         inputs_(problem.units.size()),
         holders_(problem) {}
 
@@ -186,7 +188,9 @@ class Judge {
       return refuse({.breach = Breach::computed_out_of_order, .expected = expected});
     ++computed_;
     waited_ = never;
-    if (problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss && !compute_stage()) return false;
+    if (judges_exchanges_ && problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss &&
+        !compute_stage())
+      return false;
     for (const int group : problem_.unit(task().index).groups) {
       if (problem_.uses_weights(task()) && !use(group)) return false;
       if (problem_.writes_gradients(task()) && problem_.group(group).trainable && !write(group)) return false;
@@ -405,7 +409,7 @@ class Judge {
   Schedule computations_;
   std::vector<GroupState> groups_;
   std::vector<StagesState> units_;
-  bool judges_gradient_slots_, judges_inputs_;
+  bool judges_gradient_slots_, judges_inputs_, judges_exchanges_;
   std::vector<InputState> inputs_;
   InputHolders holders_;
   int at_ = 0;          ///< the current task

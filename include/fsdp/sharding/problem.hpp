@@ -177,26 +177,6 @@ constexpr Schedule computations(const Problem& problem) {
   return list;
 }
 
-/// Returns the list with the exchanges of units that have stages, each right behind the stage that makes what it moves;
-/// the same list if it has exchanges already.
-constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
-  bool complete = true;
-  for (const UnitUse& unit : problem.units) complete = complete && unit.stages.parts == 0;
-  for (const Task& task : schedule) complete = complete || task.action == Action::exchange;
-  if (complete) return schedule;
-  Schedule list;
-  for (const Task& task : schedule) {
-    list.push_back(task);
-    if (!computes(task.action) || problem.unit(task.index).stages.parts == 0) continue;
-    const std::vector<Stage> stages = stages_of(problem.unit(task.index).stages);
-    for (int next = task.stage + 1; next < static_cast<int>(stages.size()); ++next) {
-      if (!exchanges(stages[static_cast<std::size_t>(next)].step)) break;
-      list.push_back({.action = Action::exchange, .index = task.index, .micro_batch = task.micro_batch, .stage = next});
-    }
-  }
-  return list;
-}
-
 inline constexpr int input_buffers = 2;  ///< that inputs which do not stay on the device use in turn
 
 /// Returns, for each unit, the buffer of its input in forward, by the problem's default order: 0 or 1, or -1 for inputs

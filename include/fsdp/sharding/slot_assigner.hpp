@@ -79,6 +79,27 @@ class GradientTasks {
   Schedule list_;
 };
 
+/// Adds the exchanges of units that have stages, where a list has none, each right behind the stage that makes what it
+/// moves.
+constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
+  const bool complete =
+      std::none_of(problem.units.begin(), problem.units.end(),
+                   [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
+      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return task.action == Action::exchange; });
+  if (complete) return schedule;
+  Schedule list;
+  for (const Task& task : schedule) {
+    list.push_back(task);
+    if (!computes(task.action)) continue;
+    const std::vector<Stage> stages = stages_of(problem.unit(task.index).stages);
+    for (int next = task.stage + 1; next < static_cast<int>(stages.size()); ++next) {
+      if (!exchanges(stages[static_cast<std::size_t>(next)].step)) break;
+      list.push_back({.action = Action::exchange, .index = task.index, .micro_batch = task.micro_batch, .stage = next});
+    }
+  }
+  return list;
+}
+
 /// Adds the tasks that send and fetch offloaded inputs, where a list has none, and gives them their buffers.
 class InputTasks {
  public:
@@ -238,7 +259,7 @@ class SlotNumbers {
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
-  Schedule placed = detail::InputTasks(schedule, problem).run();
+  Schedule placed = detail::InputTasks(detail::with_exchanges(schedule, problem), problem).run();
   if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(placed);
   detail::SlotNumbers weights(placed, problem, has_weight_slot, detail::weight_elements);
   detail::SlotNumbers gradients(placed, problem, has_gradient_slot, detail::gradient_elements);

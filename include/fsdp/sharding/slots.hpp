@@ -12,13 +12,14 @@
 namespace fsdp::sharding {
 
 /// Returns the list with the missing tasks and numbers of slots filled in. If the list neither opens nor closes
-/// gradients, both are added. If it moves no inputs and the problem offloads some, these tasks are added: an input is
-/// sent once it is made, and fetched once a buffer is free, so that its copy runs beside the backward before. A
-/// gradient is opened before its first write. It is closed before the next computation that writes gradients or, if
-/// collectives overlap computation, before the one after that. With overlap, gradients that are reduced in place are
-/// closed only when they are written again or at the end. A task without a slot number gets the lowest free number that
-/// no task of the list names or, with Problem::fixed_slots, the lowest one that no group holds at any time at which
-/// this group holds a slot. A group that is used in its buffers at rest gets none.
+/// gradients, both are added. If it exchanges nothing and units have stages, each exchange is added right
+/// behind the stage that makes what it moves. If it moves no inputs and the problem offloads some, these tasks are
+/// added: an input is sent once it is made, and fetched once a buffer is free, so that its copy runs beside the
+/// backward before. A gradient is opened before its first write. It is closed before the next computation that writes
+/// gradients or, if collectives overlap computation, before the one after that. With overlap, gradients that are
+/// reduced in place are closed only when they are written again or at the end. A task without a slot number gets the
+/// lowest free number that no task of the list names or, with Problem::fixed_slots, the lowest one that no group holds
+/// at any time at which this group holds a slot. A group that is used in its buffers at rest gets none.
 Schedule assign_slots(const Schedule& schedule, const Problem& problem);
 
 /// Elements of each slot.

@@ -19,9 +19,8 @@ void check(const Schedule& schedule, const Problem& problem, const Names& names)
 }
 
 Schedule checked_and_placed(const Schedule& schedule, const Problem& problem, const Names& names) {
-  const Schedule complete = with_exchanges(schedule, problem);
-  check(complete, problem, names);
-  Schedule placed = assign_slots(complete, problem);
+  check(schedule, problem, names);
+  Schedule placed = assign_slots(schedule, problem);
   check(placed, problem, names);
   return placed;
 }
