@@ -92,8 +92,8 @@ TEST(ActivationWork, MayNotBeLeftOutWhereThereIsSome) {
       ADD_FAILURE() << "accepted";
     } catch (const LogicError& error) {
       EXPECT_EQ(std::string(error.what()),
-                "pass: send-input block 0 is the caller's work; give ActivationWork, or leave "
-                "UnitOptions::offload_inputs out");
+                "pass: send-input block 0 moves activations, which is the caller's work; give ActivationWork, or leave "
+                "out what asks for it (UnitOptions::offload_inputs, Unit::stages)");
     }
     EXPECT_NO_THROW(Pass<Base>(module, sharding::Pass::evaluate).forfeit());
   });

@@ -73,10 +73,7 @@ class Pass {
         thrown_(std::uncaught_exceptions()) {
     require(!schedule().empty(),
             "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
-    for (const sharding::Task& task : schedule())
-      if (sharding::moves_activations(task.action) && activations.execute == nullptr)
-        throw LogicError(message("pass: ", text(task), " is the caller's work; give ActivationWork, or leave ",
-                                 "UnitOptions::offload_inputs out"));
+    if (activations.execute == nullptr) require_no_activation_work();
     begin_anew();
     try {
       if (makes_step_) {
@@ -231,8 +228,13 @@ class Pass {
         .state = State::running, .has_gradients = has_gradients, .forfeited = has_gradients && progress.forfeited};
   }
 
+  void require_no_activation_work() const {
+    for (const sharding::Task& task : schedule())
+      require(!sharding::moves_activations(task.action), "pass: ", text(task),
+              " moves activations, which is the caller's work; give ActivationWork, or leave out what asks for it "
+              "(UnitOptions::offload_inputs, Unit::stages)");
+  }
   void execute(const sharding::Task& task) {
-    if (sharding::moves_activations(task.action) && task.micro_batch == skipped_) return;
     if (observer_.before != nullptr) observer_.before(observer_.state, task);
     const bool computed = task.micro_batch != skipped_;
     if constexpr (requires { typename Device::Range; }) {
