@@ -67,6 +67,13 @@ TEST(StepPieces, AreRefusedWhereRanksHaveOtherGroups) {
                      "rank 3 has another schedule than rank 0");
 }
 
+TEST(SharedModule, NeedsAStackThatShardsSequences) {
+  using Whole = Stack<FullyShard<>, Comm, Fp32>;
+  EXPECT_INPUT_ERROR(pieces_of_ranks<Whole>(2, {}, {.ranks_per_sequence = 2}),
+                     "sequence: 2 ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses "
+                     "as its fifth policy, or 1 rank");
+}
+
 /// A model of blocks whose middle can be divided into `heads`.
 template <class SequenceT>
 struct OfHeads {
@@ -93,10 +100,6 @@ TEST(CheckSharedSequences, SaysWhatCannotBeCombinedAndWhatWouldDo) {
   const RunShape whole{.sequence_length = 1};
   EXPECT_NO_THROW(check_shared_sequences(OfHeads<WholeSequences>{{7, 7}}, whole, 3));
   EXPECT_NO_THROW(check_shared_sequences(WithoutStages(), whole, 3));
-  EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, four, 6), "give 1, 2, 3 or 6");
-  EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<WholeSequences>{{8, 8}}, four, 8),
-                     "sequence: 4 ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses "
-                     "as its fifth policy, or 1 rank");
   EXPECT_INPUT_ERROR(
       check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, {.sequence_length = 3, .ranks_per_sequence = 4}, 8),
       "give a length of at least 4, or at most 3 ranks");

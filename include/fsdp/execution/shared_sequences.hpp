@@ -18,16 +18,12 @@
 
 namespace fsdp {
 
-/// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: the
-/// stack shards them, all of its blocks state stages, their heads divide, and each rank has a row.
+/// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: all of
+/// its blocks state stages, their heads divide, and each rank has a row. ShardedModule checks that ranks and stack do.
 template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
   const int sharing = shape.ranks_per_sequence;
-  check_ranks_per_sequence(sharing, ranks);
   if (sharing == 1) return;
-  require<InputError>(Model::Stack::Sequence::shards, "sequence: ", sharing,
-                      " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its ",
-                      "fifth policy, or 1 rank");
   check_sequence_length(shape.sequence_length, sharing);
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {

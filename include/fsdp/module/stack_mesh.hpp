@@ -45,17 +45,16 @@ class StackMesh {
   template <int axes>
   explicit StackMesh(comm::Mesh<Comm, axes> mesh) : mesh_(fitting(std::move(mesh))) {}
 
-  /// Makes the axis of the consecutive ranks that share a sequence. Collective if there are several. Throws InputError
-  /// unless such groups make up the world.
+  /// Makes the axis of the consecutive ranks that share a sequence, whose groups must make up the world. Collective if
+  /// there are several. Throws InputError if the stack has whole sequences.
   void share_sequences(int ranks_per_sequence) {
-    check_ranks_per_sequence(ranks_per_sequence, world().size());
     if constexpr (Stack::Sequence::shards) {
       if (ranks_per_sequence > 1)
         sequence_.emplace(comm::split(world(), [=](int rank) { return rank / ranks_per_sequence; }));
     } else {
       require<InputError>(ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
-                          " ranks are to share each sequence, and this stack was compiled for whole ones; give "
-                          "fsdp::Ulysses as its fifth policy");
+                          " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its "
+                          "fifth policy, or 1 rank");
     }
   }
   /// The ranks that share this rank's sequences; nullptr if each has its own.
