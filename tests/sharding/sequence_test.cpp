@@ -293,8 +293,12 @@ TEST(Sequence, RefusesWhatCannotBeShared) {
     }
     return "accepted";
   };
-  EXPECT_NE(sentence(options_of({.ranks = 3, .per_sequence = 2})).find("3 ranks"), std::string::npos);
-  EXPECT_NE(sentence(options_of({.ranks = 5, .per_sequence = 5})).find("12"), std::string::npos);
+  EXPECT_EQ(sentence(options_of({.ranks = 3, .per_sequence = 2})),
+            "sequence: 3 ranks cannot be cut into groups of 2, which share each sequence; give 1 or 3");
+  EXPECT_EQ(
+      sentence(options_of({.ranks = 5, .per_sequence = 5})),
+      "sequence: 12 heads of attention cannot be divided among 5 ranks that share each sequence; of 5 ranks 1 can "
+      "share one");
 }
 
 }  // namespace

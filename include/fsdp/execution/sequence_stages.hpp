@@ -26,6 +26,7 @@
 #include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/stages.hpp>
 
 namespace fsdp {
@@ -68,14 +69,18 @@ class SequenceStages {
 
   /// Both must outlive it.
   SequenceStages(Module& module, const std::vector<Block>& blocks)
-      : module_(module), blocks_(blocks), units_(blocks.size()), saved_(blocks.size()) {}
+      : module_(module),
+        blocks_(blocks),
+        group_(module.sequence_group()),
+        units_(blocks.size()),
+        saved_(blocks.size()) {}
 
   /// Whether several ranks share a sequence.
-  bool on() { return module_.sequence_axis() != nullptr; }
+  bool on() const { return group_.size > 1; }
   /// Ranks that share a sequence, and this one's number among them.
   /// @{
-  int ranks() { return on() ? module_.sequence_axis()->size() : 1; }
-  int rank() { return on() ? module_.sequence_axis()->rank() : 0; }
+  int ranks() const { return group_.size; }
+  int rank() const { return group_.member; }
   /// @}
 
   /// Drops what an unfinished pass has left on its way.
@@ -94,14 +99,8 @@ class SequenceStages {
 
   /// Whether a task is the first or the last stage of a unit's forward or backward.
   /// @{
-  bool is_first(const Task& task) const {
-    return task.stage == 0 || task.stage == sharding::first_backward_stage(stages_of(task));
-  }
-  bool is_last(const Task& task) const {
-    const auto stages = sharding::stages_of(stages_of(task));
-    const std::size_t next = static_cast<std::size_t>(task.stage) + 1;
-    return next == stages.size() || stages[next].backward != stage_of(task).backward;
-  }
+  bool is_first(const Task& task) const { return module_.problem().begins(task); }
+  bool is_last(const Task& task) const { return module_.problem().ends(task); }
   /// @}
 
   /// Computes a stage of a unit's forward from x [T, H]; y [T, H] is complete after the last one. `keeps`: a backward
@@ -111,7 +110,7 @@ class SequenceStages {
                Tensor<Compute> y, bool keeps) {
     const sharding::Stage at = stage_of(task);
     visit(task, [&](const auto& block, auto& saved, Unit& unit) {
-      if (task.stage == 0) {
+      if (is_first(task)) {
         unit.x = x;
         begin(rows, block, saved, unit, keeps && !nn::replays(block));
       }
@@ -134,8 +133,7 @@ class SequenceStages {
     visit(task, [&](const auto& block, auto& saved, Unit& unit) {
       const bool replays = nn::replays(block);
       const auto part = static_cast<std::size_t>(at.part);
-      if (replays && task.stage == sharding::first_backward_stage(stages_of(task)))
-        begin(rows, block, saved, unit, true);
+      if (replays && is_first(task)) begin(rows, block, saved, unit, true);
       switch (at.step) {
         case Step::after_backward: {
           const auto mark = rows.arena.mark(Arena::End::low);
@@ -161,7 +159,7 @@ class SequenceStages {
           const std::vector<nn::HeadRange> ranges = ranges_of_part(unit, at.part);
           block.before_backward(rows, shared, weights_of(block), gradients_of(block), saved.rows,
                                 part_of(ranges, at.part, unit), matrices(block, ranges, unit.parts[part].in), dy);
-          if (at.part + 1 == static_cast<int>(unit.parts.size())) end_middle(rows, Step::gradient_to_rows);
+          if (is_last(task)) end_middle(rows, Step::gradient_to_rows);
           return;
         }
         default: return compute_middle(rows, at, block, saved, unit, shared, weights_of);
@@ -209,6 +207,7 @@ class SequenceStages {
     Matrices in;          // [inputs][N, columns]; in forward only if it is not kept; in backward its gradient
     Tensor<Compute> out;  // [N, columns]; likewise
   };
+
   static std::size_t index_of(int unit) { return static_cast<std::size_t>(unit - 1); }
   const sharding::Stages& stages_of(const Task& task) const {
     return module_.uses()[static_cast<std::size_t>(task.index)].stages;
@@ -224,11 +223,11 @@ class SequenceStages {
       visit(block, detail::saved_of<Kind>(saved_[index]), units_[index]);
     });
   }
-  nn::HeadRange range_of(const Unit& unit, int part) { return range_of(unit, rank(), part); }
+  nn::HeadRange range_of(const Unit& unit, int part) const { return range_of(unit, rank(), part); }
   static nn::HeadRange range_of(const Unit& unit, int rank, int part) {
     return unit.ranges[static_cast<std::size_t>(rank) * unit.parts.size() + static_cast<std::size_t>(part)];
   }
-  std::vector<nn::HeadRange> ranges_of_part(const Unit& unit, int part) {
+  std::vector<nn::HeadRange> ranges_of_part(const Unit& unit, int part) const {
     std::vector<nn::HeadRange> list;
     for (int r = 0; r < ranks(); ++r) list.push_back(range_of(unit, r, part));
     return list;
@@ -238,8 +237,8 @@ class SequenceStages {
   }
   /// Rows of this rank, or of another of those that share the sequences.
   /// @{
-  std::int64_t own_rows() { return rows_of_rank(rank()); }
-  std::int64_t rows_of_rank(int rank) {
+  std::int64_t own_rows() const { return rows_of_rank(rank()); }
+  std::int64_t rows_of_rank(int rank) const {
     const nn::RowRange range = nn::rows_of_part(rows_, rank, ranks());
     return range.end - range.begin;
   }
@@ -337,12 +336,9 @@ class SequenceStages {
       own.out = output_in_heads(rows, Arena::End::low, block, range_of(unit, part));
     }
     high_ = rows.arena.mark(Arena::End::high);
-    for (int i = 0; i < std::min(parts, 2); ++i) {
-      Ring& ring = ring_[static_cast<std::size_t>(i)];
-      ring.rows = inputs_in_rows(rows, block, unit, i);
-      if (keeps) continue;
-      ring.in = inputs_in_heads(rows, Arena::End::high, block, unit, i);
-      ring.out = output_in_heads(rows, Arena::End::high, block, range_of(unit, i));
+    for (int part = 0; part < std::min(parts, 2); ++part) {
+      ring_[static_cast<std::size_t>(part)].rows = inputs_in_rows(rows, block, unit, part);
+      if (!keeps) allocate_in_heads(rows, block, unit, part);
     }
   }
   /// Begins the middle's backward.
@@ -351,11 +347,13 @@ class SequenceStages {
     const int parts = static_cast<int>(unit.parts.size());
     exchanges_.begin(parts);
     high_ = rows.arena.mark(Arena::End::high);
-    for (int i = 0; i < std::min(parts, 2); ++i) {
-      Ring& ring = ring_[static_cast<std::size_t>(i)];
-      ring.in = inputs_in_heads(rows, Arena::End::high, block, unit, i);
-      ring.out = output_in_heads(rows, Arena::End::high, block, range_of(unit, i));
-    }
+    for (int part = 0; part < std::min(parts, 2); ++part) allocate_in_heads(rows, block, unit, part);
+  }
+  template <class B>
+  void allocate_in_heads(Context& rows, const B& block, const Unit& unit, int part) {
+    Ring& ring = ring_[static_cast<std::size_t>(part)];
+    ring.in = inputs_in_heads(rows, Arena::End::high, block, unit, part);
+    ring.out = output_in_heads(rows, Arena::End::high, block, range_of(unit, part));
   }
   /// Waits for all exchanges of the last kind and releases what was on its way.
   void end_middle(Context& rows, sharding::Step last) {
@@ -416,6 +414,7 @@ class SequenceStages {
 
   Module& module_;
   const std::vector<Block>& blocks_;
+  SequenceGroup group_;
   std::vector<Unit> units_;
   std::vector<detail::StagesSaved<Block>> saved_;
   std::optional<Context> whole_;  ///< of the micro-batch
