@@ -108,14 +108,17 @@ Ticket MpiRank::Engine::start() {
 /// Sends the arrival to a peer, and starts the messages that do not depend on the peer's arrival.
 void MpiRank::Engine::announce(InFlight& transfer, int peer) {
   const auto arrival_of = [](Arrival& arrival) { return std::as_writable_bytes(std::span(&arrival, 1)); };
-  const auto theirs = arrival_of(transfer.peers[static_cast<std::size_t>(peer)].arrival);
+  Peer& to = transfer.peers[static_cast<std::size_t>(peer)];
+  const auto theirs = arrival_of(to.arrival);
   receive(transfer, MessageKind::arrival, peer, theirs.data(), static_cast<std::int64_t>(theirs.size()));
-  const std::span<const Place> places_told = address_arrival(transfer, peer);
-  const auto mine = arrival_of(transfer.peers[static_cast<std::size_t>(peer)].told);
+  const bool is_own = transfer.transfer.op == Op::all_to_all;
+  if (is_own) address_arrival(transfer, peer);
+  const std::span<const Place> own_places = is_own ? to.own_places : transfer.places;
+  const auto mine = arrival_of(is_own ? to.own_arrival : transfer.arrival);
   send(transfer, MessageKind::arrival, peer, mine.data(), static_cast<std::int64_t>(mine.size()));
   if (is_read_by(transfer, peer)) {
-    const auto places = std::as_bytes(places_told);
-    if (places_told.size() > carried)
+    const auto places = std::as_bytes(own_places);
+    if (own_places.size() > carried)
       send(transfer, MessageKind::places, peer, places.data(), static_cast<std::int64_t>(places.size()));
     receive(transfer, MessageKind::done, peer, nullptr, 0);
   } else if (!transfer.transfer.reduces()) {

@@ -96,13 +96,13 @@ class MpiRank::Engine {
   struct Arrival {
     Outline outline;
     std::int64_t in_windows = 0;          ///< whether peers that share windows read this rank's part in place
-    std::uint64_t pieces = 0;             ///< all_to_all: hash of the numbers of elements for the peer, by exchange
+    std::uint64_t counts_hash = 0;        ///< all_to_all: of the numbers of elements for the peer, by exchange
     std::array<Place, carried> places{};  ///< by segment; with more segments, all places follow in a message
   };
   /// A peer's state in one transfer.
   struct Peer {
-    Arrival told;                           ///< this rank's arrival, as sent to the peer
-    std::vector<Place> told_places;         ///< all_to_all: of the pieces for the peer, by exchange
+    Arrival own_arrival;                    ///< all_to_all: this rank's, addressed to the peer
+    std::vector<Place> own_places;          ///< all_to_all: of the pieces for the peer, by exchange
     Arrival arrival;                        ///< the peer's
     std::vector<Place> places;              ///< of the peer's part, by segment
     std::vector<const std::byte*> sources;  ///< the same, mapped; empty if its part is sent
@@ -114,7 +114,7 @@ class MpiRank::Engine {
   struct InFlight {
     Ticket ticket = 0;
     Transfer transfer;
-    Arrival arrival;            ///< this rank's, before it is addressed to a peer
+    Arrival arrival;            ///< this rank's; in an all_to_all each peer has its own
     std::vector<Place> places;  ///< of this rank's part, by segment
     std::vector<Peer> peers;
     std::vector<SumPeer> sum_peers;
@@ -165,7 +165,7 @@ class MpiRank::Engine {
 
   // In mpi_reading.cpp: data in windows.
   void find_places(InFlight& transfer) const;
-  std::span<const Place> address_arrival(InFlight& transfer, int peer) const;
+  void address_arrival(InFlight& transfer, int peer) const;
   bool shares_with(int peer) const;
   bool is_read_by(const InFlight& transfer, int peer) const {
     return transfer.arrival.in_windows != 0 && shares_with(peer);

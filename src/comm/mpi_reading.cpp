@@ -32,20 +32,18 @@ void MpiRank::Engine::find_places(InFlight& transfer) const {
   std::copy_n(transfer.places.begin(), std::min(carried, transfer.places.size()), transfer.arrival.places.begin());
 }
 
-/// Makes Peer::told, and returns the places of this rank's part for the peer: in an all_to_all each has its own.
-std::span<const Place> MpiRank::Engine::address_arrival(InFlight& transfer, int peer) const {
+/// Makes a peer's own arrival and places, of its pieces.
+void MpiRank::Engine::address_arrival(InFlight& transfer, int peer) const {
   Peer& to = transfer.peers[static_cast<std::size_t>(peer)];
-  to.told = transfer.arrival;
-  if (transfer.transfer.op != Op::all_to_all) return transfer.places;
-  to.told.pieces = hash_seed;
-  to.told_places = transfer.places;
-  for (std::size_t index = 0; index < to.told_places.size(); ++index) {
+  to.own_arrival = transfer.arrival;
+  to.own_arrival.counts_hash = hash_seed;
+  to.own_places = transfer.places;
+  for (std::size_t index = 0; index < to.own_places.size(); ++index) {
     const ByteSegment& exchange = transfer.transfer.segments[index];
-    to.told.pieces = hashed(to.told.pieces, exchange.sent_count(messages_.rank(), peer));
-    to.told_places[index].offset += exchange.sent_begin(peer) * transfer.transfer.element_bytes();
+    to.own_arrival.counts_hash = hashed(to.own_arrival.counts_hash, exchange.sent_count(messages_.rank(), peer));
+    to.own_places[index].offset += exchange.sent_begin(peer) * transfer.transfer.element_bytes();
   }
-  std::copy_n(to.told_places.begin(), std::min(carried, to.told_places.size()), to.told.places.begin());
-  return to.told_places;
+  std::copy_n(to.own_places.begin(), std::min(carried, to.own_places.size()), to.own_arrival.places.begin());
 }
 
 void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
@@ -56,9 +54,10 @@ void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
   if (transfer.transfer.op == Op::all_to_all) {
     std::uint64_t expected = hash_seed;
     for (const ByteSegment& exchange : transfer.transfer.segments) expected = hashed(expected, exchange.count(peer));
-    require<CollectiveError>(from.arrival.pieces == expected, "ranks disagree: ", monitor.name_of(peer), " sends ",
-                             monitor.name_of(messages_.rank()),
-                             " other numbers of elements than that receives; Options::checks tells more");
+    require<CollectiveError>(
+        from.arrival.counts_hash == expected, "ranks disagree: ", monitor.name_of(peer), " sends ",
+        monitor.name_of(messages_.rank()),
+        " pieces of other lengths than its receive_counts say; Options::checks names the exchange");
   }
   if (!shares_with(peer)) return;
   if (from.arrival.in_windows != 0) {
