@@ -68,6 +68,11 @@ struct Sizes : Entered {
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
                  Write write);
 
+/// Throws if what exchange `i` of an all_to_all receives overlaps what exchange `j` of the same call sends, or another
+/// one receives.
+void require_apart(std::size_t i, const ByteSegment& receiving, std::size_t j, const ByteSegment& other,
+                   std::int64_t element_bytes);
+
 template <template <class> class Part, class T>
 Sizes sizes_of(std::span<const Part<T>> segments, int rank, int size, Entered entered, Write write = Write::overwrite) {
   entered.segments = std::ssize(segments);
@@ -120,6 +125,9 @@ template <Communicator C, class Exchanges>
   const auto list = detail::view_of<Exchange>(exchanges);
   detail::Sizes sizes =
       detail::sizes_of(list, c.rank(), c.size(), {.op = Op::all_to_all, .dtype = dtype_of<T>(), .label = label});
+  for (std::size_t i = 0; i < list.size(); ++i)
+    for (std::size_t j = 0; j < list.size(); ++j)
+      detail::require_apart(i, bytes_of(list[i]), j, bytes_of(list[j]), sizeof(T));
   std::vector<std::int64_t> counts;
   if (c.monitor().options.checks)
     for (const Exchange<T>& exchange : list) {

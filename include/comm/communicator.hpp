@@ -36,7 +36,8 @@ struct Segment {
 
 /// One tensor's part in an all_to_all. This rank sends each rank r a piece of send_counts[r] elements of `send` and
 /// receives one of receive_counts[r] elements from it; pieces lie one after the other, in the order of ranks. Counts
-/// may differ and may be 0; what rank r sends to s is what s receives from r. `send` and `receive` may not overlap.
+/// may differ and may be 0; what rank r sends to s is what s receives from r. No `receive` may overlap other memory of
+/// the call.
 template <class T>
 struct Exchange {
   const T* send = nullptr;                       ///< the pieces for all ranks

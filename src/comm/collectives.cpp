@@ -37,7 +37,7 @@ namespace detail {
 namespace {
 
 /// Checks the counts of an exchange's pieces and returns their sum.
-std::int64_t sum_of(std::span<const std::int64_t> counts, int ranks, std::string_view name, std::size_t index) {
+std::int64_t checked_sum(std::span<const std::int64_t> counts, int ranks, std::string_view name, std::size_t index) {
   require(counts.size() == static_cast<std::size_t>(ranks), "all_to_all: exchange ", index, " has ", counts.size(), " ",
           name, " for ", ranks, " ranks; give one count per rank, 0 where a rank has nothing");
   std::int64_t sum = 0;
@@ -48,28 +48,41 @@ std::int64_t sum_of(std::span<const std::int64_t> counts, int ranks, std::string
   return sum;
 }
 
-void add_exchange(Sizes& sizes, std::size_t index, const ByteSegment& exchange, std::int64_t element_bytes, int rank) {
-  const std::int64_t sent = sum_of(exchange.sent, sizes.ranks, "send_counts", index);
-  const std::int64_t received = sum_of(exchange.counts, sizes.ranks, "receive_counts", index);
+void add_exchange(Sizes& sizes, std::size_t index, const ByteSegment& exchange, int rank) {
+  const std::int64_t sent = checked_sum(exchange.sent, sizes.ranks, "send_counts", index);
+  const std::int64_t received = checked_sum(exchange.counts, sizes.ranks, "receive_counts", index);
   require((exchange.local != nullptr || sent == 0) && (exchange.full != nullptr || received == 0),
           "all_to_all: exchange ", index, " has no memory for the ", sent, " elements that it sends or the ", received,
           " that it receives");
   const std::int64_t own = exchange.sent_count(rank, rank);
   require(own == exchange.count(rank), "all_to_all: in exchange ", index, " rank ", rank, " sends itself ", own,
           " elements and receives ", exchange.count(rank), " from itself; give the same count twice");
-  const bool apart = sent == 0 || received == 0 || exchange.local + sent * element_bytes <= exchange.full ||
-                     exchange.full + received * element_bytes <= exchange.local;
-  require(apart, "all_to_all: `send` and `receive` of exchange ", index,
-          " overlap, so that pieces would be overwritten before peers read them; receive into other memory");
   sizes.elements = checked_add(sizes.elements, received);
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return !a.empty() && !b.empty() && a.data() < b.data() + b.size() && b.data() < a.data() + a.size();
 }
 
 }  // namespace
 
+void require_apart(std::size_t i, const ByteSegment& receiving, std::size_t j, const ByteSegment& other,
+                   std::int64_t element_bytes) {
+  const auto bytes = [&](const std::byte* data, std::int64_t elements) {
+    return std::span(data, static_cast<std::size_t>(elements * element_bytes));
+  };
+  const auto received = bytes(receiving.full, receiving.total());
+  require(!overlap(received, bytes(other.local, other.sent_begin(static_cast<int>(other.sent.size())))),
+          "all_to_all: `receive` of exchange ", i, " and `send` of exchange ", j,
+          " overlap, so that pieces would be overwritten before peers read them; receive into other memory");
+  require(i == j || !overlap(received, bytes(other.full, other.total())), "all_to_all: `receive` of exchange ", i,
+          " and that of exchange ", j, " overlap; receive into other memory");
+}
+
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
                  Write write) {
   const Op op = sizes.op;
-  if (op == Op::all_to_all) return add_exchange(sizes, index, segment, element_bytes, rank);
+  if (op == Op::all_to_all) return add_exchange(sizes, index, segment, rank);
   require(segment.counts.size() == static_cast<std::size_t>(sizes.ranks), name_of(op), ": segment ", index, " has ",
           segment.counts.size(), " counts for ", sizes.ranks,
           " ranks; give one count per rank, 0 where a rank has nothing");

@@ -283,10 +283,12 @@ struct RefusesBrokenExchanges {
       const Counts counts(n, 2), too_many(n + 1, 2), negative(n, -1);
       Counts others = counts;
       others[static_cast<std::size_t>(c.rank())] = 1;
-      Floats send(2 * n), receive(2 * n);
+      Floats send(2 * n), receive(2 * n), more(4 * n);
+      const auto expect_of_call = [&](std::string_view which, const std::vector<comm::Exchange<float>>& call) {
+        expect_error<LogicError>(asked, rank_in_words(c), which, [&] { comm::all_to_all(c, call).wait(); });
+      };
       const auto expect = [&](std::string_view which, const comm::Exchange<float>& exchange) {
-        expect_error<LogicError>(asked, rank_in_words(c), which,
-                                 [&] { comm::all_to_all(c, std::vector{exchange}).wait(); });
+        expect_of_call(which, {exchange});
       };
       expect("one send count too many", {send.data(), too_many, receive.data(), counts});
       expect("one receive count too many", {send.data(), counts, receive.data(), too_many});
@@ -295,6 +297,12 @@ struct RefusesBrokenExchanges {
       expect("no memory for `receive`", {send.data(), counts, nullptr, counts});
       expect("less from itself than it sends itself", {send.data(), counts, receive.data(), others});
       expect("a `receive` that is `send`", {send.data(), counts, send.data(), counts});
+      expect("a `receive` that begins in the last element of `send`",
+             {more.data(), counts, more.data() + 2 * n - 1, counts});
+      expect_of_call("a `receive` that is the `send` of another exchange",
+                     {{send.data(), counts, receive.data(), counts}, {more.data(), counts, send.data(), counts}});
+      expect_of_call("two exchanges that receive in one place",
+                     {{send.data(), counts, receive.data(), counts}, {send.data(), counts, receive.data(), counts}});
     }
   }
 };
