@@ -5,10 +5,13 @@
 // expect 4: fsdp: redistribute of a partial sum rounds what it sends to a wire type: write redistribute<float>(...)
 // expect 5: fsdp: redistribute cannot change this placement into that one; the moves are Shard to Replicate
 // expect 6: fsdp: this communicator cannot reduce with this wire type, because it has no sum of it
+// expect 7: fsdp: redistribute cannot change this placement of activations into that one; the moves are OwnRows
 #include <utility>
+#include <vector>
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
+#include <tessera/fsdp/buffer/sequence.hpp>
 
 namespace fsdp::buffer {
 
@@ -36,6 +39,17 @@ void moves(Comm& communicator, Buffer<Shard> shard, Buffer<Replicate> whole, Buf
 #elif CASE == 6
   redistribute<double>(communicator, std::move(partial), shard, Write::overwrite, label).wait();
 #endif
+}
+
+void moves(Comm& communicator, const std::vector<Activation<const float, OwnRows>>& rows,
+           const std::vector<Activation<float, OwnHeads>>& heads,
+           const std::vector<Activation<float, OwnRows>>& others) {
+#if CASE == 0
+  redistribute(communicator, rows, heads).wait();
+#elif CASE == 7
+  redistribute(communicator, rows, others).wait();
+#endif
+  static_cast<void>(communicator), static_cast<void>(rows), static_cast<void>(heads), static_cast<void>(others);
 }
 
 }  // namespace fsdp::buffer

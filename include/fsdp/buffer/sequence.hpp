@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::buffer {
 
@@ -23,6 +24,10 @@ struct OwnHeads {};  ///< all rows of own heads: one matrix, which begins with t
 /// Where the elements of an activation are.
 template <class P>
 concept SequencePlacement = std::is_same_v<P, OwnRows> || std::is_same_v<P, OwnHeads>;
+
+/// The other placement.
+template <SequencePlacement P>
+using OtherPlacement = std::conditional_t<std::is_same_v<P, OwnRows>, OwnHeads, OwnRows>;
 
 /// A view of one activation of a shared sequence. T may be const.
 template <class T, SequencePlacement P>
@@ -43,7 +48,9 @@ template <class C, class T, SequencePlacement From, SequencePlacement To>
       "OwnHeads and OwnHeads to OwnRows");
   require(from.size() == to.size(), "redistribute: ", from.size(), " activations are to become ", to.size());
   std::vector<comm::Exchange<T>> exchanges(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) exchanges[i] = {from[i].data, from[i].counts, to[i].data, to[i].counts};
+  for (std::size_t i = 0; i < from.size(); ++i)
+    exchanges[i] = {
+        .send = from[i].data, .send_counts = from[i].counts, .receive = to[i].data, .receive_counts = to[i].counts};
   return comm::all_to_all(sequence, exchanges, label);
 }
 

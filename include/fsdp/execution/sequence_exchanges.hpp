@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,16 +38,13 @@ class SequenceExchanges {
   template <buffer::SequencePlacement From>
   void start(Comm& axis, Stream& stream, const sharding::Stage& stage, int unit, const std::vector<Tensor<T>>& from,
              Counts from_counts, const std::vector<Tensor<T>>& to, Counts to_counts) {
-    using To = std::conditional_t<std::is_same_v<From, buffer::OwnRows>, buffer::OwnHeads, buffer::OwnRows>;
     Moving& moving = of(stage.step, stage.part);
     moving.from = std::move(from_counts);
     moving.to = std::move(to_counts);
     std::vector<buffer::Activation<const T, From>> sent;
-    std::vector<buffer::Activation<T, To>> received;
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      sent.push_back({from[i].data(), moving.from[i]});
-      received.push_back({to[i].data(), moving.to[i]});
-    }
+    std::vector<buffer::Activation<T, buffer::OtherPlacement<From>>> received;
+    for (std::size_t i = 0; i < from.size(); ++i) sent.push_back({from[i].data(), moving.from[i]});
+    for (std::size_t i = 0; i < to.size(); ++i) received.push_back({to[i].data(), moving.to[i]});
     comm::after(axis, stream.record());
     moving.pending = buffer::redistribute(axis, sent, received, {"activations", unit});
   }
