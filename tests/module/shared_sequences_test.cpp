@@ -84,12 +84,27 @@ struct OfHeads {
     std::int64_t heads;
     std::int64_t shares() const { return heads; }
   };
+  struct Entry {
+    static constexpr bool row_wise = true;
+  };
+  using Head = Entry;
   std::array<std::int64_t, 2> heads;
   int blocks() const { return 2; }
   Block block(int i) const { return {heads[static_cast<std::size_t>(i)]}; }
 };
+/// The same with an entry that adds positions, say, and with a head that pools its rows.
+struct OfPositions : OfHeads<Ulysses> {
+  struct Entry {};
+};
+struct Pooled : OfHeads<Ulysses> {
+  struct Head {
+    static constexpr bool row_wise = false;
+  };
+};
 struct WithoutStages {
   using Stack = OfHeads<Ulysses>::Stack;
+  using Entry = OfHeads<Ulysses>::Entry;
+  using Head = Entry;
   struct Block {};
   int blocks() const { return 1; }
   Block block(int) const { return {}; }
@@ -106,6 +121,9 @@ TEST(CheckSharedSequences, SaysWhatCannotBeCombinedAndWhatWouldDo) {
   EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<Ulysses>{{8, 6}}, four, 8),
                      "6 heads of attention cannot be divided among 4 ranks that share each sequence; of 8 ranks 1 or 2 "
                      "can share one");
+  EXPECT_INPUT_ERROR(check_shared_sequences(OfPositions{{{8, 8}}}, four, 8),
+                     "this model's entry does not say that each row is computed from that row alone");
+  EXPECT_INPUT_ERROR(check_shared_sequences(Pooled{{{8, 8}}}, four, 8), "this model's head does not say");
   EXPECT_INPUT_ERROR(check_shared_sequences(WithoutStages(), four, 8),
                      "block 0 of this model does not state which of its stages mix tokens");
 }

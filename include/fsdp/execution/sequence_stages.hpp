@@ -88,10 +88,7 @@ class SequenceStages {
   /// Takes the context of a micro-batch's whole sequences, and makes it that of this rank's rows.
   void begin_micro_batch(Context& context) {
     whole_.emplace(context);
-    whole_->own_rows = {};
     rows_ = context.tokens();
-    context.own_rows = {.first = nn::rows_of_part(rows_, rank(), ranks()).begin,
-                        .sequence_length = context.sequence_length};
     context.sequences = 1;
     context.sequence_length = own_rows();
     context.documents = {};
@@ -385,7 +382,6 @@ class SequenceStages {
   /// Starts the exchange of a task: From is where `from` is; `to` gets the other placement.
   template <buffer::SequencePlacement From, class B>
   void start(const Task& task, const B& block, const Unit& unit, const Matrices& from, const Matrices& to) {
-    using To = std::conditional_t<std::is_same_v<From, buffer::OwnRows>, buffer::OwnHeads, buffer::OwnRows>;
     const sharding::Stage at = stage_of(task);
     const bool inputs = at.step == sharding::Step::to_heads || at.step == sharding::Step::gradient_to_rows;
     std::vector<std::vector<std::int64_t>> sent, received;
@@ -394,7 +390,7 @@ class SequenceStages {
         return inputs ? block.input_columns(range)[i] : block.output_columns(range);
       };
       sent.push_back(counts_of<From>(unit, at.part, columns));
-      received.push_back(counts_of<To>(unit, at.part, columns));
+      received.push_back(counts_of<buffer::OtherPlacement<From>>(unit, at.part, columns));
     }
     exchanges_.template start<From>(*module_.sequence_axis(), module_.stream(), at, task.index, from, std::move(sent),
                                     to, std::move(received));

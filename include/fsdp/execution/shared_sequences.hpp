@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -18,13 +19,27 @@
 
 namespace fsdp {
 
-/// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: all of
-/// its blocks state stages, their heads divide, and each rank has a row. ShardedModule checks that ranks and stack do.
+/// Throws InputError unless the rows of a model's entry or head are computed each from itself alone, as it says by
+/// `static constexpr bool row_wise = true`. `what`: which of them.
+template <class Unit>
+void check_row_wise(std::string_view what, int sharing) {
+  if constexpr (requires { requires Unit::row_wise; }) return;
+  throw InputError(
+      message("sequence: ", sharing, " ranks are to share each sequence, and this model's ", what,
+              " does not say that each row is computed from that row alone (static constexpr bool row_wise "
+              "= true); its rows would not know where they begin; take 1 rank"));
+}
+
+/// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: entry
+/// and head are row-wise, all blocks state stages, their heads divide, and each rank has a row. ShardedModule checks
+/// that ranks and stack do.
 template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
   const int sharing = shape.ranks_per_sequence;
   if (sharing == 1) return;
   check_sequence_length(shape.sequence_length, sharing);
+  check_row_wise<typename Model::Entry>("entry", sharing);
+  check_row_wise<typename Model::Head>("head", sharing);
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
       if constexpr (requires { block.shares(); }) {

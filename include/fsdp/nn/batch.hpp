@@ -48,9 +48,9 @@ namespace fsdp::nn {
 ///
 /// A batch may carry more. Dry runs plan with and without `documents` and `noise` (for_each_load); if another member
 /// decides about memory, the model's unread_batch returns the batch that takes the most. Optional:
-/// - `part(part, parts)` returns a batch of this rank's rows (rows_of_part), where `parts` ranks share the sequences.
-/// The
-///   counts of all parts add up to those of the batch. Without it sequences cannot be sharded;
+/// - `part(part, parts)` returns the rows of one of `parts` ranks that share the sequences (rows_of_part). The counts
+/// of
+///   all parts add up to those of the batch. Without it sequences cannot be sharded;
 /// - `documents`, a device::CumulativeLengths, splits the sequences further;
 /// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it for the batch whose first
 ///   sequence has this number;

@@ -23,6 +23,7 @@ template <class L>
 struct Embedding : ModuleTypes<L, EmbeddingFields> {
   FSDP_MODULE_TYPES(L, EmbeddingFields)
 
+  static constexpr bool row_wise = true;  ///< each row of y is that of a token alone (StagedBlock)
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
 

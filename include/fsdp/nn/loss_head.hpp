@@ -36,6 +36,7 @@ struct LossHead : ModuleTypes<L, LossHeadFields> {
   FSDP_MODULE_TYPES(L, LossHeadFields)
   using Device = typename L::Device;
 
+  static constexpr bool row_wise = true;  ///< each row's loss is of that row alone (StagedBlock)
   std::int64_t vocabulary = 0;
   std::int64_t hidden = 0;
   float eps = 1e-5f;

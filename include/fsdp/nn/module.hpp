@@ -54,12 +54,6 @@ struct Noise {
   std::int64_t first_row = 0;  ///< number of this micro-batch's first row
 };
 
-/// Where the rows of a micro-batch are that several ranks share: an entry whose output depends on positions needs it.
-struct OwnRows {
-  std::int64_t first = 0;            ///< number of this rank's first row among all rows
-  std::int64_t sequence_length = 0;  ///< of the whole sequences; 0: this rank has whole ones
-};
-
 /// What a module may use while it computes: memory, a stream, tile plans, the micro-batch's shape. Tensors are [tokens,
 /// ...].
 ///
@@ -74,7 +68,6 @@ struct Context {
   std::int64_t sequence_length = 0;
   device::CumulativeLengths documents{};  ///< of packed documents; empty: each sequence is one
   Positions positions{};                  ///< empty: sequences begin with this pass
-  OwnRows own_rows{};                     ///< for work on own rows of shared sequences
   Noise noise{};                          ///< of a training pass
   bool training = true;  ///< whether backward follows: a module with dropout then takes its memory, whatever the noise
   void (*poll)(void*) = nullptr;

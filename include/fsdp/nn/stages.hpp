@@ -67,6 +67,7 @@ struct Part {
 /// Cuts [0, shares) into `count` equal ranges, in order. Throws InputError, which lists the counts that would do,
 /// unless `count` divides `shares`.
 inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t count) {
+  require<InputError>(shares > 0, "stages: a block has ", shares, " heads to share; give at least 1");
   if (count < 1 || shares % count != 0) {
     std::string divisors;
     for (std::int64_t divisor = 1; divisor <= shares; ++divisor)
