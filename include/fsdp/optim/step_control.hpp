@@ -46,16 +46,15 @@ class StepControl {
       : module_(&module),
         rules_(checked(rules)),
         kinds_(kinds_of(module)),
-        apart_(kinds_.apart()),
         numbers_(module.communicator(), module.ledger(),
-                 first_further_loss - 1 + module.settings().passes.micro_batches + apart_),
+                 first_further_loss - 1 + module.settings().passes.micro_batches + kinds_.apart()),
         block_(module.ledger(), device::MemoryKind::scratch, decision_offset + decision_bytes()) {
-    made_by_[0].resize(static_cast<std::size_t>(apart_) + 1);
+    made_by_[0].resize(static_cast<std::size_t>(kinds_.apart()) + 1);
     find_makers(made_by_[0], [](int) { return true; });
     made_by_[1] = made_by_[0];
     if (module.step_pieces() == 0) return;
-    largest_.emplace(module.communicator(), module.ledger(), 1 + apart_);
-    exact_.emplace(module.communicator(), module.ledger(), 2 * (1 + apart_));
+    largest_.emplace(module.communicator(), module.ledger(), 1 + kinds_.apart());
+    exact_.emplace(module.communicator(), module.ledger(), 2 * (1 + kinds_.apart()));
   }
 
   /// Number of steps queued since the start of the run.
@@ -100,19 +99,19 @@ class StepControl {
   void decide(Tensor<const double> losses) {
     auto& stream = module_->stream();
     const Tensor<double> own = numbers_.own();  // [3 + further micro-batches + norms apart]
-    const std::int64_t micro_batches = own.numel() - apart_ - first_further_loss + 1;
+    const std::int64_t micro_batches = own.numel() - kinds_.apart() - first_further_loss + 1;
     require(losses.numel() >= 1 && losses.numel() <= micro_batches, "step control: ", losses.numel(), " losses of ",
             micro_batches, " micro-batches");
     device::move<Device>(stream, losses.data(), own.data(), 1);
     if (const std::int64_t further = losses.numel() - 1; further > 0)
       device::move<Device>(stream, losses.data() + 1, own.data() + first_further_loss, further);
     const Tensor<double> squares = own.slice(1, 2), forfeited = own.slice(2, 3);
-    const Tensor<double> squares_apart = own.slice(own.numel() - apart_, own.numel());
+    const Tensor<double> squares_apart = own.slice(own.numel() - kinds_.apart(), own.numel());
     device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0.0f});
     device::enqueue(stream, device::Fill<double>{.y = forfeited, .value = module_->progress().forfeited ? 1.0f : 0.0f});
-    if (apart_ > 0) device::enqueue(stream, device::Fill<double>{.y = squares_apart, .value = 0.0f});
+    if (kinds_.apart() > 0) device::enqueue(stream, device::Fill<double>{.y = squares_apart, .value = 0.0f});
     device::DecideStep decision{
-        .rules = rules_, .apart = apart_, .inputs = {inputs_on_device(), {1}}, .sums = {}, .step = {}};
+        .rules = rules_, .apart = kinds_.apart(), .inputs = {inputs_on_device(), {1}}, .sums = {}, .step = {}};
     if (exact_)
       sum_exactly(decision);
     else
@@ -151,7 +150,7 @@ class StepControl {
   /// none. Otherwise as `decision`.
   std::vector<double> norms_apart(std::int64_t behind = 0) {
     std::vector<double> norms;
-    for (std::size_t norm = 1; norm <= static_cast<std::size_t>(apart_); ++norm)
+    for (std::size_t norm = 1; norm <= static_cast<std::size_t>(kinds_.apart()); ++norm)
       norms.push_back(arrived(norm, behind).norm);
     return norms;
   }
@@ -231,8 +230,7 @@ class StepControl {
 
   Module* module_;
   device::StepRules rules_;
-  StepKinds kinds_;     ///< of decisions
-  std::int64_t apart_;  ///< norms besides the global one
+  StepKinds kinds_;  ///< of decisions
   GatheredNumbers<typename Module::Comm> numbers_;
   std::optional<GatheredNumbers<typename Module::Comm, std::int64_t>> largest_, exact_;  ///< where there are pieces
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
