@@ -15,6 +15,8 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
 
@@ -143,8 +145,8 @@ class StagedRun {
     Rank(StagedRun& run, int index, int count)
         : run(&run),
           index(index),
-          begin(run.whole_->context.tokens() * index / count),
-          tokens(run.whole_->context.tokens() * (index + 1) / count - begin),
+          begin(nn::rows_of_part(run.whole_->context.tokens(), index, count).begin),
+          tokens(nn::rows_of_part(run.whole_->context.tokens(), index, count).end - begin),
           memory(1, run.whole_->rank.arena.capacity()),
           fields(run.whole_->module, Placing::adjacent),
           stream(std::vector<Shape>(3, {tokens, run.whole_->stream[0].columns()}), Placing::padded),
@@ -234,12 +236,7 @@ class StagedRun {
   std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
   /// One rank in one part: its inputs stand side by side, as in the block's own forward and backward.
   bool alone() const { return ranges_.size() == 1; }
-  bool recomputes() const {
-    if constexpr (requires { module().on; })
-      return module().on;
-    else
-      return false;
-  }
+  bool recomputes() const { return nn::replays(module()); }
   std::vector<nn::HeadRange> ranges_of(int part) const {
     std::vector<nn::HeadRange> list;
     for (std::size_t i = static_cast<std::size_t>(part); i < ranges_.size(); i += static_cast<std::size_t>(parts_))
