@@ -147,7 +147,9 @@ struct CausalMean : nn::ModuleTypes<L, CausalMeanFields> {
   static Tensor<const Compute> columns(Tensor<const Compute> weight, const HeadRange& range) {
     return weight.slice_columns(range.begin, range.end);
   }
-  /// Calls body(first row, length) for each sequence, on a device whose memory can be read.
+  static_assert(L::Device::counts_only || (L::Device::host_memory && !L::Device::asynchronous),
+                "mixer: the means are loops of the host; on a GPU they are an operation of yours, as in example 06");
+  /// Calls body(first row, length) for each sequence.
   template <class Body>
   static void each_sequence(const nn::Context<L>& all, Body body) {
     for (std::int64_t i = 0; i < all.sequences && !L::Device::counts_only; ++i)

@@ -89,6 +89,7 @@ class Mixer {
   std::string prefix(int index) const { return "blocks." + std::to_string(index) + "."; }
 
   void validate(const Batch& batch, std::int64_t sequence_length) const {
+    fsdp::require<fsdp::InputError>(batch.documents.empty(), "mixer: a mean is of a whole sequence; pack no documents");
     batch.validate(sequence_length, config_.vocabulary);
   }
   Batch unread_batch(std::int64_t sequences, std::int64_t sequence_length) const {
