@@ -76,7 +76,7 @@ Train everything() {
                                      {"beta2", "0.99"},
                                      {"eps", "1e-12"}}};
   o.steps = 7, o.seq_len = 33, o.batch_size = 6, o.grad_accum = 3, o.document_separator = 10;
-  o.sequence = {.ranks = 2};
+  o.sequence = {.ranks = 2, .parts = 3};
   o.data_format = data::TokenFormat::u16;
   o.text.tokenizer = "tokenizer", o.text.end_token = "none", o.text.cache = "cache";
   o.text.chat_template = "chatml", o.text.on_long = data::OnLong::cut;
@@ -294,6 +294,9 @@ TEST(SequenceFlag, SaysHowManyRanksShareEachSequence) {
   EXPECT_EQ(train_of({"--sequence", "whole"}).sequence, Ulysses{});
   EXPECT_EQ(train_of({"--sequence", "ulysses:1"}).sequence, Ulysses{});
   EXPECT_EQ(train_of({"--sequence", "ulysses:8"}).sequence, Ulysses{.ranks = 8});
+  EXPECT_EQ(train_of({"--sequence", "ulysses:8:parts=2"}).sequence, (Ulysses{.ranks = 8, .parts = 2}));
+  EXPECT_INPUT_ERROR(train_of({"--sequence", "ulysses:1:parts=4"}),
+                     "--sequence ulysses:1:parts=4: parts are of ranks that share a sequence; give ulysses:K");
   EXPECT_EQ(options_of<Eval>({"eval", "--model", "D", "--data", "f", "--sequence=ulysses:2"}).options.sequence.ranks,
             2);
   EXPECT_EQ(train::record_of(train_of({"--sequence", "ulysses:8"})).at("sequence"), "ulysses:8");

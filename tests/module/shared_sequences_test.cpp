@@ -51,7 +51,7 @@ TEST(StepPieces, AreThoseOfTheGroup) {
 TEST(StepPieces, NeedMicroBatchesAndRanksThatTheirGroupsMakeUp) {
   const auto planned = [](int ranks, const PassPlan& passes) { (void)pieces_of_ranks<Pieces>(ranks, {{}, 5}, passes); };
   EXPECT_INPUT_ERROR(planned(4, {.micro_batches = 2, .ranks_per_sequence = 2}),
-                     "a step of 5 pieces on 2 groups of ranks has 3 micro-batches, and 2 are planned; give "
+                     "a step of 5 pieces on 2 groups of 2 ranks has 3 micro-batches, and 2 are planned; give "
                      "micro_batches_of(pieces, groups)");
   EXPECT_INPUT_ERROR(planned(4, {.micro_batches = 3, .ranks_per_sequence = 3}),
                      "4 ranks cannot be cut into groups of 3, which share each sequence; give 1, 2 or 4");
@@ -121,6 +121,8 @@ TEST(CheckSharedSequences, SaysWhatCannotBeCombinedAndWhatWouldDo) {
   EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<Ulysses>{{8, 6}}, four, 8),
                      "6 heads of attention cannot be divided among 4 ranks that share each sequence; of 8 ranks 1 or 2 "
                      "can share one");
+  EXPECT_INPUT_ERROR(check_shared_sequences(OfHeads<Ulysses>{{8, 8}}, {.sequence_length = 16, .middle_parts = 2}, 8),
+                     "attention is to be done in 2 parts, which ranks that share a sequence do");
   EXPECT_INPUT_ERROR(check_shared_sequences(OfPositions{{{8, 8}}}, four, 8),
                      "this model's entry does not say that each row is computed from that row alone");
   EXPECT_INPUT_ERROR(check_shared_sequences(Pooled{{{8, 8}}}, four, 8), "this model's head does not say");

@@ -48,6 +48,7 @@ done
 echo "== in pieces, the bits are those of any number of groups; a run goes on with another K"
 run one --comm threads:2 --sequence ulysses:2 --sharding fsdp2:pieces=4 --digests one.digests
 run two --comm threads:4 --sequence ulysses:2 --sharding fsdp2:pieces=4 --digests two.digests
+[ "$(steps one.jsonl | wc -l)" -eq 4 ] && [ "$(grep -vc event one.digests)" -gt 20 ] || fail "too little is compared"
 same <(steps one.jsonl) <(steps two.jsonl)
 same <(grep -v event one.digests) <(grep -v event two.digests)
 tessera "${flags[@]}" --steps 5 --comm threads:2 --checkpoint-dir on --resume whole --sequence ulysses:2
@@ -67,5 +68,7 @@ echo "== refusals"
 train=("$program" train --data text.txt --model tiny --seq-len 17)
 expect_error '6 heads of attention cannot be divided among 4 ranks .*; of 4 ranks 1 or 2 can share one' \
   "${train[@]}" --heads 6 --kv-heads 2 --comm threads:4 --batch-size 4 --sequence ulysses:4
+expect_error 'parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out' \
+  "${train[@]}" --comm threads:2 --batch-size 4 --sequence ulysses:1:parts=4
 expect_error 'the 2 heads of each rank cannot be cut into 4 parts; give 1 or 2' \
   "${train[@]}" --heads 4 --kv-heads 2 --comm threads:2 --batch-size 4 --sequence ulysses:2:parts=4

@@ -36,7 +36,9 @@ void check_row_wise(std::string_view what, int sharing) {
 template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
   const int sharing = shape.ranks_per_sequence;
-  if (sharing == 1) return;
+  if (sharing == 1)
+    return require<InputError>(shape.middle_parts == 1, "sequence: attention is to be done in ", shape.middle_parts,
+                               " parts, which ranks that share a sequence do; let several share one, or give 1 part");
   check_sequence_length(shape.sequence_length, sharing);
   check_row_wise<typename Model::Entry>("entry", sharing);
   check_row_wise<typename Model::Head>("head", sharing);
