@@ -38,9 +38,8 @@ struct Ulysses {
   std::string text() const { return ranks == 1 ? std::string(WholeSequences::name) : listed_text(*this); }
   void visit(PolicyParts& parts) {
     parts.word("ulysses");
-    parts.number({.member = "ranks", .kind = "K", .help = "consecutive ranks that share each sequence"}, ranks);
-    parts.number({.name = "parts", .member = "parts", .usual = 1, .help = "attention a few heads at a time"},
-                 this->parts);
+    parts.number({.kind = "K"}, ranks);
+    parts.number({.name = "parts", .usual = 1}, this->parts);
   }
   friend constexpr bool operator==(const Ulysses&, const Ulysses&) = default;
 };
@@ -71,6 +70,9 @@ constexpr SequenceGroup sequence_group(int rank, int ranks, int ranks_per_sequen
           .member = rank % ranks_per_sequence,
           .size = ranks_per_sequence};
 }
+
+/// Returns who reads: "4 ranks", or "2 groups of 2 ranks" where several share each sequence.
+std::string readers_text(std::int64_t groups, std::int64_t ranks_per_sequence);
 
 /// Throws InputError unless groups of `ranks_per_sequence` consecutive ranks make up a world of `ranks`.
 void check_ranks_per_sequence(int ranks_per_sequence, std::int64_t ranks);

@@ -102,11 +102,11 @@ void ModulePlan::check_pieces(const sharding::Facts& facts, int groups) const {
                       "sharding: parameters that are whole on every rank (replicated) add up each rank's gradients "
                       "first, so that the sum would depend on the ranks; leave either them or the pieces out");
   const int micro_batches = sharding::micro_batches_of(facts.pieces, groups);
-  require<InputError>(
-      passes_.micro_batches == micro_batches && !passes_.fewer, "sharding: a step of ", facts.pieces, " pieces on ",
-      groups, passes_.ranks_per_sequence > 1 ? " groups of ranks" : " ranks", " has ", micro_batches,
-      " micro-batches, and ", passes_.fewer ? "steps of fewer" : std::to_string(passes_.micro_batches),
-      " are planned; give micro_batches_of(pieces, ", passes_.ranks_per_sequence > 1 ? "groups)" : "ranks)");
+  require<InputError>(passes_.micro_batches == micro_batches && !passes_.fewer, "sharding: a step of ", facts.pieces,
+                      " pieces on ", readers_text(groups, passes_.ranks_per_sequence), " has ", micro_batches,
+                      " micro-batches, and ", passes_.fewer ? "steps of fewer" : std::to_string(passes_.micro_batches),
+                      " are planned; give micro_batches_of(pieces, ",
+                      passes_.ranks_per_sequence > 1 ? "groups)" : "ranks)");
 }
 
 void ModulePlan::check_orders(std::span<const Unit> units) const {

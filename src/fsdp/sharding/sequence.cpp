@@ -23,6 +23,12 @@ std::string divisors_text(std::int64_t number) {
 
 }  // namespace
 
+std::string readers_text(std::int64_t groups, std::int64_t ranks_per_sequence) {
+  const bool shares = ranks_per_sequence > 1;
+  return message(groups, shares ? " group" : " rank", groups == 1 ? "" : "s",
+                 shares ? message(" of ", ranks_per_sequence, " ranks") : "");
+}
+
 void check_ranks_per_sequence(int ranks_per_sequence, std::int64_t ranks) {
   require<InputError>(ranks_per_sequence >= 1, "sequence: ", ranks_per_sequence,
                       " ranks share each sequence; give at least 1");

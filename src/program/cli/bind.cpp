@@ -111,7 +111,9 @@ void bind(train::FlagSet& flags, Replay& command) {
             "folder to keep tokens in; left out: the run's if it has them, or a temporary one");
   flags.add("sharding", command.sharding, "another strategy of as many pieces; left out: the run's");
   flags.add("comm", command.comm,
-            "self | threads:N | mpi | nccl; left out: threads:1, or as many as the run had if it had no pieces");
+            "self | threads:N | mpi | nccl; left out: as many threads as share a sequence if the run had pieces, else "
+            "as many as "
+            "it had");
   bind_waits(flags, command.launch, true);  // the threads are those of the run
 }
 

@@ -8,6 +8,7 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp::data {
 namespace {
@@ -55,11 +56,10 @@ void check_batch(std::int64_t batch, std::int64_t groups, std::int64_t micro_bat
   require_batch(batch);
   require<InputError>(micro_batches >= 1, "gradient accumulation over ", micro_batches,
                       " micro-batches; it must be at least 1");
-  const std::string readers =
-      ranks_per_sequence == 1 ? " ranks" : message(" groups of ", ranks_per_sequence, " ranks (--sequence)");
-  require_multiple(batch, checked_multiply(groups, micro_batches),
-                   message("a batch of ", batch, " sequences cannot be shared by ", groups, readers, " x ",
-                           micro_batches, " micro-batches"));
+  require_multiple(
+      batch, checked_multiply(groups, micro_batches),
+      message("a batch of ", batch, " sequences cannot be shared by ", readers_text(groups, ranks_per_sequence),
+              ranks_per_sequence == 1 ? "" : " (--sequence)", " x ", micro_batches, " micro-batches"));
 }
 
 void check_pieces(std::int64_t batch, std::int64_t pieces) {

@@ -4,6 +4,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/offload_flag.hpp>
@@ -47,7 +48,7 @@ void check_batch(const TrainOptions& o, std::int64_t ranks, int pieces) {
   data::check_pieces(o.batch_size, pieces);
   const int micro_batches = sharding::micro_batches_of(pieces, static_cast<int>(groups));
   require<InputError>(o.grad_accum == 1 || o.grad_accum == micro_batches, "--grad-accum ", o.grad_accum, ": ", pieces,
-                      " pieces on ", ranks, ranks == 1 ? " rank" : " ranks", " are ", micro_batches,
+                      " pieces on ", readers_text(groups, o.sequence.ranks), " are ", micro_batches,
                       micro_batches == 1 ? " micro-batch" : " micro-batches",
                       ", which the pieces set (--sharding ...:pieces=", pieces, "); leave --grad-accum out");
   require<InputError>(

@@ -11,6 +11,7 @@
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/report/console.hpp>
 #include <tessera/trainer/report/matmul_peak.hpp>
 
@@ -60,10 +61,8 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
 
 std::string rounds_text(std::int64_t pieces, std::int64_t ranks, std::int64_t sharing) {
   const std::int64_t readers = ranks / sharing, rounds = ceil_divide(pieces, readers), full = rounds * readers;
-  const std::string unit = message(sharing == 1 ? "rank" : "group", readers == 1 ? "" : "s",
-                                   sharing == 1 ? "" : message(" of ", sharing, " ranks"));
-  std::string text = message(pieces, pieces == 1 ? " piece on " : " pieces on ", readers, " ", unit, ": ", rounds,
-                             rounds == 1 ? " round" : " rounds");
+  std::string text = message(pieces, pieces == 1 ? " piece on " : " pieces on ", readers_text(readers, sharing), ": ",
+                             rounds, rounds == 1 ? " round" : " rounds");
   if (full > pieces)
     text += message(rounds == 1 ? ", which is not full" : ", of which the last is not full",
                     "; a step takes as long as one of ", full, " pieces");
