@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 01: a complete sharded trainer. Pick four policies, get a program.
+// 01: a complete sharded trainer. Pick policies, get a program.
 //
 // Without arguments it plans a step on 4 ranks and prints the memory of each rank. With --data FILE... it trains;
 // --help lists all flags.
