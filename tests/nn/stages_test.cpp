@@ -16,7 +16,8 @@ using mixer::CausalMean;
 
 using Here = Local<device::Cpu, Fp32>;
 static_assert(StagedBlock<ResidualAttention<Here>, Here> && StagedBlock<TransformerBlock<Here>, Here>);
-static_assert(StagedBlock<Recomputed<TransformerBlock<Here>, Here>, Here> && StagedBlock<CausalMean<Here>, Here>);
+static_assert(all_kinds_are_staged<Recomputed<TransformerBlock<Here>, Here>, Here>);
+static_assert(StagedBlock<CausalMean<Here>, Here> && !all_kinds_are_staged<ResidualMlp<Here>, Here>);
 static_assert(!StagedBlock<ResidualMlp<Here>, Here>);
 
 /// A block whose stages work on three rows at a time.

@@ -35,7 +35,7 @@
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/optional_parts.hpp>
-#include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {

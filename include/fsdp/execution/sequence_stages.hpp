@@ -36,8 +36,8 @@ namespace detail {
 /// What the stages of a block keep for backward.
 template <class Block>
 struct StagesSaved {
-  typename Block::RowsSaved rows;
-  std::vector<typename Block::HeadsSaved> heads;  ///< [parts]
+  typename nn::StagedOf<Block>::RowsSaved rows;
+  std::vector<typename nn::StagedOf<Block>::HeadsSaved> heads;  ///< [parts]
 };
 /// Those of all kinds.
 template <class... Kinds>
@@ -109,7 +109,7 @@ class SequenceStages {
     visit(task, [&](const auto& block, auto& saved, Unit& unit) {
       if (is_first(task)) {
         unit.x = x;
-        begin(rows, block, saved, unit, keeps && !nn::replays(block));
+        begin(rows, block, saved, unit, keeps && !stages_of(task).replays);
       }
       if (at.step != sharding::Step::after) return compute_middle(rows, at, block, saved, unit, shared, weights_of);
       end_middle(rows, sharding::Step::to_rows);
@@ -128,7 +128,7 @@ class SequenceStages {
     using sharding::Step;
     const sharding::Stage at = stage_of(task);
     visit(task, [&](const auto& block, auto& saved, Unit& unit) {
-      const bool replays = nn::replays(block);
+      const bool replays = stages_of(task).replays;
       const auto part = static_cast<std::size_t>(at.part);
       if (replays && is_first(task)) begin(rows, block, saved, unit, true);
       switch (at.step) {
@@ -217,7 +217,7 @@ class SequenceStages {
     const std::size_t index = index_of(task.index);
     units_[index].parts.resize(static_cast<std::size_t>(stages_of(task).parts));
     nn::visit_kind(blocks_[index], [&]<class Kind>(const Kind& block) {
-      visit(block, detail::saved_of<Kind>(saved_[index]), units_[index]);
+      visit(nn::staged(block), detail::saved_of<Kind>(saved_[index]), units_[index]);
     });
   }
   nn::HeadRange range_of(const Unit& unit, int part) const { return range_of(unit, rank(), part); }

@@ -44,9 +44,10 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
   check_row_wise<typename Model::Head>("head", sharing);
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
-      if constexpr (requires { block.shares(); }) {
-        check_heads_of_sequence(block.shares(), sharing, ranks);
-        check_middle_parts(block.shares() / sharing, shape.middle_parts);
+      if constexpr (requires { nn::staged(block).shares(); }) {
+        const std::int64_t heads = nn::staged(block).shares();
+        check_heads_of_sequence(heads, sharing, ranks);
+        check_middle_parts(heads / sharing, shape.middle_parts);
       } else {
         throw InputError(message("sequence: ", sharing, " ranks are to share each sequence, and block ", i,
                                  " of this model does not state which of its stages mix tokens; state them ",

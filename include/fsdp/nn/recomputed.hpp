@@ -11,9 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 
 namespace fsdp::nn {
@@ -42,10 +45,6 @@ struct Recomputed {
   using Gradients = typename Block::Gradients;
   static constexpr std::size_t parameter_count = Block::parameter_count;
   using Shared = typename Block::Shared;
-  using RowsSaved = typename StageTypes<Block>::RowsSaved;
-  using HeadsSaved = typename StageTypes<Block>::HeadsSaved;
-  static constexpr std::size_t inputs = StageTypes<Block>::inputs;
-  using Inputs = std::array<Tensor<Compute>, inputs>;
   using End = typename L::Arena::End;
   static_assert(Replayable<Block, L>,
                 "fsdp: Recomputed makes a block's activations again by its replay(context, shared, weights, saved, x), "
@@ -54,51 +53,6 @@ struct Recomputed {
 
   Block block;
   bool on = true;  ///< false: the block saves and computes as without this wrapper
-
-  /// The block's stages, if it states any (tessera/fsdp/nn/stages.hpp). Who calls them releases after a forward what
-  /// they saved, if `on`, and in backward calls them again, `after_again` as the last.
-  /// @{
-  std::int64_t shares() const requires StagedBlock<Block, L> { return block.shares(); }
-  std::array<std::int64_t, inputs> input_columns(const HeadRange& range) const requires StagedBlock<Block, L> {
-    return block.input_columns(range);
-  }
-  std::int64_t output_columns(const HeadRange& range) const requires StagedBlock<Block, L> {
-    return block.output_columns(range);
-  }
-  void before(Context<L>& rows, const Shared& shared, const Weights& weights, RowsSaved& saved, Tensor<const Compute> x,
-              const Part& part, std::span<const Inputs> in) const requires StagedBlock<Block, L> {
-    block.before(rows, shared, weights, saved, x, part, in);
-  }
-  void between(Context<L>& all, const Shared& shared, const Weights& weights, HeadsSaved& saved, const HeadRange& range,
-               const Inputs& in, Tensor<Compute> out) const requires StagedBlock<Block, L> {
-    block.between(all, shared, weights, saved, range, in, out);
-  }
-  void after(Context<L>& rows, const Shared& shared, const Weights& weights, RowsSaved& saved, Tensor<const Compute> x,
-             std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs,
-             Tensor<Compute> y) const requires StagedBlock<Block, L> {
-    block.after(rows, shared, weights, saved, x, ranges, outs, y);
-  }
-  void after_again(Context<L>& rows, const Shared& shared, const Weights& weights, RowsSaved& saved,
-                   Tensor<const Compute> x, std::span<const HeadRange> ranges,
-                   std::span<const Tensor<Compute>> outs) const requires StagedBlock<Block, L> {
-    block.after_again(rows, shared, weights, saved, x, ranges, outs);
-  }
-  void after_backward(Context<L>& rows, const Shared& shared, const Weights& weights, const Gradients& gradients,
-                      const RowsSaved& saved, std::span<const HeadRange> ranges, std::span<const Tensor<Compute>> outs,
-                      Tensor<Compute> dy, std::span<const Tensor<Compute>> douts) const requires StagedBlock<Block, L> {
-    block.after_backward(rows, shared, weights, gradients, saved, ranges, outs, dy, douts);
-  }
-  void between_backward(Context<L>& all, const Shared& shared, const Weights& weights, const Gradients& gradients,
-                        const HeadsSaved& saved, const HeadRange& range, const Inputs& in, Tensor<const Compute> out,
-                        Tensor<const Compute> dout, const Inputs& din) const requires StagedBlock<Block, L> {
-    block.between_backward(all, shared, weights, gradients, saved, range, in, out, dout, din);
-  }
-  void before_backward(Context<L>& rows, const Shared& shared, const Weights& weights, const Gradients& gradients,
-                       const RowsSaved& saved, const Part& part, std::span<const Inputs> din,
-                       Tensor<Compute> dy) const requires StagedBlock<Block, L> {
-    block.before_backward(rows, shared, weights, gradients, saved, part, din, dy);
-  }
-  /// @}
 
   struct Saved {
     Tensor<const Compute> x;        // [T, H]
@@ -146,7 +100,28 @@ struct Recomputed {
   }
 };
 
-/// Whether a block's backward first computes again what its forward did not keep.
+/// The block that states the stages: a Recomputed's own block, or the block itself.
+/// @{
+template <class Block>
+const Block& staged(const Block& block) {
+  return block;
+}
+template <class Block, class L>
+const Block& staged(const Recomputed<Block, L>& block) {
+  return block.block;
+}
+template <class Block>
+using StagedOf = std::remove_cvref_t<decltype(staged(std::declval<const Block&>()))>;
+/// @}
+
+/// Whether every kind that a block may be states its stages.
+template <class Block, class L>
+inline constexpr bool all_kinds_are_staged = StagedBlock<StagedOf<Block>, L>;
+template <class... Kinds, class L>
+inline constexpr bool all_kinds_are_staged<OneOf<Kinds...>, L> = (... && StagedBlock<StagedOf<Kinds>, L>);
+
+/// Whether a block's backward first computes again what its forward did not keep: all its stages, `after_again` as the
+/// last.
 /// @{
 template <class Block>
 bool replays(const Block&) {

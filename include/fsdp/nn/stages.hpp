@@ -40,7 +40,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/one_of.hpp>
 
 namespace fsdp::nn {
 
@@ -109,7 +108,7 @@ concept StagedBlock = BlockModule<M, L> &&
 
 namespace detail {
 
-/// Whether a block states no stage, or all of them. A wrapper's may be constrained away.
+/// Whether a block states no stage, or all of them.
 template <class M, class L>
 concept StagesOrNot = (
                           !requires { &M::shares; } && !requires { &M::input_columns; } &&
@@ -131,31 +130,5 @@ consteval bool check_stages() {
                 "tessera/fsdp/nn/stages.hpp");
   return true;
 }
-
-/// Whether every kind that a block may be states its stages.
-template <class Block, class L>
-inline constexpr bool all_kinds_are_staged = StagedBlock<Block, L>;
-template <class... Kinds, class L>
-inline constexpr bool all_kinds_are_staged<OneOf<Kinds...>, L> = (... && StagedBlock<Kinds, L>);
-
-/// The stage types of a block, for wrappers; those of a block without stages are empty.
-template <class Block>
-struct StageTypes {
-  using RowsSaved = Nothing;
-  using HeadsSaved = Nothing;
-  static constexpr std::size_t inputs = 0;
-};
-/// The same of a block with stages.
-template <class Block>
-requires requires {
-  typename Block::RowsSaved;
-  typename Block::HeadsSaved;
-  Block::inputs;
-}
-struct StageTypes<Block> {
-  using RowsSaved = typename Block::RowsSaved;
-  using HeadsSaved = typename Block::HeadsSaved;
-  static constexpr std::size_t inputs = Block::inputs;
-};
 
 }  // namespace fsdp::nn

@@ -296,12 +296,12 @@ void check_module_stages() {
   constexpr std::string_view asked =
       "ranks that share the rows, each with its share of the middle, compute what the whole block computes";
   using Run = ModuleRun<device::Cpu, Tested, Fp32>;
-  if constexpr (nn::StagedBlock<typename Run::Module, typename Run::L>) {
+  if constexpr (nn::StagedBlock<nn::StagedOf<typename Run::Module>, typename Run::L>) {
     for (const auto& sizes : detail::module_sizes_of<Tested>()) {
       bool good = true;
       const ModuleCase<Tested> how{.sizes = sizes};
       const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10, 20}, good);
-      const std::int64_t shares = Tested::template make<typename Run::L>(sizes).shares();
+      const std::int64_t shares = nn::staged(Tested::template make<typename Run::L>(sizes)).shares();
       for (int count = 1; count <= std::min<std::int64_t>(shares, 8) && good; ++count)
         for (int ranks = 1; ranks <= std::min<std::int64_t>(count, sizes.tokens()) && good; ++ranks) {
           if (shares % count != 0 || count % ranks != 0) continue;
@@ -339,7 +339,7 @@ TYPED_TEST_P(ModuleSuite, IsCountedByDryRuns) {
 }
 TYPED_TEST_P(ModuleSuite, StagesAreTheWholeBlock) {
   using Run = ModuleRun<device::Cpu, TypeParam, Fp32>;
-  if constexpr (nn::StagedBlock<typename Run::Module, typename Run::L>)
+  if constexpr (nn::StagedBlock<nn::StagedOf<typename Run::Module>, typename Run::L>)
     check_module_stages<TypeParam>();
   else
     GTEST_SKIP() << "it states no stages";

@@ -38,7 +38,7 @@ struct Sharing {
 template <class Whole>
 class StagedRun {
  public:
-  using Module = typename Whole::Module;
+  using Module = nn::StagedOf<typename Whole::Module>;
   using L = typename Whole::L;
   using Device = typename L::Device;
   using Compute = typename L::Compute;
@@ -48,7 +48,7 @@ class StagedRun {
   StagedRun(Whole& whole, const Sharing& sharing)
       : whole_(&whole),
         parts_(sharing.parts),
-        ranges_(nn::equal_ranges(whole.module.shares(), std::int64_t{sharing.ranks} * sharing.parts)) {
+        ranges_(nn::equal_ranges(nn::staged(whole.module).shares(), std::int64_t{sharing.ranks} * sharing.parts)) {
     for (int rank = 0; rank < sharing.ranks; ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, rank, sharing.ranks));
   }
@@ -148,7 +148,7 @@ class StagedRun {
           begin(nn::rows_of_part(run.whole_->context.tokens(), index, count).begin),
           tokens(nn::rows_of_part(run.whole_->context.tokens(), index, count).end - begin),
           memory(1, run.whole_->rank.arena.capacity()),
-          fields(run.whole_->module, Placing::adjacent),
+          fields(run.module(), Placing::adjacent),
           stream(std::vector<Shape>(3, {tokens, run.whole_->stream[0].columns()}), Placing::padded),
           outs(run.output_shapes(tokens), Placing::padded),
           rows(context(true)),
@@ -231,12 +231,12 @@ class StagedRun {
     std::int64_t high;
   };
 
-  const Module& module() const { return whole_->module; }
+  const Module& module() const { return nn::staged(whole_->module); }
   auto weights() { return whole_->fields.weight_views(); }
   std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
   /// One rank in one part: its inputs stand side by side, as in the block's own forward and backward.
   bool alone() const { return ranges_.size() == 1; }
-  bool recomputes() const { return nn::replays(module()); }
+  bool recomputes() const { return nn::replays(whole_->module); }
   std::vector<nn::HeadRange> ranges_of(int part) const {
     std::vector<nn::HeadRange> list;
     for (std::size_t i = static_cast<std::size_t>(part); i < ranges_.size(); i += static_cast<std::size_t>(parts_))
