@@ -57,7 +57,8 @@ int train_main(int argc, const char* const* argv,
        .tiling = policy_text(tiling),
        .comm = policy_text<typename Stack::Comm>(),
        .sequence = {.ranks = sequence.ranks_per_sequence(), .parts = sequence.middle_parts()},
-       .starts_ranks = train::starts_ranks<typename Stack::Comm>},
+       .starts_ranks = train::starts_ranks<typename Stack::Comm>,
+       .offloads_optimizer = offloads_optimizer_of<typename Stack::Sharding>},
       [&](train::FlagSet& flags, train::ModelChoice& model) {
         train::bind_model<typename Model::Config>(flags, model);
         chosen.bind(flags);

@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/run/resumed.hpp>
@@ -435,6 +437,27 @@ TEST(ParseTrain, FlagsOfFixedPoliciesAreAbsentAndRefusedByName) {
   const TemporaryFolder folder;
   const std::string path = folder.write("run.toml", "sharding = \"zero3\"\n").string();
   EXPECT_INPUT_ERROR(parse_program({"--config", path.c_str()}), "--sharding is fixed by this program: fsdp2");
+}
+
+TEST(ParseTrain, OffloadNamesTheOptimizerWhereTheStackOffloadsIt) {
+  train::FixedStack fixed = fixed_stack;
+  fixed.sharding = policy_text(Offload<FullyShard<>>{});
+  fixed.offloads_optimizer = offloads_optimizer_of<Offload<FullyShard<>>>;
+  const auto read = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), "program");
+    return std::get<Bound<TrainOptions>>(
+        train::parse_train(static_cast<int>(words.size()), words.data(), fixed, [](auto&, auto&) {}));
+  };
+  const auto text = [&](std::vector<const char*> words) { return read(std::move(words)).flags.find("offload")->get(); };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(text({}), Texts{"optimizer"});
+  EXPECT_EQ(text({"--offload", "optimizer"}), Texts{"optimizer"});
+  EXPECT_EQ(text({"--offload", "optimizer,inputs:0.5"}), Texts{"optimizer,inputs:0.5"});
+  EXPECT_EQ(text({"--offload", "inputs:0.5"}), Texts{"optimizer,inputs:0.5"});
+  EXPECT_EQ(read({"--offload", "optimizer,inputs:0.5"})->units.offload_inputs, 0.5);
+  EXPECT_INPUT_ERROR(read({"--offload", "none"}), "--offload none is fixed by this program: fsdp2:offload=optimizer");
+  EXPECT_INPUT_ERROR(parse_program({"--offload", "optimizer,inputs:0.5"}),
+                     "--offload optimizer is fixed by this program: fsdp2");
 }
 
 TEST(ParseTrain, RanksThatShareSequencesAreTheProgramsOwnWhereTheFlagSaysNothing) {

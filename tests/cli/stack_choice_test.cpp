@@ -156,32 +156,5 @@ TEST(ParsePrecisionAndComm, ReadNamesAndRefuseOthers) {
   EXPECT_INPUT_ERROR(parse_comm("threads:5000"), "at most 1024");
 }
 
-TEST(ReadOffload, TakesTheOptimizerAndAShareOfInputs) {
-  const auto read = [](std::string_view text) {
-    OffloadChoice choice = OffloadChoice::optimizer;
-    double share = 0.75;
-    read_offload("offload", text, choice, share);
-    return std::pair(choice, share);
-  };
-  constexpr auto none = OffloadChoice::none, optimizer = OffloadChoice::optimizer;
-  EXPECT_EQ(read("none"), std::pair(none, 0.0));
-  EXPECT_EQ(read("optimizer"), std::pair(optimizer, 0.0));
-  EXPECT_EQ(read("inputs"), std::pair(none, 1.0));
-  EXPECT_EQ(read("inputs:0.25"), std::pair(none, 0.25));
-  EXPECT_EQ(read("inputs:25%"), std::pair(none, 0.25));
-  EXPECT_EQ(read("inputs:100%"), std::pair(none, 1.0));
-  for (const char* both : {"optimizer,inputs:0.5", "inputs:0.5,optimizer"})
-    EXPECT_EQ(read(both), std::pair(optimizer, 0.5));
-  for (const auto& [choice, share] : {std::pair(none, 0.0), std::pair(none, 0.1 + 0.2), std::pair(optimizer, 1.0)})
-    EXPECT_EQ(read(offload_text(choice, share)), std::pair(choice, share));
-  EXPECT_EQ(offload_text(none, 0.25), "inputs:0.25");
-  EXPECT_EQ(offload_text(optimizer, 1), "optimizer,inputs");
-  for (const char* bad : {"inputs:0", "inputs:1.01", "inputs:-1", "inputs:", "inputs:x", "inputs:nan", "inputs:101%"})
-    EXPECT_INPUT_ERROR(read(bad), "the share of blocks must be above 0 and at most 1");
-  EXPECT_INPUT_ERROR(read("input"), "did you mean 'inputs'?");
-  EXPECT_INPUT_ERROR(read("none,inputs"), "--offload none is not known");
-  EXPECT_INPUT_ERROR(read("inputs,inputs:0.5"), "names the same twice");
-}
-
 }  // namespace
 }  // namespace fsdp::cli

@@ -7,6 +7,7 @@
 /// script.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -144,6 +145,23 @@ class FlagSet {
     return flag;
   }
 
+  /// Adds a flag for a value that no field holds as a whole: `load` returns the present value, and `store` takes the
+  /// one that the user gave.
+  template <class Load, class Store>
+  requires std::invocable<Load> Flag& add(const std::string& name, Load load, Store store, const std::string& help) {
+    using T = std::invoke_result_t<Load>;
+    return add({.name = name,
+                .help = help,
+                .kind = kind_of<T>(),
+                .set =
+                    [name, store](const auto& texts) {
+                      T value{};
+                      from_text(name, single(name, texts), value);
+                      store(value);
+                    },
+                .get = [load] { return present(to_text(load())); }});
+  }
+
   /// Adds a flag for text that a model reads, of kind `verbatim`.
   template <class T>
   void add_verbatim(const std::string& name, T& field, const std::string& help) {
@@ -193,10 +211,10 @@ class FlagSet {
   /// Throws InputError for the first bound number that is out of its range.
   void require_ranges() const;
 
+ private:
   /// Returns a flag's only text. Throws InputError unless there is exactly one.
   static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
 
- private:
   template <class T>
   static constexpr FlagKind kind_of() {
     if (std::is_same_v<T, bool>) return FlagKind::boolean;

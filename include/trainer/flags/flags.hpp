@@ -20,8 +20,9 @@ struct Help {
 /// The policies of a single-stack program as text for messages, and whether the program starts its ranks itself.
 struct FixedStack {
   std::string sharding, precision, tiling, comm;
-  Ulysses sequence = {};      ///< where --sequence is not given
-  bool starts_ranks = false;  ///< if so, --ranks says how many
+  Ulysses sequence = {};            ///< where --sequence is not given
+  bool starts_ranks = false;        ///< if so, --ranks says how many
+  bool offloads_optimizer = false;  ///< whether --offload may name the optimizer, which it then has anyway
 };
 
 /// Parses the command line of a program that only trains: the flags of `tessera train`, without the sub-command and

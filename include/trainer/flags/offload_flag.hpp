@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The share of block inputs in host memory as text (--offload): "inputs", "inputs:0.25", "inputs:25%".
+/// `--offload`: what is in host memory, the optimizer, a share of the block inputs or both.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include <tessera/trainer/flags/flag_set.hpp>
-
 namespace fsdp::train {
 
-/// Returns the share that a text says (UnitOptions::offload_inputs): all of "inputs", or a fraction above 0 and at most
-/// 1, or percents; nothing for a text that does not begin with "inputs". Throws InputError for any other share.
-std::optional<double> input_share(std::string_view flag, std::string_view text);
-/// Returns the text of a share above 0: "inputs" or, say, "inputs:0.25".
-std::string input_share_text(double share);
+/// What --offload says, for every program.
+struct OffloadFlag {
+  bool optimizer = false;  ///< main weights and optimizer state, which the stack's strategy decides (Offload)
+  double inputs = 0;       ///< share of block inputs (UnitOptions::offload_inputs)
 
-/// Adds --offload for a program whose strategy is fixed: inputs in host memory alone. `sharding`: the strategy.
-void bind_input_share(FlagSet& flags, double& share, const std::string& sharding);
+  friend bool operator==(const OffloadFlag&, const OffloadFlag&) = default;
+};
+
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): "none", or "optimizer", "inputs" or "inputs:SHARE", or
+/// both with a comma. SHARE is a fraction above 0 and at most 1, or percents. Throws InputError for other texts.
+/// @{
+void from_text(std::string_view flag, std::string_view text, OffloadFlag& value);
+std::string to_text(const OffloadFlag& value);
+/// @}
+
+/// Help of `inputs` in a program that trains.
+inline constexpr const char* offloaded_inputs_help =
+    "inputs of recomputed blocks, of all or a share of them as 0.25 or 25%, are in host memory until their backward";
 
 }  // namespace fsdp::train

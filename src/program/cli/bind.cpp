@@ -3,8 +3,11 @@
 
 #include <limits>
 
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
 
 #include "../../fsdp/core/value_names.hpp"
@@ -13,7 +16,26 @@ namespace fsdp::cli {
 
 using train::Effect;
 
-void bind(train::FlagSet& flags, StackChoice& stack) {
+namespace {
+
+constexpr const char* offload_help = "none | optimizer (main weights and optimizer state stay in host memory)";
+
+/// Adds --offload for a command that also takes the share of block inputs in host memory. `what`: the help of inputs.
+void bind_offload(train::FlagSet& flags, OffloadChoice& choice, double& inputs, const std::string& what) {
+  flags.add(
+      Effect::chosen, "offload",
+      [&choice, &inputs] {
+        return train::OffloadFlag{.optimizer = choice == OffloadChoice::optimizer, .inputs = inputs};
+      },
+      [&choice, &inputs](const train::OffloadFlag& flag) {
+        choice = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
+        inputs = flag.inputs;
+      },
+      message(offload_help, " | inputs | inputs:SHARE (", what, ") | optimizer,inputs:SHARE"));
+}
+
+/// Adds the flags of a stack. `add_offload` adds --offload.
+void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> add_offload) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
@@ -22,27 +44,18 @@ void bind(train::FlagSet& flags, StackChoice& stack) {
       Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
       "wire)");
-  flags.add(Effect::chosen, "offload", stack.offload,
-            "none | optimizer (main weights and optimizer state stay in host memory)");
+  add_offload();
   flags.add(Effect::chosen, "tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
             "what --memory leaves)");
   flags.add(Effect::chosen, "comm", stack.comm, "self | threads:N | mpi | nccl");
 }
 
-namespace {
-
-/// Lets --offload also say the share of block inputs in host memory.
-void bind_inputs(train::FlagSet& flags, OffloadChoice& choice, double& share, const std::string& what) {
-  train::Flag& flag = *flags.find("offload");
-  flag.help += " | inputs | inputs:SHARE (" + what + ") | optimizer,inputs:SHARE";
-  flag.set = [&choice, &share](const std::vector<std::string>& texts) {
-    read_offload("offload", train::FlagSet::single("offload", texts), choice, share);
-  };
-  flag.get = [&choice, &share] { return std::vector{offload_text(choice, share)}; };
-}
-
 }  // namespace
+
+void bind(train::FlagSet& flags, StackChoice& stack) {
+  bind_stack(flags, stack, [&] { flags.add(Effect::chosen, "offload", stack.offload, offload_help); });
+}
 
 void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
@@ -50,10 +63,9 @@ void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.optimizer);
   flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
             train::counts_up_to(train::most_ranks, 0));
-  bind(flags, command.stack);
-  bind_inputs(flags, command.stack.offload, command.options.units.offload_inputs,
-              "inputs of recomputed blocks, of all or a share of them as 0.25 or 25%, are in host memory until their "
-              "backward");
+  bind_stack(flags, command.stack, [&] {
+    bind_offload(flags, command.stack.offload, command.options.units.offload_inputs, train::offloaded_inputs_help);
+  });
 }
 
 /// Converts the name of a type for exported weights.
@@ -161,9 +173,10 @@ void bind(train::FlagSet& flags, bench::BenchOptions& o) {
   flags.add("dry-run", o.dry_run, "mlp --table: bytes alone, in seconds");
   bind(flags, o.launch);
   bind(flags, o.optimizer);
-  bind(flags, o.stack);
-  bind_inputs(flags, o.stack.offload, o.offload_inputs,
-              "step: also steps with recomputed blocks, their inputs in host memory and kept");
+  bind_stack(flags, o.stack, [&] {
+    bind_offload(flags, o.stack.offload, o.offload_inputs,
+                 "step: also steps with recomputed blocks, their inputs in host memory and kept");
+  });
 }
 
 }  // namespace fsdp::cli

@@ -3,17 +3,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
-#include <tessera/trainer/flags/offload_flag.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
-#include "../../fsdp/core/split.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::cli {
@@ -46,30 +43,6 @@ void from_text(std::string_view flag, std::string_view text, PrecisionChoice& va
 
 void from_text(std::string_view flag, std::string_view text, OffloadChoice& value) {
   value = offload_names.value(flag, text);
-}
-
-void read_offload(std::string_view flag, std::string_view text, OffloadChoice& choice, double& input_share) {
-  OffloadChoice optimizer = OffloadChoice::none;
-  double inputs = 0;
-  if (text != to_text(optimizer))
-    for (const std::string_view part : split_at(text, ',')) {
-      const std::optional<double> share = train::input_share(flag, part);
-      if (!share && part != to_text(OffloadChoice::optimizer))
-        refuse_unknown(flag, part, std::vector<std::string>{"none", "optimizer", "inputs", "inputs:SHARE"});
-      require<InputError>(share ? inputs == 0 : optimizer == OffloadChoice::none, "--", flag, " ", shortened(text),
-                          " names the same twice; name each once");
-      if (share)
-        inputs = *share;
-      else
-        optimizer = OffloadChoice::optimizer;
-    }
-  choice = optimizer;
-  input_share = inputs;
-}
-
-std::string offload_text(OffloadChoice choice, double input_share) {
-  if (input_share == 0) return to_text(choice);
-  return (choice == OffloadChoice::none ? "" : to_text(choice) + ",") + train::input_share_text(input_share);
 }
 
 void from_text(std::string_view flag, std::string_view text, CommChoice& value) {

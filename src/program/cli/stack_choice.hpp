@@ -43,12 +43,6 @@ struct StackChoice {
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
 
-/// Reads --offload of train, which also says the share of block inputs in host memory (UnitOptions::offload_inputs):
-/// "none", or "optimizer", "inputs:SHARE" or both with a comma. Throws InputError.
-void read_offload(std::string_view flag, std::string_view text, OffloadChoice& choice, double& input_share);
-/// Returns the text that read_offload reads.
-std::string offload_text(OffloadChoice choice, double input_share);
-
 /// Returns the tiling. Throws InputError for budget:auto, which a trainer alone replaces.
 const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling);
 

@@ -1,48 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/flags/offload_flag.hpp>
 
+#include <optional>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/split.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::train {
+namespace {
 
-std::optional<double> input_share(std::string_view flag, std::string_view text) {
-  constexpr std::string_view name = "inputs";
-  if (text == name) return 1;
-  if (!text.starts_with(name) || text[name.size()] != ':') return std::nullopt;
-  std::string_view number = text.substr(name.size() + 1);
+constexpr std::string_view optimizer_name = "optimizer", inputs_name = "inputs";
+
+/// Returns the share that a part of the text says; nothing for a part that does not begin with "inputs". Throws
+/// InputError for a share that is none.
+std::optional<double> input_share(std::string_view flag, std::string_view part) {
+  if (part == inputs_name) return 1;
+  if (!part.starts_with(inputs_name) || part[inputs_name.size()] != ':') return std::nullopt;
+  std::string_view number = part.substr(inputs_name.size() + 1);
   const bool percents = number.ends_with('%');
   if (percents) number.remove_suffix(1);
   const double share = parsed<double>(number).value_or(0) / (percents ? 100 : 1);
-  require<InputError>(share > 0 && share <= 1, "--", flag, " ", shortened(text),
+  require<InputError>(share > 0 && share <= 1, "--", flag, " ", shortened(part),
                       ": the share of blocks must be above 0 and at most 1, or 100%; give one such as inputs:0.25");
   return share;
 }
 
-std::string input_share_text(double share) { return share == 1 ? "inputs" : "inputs:" + to_text(share); }
+}  // namespace
 
-void bind_input_share(FlagSet& flags, double& share, const std::string& sharding) {
-  flags.add(
-      {.name = "offload",
-       .help =
-           "none | inputs | inputs:SHARE (inputs of recomputed blocks, of all or a share of them as 0.25 or 25%, are "
-           "in host memory until their backward)",
-       .effect = Effect::chosen,
-       .set =
-           [&share, sharding](const std::vector<std::string>& texts) {
-             const std::string& text = FlagSet::single("offload", texts);
-             require<InputError>(text != "optimizer", "--offload optimizer is fixed by this program: ", sharding);
-             const std::optional<double> found = input_share("offload", text);
-             if (!found && text != "none")
-               refuse_unknown("offload", text, std::vector<std::string>{"none", "inputs", "inputs:SHARE"});
-             share = found.value_or(0);
-           },
-       .get = [&share] { return std::vector<std::string>{share == 0 ? "none" : input_share_text(share)}; }});
+void from_text(std::string_view flag, std::string_view text, OffloadFlag& value) {
+  OffloadFlag found;
+  if (text != "none")
+    for (const std::string_view part : split_at(text, ',')) {
+      const std::optional<double> share = input_share(flag, part);
+      if (!share && part != optimizer_name)
+        refuse_unknown(flag, part, std::vector<std::string>{"none", "optimizer", "inputs", "inputs:SHARE"});
+      require<InputError>(share ? found.inputs == 0 : !found.optimizer, "--", flag, " ", shortened(text),
+                          " names the same twice; name each once");
+      if (share)
+        found.inputs = *share;
+      else
+        found.optimizer = true;
+    }
+  value = found;
+}
+
+std::string to_text(const OffloadFlag& value) {
+  if (value == OffloadFlag{}) return "none";
+  std::string text(value.optimizer ? optimizer_name : "");
+  if (value.inputs == 0) return text;
+  text += (value.optimizer ? "," : "") + std::string(inputs_name);
+  return value.inputs == 1 ? text : text + ":" + to_text(value.inputs);
 }
 
 }  // namespace fsdp::train

@@ -64,7 +64,7 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
                       "--data is missing; give files or folders of text");
   (void)loss_scale_of(o);
   require<InputError>(o.units.recompute || o.units.offload_inputs == 0, "--offload ",
-                      input_share_text(o.units.offload_inputs),
+                      to_text(OffloadFlag{.inputs = o.units.offload_inputs}),
                       " is for blocks that keep their input alone; add --recompute");
   flags.require_ranges();
   require_in_range("ranks", o.ranks, counts_up_to(most_ranks, 0));

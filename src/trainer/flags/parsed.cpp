@@ -123,7 +123,19 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);
   flags.fix("layout", fixed.sharding);
-  bind_input_share(flags, options->units.offload_inputs, fixed.sharding);
+  const bool optimizer = fixed.offloads_optimizer;
+  flags.add(
+      Effect::chosen, "offload",
+      [&units = options->units, optimizer] {
+        return OffloadFlag{.optimizer = optimizer, .inputs = units.offload_inputs};
+      },
+      [&units = options->units, optimizer, sharding = fixed.sharding](const OffloadFlag& flag) {
+        require<InputError>(!flag.optimizer || optimizer, "--offload optimizer is fixed by this program: ", sharding);
+        require<InputError>(flag != OffloadFlag{} || !optimizer, "--offload none is fixed by this program: ", sharding);
+        units.offload_inputs = flag.inputs;
+      },
+      message(optimizer ? "optimizer | optimizer,inputs | optimizer,inputs:SHARE (" : "none | inputs | inputs:SHARE (",
+              offloaded_inputs_help, ")"));
   Parsed parsed(app, flags, "train", {"train", "eval", "generate", "bench"});
   Help help;
   if (!run(app, argc, argv, help)) return help;

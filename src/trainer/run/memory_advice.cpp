@@ -68,9 +68,9 @@ void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int
   const std::int64_t needed = host(share);
   if (needed <= memory) return;
   const double fitting = largest_share([&](double other) { return other < share && host(other) <= memory; });
-  const std::string would_do =
-      fitting > 0 ? message(input_share_text(fitting), " would do, or give ") : std::string("no share would do; give ");
-  throw InputError(message("--offload ", input_share_text(share), ": a rank takes ", needed, " bytes (",
+  const std::string would_do = fitting > 0 ? message(to_text(OffloadFlag{.inputs = fitting}), " would do, or give ")
+                                           : std::string("no share would do; give ");
+  throw InputError(message("--offload ", to_text(OffloadFlag{.inputs = share}), ": a rank takes ", needed, " bytes (",
                            report::bytes_text(needed), ") of its machine's memory, which has ", memory, " (",
                            report::bytes_text(memory), ") for it; ", would_do,
                            "fewer ranks a machine or shorter sequences"));

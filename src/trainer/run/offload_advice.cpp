@@ -36,8 +36,8 @@ double largest_share(FunctionRef<bool(double share)> fits) {
 std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer) {
   std::string text = other.recompute && !now.recompute ? "--recompute" : "";
   if (other.offload_inputs > now.offload_inputs)
-    text += (text.empty() ? "" : " ") + std::string(optimizer ? "--offload optimizer," : "--offload ") +
-            input_share_text(other.offload_inputs);
+    text += (text.empty() ? "--offload " : " --offload ") +
+            to_text(OffloadFlag{.optimizer = optimizer, .inputs = other.offload_inputs});
   return text;
 }
 
