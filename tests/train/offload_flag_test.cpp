@@ -41,7 +41,11 @@ TEST(OffloadFlag, RefusesOtherTexts) {
   for (const char* bad : {"inputs:0", "inputs:1.01", "inputs:-1", "inputs:", "inputs:x", "inputs:nan", "inputs:101%"})
     EXPECT_INPUT_ERROR(offload_of(bad), "the share of blocks must be above 0 and at most 1");
   EXPECT_INPUT_ERROR(offload_of("input"), "did you mean 'inputs'?");
-  EXPECT_INPUT_ERROR(offload_of("none,inputs"), "--offload none is not known");
+  EXPECT_INPUT_ERROR(offload_of("optimizer,input"),
+                     "--offload optimizer,input is not known; did you mean 'optimizer,inputs'?");
+  EXPECT_INPUT_ERROR(offload_of("optimizer,"), "--offload optimizer, is not known; did you mean 'optimizer'?");
+  EXPECT_INPUT_ERROR(offload_of("none,inputs"), "--offload none,inputs: none stands alone; leave it or the rest out");
+  EXPECT_INPUT_ERROR(offload_of("optimizer,none"), "--offload optimizer,none: none stands alone");
   EXPECT_INPUT_ERROR(offload_of("inputs,inputs:0.5"), "names the same twice");
 }
 

@@ -15,18 +15,18 @@
 namespace fsdp::train {
 namespace {
 
-constexpr std::string_view optimizer_name = "optimizer", inputs_name = "inputs";
+constexpr std::string_view none_name = "none", optimizer_name = "optimizer", inputs_name = "inputs";
 
-/// Returns the share that a part of the text says; nothing for a part that does not begin with "inputs". Throws
+/// Returns the share that a part of a text says; nothing for a part that does not begin with "inputs". Throws
 /// InputError for a share that is none.
-std::optional<double> input_share(std::string_view flag, std::string_view part) {
+std::optional<double> input_share(std::string_view flag, std::string_view text, std::string_view part) {
   if (part == inputs_name) return 1;
   if (!part.starts_with(inputs_name) || part[inputs_name.size()] != ':') return std::nullopt;
   std::string_view number = part.substr(inputs_name.size() + 1);
   const bool percents = number.ends_with('%');
   if (percents) number.remove_suffix(1);
   const double share = parsed<double>(number).value_or(0) / (percents ? 100 : 1);
-  require<InputError>(share > 0 && share <= 1, "--", flag, " ", shortened(part),
+  require<InputError>(share > 0 && share <= 1, "--", flag, " ", shortened(text),
                       ": the share of blocks must be above 0 and at most 1, or 100%; give one such as inputs:0.25");
   return share;
 }
@@ -35,11 +35,15 @@ std::optional<double> input_share(std::string_view flag, std::string_view part) 
 
 void from_text(std::string_view flag, std::string_view text, OffloadFlag& value) {
   OffloadFlag found;
-  if (text != "none")
+  if (text != none_name)
     for (const std::string_view part : split_at(text, ',')) {
-      const std::optional<double> share = input_share(flag, part);
+      require<InputError>(part != none_name, "--", flag, " ", shortened(text),
+                          ": none stands alone; leave it or the rest out");
+      const std::optional<double> share = input_share(flag, text, part);
       if (!share && part != optimizer_name)
-        refuse_unknown(flag, part, std::vector<std::string>{"none", "optimizer", "inputs", "inputs:SHARE"});
+        refuse_unknown(flag, text,
+                       std::vector<std::string>{"none", "optimizer", "inputs", "inputs:SHARE", "optimizer,inputs",
+                                                "optimizer,inputs:SHARE"});
       require<InputError>(share ? found.inputs == 0 : !found.optimizer, "--", flag, " ", shortened(text),
                           " names the same twice; name each once");
       if (share)
@@ -51,7 +55,7 @@ void from_text(std::string_view flag, std::string_view text, OffloadFlag& value)
 }
 
 std::string to_text(const OffloadFlag& value) {
-  if (value == OffloadFlag{}) return "none";
+  if (value == OffloadFlag{}) return std::string(none_name);
   std::string text(value.optimizer ? optimizer_name : "");
   if (value.inputs == 0) return text;
   text += (value.optimizer ? "," : "") + std::string(inputs_name);
