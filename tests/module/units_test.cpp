@@ -49,7 +49,7 @@ TEST(OffloadedBlocks, AreEvenlySpacedAndNeverTheLast) {
   EXPECT_EQ(offloaded_blocks(0.51, 4), (Blocks{0, 1, 2}));
   EXPECT_EQ(offloaded_blocks(0.25, 32), (Blocks{0, 4, 8, 12, 16, 20, 24, 28}));
   EXPECT_EQ(offloaded_blocks(0.1, 30).size(), 3u) << "0.1 * 30 is a little more than 3";
-  EXPECT_EQ(offloaded_blocks(1e-6, 32), Blocks{0});
+  for (const double little : {1e-6, 1e-10, 1e-300}) EXPECT_EQ(offloaded_blocks(little, 32), Blocks{0});
   EXPECT_EQ(offloaded_blocks(0, 32), Blocks{});
   for (const int none : {1, 0, -1}) EXPECT_EQ(offloaded_blocks(1, none), Blocks{});
 }

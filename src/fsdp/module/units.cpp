@@ -24,7 +24,8 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 std::vector<int> offloaded_blocks(double share, int blocks) {
   constexpr double rounding = 1e-9;  // of a share that was written in decimals
-  const int count = std::min(static_cast<int>(std::ceil(share * blocks - rounding)), blocks - 1);
+  const int asked = share > 0 ? std::max(static_cast<int>(std::ceil(share * blocks - rounding)), 1) : 0;
+  const int count = std::min(asked, blocks - 1);
   std::vector<int> list;
   for (std::int64_t i = 0; i < count; ++i) list.push_back(static_cast<int>(i * blocks / count));
   return list;
