@@ -194,8 +194,8 @@ TEST(MemoryAdvice, OffersTheLeastShareOfInputsInHostMemoryThatSuffices) {
 }
 
 TEST(MemoryLine, SaysWhetherAStepFits) {
-  EXPECT_EQ(memory_line(1024, 1024, ""), "memory: 1.00 KiB a rank hold this step");
-  EXPECT_EQ(memory_line(1024, 1025, "; advice"), "memory: 1.00 KiB a rank hold no such step; advice");
+  EXPECT_EQ(memory_line(1024, ""), "memory: 1.00 KiB a rank hold this step");
+  EXPECT_EQ(memory_line(1024, "; advice"), "memory: 1.00 KiB a rank hold no such step; advice");
 }
 
 TEST(HostMemory, ThatDoesNotSufficeIsRefusedWithTheShareThatWouldDo) {

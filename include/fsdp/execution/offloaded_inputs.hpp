@@ -54,11 +54,10 @@ class OffloadedInputs {
   /// Starts the copy of a task, after the work that is on the stream now.
   void execute(const sharding::Task& task) {
     Input& input = inputs_[index(task.index)];
-    Buffer& buffer = buffers_[index(task.slot)];
     if (task.action == sharding::Action::send_input)
-      send(input, buffer);
+      send(input, buffers_[index(task.slot)]);
     else
-      fetch(input, buffer);
+      fetch(input, task.slot);
   }
   /// Returns the input of a unit that was fetched. Makes the stream wait for it.
   Tensor<T> fetched(int unit) {
@@ -89,10 +88,10 @@ class OffloadedInputs {
     buffer.sent = queue_.record();
     buffer.is_read = true;
   }
-  void fetch(Input& input, Buffer& buffer) {
-    copy(input.x, buffer.x);
+  void fetch(Input& input, int buffer) {
+    copy(input.x, buffers_[index(buffer)].x);
     input.fetched = queue_.record();
-    input.buffer = static_cast<int>(&buffer - buffers_.data());
+    input.buffer = buffer;
     arena_.release(Arena::End::low, input.mark);  // safe: later copies out run on the same queue, after this one
   }
   void copy(Tensor<const T> from, Tensor<T> to) {

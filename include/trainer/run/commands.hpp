@@ -131,8 +131,7 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     if (options.memory && !asks) {
       const std::int64_t given = parse_bytes("memory", *options.memory);
       const bool fits = step.peak_bytes() <= given;
-      print(memory_line(given, step.peak_bytes(),
-                        fits ? "" : memory_advice<Model>(options, sharding, cut, optimizer, ranks, given)) +
+      print(memory_line(given, fits ? "" : memory_advice<Model>(options, sharding, cut, optimizer, ranks, given)) +
             "\n");
     }
   }

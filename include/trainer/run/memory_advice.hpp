@@ -33,8 +33,9 @@ std::string memory_advice(
     std::optional<std::int64_t> memory, bool offloads_optimizer,
     FunctionRef<TakenBytes(const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks)> bytes);
 
-/// The line of --dry-run on whether a rank's `memory` holds a step of `peak` bytes. `advice`: memory_advice.
-std::string memory_line(std::int64_t memory, std::int64_t peak, const std::string& advice);
+/// The line of --dry-run on whether a rank's `memory` holds a step. `advice`: memory_advice for one that it does not
+/// hold; empty if it does.
+std::string memory_line(std::int64_t memory, const std::string& advice);
 
 /// Throws InputError unless `memory` bytes of host memory hold what `share` of the block inputs takes beside the rest;
 /// the error names the largest share that would do. `host`: the bytes with a share.

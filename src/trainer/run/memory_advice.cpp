@@ -59,9 +59,9 @@ std::string memory_advice(
   return text + " (--dry-run tells of other strategies)";
 }
 
-std::string memory_line(std::int64_t memory, std::int64_t peak, const std::string& advice) {
+std::string memory_line(std::int64_t memory, const std::string& advice) {
   const std::string begin = message("memory: ", report::bytes_text(memory), " a rank hold ");
-  return peak <= memory ? begin + "this step" : begin + "no such step" + advice;
+  return begin + (advice.empty() ? "this step" : "no such step" + advice);
 }
 
 void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int64_t(double share)> host) {
