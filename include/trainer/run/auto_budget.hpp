@@ -4,46 +4,21 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <type_traits>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/plan/available_memory.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/offload_advice.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
-
-/// Returns the bytes that one rank may use: --memory if given. Otherwise nine tenths of the free memory of its device
-/// or machine, divided by the number of ranks that share it.
-template <class Comm>
-std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
-  if (options.memory) return parse_bytes("memory", *options.memory);
-  if constexpr (requires { requires Comm::device_for_each_rank; })
-    return Comm::Device::free_bytes() / 10 * 9;
-  else if constexpr (requires { Comm::Device::free_bytes(); })
-    return Comm::Device::free_bytes() / 10 * 9 / comm::ranks_on_this_machine(ranks);
-  else
-    return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
-}
-
-/// Returns memory_of_rank of the rank that has the least. Collective.
-template <class Comm>
-std::int64_t least_memory(Comm& communicator, const TrainOptions& options) {
-  std::int64_t memory = memory_of_rank<Comm>(options, communicator.size());
-  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"memory"});
-  return memory;
-}
 
 /// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `taken` returns a rank's planned
 /// bytes with a tiling, and with other options for blocks: those of the run are `units`. Returns `memory` if the

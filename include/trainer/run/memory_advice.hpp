@@ -5,20 +5,17 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <type_traits>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/plan/available_memory.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/offload_advice.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
@@ -60,21 +57,21 @@ std::string memory_advice(const TrainOptions& options, const typename Model::Sta
 }
 
 /// Throws the same InputError on all ranks if some rank's machine has too little memory for inputs in host memory; the
-/// error names the share that would do.
+/// error names the share that would do. Where both memories are one (Device::host_memory) inputs take as much either
+/// way, and nothing is refused.
 template <class Model, class Comm, class Optimizer>
 void require_host_memory(Comm& communicator, const TrainOptions& options,
                          const typename Model::Stack::Sharding& sharding, const typename Model::Stack::Tiling& tiling,
                          const Optimizer& optimizer) {
-  if (options.units.offload_inputs == 0) return;
+  if (Comm::Device::host_memory || options.units.offload_inputs == 0) return;
   const int ranks = communicator.size();
-  std::int64_t memory = plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
-  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {"host memory"});
+  const std::int64_t memory = least_memory(communicator, host_memory_of_rank(ranks), "host memory");
   require_host_memory(options.units.offload_inputs, memory, [&](double share) {
     TrainOptions other = options;
     other.units.offload_inputs = share;
-    const TakenBytes taken = taken_by(plan::dry_run(model_of<Model>(other), sharding, tiling,
-                                                    plan_request(other, ranks, sharding, optimizer), optimizer));
-    return taken.host + (Comm::Device::host_memory ? taken.device : 0);
+    return plan::dry_run(model_of<Model>(other), sharding, tiling, plan_request(other, ranks, sharding, optimizer),
+                         optimizer)
+        .offloaded_bytes;
   });
 }
 

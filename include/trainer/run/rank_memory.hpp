@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How much memory a rank may use, of its device and of its machine.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/plan/available_memory.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/trainer/flags/byte_count.hpp>
+#include <tessera/trainer/flags/options.hpp>
+
+namespace fsdp::train {
+
+/// Returns a rank's share of host memory: nine tenths of what is free, divided by the number of ranks on its machine.
+inline std::int64_t host_memory_of_rank(int ranks) {
+  return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
+}
+
+/// Returns the bytes that one rank may use: --memory if given. Otherwise nine tenths of the free memory of its device
+/// or machine, divided by the number of ranks that share it.
+template <class Comm>
+std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
+  if (options.memory) return parse_bytes("memory", *options.memory);
+  if constexpr (requires { requires Comm::device_for_each_rank; })
+    return Comm::Device::free_bytes() / 10 * 9;
+  else if constexpr (requires { Comm::Device::free_bytes(); })
+    return Comm::Device::free_bytes() / 10 * 9 / comm::ranks_on_this_machine(ranks);
+  else
+    return host_memory_of_rank(ranks);
+}
+
+/// Returns the least of all ranks' `memory`. Collective; `what` names it in errors.
+template <class Comm>
+std::int64_t least_memory(Comm& communicator, std::int64_t memory, const char* what) {
+  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {what});
+  return memory;
+}
+
+/// Returns memory_of_rank of the rank that has the least. Collective.
+template <class Comm>
+std::int64_t least_memory(Comm& communicator, const TrainOptions& options) {
+  return least_memory(communicator, memory_of_rank<Comm>(options, communicator.size()), "memory");
+}
+
+}  // namespace fsdp::train
