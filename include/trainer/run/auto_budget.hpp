@@ -9,7 +9,6 @@
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
-#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
@@ -23,17 +22,16 @@ namespace fsdp::train {
 /// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `taken` returns a rank's planned
 /// bytes with a tiling, and with other options for blocks: those of the run are `units`. Returns `memory` if the
 /// untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were found, and says
-/// whether a budget fits with --recompute, or else with the least share of inputs in host memory. `offloads_optimizer`:
-/// see flags_of.
-std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, bool offloads_optimizer,
+/// whether a budget fits with --recompute, or else, where host memory is apart, with the least share of inputs in it.
+std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, StackMemory stack,
                             FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken);
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding sharding, const plan::Request& request,
                             std::int64_t memory, const Optimizer& optimizer = {}) {
-  constexpr bool offloads_optimizer = offloads_optimizer_of<typename Model::Stack::Sharding>;
+  constexpr StackMemory stack = stack_memory<typename Model::Stack>;
   return largest_budget(
-      memory, model.units(), offloads_optimizer, [&](const tiling::RunTimeTiling& tiling, const UnitOptions& units) {
-        return taken_by(plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer));
+      memory, model.units(), stack, [&](const tiling::RunTimeTiling& tiling, const UnitOptions& units) {
+        return taken_by(plan::dry_run(Model(model.config(), units), sharding, tiling, request, optimizer), stack.one);
       });
 }
 

@@ -131,8 +131,9 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     if (options.memory && !asks) {
       const std::int64_t given = parse_bytes("memory", *options.memory);
       const bool fits = step.peak_bytes() <= given;
+      const bool offloads = Stack::Device::host_memory && (!fits || step.offloaded_bytes > 0);
       print(memory_line(given, fits ? "" : memory_advice<Model>(options, sharding, cut, optimizer, ranks, given)) +
-            "\n");
+            (offloads ? planned_for_a_device : "") + "\n");
     }
   }
 }

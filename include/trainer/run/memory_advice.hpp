@@ -23,7 +23,7 @@ namespace fsdp::train {
 /// Returns "; the whole run takes ... of each rank, and would take ... with --recompute, ...", by dry runs of the same
 /// stack. Names only alternatives that take less. `tiling`: the run's tiling; nullptr if it is fixed at compile time.
 /// `pieces`: as for check_batch. `memory`: bytes of the rank's device, for which the least share of inputs in host
-/// memory is found; nothing: none is offered, as where both memories are one. `offloads_optimizer`: see flags_of.
+/// memory is found; nothing: both memories are one, and no share is offered. `offloads_optimizer`: see flags_of.
 /// `bytes`: makes a dry run with other options, tiling (nullptr: the run's own) and number of ranks.
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
@@ -33,6 +33,9 @@ std::string memory_advice(
 /// The line of --dry-run on whether a rank's `memory` holds a step. `advice`: memory_advice for one that it does not
 /// hold; empty if it does.
 std::string memory_line(std::int64_t memory, const std::string& advice);
+/// What this line ends with where a stack's device is the host and something is in host memory, or might be.
+inline constexpr const char* planned_for_a_device =
+    "; this plans for a device with memory of its own: on this stack's, the host, what is offloaded saves nothing";
 
 /// Throws InputError unless `memory` bytes of host memory hold what `share` of the block inputs takes beside the rest;
 /// the error names the largest share that would do. `host`: the bytes with a share.
@@ -48,7 +51,8 @@ std::string memory_advice(const TrainOptions& options, const typename Model::Sta
     if constexpr (chosen)
       if (other_tiling != nullptr) cut = *other_tiling;
     return taken_by(plan::dry_run(model_of<Model>(other), sharding, cut,
-                                  plan_request(other, other_ranks, sharding, optimizer), optimizer));
+                                  plan_request(other, other_ranks, sharding, optimizer), optimizer),
+                    !memory);
   };
   const tiling::RunTimeTiling* own = nullptr;
   if constexpr (chosen) own = &tiling;

@@ -49,7 +49,7 @@ std::string bytes_in_words(std::int64_t bytes) { return message(bytes, " (", rep
 
 }  // namespace
 
-std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, bool offloads_optimizer,
+std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, StackMemory stack,
                             FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken) {
   const auto found_with = [&](const UnitOptions& options) {
     return search(memory, [&](const tiling::RunTimeTiling& tiling) { return taken(tiling, options).device; });
@@ -68,15 +68,17 @@ std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, bool 
   const std::string now = message(begin, units.recompute ? "" : ", with --recompute too", "; one takes ",
                                   bytes_in_words(std::min(found.least, recomputed.least)));
   Found offloaded;
-  const std::optional<double> share = least_share([&](double inputs) {
+  const auto fits = [&](double inputs) {
     other.offload_inputs = inputs;
     const Found tried = inputs > units.offload_inputs ? found_with(other) : Found{};
     if (tried.budget > 0) offloaded = tried;
     return tried.budget > 0;
-  });
+  };
+  const std::optional<double> share = stack.one ? std::nullopt : least_share(fits);
   if (!share) throw InputError(message(now, "; ", rest));
   other.offload_inputs = *share;
-  throw InputError(message(now, ". Add ", flags_of(other, units, offloads_optimizer), ", with which one fits and ",
+  throw InputError(message(now, ". Add ", flags_of(other, units, stack.offloads_optimizer),
+                           ", with which one fits and ",
                            bytes_in_words(taken(tiling::RunTimeTiling::budget(offloaded.budget), other).host),
                            " are in host memory, or ", rest));
 }

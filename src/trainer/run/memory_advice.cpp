@@ -24,7 +24,8 @@ std::string memory_advice(
     }
     if (then.device >= now) return;
     text += message(separator, report::bytes_text(then.device), " ", with);
-    if (other.units.offload_inputs > 0) text += message(" (", report::bytes_text(then.host), " of host memory)");
+    if (memory && other.units.offload_inputs > 0)
+      text += message(" (", report::bytes_text(then.host), " of host memory)");
     separator = ", ";
   };
 
