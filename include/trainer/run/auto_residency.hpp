@@ -4,19 +4,19 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 
-#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_parts.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
-#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
+#include <tessera/trainer/run/offload_advice.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
@@ -27,9 +27,10 @@ bool weights_ask_for_memory(const Sharding& sharding) {
   return sharding::facts_of(sharding).budget == memory_left;
 }
 
-/// Returns what a step leaves of `memory` for gathered weights; `step`: its bytes without a budget. Throws InputError
-/// if the rest of the step takes more than all. Whether weights fit into what is left, the plan finds out.
-std::int64_t left_for_weights(std::int64_t memory, const device::BytesByKind& step);
+/// Returns what a step leaves of `memory` for gathered weights; `step`: its plan without a budget, with `units`. Throws
+/// InputError if the rest of the step takes more than all; the error names the flags that the step has not. Whether
+/// weights fit into what is left, the plan finds out.
+std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units, StackMemory stack);
 
 /// Prints the strategy with the budget that was found, and the memory per rank that it was found for.
 void print_sharding_budget(const std::string& sharding, std::int64_t memory);
@@ -49,7 +50,7 @@ typename Model::Stack::Sharding settled_sharding(typename Model::Stack::Sharding
   parts.part(sharding);
   parts.set("budget", 0);
   const plan::Plan step = plan::dry_run(model, sharding, tiling, request, optimizer);
-  parts.set("budget", left_for_weights(memory, step.bytes));
+  parts.set("budget", left_for_weights(memory, step, model.units(), stack_memory<typename Model::Stack>));
   if (speaks) print_sharding_budget(policy_text(sharding), memory);
   return sharding;
 }

@@ -4,22 +4,26 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <numeric>
 
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
 
-std::int64_t left_for_weights(std::int64_t memory, const device::BytesByKind& step) {
-  const std::int64_t peak = std::accumulate(step.begin(), step.end(), std::int64_t{0});
-  const std::int64_t gathered = step[static_cast<std::size_t>(device::MemoryKind::gathered)];
-  const std::int64_t rest = peak - gathered;
-  require<InputError>(
-      rest <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
-      ") a rank hold no step of this model, which takes ", rest, " (", report::bytes_text(rest),
-      ") besides gathered weights; give more --memory, more ranks or shorter sequences, or keep less with "
-      "--recompute and --offload inputs");
+std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units,
+                              StackMemory stack) {
+  const std::int64_t gathered = step.bytes[static_cast<std::size_t>(device::MemoryKind::gathered)];
+  const std::int64_t rest = taken_by(step, stack.one).device - gathered;
+  UnitOptions other = units;
+  other.recompute = true;
+  if (!stack.one) other.offload_inputs = 1;
+  const std::string flags = flags_of(other, units, stack.offloads_optimizer);
+  require<InputError>(rest <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
+                      ") a rank hold no step of this model, which takes ", rest, " (", report::bytes_text(rest),
+                      ") besides gathered weights; give more --memory, more ranks or shorter sequences",
+                      flags.empty() ? "" : ", or keep less with " + flags);
   return std::max<std::int64_t>(memory - rest, 1);
 }
 
