@@ -44,9 +44,11 @@ std::string memory_advice(
       return inputs >= share && bytes(recomputed, cut, ranks).device <= *memory;
     };
     if (!fits(share)) {
-      recomputed.units.offload_inputs = least_share(fits).value_or(1);
+      const std::optional<double> least = least_share(fits);
+      recomputed.units.offload_inputs = least.value_or(1);
+      const std::string over = least ? "" : message("(still more than ", report::bytes_text(*memory), ") ");
       offer(recomputed, cut, ranks,
-            message("with ", tiles ? "--tiling tokens:1024 " : "",
+            message(over, "with ", tiles ? "--tiling tokens:1024 " : "",
                     flags_of(recomputed.units, options.units, offloads_optimizer)));
     }
   }
