@@ -161,6 +161,7 @@ TEST(Stages, InBf16FollowFloat64) {
   const Outcome expected = expected_outcome<Block, Bf16Mixed>(sizes, 2);
   const double whole = relative(outcome_of_two<Block, Bf16Mixed>(sizes, nullptr).y, expected.y);
   for (const Sharing& sharing : {Sharing{2, 1}, Sharing{4, 2}}) {
+    SCOPED_TRACE(sharing.in_words());
     const Outcome found = outcome_of_two<BlockInTiles, Bf16Mixed>(sizes, &sharing);
     EXPECT_LE(relative(found.y, expected.y), 1.1 * whole) << "sums over ranges are rounded once";
     for (std::size_t i = 0; i < expected.gradients.size(); ++i)
@@ -211,9 +212,10 @@ TEST(Stages, OfAllHeadsMultiplyByTheWeightsOfQueriesKeysAndValuesAtOnce) {
 }
 
 TEST(Stages, OfHeadsThatDoNotDivideAreRefusedWithTheNumbersThatDo) {
-  EXPECT_EQ(equal_ranges(12, 3), (std::vector<HeadRange>{{0, 4}, {4, 8}, {8, 12}}));
+  EXPECT_EQ(equal_ranges(12, 3, 1), (std::vector<HeadRange>{{0, 4}, {4, 8}, {8, 12}}));
+  EXPECT_EQ(equal_ranges(12, 2, 2), (std::vector<HeadRange>{{0, 3, 0, 6}, {3, 6, 0, 6}, {6, 9, 6, 12}, {9, 12, 6, 12}}));
   try {
-    equal_ranges(12, 5);
+    equal_ranges(12, 5, 1);
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),

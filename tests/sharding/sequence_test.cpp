@@ -161,15 +161,15 @@ TEST(Sequence, TwoRunsGiveTheSameBitsAndSoDoesAnyNumberOfGroups) {
 }
 
 /// Elements that a step's exchanges bring to rank 0, which has the rows [0, N / 2): of each layer the middle's inputs
-/// and outputs, once in each direction, and once more where backward computes again.
-std::int64_t exchanged_elements(const LlamaConfig& config, std::int64_t rows, int parts, bool recompute) {
-  const std::int64_t heads = config.heads / (2 * parts);  // of a part
+/// and outputs, once in each direction whatever the number of parts, and once more where backward computes again.
+std::int64_t exchanged_elements(const LlamaConfig& config, std::int64_t rows, bool recompute) {
+  const std::int64_t heads = config.heads / 2;
   const std::int64_t shared = std::gcd(config.heads / config.kv_heads, heads);
   const std::int64_t out = heads * config.head_dim;
   const std::int64_t in = out + 2 * (heads / shared) * config.head_dim;
   const std::int64_t own = rows / 2;
   const std::int64_t forward = rows * in + own * 2 * out, backward = rows * out + own * 2 * in;
-  return config.layers * parts * (forward * (recompute ? 2 : 1) + backward);
+  return config.layers * (forward * (recompute ? 2 : 1) + backward);
 }
 
 TEST(Sequence, ExchangesAreCountedAndNothingElseChanges) {
@@ -188,7 +188,7 @@ TEST(Sequence, ExchangesAreCountedAndNothingElseChanges) {
         EXPECT_EQ(found.sequence[Op::all_to_all].calls, micro_batches * each);
         EXPECT_EQ(found.sequence.calls(), micro_batches * each);
         EXPECT_EQ(found.sequence[Op::all_to_all].bytes,
-                  micro_batches * 4 * exchanged_elements(options.config, 12 / micro_batches * 7, parts, recompute));
+                  micro_batches * 4 * exchanged_elements(options.config, 12 / micro_batches * 7, recompute));
         const comm::MeshTraffic expected = run(run_time("fsdp2"), whole(options)).traffic.front();
         EXPECT_EQ(found.world, expected.world);
         EXPECT_EQ(expected.sequence, comm::Traffic{});

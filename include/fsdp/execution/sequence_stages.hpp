@@ -155,7 +155,8 @@ class SequenceStages {
           exchanges_.wait(module_.stream(), Step::gradient_to_rows, at.part);
           const std::vector<nn::HeadRange> ranges = ranges_of_part(unit, at.part);
           block.before_backward(rows, shared, weights_of(block), gradients_of(block), saved.rows,
-                                part_of(ranges, at.part, unit), matrices(block, ranges, unit.parts[part].in), dy);
+                                part_of(ranges, at.part, unit),
+                                matrices(block, ranges, moved(block, unit, at, unit.parts[part].in)), dy);
           if (is_last(task)) end_middle(rows, Step::gradient_to_rows);
           return;
         }
@@ -172,10 +173,12 @@ class SequenceStages {
       Part& own = unit.parts[static_cast<std::size_t>(at.part)];
       Ring& ring = ring_[static_cast<std::size_t>(at.part % 2)];
       switch (at.step) {
-        case Step::to_heads: return start<buffer::OwnRows>(task, block, unit, ring.rows, own.in);
+        case Step::to_heads:
+          return start<buffer::OwnRows>(task, block, unit, moved(block, unit, at, ring.rows), own.in);
         case Step::to_rows: return start<buffer::OwnHeads>(task, block, unit, {own.out}, {own.rows});
         case Step::gradient_to_heads: return start<buffer::OwnRows>(task, block, unit, {own.rows}, {ring.out});
-        case Step::gradient_to_rows: return start<buffer::OwnHeads>(task, block, unit, ring.in, own.in);
+        case Step::gradient_to_rows:
+          return start<buffer::OwnHeads>(task, block, unit, moved(block, unit, at, ring.in), own.in);
         default: throw LogicError("sequence stages: an exchange task names a computation");
       }
     });
@@ -249,12 +252,21 @@ class SequenceStages {
     std::copy_n(list.begin(), B::inputs, inputs.begin());
     return inputs;
   }
-  /// [K][inputs]: the matrices for each rank.
+  /// Returns those of a part's inputs, or of their gradients, that are made or exchanged with it: the common ones in
+  /// forward with the first part, in backward with the last.
+  template <class B>
+  static Matrices moved(const B&, const Unit& unit, const sharding::Stage& at, Matrices list) {
+    const bool gradients = at.step == sharding::Step::gradient_to_rows || at.step == sharding::Step::before_backward;
+    const int with = gradients ? static_cast<int>(unit.parts.size()) - 1 : 0;
+    if (at.part != with) list.resize(B::inputs - nn::common_inputs<B>());
+    return list;
+  }
+  /// [K][inputs]: the matrices for each rank; empty where `flat` has none.
   template <class B>
   std::vector<nn::StageInputs<B>> matrices(const B& block, const std::vector<nn::HeadRange>& ranges,
                                            const Matrices& flat) {
     std::vector<nn::StageInputs<B>> list(ranges.size());
-    for (std::size_t i = 0; i < B::inputs; ++i) {
+    for (std::size_t i = 0; i < flat.size(); ++i) {
       Compute* at = flat[i].data();
       for (std::size_t r = 0; r < ranges.size(); ++r) {
         const std::int64_t columns = block.input_columns(ranges[r])[i];
@@ -280,26 +292,39 @@ class SequenceStages {
   }
   /// @}
 
-  /// Allocates what a part's inputs or outputs take, in own rows of all heads or in all rows of own heads.
+  /// Allocates what a part's inputs or outputs take, in own rows of all heads or in all rows of own heads. Common inputs
+  /// are those of the first part, in `first`.
   /// @{
   /// Those in heads have room for the gradients in own rows, which later take their place.
   template <class B>
-  Matrices inputs_in_heads(Context& context, typename Arena::End end, const B& block, const Unit& unit, int part) {
+  Matrices inputs_in_heads(Context& context, typename Arena::End end, const B& block, const Unit& unit, int part,
+                           const Matrices& first) {
     const auto elements = elements_in_rows(block, unit, part);
     const auto columns = block.input_columns(range_of(unit, part));
     Matrices list;
     for (std::size_t i = 0; i < B::inputs; ++i) {
+      if (part > 0 && is_common<B>(i)) {
+        list.push_back(first[i]);
+        continue;
+      }
       const std::int64_t most = std::max(elements[i], rows_ * columns[i]);
       list.push_back({context.arena.template allocate<Compute>(end, {most}).data(), {rows_, columns[i]}});
     }
     return list;
   }
   template <class B>
-  Matrices inputs_in_rows(Context& context, const B& block, const Unit& unit, int part) {
+  Matrices inputs_in_rows(Context& context, const B& block, const Unit& unit, int part, const Matrices& first) {
+    const auto elements = elements_in_rows(block, unit, part);
     Matrices list;
-    for (const std::int64_t count : elements_in_rows(block, unit, part))
-      list.push_back(context.arena.template allocate<Compute>(Arena::End::high, {count}));
+    for (std::size_t i = 0; i < B::inputs; ++i)
+      list.push_back(part > 0 && is_common<B>(i)
+                         ? first[i]
+                         : context.arena.template allocate<Compute>(Arena::End::high, {elements[i]}));
     return list;
+  }
+  template <class B>
+  static constexpr bool is_common(std::size_t input) {
+    return input + nn::common_inputs<B>() >= B::inputs;
   }
   template <class B>
   std::array<std::int64_t, B::inputs> elements_in_rows(const B& block, const Unit& unit, int part) {
@@ -318,7 +343,7 @@ class SequenceStages {
   template <class B, class Saved>
   void begin(Context& rows, const B& block, Saved& saved, Unit& unit, bool keeps) {
     const int parts = static_cast<int>(unit.parts.size());
-    unit.ranges = nn::equal_ranges(block.shares(), ranks() * parts);
+    unit.ranges = nn::equal_ranges(block.shares(), ranks(), parts);
     saved.heads.resize(unit.parts.size());
     exchanges_.begin(parts);
     keeps_ = keeps;
@@ -329,12 +354,12 @@ class SequenceStages {
       for (const nn::HeadRange& range : ranges_of_part(unit, part)) columns += block.output_columns(range);
       own.rows = rows.template save<Compute>({own_rows() * columns});
       if (!keeps) continue;
-      own.in = inputs_in_heads(rows, Arena::End::low, block, unit, part);
+      own.in = inputs_in_heads(rows, Arena::End::low, block, unit, part, unit.parts[0].in);
       own.out = output_in_heads(rows, Arena::End::low, block, range_of(unit, part));
     }
     high_ = rows.arena.mark(Arena::End::high);
     for (int part = 0; part < std::min(parts, 2); ++part) {
-      ring_[static_cast<std::size_t>(part)].rows = inputs_in_rows(rows, block, unit, part);
+      ring_[static_cast<std::size_t>(part)].rows = inputs_in_rows(rows, block, unit, part, ring_[0].rows);
       if (!keeps) allocate_in_heads(rows, block, unit, part);
     }
   }
@@ -349,7 +374,7 @@ class SequenceStages {
   template <class B>
   void allocate_in_heads(Context& rows, const B& block, const Unit& unit, int part) {
     Ring& ring = ring_[static_cast<std::size_t>(part)];
-    ring.in = inputs_in_heads(rows, Arena::End::high, block, unit, part);
+    ring.in = inputs_in_heads(rows, Arena::End::high, block, unit, part, ring_[0].in);
     ring.out = output_in_heads(rows, Arena::End::high, block, range_of(unit, part));
   }
   /// Waits for all exchanges of the last kind and releases what was on its way.
@@ -369,7 +394,7 @@ class SequenceStages {
       if (!keeps_) own.in = ring.in, own.out = ring.out;
       const std::vector<nn::HeadRange> ranges = ranges_of_part(unit, at.part);
       block.before(rows, shared, weights_of(block), saved.rows, unit.x, part_of(ranges, at.part, unit),
-                   matrices(block, ranges, ring.rows));
+                   matrices(block, ranges, moved(block, unit, at, ring.rows)));
       return;
     }
     exchanges_.wait(module_.stream(), sharding::Step::to_heads, at.part);
@@ -379,9 +404,10 @@ class SequenceStages {
     if (!keeps_) rows.arena.release(Arena::End::low, mark);
   }
 
-  /// Starts the exchange of a task: From is where `from` is; `to` gets the other placement.
+  /// Starts the exchange of a task: From is where `from` is; as many of `to` get the other placement.
   template <buffer::SequencePlacement From, class B>
-  void start(const Task& task, const B& block, const Unit& unit, const Matrices& from, const Matrices& to) {
+  void start(const Task& task, const B& block, const Unit& unit, const Matrices& from, Matrices to) {
+    to.resize(from.size());
     const sharding::Stage at = stage_of(task);
     const bool inputs = at.step == sharding::Step::to_heads || at.step == sharding::Step::gradient_to_rows;
     std::vector<std::vector<std::int64_t>> sent, received;

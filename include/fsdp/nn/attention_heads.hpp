@@ -34,6 +34,12 @@ struct AttentionHeads {
   float eps = 1e-5f;
   std::int64_t window = 0;  ///< most tokens that one attends to, itself included; 0: no window
   bool norms = false;       ///< whether heads of q and k are normalised before their rotation
+  /// Whether these are the first, or the last, of the query heads that read k and v. The first rotate k in place and
+  /// overwrite the gradients of k and v, to which others add; the last take that of k back through rotation and norm.
+  /// @{
+  bool begins_keys = true;
+  bool ends_keys = true;
+  /// @}
 
   struct Saved {
     Tensor<float> qk_rstd;  // [(Hq + Hkv) N], if `norms`
@@ -66,13 +72,17 @@ struct AttentionHeads {
       attend_to_kept(context, seen[0], cache, out);
   }
 
-  /// `in` is as forward left it. Writes the gradients of q, k and v to `din`, and those of the norms.
+  /// `in` is as forward left it. Writes the gradients of q, k and v to `din`, or adds to those of k and v, and writes
+  /// those of the norms.
   void backward(Context<L>& context, const RotaryTable& shared, const Norms& weights, const NormGradients& gradients,
                 const Saved& saved, const Inputs& in, Tensor<const Compute> out, Tensor<const Compute> dout,
                 const Inputs& din) const {
     {
       typename L::Frame frame(context.arena);
       const Inputs seen = attended(context, shared, weights, saved, in, frame, Pass::backward);
+      const Inputs own = begins_keys ? din
+                                     : Inputs{din[0], frame.template allocate<Compute>(din[1].shape()),
+                                              frame.template allocate<Compute>(din[2].shape())};
       context.progress();
       device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
                                                                          .q = seen[0],
@@ -81,14 +91,16 @@ struct AttentionHeads {
                                                                          .out = out,
                                                                          .lse = saved.lse,
                                                                          .dout = dout,
-                                                                         .dq = din[0],
-                                                                         .dk = din[1],
-                                                                         .dv = din[2]});
+                                                                         .dq = own[0],
+                                                                         .dk = own[1],
+                                                                         .dv = own[2]});
+      for (std::size_t i = 1; i < 3 && !begins_keys; ++i)
+        device::enqueue(context.stream, device::Add<Compute>{.x = own[i], .y = din[i]});
     }
     context.progress();
-    rotate(context, shared, din, device::Rotation::backward);
+    rotate(context, shared, din, device::Rotation::backward, ends_keys);
     if (!norms) return;
-    for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t i = 0; i < (ends_keys ? 2 : 1); ++i)
       device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = in[i],
                                                                        .weight = weights[i],
                                                                        .rstd = rstd(saved, in, i),
@@ -115,18 +127,21 @@ struct AttentionHeads {
                         device::RmsNorm<Compute>{
                             .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
     }
-    if (norms || pass == Pass::forward) rotate(context, shared, seen, device::Rotation::forward);
+    if (norms || pass == Pass::forward)
+      rotate(context, shared, seen, device::Rotation::forward, norms || begins_keys);
     return seen;
   }
-  void rotate(Context<L>& context, const RotaryTable& shared, const Inputs& x, device::Rotation rotation) const {
+  void rotate(Context<L>& context, const RotaryTable& shared, const Inputs& x, device::Rotation rotation,
+              bool keys) const {
     const auto turn = [&](Tensor<Compute> part) {
       device::enqueue(context.stream,
                       device::Rope<Compute>{
                           .x = part, .table = shared.table, .rotation = rotation, .documents = context.documents});
     };
-    if (const Tensor<Compute> both = side_by_side(std::array{x[0], x[1]}); both.data() != nullptr) return turn(both);
+    if (const Tensor<Compute> both = side_by_side(std::array{x[0], x[1]}); keys && both.data() != nullptr)
+      return turn(both);
     turn(x[0]);
-    turn(x[1]);
+    if (keys) turn(x[1]);
   }
   void attend(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
     device::enqueue(context.stream,

@@ -31,9 +31,9 @@ struct AttentionPaths {
   LowRank<1> out = {};
 };
 
-/// Query heads of a range whose key-value heads follow each other, so that their weights are slices.
+/// Query heads, and key-value heads that follow each other, so that the weights of both are slices. Empty: none of them.
 struct HeadPiece {
-  HeadRange q, kv;
+  HeadRange q = {}, kv = {};
 };
 
 /// Which rows of q, k and v, and which columns of out, a range of query heads uses.
@@ -41,33 +41,56 @@ struct AttentionSlices {
   std::int64_t per_kv = 1;    ///< query heads that share a key-value head: Hq / Hkv
   std::int64_t head_dim = 0;  ///< d
 
-  /// Returns how many query heads of a range share each of its key-value heads. Of these the range has `size / group`,
-  /// one after the other; the same one may come twice, if the range begins or ends among its query heads.
-  std::int64_t group(const HeadRange& range) const { return std::gcd(std::gcd(per_kv, range.size()), range.begin); }
+  /// Returns how many query heads of a rank share each key-value head of its matrices k and v. These have `kv_count`,
+  /// one after the other; the same one may come twice, if the rank's heads begin or end among its query heads. A part
+  /// reads some of them whole, or has some of the query heads of one.
+  std::int64_t group(const HeadRange& range) const {
+    const std::int64_t of_rank = std::gcd(std::gcd(per_kv, range.rank_end - range.rank_begin), range.rank_begin);
+    const std::int64_t part = range.size();
+    return of_rank % part == 0 || part % of_rank == 0 ? of_rank : std::gcd(of_rank, part);
+  }
+  /// Returns the number of key-value heads in the matrices of a rank.
+  std::int64_t kv_count(const HeadRange& range) const { return (range.rank_end - range.rank_begin) / group(range); }
+  /// Returns which of these a part reads.
+  HeadRange kv_of(const HeadRange& range) const {
+    const std::int64_t begin = range.begin - range.rank_begin, shared = group(range);
+    return {begin / shared, (begin + range.size() - 1) / shared + 1};
+  }
+  /// Whether a part is the first, or the last, of those that read its key-value heads.
+  /// @{
+  bool begins_kv(const HeadRange& range) const { return (range.begin - range.rank_begin) % group(range) == 0; }
+  bool ends_kv(const HeadRange& range) const { return (range.end - range.rank_begin) % group(range) == 0; }
+  /// @}
 
   /// Calls body(piece, its columns of the range's matrices) for each piece of each range: one, unless a key-value head
-  /// comes twice. `in`: the matrices q, k and v of each range.
+  /// comes twice. In several parts query heads and key-value heads are pieces apart. `in`: the matrices q, k and v of
+  /// each range; k and v of several parts may be empty, and have no pieces then.
   template <class T, class Body>
   void for_each_piece(std::span<const HeadRange> ranges, std::span<const std::array<Tensor<T>, 3>> in,
                       Body body) const {
     for (std::size_t i = 0; i < ranges.size(); ++i) {
-      const std::int64_t first = ranges[i].begin, last = ranges[i].end, shared = group(ranges[i]);
-      for (std::int64_t begin = first, end = first; begin < last; begin = end) {
+      const HeadRange& range = ranges[i];
+      const std::int64_t first = range.rank_begin, shared = group(range);
+      const bool whole = range.begin == first && range.end == range.rank_end;
+      if (!whole) body(HeadPiece{.q = range}, std::array{in[i][0], Tensor<T>(), Tensor<T>()});
+      if (!whole && in[i][1].data() == nullptr) continue;
+      for (std::int64_t begin = first, end = first; begin < range.rank_end; begin = end) {
         do end += shared;
-        while (end < last && end / per_kv == (end - 1) / per_kv + 1);
+        while (end < range.rank_end && end / per_kv == (end - 1) / per_kv + 1);
         const auto columns = [&](const Tensor<T>& matrix, std::int64_t heads_each) {
           return matrix.slice_columns((begin - first) / heads_each * head_dim, (end - first) / heads_each * head_dim);
         };
-        body(HeadPiece{.q = {begin, end}, .kv = {begin / per_kv, (end - 1) / per_kv + 1}},
-             std::array{columns(in[i][0], 1), columns(in[i][1], shared), columns(in[i][2], shared)});
+        body(HeadPiece{.q = whole ? HeadRange{begin, end} : HeadRange{}, .kv = {begin / per_kv, (end - 1) / per_kv + 1}},
+             std::array{whole ? columns(in[i][0], 1) : Tensor<T>(), columns(in[i][1], shared), columns(in[i][2], shared)});
       }
     }
   }
 
-  /// Returns the fields, weights or gradients, with the rows that a piece uses.
+  /// Returns the fields, weights or gradients, with the rows that a piece uses; those of which it uses none are absent.
   template <class V>
   AttentionFields<V> of_piece(AttentionFields<V> fields, const HeadPiece& piece) const {
     const auto cut = [&](V& field, const HeadRange& range) {
+      if (range.size() == 0) field = V();
       if (present(field)) field = rows(field, range.begin * head_dim, range.end * head_dim);
     };
     for (V* field : {&fields.q, &fields.q_bias, &fields.qkv_paths.b[0]}) cut(*field, piece.q);

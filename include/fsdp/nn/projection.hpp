@@ -49,7 +49,7 @@ Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
   return Tensor<T>(matrices[0].data(), {rows, matrices[0].columns()});
 }
 
-/// y_i = x W_i^T: x [T, in], y_i [T, out_i].
+/// y_i = x W_i^T: x [T, in], y_i [T, out_i]. Skips absent weights.
 template <class L, std::size_t N>
 void project(Context<L>& context, Tensor<const typename L::Compute> x,
              const std::array<Tensor<const typename L::Compute>, N>& weights,
@@ -62,10 +62,11 @@ void project(Context<L>& context, Tensor<const typename L::Compute> x,
     return;
   }
   for (std::size_t i = 0; i < N; ++i)
-    device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = device::transposed(weights[i]), .c = y[i]});
+    if (weights[i].data() != nullptr)
+      device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = device::transposed(weights[i]), .c = y[i]});
 }
 
-/// dx (+)= sum of dy_i W_i: dy_i [T, out_i], dx [T, in].
+/// dx (+)= sum of dy_i W_i: dy_i [T, out_i], dx [T, in]. Skips absent weights.
 template <class L, std::size_t N, class C>
 void project_backward_input(Context<L>& context, const std::array<Tensor<typename L::Compute>, N>& dy,
                             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<C> dx,
@@ -77,10 +78,12 @@ void project_backward_input(Context<L>& context, const std::array<Tensor<typenam
                     device::Matmul<Compute, C>{.a = all, .b = stacked(weights), .c = dx, .write = write});
     return;
   }
-  for (std::size_t i = 0; i < N; ++i)
-    device::enqueue(
-        context.stream,
-        device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = i == 0 ? write : Write::accumulate});
+  for (std::size_t i = 0; i < N; ++i) {
+    if (weights[i].data() == nullptr) continue;
+    device::enqueue(context.stream,
+                    device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = write});
+    write = Write::accumulate;
+  }
 }
 
 /// y = x W, where W is some columns of a wider weight, by a float buffer and then rounded: oneDNN takes more scratch

@@ -6,8 +6,9 @@
 /// Backward recomputes the normalised input and, if heads are normalised, q and k as attention reads them.
 ///
 /// The block states its stages (tessera/fsdp/nn/stages.hpp); forward and backward are the same stages with one range of
-/// all heads. A range reads slices of the weights, so that its q, k and v are matrices of their own. Ranges that read
-/// the same key-value head each project it; their gradients add up in its weights.
+/// all heads. A range reads slices of the weights, so that its q, k and v are matrices of their own. k and v are common
+/// to all parts of a rank. Ranks that read the same key-value head each project it; their gradients add up in its
+/// weights.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +40,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   using Shared = RotaryTable;
   using Inputs = typename AttentionHeads<L>::Inputs;  // q, k, v
   static constexpr std::size_t inputs = 3;
+  static constexpr std::size_t common_inputs = 2;  ///< k and v
 
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
@@ -135,7 +137,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   /// @{
   std::int64_t shares() const { return heads; }
   std::array<std::int64_t, inputs> input_columns(const HeadRange& range) const {
-    const std::int64_t kv = range.size() / slices().group(range) * head_dim;
+    const std::int64_t kv = slices().kv_count(range) * head_dim;
     return {range.size() * head_dim, kv, kv};
   }
   std::int64_t output_columns(const HeadRange& range) const { return range.size() * head_dim; }
@@ -158,7 +160,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                const Inputs& in, Tensor<Compute> out) const {
     const AttentionHeads<L> heads_of_range = between_of(range);
     saved = heads_of_range.save(all);
-    heads_of_range.forward(all, shared, norms(weights), saved, in, out);
+    heads_of_range.forward(all, shared, norms(weights), saved, of_part(range, in), out);
   }
 
   /// y = x + the sum of outs_i times columns of weights.out. The sum over several ranges is rounded once.
@@ -203,8 +205,8 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   void between_backward(Context<L>& all, const Shared& shared, const Weights& weights, const Gradients& gradients,
                         const HeadsSaved& saved, const HeadRange& range, const Inputs& in, Tensor<const Compute> out,
                         Tensor<const Compute> dout, const Inputs& din) const {
-    between_of(range).backward(all, shared, norms(weights), {gradients.q_norm, gradients.k_norm}, saved, in, out, dout,
-                               din);
+    between_of(range).backward(all, shared, norms(weights), {gradients.q_norm, gradients.k_norm}, saved,
+                               of_part(range, in), out, dout, of_part(range, din));
   }
 
   void before_backward(Context<L>& rows, const Shared&, const Weights& weights, const Gradients& gradients,
@@ -252,12 +254,28 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
     return {qkv.slice_columns(0, q), qkv.slice_columns(q, k), qkv.slice_columns(k, qkv_columns())};
   }
   static Inputs rows_of(const Inputs& in, std::int64_t begin, std::int64_t end) {
-    return {in[0].slice(begin, end), in[1].slice(begin, end), in[2].slice(begin, end)};
+    const auto rows = [&](const Tensor<Compute>& all) { return all.data() == nullptr ? all : all.slice(begin, end); };
+    return {rows(in[0]), rows(in[1]), rows(in[2])};
   }
   typename AttentionHeads<L>::Norms norms(const Weights& weights) const { return {weights.q_norm, weights.k_norm}; }
 
   AttentionHeads<L> between_of(const HeadRange& range) const {
-    return {range.size(), range.size() / slices().group(range), head_dim, eps, window, head_norms};
+    return {.heads = range.size(),
+            .kv_heads = slices().kv_of(range).size(),
+            .head_dim = head_dim,
+            .eps = eps,
+            .window = window,
+            .norms = head_norms,
+            .begins_keys = slices().begins_kv(range),
+            .ends_keys = slices().ends_kv(range)};
+  }
+  /// Returns q of a part, and the heads of k and v that it reads.
+  Inputs of_part(const HeadRange& range, const Inputs& in) const {
+    const HeadRange kv = slices().kv_of(range);
+    const auto columns = [&](const Tensor<Compute>& all) {
+      return all.slice_columns(kv.begin * head_dim, kv.end * head_dim);
+    };
+    return {in[0], columns(in[1]), columns(in[2])};
   }
   /// Calls body(begin, end) for tiles of the rows: all of them, or stage_rows at a time.
   template <class Body>
@@ -295,11 +313,13 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   void project_heads(Context<L>& context, const Weights& weights, Tensor<const Compute> x, std::int64_t begin,
                      const Inputs& y) const {
     project<L, 3>(context, x, {weights.q, weights.k, weights.v}, y);
-    LowRankPath<L, 3>(context, paths.qkv, weights.qkv_paths, begin).template forward<Compute>(x, y);
+    const LowRank<3> beside = paths_of(weights);
+    LowRankPath<L, 3>(context, beside, weights.qkv_paths, begin).template forward<Compute>(x, y);
     if (!biases) return;
     const std::array bias{weights.q_bias, weights.k_bias, weights.v_bias};
     for (std::size_t i = 0; i < inputs; ++i)
-      device::enqueue(context.stream, device::AddBias<Compute>{.bias = bias[i], .y = y[i]});
+      if (bias[i].data() != nullptr)
+        device::enqueue(context.stream, device::AddBias<Compute>{.bias = bias[i], .y = y[i]});
   }
   /// Writes the weights' gradients, and adds to dx, or overwrites it, which may be x.
   template <class C>
@@ -314,13 +334,21 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
                         device::BiasBackward<Compute>{.dy = d[i], .dbias = bias[i].tensor, .write = bias[i].next()});
     project_backward_weight<L, 3>(context, d, x, {gradients.q, gradients.k, gradients.v});
     context.progress();
-    const LowRankPath<L, 3> beside(context, paths.qkv, weights.qkv_paths, begin);
-    const auto du = paths.qkv.any() ? frame.template allocate<Compute>({x.rows(), paths.qkv.columns()})
-                                    : Tensor<Compute>();  // [t, columns of qkv]
+    const LowRank<3> low_rank = paths_of(weights);
+    const LowRankPath<L, 3> beside(context, low_rank, weights.qkv_paths, begin);
+    const auto du = low_rank.any() ? frame.template allocate<Compute>({x.rows(), low_rank.columns()})
+                                   : Tensor<Compute>();  // [t, columns of qkv]
     beside.backward(d, du);
     beside.backward_weight(gradients.qkv_paths, x, d, du);
     project_backward_input<L, 3>(context, dy, {weights.q, weights.k, weights.v}, dx, write);
     beside.template backward_input<C>(du, dx);
+  }
+
+  /// Returns the low-rank paths beside the projections of a piece.
+  LowRank<3> paths_of(const Weights& weights) const {
+    LowRank<3> of = paths.qkv;
+    for (std::size_t i = 0; i < inputs; ++i) of.on[i] = of.on[i] && weights.qkv_paths.b[i].data() != nullptr;
+    return of;
   }
 
   template <class C>

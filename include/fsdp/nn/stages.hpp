@@ -12,6 +12,11 @@
 /// has one sequence, the rank's own rows, no documents, and a Noise that begins at the first of these rows; `all` has
 /// the sequences and documents as they are.
 ///
+/// Some of the matrices that the middle reads may be common to all parts of a rank, as keys and values are that several
+/// query heads share. They are the last `common_inputs` of the inputs. They are exchanged once: `before` writes them in
+/// the first part, the parts of `between_backward` write their gradient together, and `before_backward` has it in the
+/// last part. In the other parts these stages get empty tensors in their place.
+///
 /// Forward, then backward, for the parts in order:
 ///
 /// | stage | reads | writes |
@@ -43,10 +48,12 @@
 
 namespace fsdp::nn {
 
-/// Query heads [begin, end), or whatever equal shares a block's middle can be cut into.
+/// Query heads [begin, end), or whatever equal shares a block's middle can be cut into: those of one part of a rank.
 struct HeadRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::int64_t rank_begin = begin;  ///< those of all parts of its rank: [rank_begin, rank_end)
+  std::int64_t rank_end = end;
 
   /// Returns the number of heads.
   constexpr std::int64_t size() const { return end - begin; }
@@ -63,9 +70,10 @@ struct Part {
   bool whole() const { return count == 1 && ranges.size() == 1; }
 };
 
-/// Cuts [0, shares) into `count` equal ranges, in order. Throws InputError, which lists the counts that would do,
-/// unless `count` divides `shares`.
-inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t count) {
+/// Cuts [0, shares) into equal ranges, in order, for each part of each rank. Throws InputError, which lists the numbers
+/// of ranges that would do, unless they divide `shares`.
+inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t ranks, std::int64_t parts) {
+  const std::int64_t count = ranks * parts;
   require<InputError>(shares > 0, "stages: a block has ", shares, " heads to share; give at least 1");
   if (count < 1 || shares % count != 0) {
     std::string divisors;
@@ -75,8 +83,20 @@ inline std::vector<HeadRange> equal_ranges(std::int64_t shares, std::int64_t cou
                              " equal ranges, one for each rank of a sequence and each part; take ", divisors));
   }
   std::vector<HeadRange> ranges;
-  for (std::int64_t i = 0; i < count; ++i) ranges.push_back({i * (shares / count), (i + 1) * (shares / count)});
+  for (std::int64_t i = 0, each = shares / count; i < count; ++i) {
+    const std::int64_t rank = i / parts * parts;
+    ranges.push_back({i * each, (i + 1) * each, rank * each, (rank + parts) * each});
+  }
   return ranges;
+}
+
+/// How many of the matrices that a block's middle reads are common to all parts of a rank: M::common_inputs, or none.
+template <class M>
+constexpr std::size_t common_inputs() {
+  if constexpr (requires { M::common_inputs; })
+    return M::common_inputs;
+  else
+    return 0;
 }
 
 /// The matrices that a block's middle reads: of all rows and one range, or of own rows for one rank.
@@ -86,7 +106,8 @@ using StageInputs = std::array<Tensor<typename M::Compute>, M::inputs>;
 /// A block that states its stages. `RowsSaved` is what its work on own rows keeps for backward, `HeadsSaved` what the
 /// middle keeps for one range. `before` of part 0 and `between` set them, with memory from their context's `save`.
 /// `inputs` is the number of matrices that the middle reads; `shares` of how many heads (K P must divide it);
-/// `input_columns` and `output_columns` their columns for a range.
+/// `input_columns` and `output_columns` their columns for a range; those of common inputs are the same for all ranges of
+/// a rank.
 template <class M, class L>
 concept StagedBlock = BlockModule<M, L> &&
     requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,

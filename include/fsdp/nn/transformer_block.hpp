@@ -50,6 +50,7 @@ struct TransformerBlock : ModuleTypes<L, BlockFields> {
   /// @}
   using Inputs = typename ResidualAttention<L>::Inputs;
   static constexpr std::size_t inputs = ResidualAttention<L>::inputs;
+  static constexpr std::size_t common_inputs = ResidualAttention<L>::common_inputs;
 
   Parameters parameters() const;
 

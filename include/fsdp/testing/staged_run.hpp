@@ -48,7 +48,7 @@ class StagedRun {
   StagedRun(Whole& whole, const Sharing& sharing)
       : whole_(&whole),
         parts_(sharing.parts),
-        ranges_(nn::equal_ranges(nn::staged(whole.module).shares(), std::int64_t{sharing.ranks} * sharing.parts)) {
+        ranges_(nn::equal_ranges(nn::staged(whole.module).shares(), sharing.ranks, sharing.parts)) {
     for (int rank = 0; rank < sharing.ranks; ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, rank, sharing.ranks));
   }
@@ -99,7 +99,7 @@ class StagedRun {
       for (auto& rank : ranks_) {
         const std::vector<nn::HeadRange> ranges = ranges_of(part);
         module().before_backward(rank->rows, whole_->shared, weights(), rank->gradients(), rank->saved,
-                                 {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(part),
+                                 {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(true, part),
                                  rank->stream[2]);
         rank->poison();
       }
@@ -140,6 +140,7 @@ class StagedRun {
 
  private:
   using Arena = typename Device::Arena;
+  static constexpr std::size_t common = nn::common_inputs<Module>();
 
   struct Rank {
     Rank(StagedRun& run, int index, int count)
@@ -176,15 +177,24 @@ class StagedRun {
     Slot<Device, Compute>& slot(bool of_gradients, int part) {
       return (of_gradients ? got_gradients : got)[static_cast<std::size_t>(part)];
     }
-    Inputs inputs(bool of_gradients, int part) { return run->inputs_of(slot(of_gradients, part), 0, range(part)); }
+    /// Common inputs are in the memory of the first part.
+    Inputs inputs(bool of_gradients, int part) {
+      Inputs views = run->inputs_of(slot(of_gradients, part), 0, range(part));
+      const Inputs first = run->inputs_of(slot(of_gradients, 0), 0, range(0));
+      std::copy_n(first.end() - common, common, views.end() - common);
+      return views;
+    }
     Tensor<Compute> output(bool of_gradients, int part) {
       return slot(of_gradients, part)[run->alone() ? 1 : Module::inputs];
     }
     /// @}
-    std::vector<Inputs> sent_views(int part) {
+    /// Inputs of own rows for each rank, or their gradients; the common ones go with the first part, or the last.
+    std::vector<Inputs> sent_views(bool of_gradients, int part) {
       std::vector<Inputs> views(run->ranks_count());
-      for (std::size_t to = 0; to < views.size(); ++to)
+      for (std::size_t to = 0; to < views.size(); ++to) {
         views[to] = run->inputs_of(sent[static_cast<std::size_t>(part)], to, run->ranges_of(part)[to]);
+        if (part != (of_gradients ? run->parts_ - 1 : 0)) std::fill_n(views[to].end() - common, common, Tensor<Compute>());
+      }
       return views;
     }
     std::vector<Tensor<Compute>> out_views() {
@@ -273,10 +283,10 @@ class StagedRun {
   /// Copies inputs of own rows for each rank to those of all rows of each rank's range; or gradients of them back.
   void exchange_inputs(int part, bool back) {
     for (auto& rank : ranks_) {
-      const std::vector<Inputs> own = rank->sent_views(part);
+      const std::vector<Inputs> own = rank->sent_views(back, part);
       for (std::size_t other = 0; other < ranks_.size(); ++other) {
         const Inputs all = ranks_[other]->inputs(back, part);
-        for (std::size_t i = 0; i < Module::inputs; ++i)
+        for (std::size_t i = 0; i < Module::inputs && own[other][i].data() != nullptr; ++i)
           back ? copy_rows(all[i], rank->begin, own[other][i], 0, rank->tokens)
                : copy_rows(own[other][i], 0, all[i], rank->begin, rank->tokens);
       }
@@ -303,7 +313,7 @@ class StagedRun {
         rank->slot(false, part).poison();
         rank->poison();
         module().before(rank->rows, whole_->shared, weights(), rank->saved, rank->stream[0],
-                        {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(part));
+                        {.ranges = ranges, .index = part, .count = parts_}, rank->sent_views(false, part));
       }
       exchange_inputs(part, false);
       for (auto& rank : ranks_) {
