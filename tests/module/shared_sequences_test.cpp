@@ -11,6 +11,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/plan/middle_parts.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -128,6 +129,18 @@ TEST(CheckSharedSequences, SaysWhatCannotBeCombinedAndWhatWouldDo) {
   EXPECT_INPUT_ERROR(check_shared_sequences(Pooled{{{8, 8}}}, four, 8), "this model's head does not say");
   EXPECT_INPUT_ERROR(check_shared_sequences(WithoutStages(), four, 8),
                      "block 0 of this model does not state which of its stages mix tokens");
+}
+
+TEST(PartsLikeTiles, AreTheFewestOfWhichTwoTakeNoMoreThanATile) {
+  const auto all = [](std::int64_t) { return true; };
+  const auto parts = [&](std::int64_t tile_rows) { return plan::parts_like_tiles(6, 100, tile_rows, all); };
+  EXPECT_EQ(parts(100), 1);
+  EXPECT_EQ(parts(99), 3) << "two of two parts are all of it";
+  EXPECT_EQ(parts(68), 3);
+  EXPECT_EQ(parts(67), 6);
+  EXPECT_EQ(parts(1), 6) << "there are no more heads";
+  EXPECT_EQ(plan::parts_like_tiles(6, 100, 99, [](std::int64_t count) { return count != 3; }), 6);
+  EXPECT_EQ(plan::parts_like_tiles(2, 100, 1, all), 1) << "two parts would be on their way together";
 }
 
 }  // namespace

@@ -213,7 +213,8 @@ TEST(Stages, OfAllHeadsMultiplyByTheWeightsOfQueriesKeysAndValuesAtOnce) {
 
 TEST(Stages, OfHeadsThatDoNotDivideAreRefusedWithTheNumbersThatDo) {
   EXPECT_EQ(equal_ranges(12, 3, 1), (std::vector<HeadRange>{{0, 4}, {4, 8}, {8, 12}}));
-  EXPECT_EQ(equal_ranges(12, 2, 2), (std::vector<HeadRange>{{0, 3, 0, 6}, {3, 6, 0, 6}, {6, 9, 6, 12}, {9, 12, 6, 12}}));
+  EXPECT_EQ(equal_ranges(12, 2, 2),
+            (std::vector<HeadRange>{{0, 3, 0, 6}, {3, 6, 0, 6}, {6, 9, 6, 12}, {9, 12, 6, 12}}));
   try {
     equal_ranges(12, 5, 1);
     FAIL();

@@ -195,6 +195,30 @@ TEST(Sequence, ExchangesAreCountedAndNothingElseChanges) {
       }
 }
 
+/// Parts take no more than tiles of the rows would: here of 84 rows of a rank's 6 heads, two of which share keys.
+TEST(Sequence, IsCutIntoPartsAsTheTilingSays) {
+  RunOptions options = options_of({.kv_heads = 3, .parts = 0});
+  options.units.recompute = true;
+  options.steps = 2;
+  const std::int64_t row = 3 * 6 * options.config.head_dim * 4;  // q in rows and in heads, and the output
+  const RunResults expected = run(run_time("fsdp2"), options);
+  const auto expect_parts = [&](const tiling::RunTimeTiling& tiling, int parts) {
+    SCOPED_TRACE(tiling.text());
+    options.tiling = tiling;
+    const RunResults found = run(run_time("fsdp2"), options);
+    EXPECT_EQ(found.traffic.front().sequence.calls(), options.config.layers * parts * 6);
+    expect_follows(found, expected);
+    return found.memory.front().used_activations;
+  };
+  expect_parts({}, 1);
+  expect_parts(tiling::RunTimeTiling::budget(84 * row), 1);
+  expect_parts(tiling::RunTimeTiling::budget(84 * row - 1), 3);
+  expect_parts(tiling::RunTimeTiling::budget(56 * row - 1), 6);
+  const std::int64_t six = expect_parts(tiling::RunTimeTiling::tiles(8), 6);
+  options.middle_parts = 1;
+  EXPECT_LT(six, 0.9 * expect_parts(tiling::RunTimeTiling::tiles(8), 1));
+}
+
 /// What is left whole are the rotary table and a thread's scratch of attention's backward; matrices on their way take
 /// as much as the middle's inputs and outputs once more.
 TEST(Sequence, RanksHoldTheirPartOfTheActivations) {

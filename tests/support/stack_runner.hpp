@@ -78,7 +78,7 @@ struct RunOptions {
   bool fewer_sequences = true;      ///< micro-batches, and those of evaluations, may have fewer
   int ranks = 1;
   int ranks_per_sequence = 1;  ///< above 1 only on stacks that are chosen at run time
-  int middle_parts = 1;        ///< see RunShape
+  int middle_parts = 0;        ///< see RunShape
   int micro_batches = 1;
   int steps = 10;  ///< those of a resumed run included
   tiling::RunTimeTiling tiling = {};

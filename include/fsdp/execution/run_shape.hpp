@@ -16,7 +16,9 @@ struct RunShape {
   std::int64_t sequence_length = 0;
   int micro_batches = 1;
   int ranks_per_sequence = 1;  ///< consecutive ranks that share each sequence (fsdp::Ulysses)
-  int middle_parts = 1;  ///< in which attention is computed where several ranks share a sequence, a few heads at a time
+  /// In which attention is computed where several ranks share a sequence, a few heads at a time. 0: in as many as the
+  /// tiling says, which dry runs find (plan::middle_parts).
+  int middle_parts = 0;
   int threads = 1;
   std::int64_t activation_bytes = 0;            ///< size of the arena, from a dry run; ignored in a dry run
   std::int64_t offloaded_activation_bytes = 0;  ///< the same for block inputs in host memory

@@ -292,8 +292,8 @@ class SequenceStages {
   }
   /// @}
 
-  /// Allocates what a part's inputs or outputs take, in own rows of all heads or in all rows of own heads. Common inputs
-  /// are those of the first part, in `first`.
+  /// Allocates what a part's inputs or outputs take, in own rows of all heads or in all rows of own heads. Common
+  /// inputs are those of the first part, in `first`.
   /// @{
   /// Those in heads have room for the gradients in own rows, which later take their place.
   template <class B>

@@ -30,6 +30,9 @@ void check_row_wise(std::string_view what, int sharing) {
               "= true); its rows would not know where they begin; take 1 rank"));
 }
 
+/// Returns the parts of attention; 1 if no dry run has found them.
+inline int parts_of(const RunShape& shape) { return shape.middle_parts == 0 ? 1 : shape.middle_parts; }
+
 /// Throws InputError unless shape.ranks_per_sequence of `ranks` ranks can share each of the model's sequences: entry
 /// and head are row-wise, all blocks state stages, their heads divide, and each rank has a row. ShardedModule checks
 /// that ranks and stack do.
@@ -37,7 +40,7 @@ template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
   const int sharing = shape.ranks_per_sequence;
   if (sharing == 1)
-    return require<InputError>(shape.middle_parts == 1, "sequence: attention is to be done in ", shape.middle_parts,
+    return require<InputError>(shape.middle_parts <= 1, "sequence: attention is to be done in ", shape.middle_parts,
                                " parts, which ranks that share a sequence do; let several share one, or give 1 part");
   check_sequence_length(shape.sequence_length, sharing);
   check_row_wise<typename Model::Entry>("entry", sharing);
@@ -47,7 +50,7 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
       if constexpr (requires { nn::staged(block).shares(); }) {
         const std::int64_t heads = nn::staged(block).shares();
         check_heads_of_sequence(heads, sharing, ranks);
-        check_middle_parts(heads / sharing, shape.middle_parts);
+        check_middle_parts(heads / sharing, parts_of(shape));
       } else {
         throw InputError(message("sequence: ", sharing, " ranks are to share each sequence, and block ", i,
                                  " of this model does not state which of its stages mix tokens; state them ",
@@ -63,7 +66,7 @@ std::vector<Unit> staged_units_of(const Model& model, const RunShape& shape) {
   if (shape.ranks_per_sequence == 1) return units;
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&](const auto& block) {
-      units[static_cast<std::size_t>(i + 1)].stages = {.parts = shape.middle_parts, .replays = nn::replays(block)};
+      units[static_cast<std::size_t>(i + 1)].stages = {.parts = parts_of(shape), .replays = nn::replays(block)};
     });
   return units;
 }

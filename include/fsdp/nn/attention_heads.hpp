@@ -127,8 +127,7 @@ struct AttentionHeads {
                         device::RmsNorm<Compute>{
                             .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
     }
-    if (norms || pass == Pass::forward)
-      rotate(context, shared, seen, device::Rotation::forward, norms || begins_keys);
+    if (norms || pass == Pass::forward) rotate(context, shared, seen, device::Rotation::forward, norms || begins_keys);
     return seen;
   }
   void rotate(Context<L>& context, const RotaryTable& shared, const Inputs& x, device::Rotation rotation,

@@ -31,7 +31,8 @@ struct AttentionPaths {
   LowRank<1> out = {};
 };
 
-/// Query heads, and key-value heads that follow each other, so that the weights of both are slices. Empty: none of them.
+/// Query heads, and key-value heads that follow each other, so that the weights of both are slices. Empty: none of
+/// them.
 struct HeadPiece {
   HeadRange q = {}, kv = {};
 };
@@ -80,8 +81,10 @@ struct AttentionSlices {
         const auto columns = [&](const Tensor<T>& matrix, std::int64_t heads_each) {
           return matrix.slice_columns((begin - first) / heads_each * head_dim, (end - first) / heads_each * head_dim);
         };
-        body(HeadPiece{.q = whole ? HeadRange{begin, end} : HeadRange{}, .kv = {begin / per_kv, (end - 1) / per_kv + 1}},
-             std::array{whole ? columns(in[i][0], 1) : Tensor<T>(), columns(in[i][1], shared), columns(in[i][2], shared)});
+        body(
+            HeadPiece{.q = whole ? HeadRange{begin, end} : HeadRange{}, .kv = {begin / per_kv, (end - 1) / per_kv + 1}},
+            std::array{whole ? columns(in[i][0], 1) : Tensor<T>(), columns(in[i][1], shared),
+                       columns(in[i][2], shared)});
       }
     }
   }

@@ -80,8 +80,7 @@ void project_backward_input(Context<L>& context, const std::array<Tensor<typenam
   }
   for (std::size_t i = 0; i < N; ++i) {
     if (weights[i].data() == nullptr) continue;
-    device::enqueue(context.stream,
-                    device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = write});
+    device::enqueue(context.stream, device::Matmul<Compute, C>{.a = dy[i], .b = weights[i], .c = dx, .write = write});
     write = Write::accumulate;
   }
 }

@@ -106,8 +106,8 @@ using StageInputs = std::array<Tensor<typename M::Compute>, M::inputs>;
 /// A block that states its stages. `RowsSaved` is what its work on own rows keeps for backward, `HeadsSaved` what the
 /// middle keeps for one range. `before` of part 0 and `between` set them, with memory from their context's `save`.
 /// `inputs` is the number of matrices that the middle reads; `shares` of how many heads (K P must divide it);
-/// `input_columns` and `output_columns` their columns for a range; those of common inputs are the same for all ranges of
-/// a rank.
+/// `input_columns` and `output_columns` their columns for a range; those of common inputs are the same for all ranges
+/// of a rank.
 template <class M, class L>
 concept StagedBlock = BlockModule<M, L> &&
     requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,

@@ -21,6 +21,7 @@
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/middle_parts.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
 
 namespace fsdp::plan {
@@ -52,6 +53,7 @@ struct Plan {
   std::int64_t offloaded_bytes = 0;             ///< all host memory that offloading takes; not in `bytes`
   device::Counters work;                        ///< of one training step without its optimizer
   std::shared_ptr<const nn::TilePlans> plans;   ///< how the step is tiled
+  int middle_parts = 1;                         ///< of attention, where several ranks share a sequence
   sharding::Residency residency;                ///< how long gathered weights are held by the strategy's budget
 
   /// Sum of the bytes of all kinds.
@@ -106,6 +108,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
+  shape.middle_parts = middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
   ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, shape,
                                  request.purpose);
   if (request.rank == most_loaded) {
@@ -216,6 +219,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     throw InputError(no_logits);
   }
   result.plans = executor.plans();
+  result.middle_parts = shape.middle_parts;
   result.residency = module.residency();
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
@@ -251,6 +255,8 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
     });
   if constexpr (requires { meta.head().plan(context); })
     text += message("tiling: head, ", meta.head().plan(context), "\n");
+  const int parts = middle_parts(model, tiling, request.shape, request.sequences * request.shape.sequence_length);
+  if (parts > 1) text += message("tiling: attention in ", parts, " parts\n");
   return text;
 }
 

@@ -22,7 +22,7 @@ struct WholeSequences {
   static constexpr std::string_view name = "whole";
   static constexpr bool shards = false;                    ///< no rank shares a sequence
   static constexpr int ranks_per_sequence() { return 1; }  ///< the rank that has it
-  static constexpr int middle_parts() { return 1; }        ///< nothing is cut
+  static constexpr int middle_parts() { return 0; }        ///< nothing is cut
 };
 
 /// `ranks` consecutive ranks share each sequence. 1: whole sequences, chosen at run time.
@@ -30,8 +30,8 @@ struct Ulysses {
   static constexpr bool shards = true;  ///< ranks may share a sequence
   int ranks = 1;                        ///< that share a sequence
   /// In which attention is done, a few heads at a time: less is on its way at once, and the next exchange can run
-  /// beside the present attention. Where key-value heads are fewer than parts, they are exchanged more than once.
-  int parts = 1;
+  /// beside the present attention. 0: in as many as the tiling says.
+  int parts = 0;
 
   constexpr int ranks_per_sequence() const { return ranks; }  ///< `ranks`
   constexpr int middle_parts() const { return parts; }        ///< `parts`
@@ -39,7 +39,7 @@ struct Ulysses {
   void visit(PolicyParts& parts) {
     parts.word("ulysses");
     parts.number({.kind = "K"}, ranks);
-    parts.number({.name = "parts", .usual = 1}, this->parts);
+    parts.number({.name = "parts"}, this->parts);
   }
   friend constexpr bool operator==(const Ulysses&, const Ulysses&) = default;
 };

@@ -193,7 +193,8 @@ class StagedRun {
       std::vector<Inputs> views(run->ranks_count());
       for (std::size_t to = 0; to < views.size(); ++to) {
         views[to] = run->inputs_of(sent[static_cast<std::size_t>(part)], to, run->ranges_of(part)[to]);
-        if (part != (of_gradients ? run->parts_ - 1 : 0)) std::fill_n(views[to].end() - common, common, Tensor<Compute>());
+        if (part != (of_gradients ? run->parts_ - 1 : 0))
+          std::fill_n(views[to].end() - common, common, Tensor<Compute>());
       }
       return views;
     }

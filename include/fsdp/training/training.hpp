@@ -32,7 +32,7 @@ struct StepSize {
   bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
   std::int64_t sequence_length = 0;  ///< positions of a sequence
   int ranks_per_sequence = 1;        ///< that share each sequence; above 1 with Ulysses as the stack's Sequence
-  int middle_parts = 1;              ///< see RunShape
+  int middle_parts = 0;              ///< see RunShape
   int micro_batches = 1;             ///< in a step; see sharding::micro_batches_of where it is cut into pieces
   int threads = 0;                   ///< of each rank; 0: cores / ranks, at least 1
   std::int64_t logit_rows = 0;       ///< see plan::Request
@@ -45,7 +45,8 @@ struct StepSize {
 /// asked for where ranks share sequences.
 plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
 
-/// Returns the request's shape with the plan's activation bytes and tile plans: what a ShardedModel is built for.
+/// Returns the request's shape with the plan's activation bytes, tile plans and parts of attention: what a ShardedModel
+/// is built for.
 RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
 
 /// One rank's training of a model: its shards, optimizer, executor and memory. Weights are zero until you call

@@ -31,6 +31,7 @@ RunShape planned_shape(const plan::Request& request, const plan::Plan& plan) {
   shape.activation_bytes = plan.activation_bytes;
   shape.offloaded_activation_bytes = plan.offloaded_activation_bytes;
   shape.plans = plan.plans;
+  shape.middle_parts = plan.middle_parts;
   return shape;
 }
 

@@ -21,7 +21,7 @@ void from_text(std::string_view flag, std::string_view text, Ulysses& value) {
                       "ulysses:K, such as ulysses:2");
   if (!parts.read(text, what))
     refuse_unknown(flag, text, std::vector<std::string>{"whole", "ulysses:K", "ulysses:K:parts=P"});
-  require<InputError>(value.ranks > 1 || value.parts == 1, what, text,
+  require<InputError>(value.ranks > 1 || value.parts <= 1, what, text,
                       ": parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out");
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Into how many parts attention is cut where several ranks share sequences, as the tiling says.
+///
+/// What is on its way between ranks grows with rows times heads. A tiling cuts rows; heads are cut here so that no more
+/// bytes are on their way than would be if the tiling cut the rows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/nn/one_of.hpp>
+#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/tiling/policies.hpp>
+
+namespace fsdp::plan {
+
+/// Returns the fewest parts of `heads` heads, all of `rows` rows, of which two, as many as are on their way at a time,
+/// take no more than `tile_rows` rows of all heads; as many parts as heads if none do, but one of two heads, since two
+/// parts are both of them. `allows(parts)`: whether the heads may be cut so.
+template <class Allows>
+int parts_like_tiles(std::int64_t heads, std::int64_t rows, std::int64_t tile_rows, Allows allows) {
+  if (tile_rows >= rows || heads <= 2) return 1;
+  for (std::int64_t parts = 2; parts < heads; ++parts)
+    if (heads % parts == 0 && 2 * ceil_divide(rows, parts) <= tile_rows && allows(parts))
+      return static_cast<int>(parts);
+  return static_cast<int>(heads);
+}
+
+/// Returns shape.middle_parts, or if it is 0 what the tiling says for micro-batches of `rows` rows. It cuts no heads
+/// apart for which common inputs would be exchanged twice. A model that cannot share sequences has one part: who builds
+/// it says why (check_shared_sequences).
+template <class Model, tiling::Tiling Tiling>
+int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape, std::int64_t rows) {
+  if (shape.middle_parts != 0 || shape.ranks_per_sequence == 1) return std::max(shape.middle_parts, 1);
+  // Calls body(block, its heads on the first rank) for each block that states its stages.
+  const auto for_each_staged = [&](auto body) {
+    for (int i = 0; i < model.blocks(); ++i)
+      nn::visit_kind(model.block(i), [&](const auto& of_model) {
+        if constexpr (requires { nn::staged(of_model).shares(); })
+          body(nn::staged(of_model), nn::HeadRange{0, nn::staged(of_model).shares() / shape.ranks_per_sequence});
+      });
+  };
+  // The columns of a range: of inputs of its own, and of common ones.
+  const auto columns_of = []<class Block>(const Block& block, const nn::HeadRange& range) {
+    const auto columns = block.input_columns(range);
+    const auto common = columns.end() - nn::common_inputs<Block>();
+    return std::pair(std::accumulate(columns.begin(), common, std::int64_t{0}),
+                     std::accumulate(common, columns.end(), std::int64_t{0}));
+  };
+  std::int64_t heads = 0, bytes = 0;  // of a rank; of a row of all heads, on its way
+  for_each_staged([&](const auto& block, const nn::HeadRange& own) {
+    heads = std::gcd(heads, own.size());
+    if (own.size() == 0) return;
+    // The inputs in own rows and in own heads, and the output in own heads.
+    const std::int64_t columns = 2 * columns_of(block, own).first + block.output_columns(own);
+    bytes = std::max(bytes, columns * std::int64_t{sizeof(typename Model::Stack::Local::Compute)});
+  });
+  if (heads == 0) return 1;
+  const tiling::TilePlan tiles =
+      tiling.plan(tiling::Problem{.tokens = rows, .tile_bytes_per_token = bytes, .traffic_per_tile = 1});
+  return parts_like_tiles(heads, rows, tiles.longest_tile(), [&](std::int64_t parts) {
+    bool allowed = true;
+    for_each_staged([&](const auto& block, const nn::HeadRange& own) {
+      const nn::HeadRange part{0, own.size() / parts, 0, own.size()};
+      allowed = allowed && columns_of(block, part).second == columns_of(block, own).second;
+    });
+    return allowed;
+  });
+}
+
+}  // namespace fsdp::plan
