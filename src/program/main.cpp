@@ -109,6 +109,7 @@ stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOpti
   settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
   bool shards_sequences = false;
   if constexpr (requires { command->options.sequence; }) shards_sequences = command->options.sequence.ranks > 1;
+  if constexpr (requires { command->sequence; }) shards_sequences = command->sequence.ranks > 1;
   return find_stack(command->stack, shards_sequences);
 }
 

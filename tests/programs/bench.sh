@@ -134,6 +134,18 @@ PY
   cp lines.txt $sharding.txt
 done
 
+# Ranks that share sequences against whole ones: the same sequences, so the same losses but for rounding.
+for sequence in ulysses:2 ulysses:2:parts=2; do
+  # shellcheck disable=SC2086
+  check step ${model/layers 2/layers 1} --comm threads:4 --precision fp32 --sequence $sequence --lora-rank 2 <<PY
+$step_expectations
+assert line["ranks"] == 4 and line["sequence"] == "$sequence"
+positive(line, "whole_ms", "whole_time_ratio", "activation_bytes", "whole_activation_bytes", "lora_ms")
+assert line["activation_bytes"] < line["whole_activation_bytes"]
+assert abs(line["loss"] - line["whole_loss"]) < 1e-6 * line["loss"], line
+PY
+done
+
 # Budgets from the bytes of fsdp2 to those of no-reshard: within them, and the more the less is gathered.
 check residency ${model/layers 2/layers 6} <<'PY'
 names, slots, gathered = ([line[name] for line in lines] for name in ("sharding", "slot_bytes", "gathered_bytes"))
@@ -222,4 +234,10 @@ refused mlp --optimizer sgd
 refused mlp --model "$golden/qwen2-yarn"
 refused load --model ""
 refused generate --seq-len 1
+refused mlp --sequence ulysses:2
+refused step --sequence ulysses:2
+refused step --sequence ulysses:3 --comm threads:3
+refused step --sequence ulysses:2:parts=3 --comm threads:2
+refused step --sequence ulysses:2 --comm threads:2 --seq-len 1
+refused step --sequence ulysses:2 --comm threads:2 --sharding hybrid:2 --heads 2 --kv-heads 1
 echo "bench: all lines are as described"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # 20 AdamW steps of each golden folder through the program give its float64 losses; eval gives the first of them. Losses of
-# steps of other families than Llama's, which are transformers', to 1e-4.
+# steps of other families than Llama's, which are transformers', to 1e-4. Ranks that share each sequence give the same.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -21,7 +21,9 @@ run() {
   close found wanted $steps_bound
   ! cut -d' ' -f1 found | grep -Evq '^([0-9]\.?){9,}$' || fail "$name: losses with fewer than 9 digits"
 
-  tessera eval --model "$model" --data "$model/text.bin" --seq-len $length --batch-size 4 --precision fp32
+  local sharing=()
+  [[ "$*" != *--sequence* ]] || sharing=("$@")
+  tessera eval --model "$model" --data "$model/text.bin" --seq-len $length --batch-size 4 --precision fp32 "${sharing[@]}"
   python3 -c "
 import json, sys
 print(repr(json.load(open(sys.argv[1]))['loss']))
@@ -34,8 +36,11 @@ run llama-gqa 0
 run llama-odd 0.5
 run llama-gqa 0 --comm threads:3 --sharding zero3 --grad-accum 2 --tiling tiles:4
 run llama-odd 0.5 --comm threads:2 --sharding replicated --grad-accum 3 --tiling tokens:3
+run llama-gqa 0 --comm threads:2 --sequence ulysses:2
+run llama-odd 0.5 --comm threads:3 --sequence ulysses:3
 steps_bound=1e-4
 run mistral-window 0 --comm threads:3 --sharding zero3
 run qwen2-yarn 0 --comm threads:2 --grad-accum 3 --tiling tokens:5
 run qwen3-window 0 --comm threads:2 --sharding zero2 --recompute
 run llama-llama3 0 --sharding replicated
+for name in mistral-window qwen2-yarn qwen3-window llama-llama3; do run $name 0 --comm threads:2 --sequence ulysses:2; done

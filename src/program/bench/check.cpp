@@ -47,6 +47,8 @@ void check(const BenchOptions& options, const train::FlagSet& flags) {
                         ", not to ", options.what);
   require<InputError>(options.what == "step" || options.offload_inputs == 0,
                       "bench: --offload inputs belongs to step, not to ", options.what);
+  require<InputError>(options.what == "step" || options.sequence == Ulysses{}, "bench: --sequence ",
+                      options.sequence.text(), " belongs to step, not to ", options.what);
   require<InputError>(options.what == "step" || options.optimizer == train::OptimizerChoice{},
                       "bench: --optimizer and its constants belong to step, not to ", options.what);
   at_least("parameters", options.parameters, 1, most_elements);

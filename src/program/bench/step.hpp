@@ -31,6 +31,7 @@
 #include "lines.hpp"
 #include "rounds.hpp"
 #include "step_floor.hpp"
+#include "whole_step.hpp"
 
 namespace fsdp::bench {
 
@@ -39,7 +40,8 @@ struct StepSums {
   double communication_seconds = 0, waiting_seconds = 0, copied_bytes = 0, allocations = 0, peak_bytes = 0;
 };
 
-/// One rank's model, a batch of one sequence, and its step: what the trainer runs, without data and metrics.
+/// One rank's model, a batch of one sequence, and its step: what the trainer runs, without data and metrics. Ranks that
+/// share a sequence (--sequence) have one together.
 template <class Model>
 class StepRun {
  public:
@@ -60,7 +62,8 @@ class StepRun {
         optimizer_(module_, with_),
         executor_(module_, clock_.observer()),
         exchange_(communicator, module_.ledger()),
-        tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size, communicator.rank())) {
+        tokens_(random_tokens(request_.shape.sequence_length + 1, model_.config().vocab_size,
+                              module_.sequence_group().index)) {
     optim::initialize(module_, 0);
     const std::int64_t tokens = request_.shape.sequence_length;
     batch_ = {.tokens = {tokens_.data(), {tokens}}, .targets = {tokens_.data() + 1, {tokens}}, .sequences = 1};
@@ -72,7 +75,10 @@ class StepRun {
     using Clock = std::chrono::steady_clock;
     const comm::Totals before = totals();
     const std::int64_t allocations = module_.ledger().allocations();
-    exchange_.start([this] { return batch_.counts(); });
+    exchange_.start([this] {
+      const SequenceGroup group = module_.sequence_group();
+      return nn::counts_of_part(batch_, group.member, group.size);
+    });
     const std::int64_t targets = exchange_.finish().valid_targets;
     executor_.queue_training({&batch_, 1}, 1.0f / static_cast<float>(targets));
     const auto begin = Clock::now();
@@ -96,6 +102,9 @@ class StepRun {
     for (const std::int64_t part : module_.peak_bytes()) sum += static_cast<double>(part);
     return sum;
   }
+
+  std::int64_t activation_bytes() const { return plan_.activation_bytes; }
+  double loss() const { return loss_; }  ///< of the last step
 
   /// Bytes of the slots for gathered weights, and those that a step gathers.
   /// @{
@@ -142,6 +151,12 @@ class StepRun {
                         UnitOptions{.recompute = true, .offload_inputs = options.offload_inputs});
       offloaded_case = rounds.add([&] { offloaded->step(); });
     }
+    std::optional<WholeStep<StepRun>> whole;
+    std::size_t whole_case = 0;
+    if (options.sequence.ranks > 1) {
+      whole.emplace(communicator_, options, tiling_, module_.sequence_group(), request_.shape.threads);
+      whole_case = rounds.add([&] { whole->step(); });
+    }
     StepFloor floor(work());
     floor.add_to(rounds);
     rounds.run(options.repeats, [this] { comm::barrier(communicator_, {"bench"}); });
@@ -158,7 +173,7 @@ class StepRun {
     const auto slowest_phases = std::bit_cast<StepPhases>(phases);
     const double seconds = rounds.median_seconds(step_case), step_ms = seconds * 1e3;
     const double communication_ms = slowest.communication_seconds / steps * 1e3;
-    const auto tokens = static_cast<double>(communicator_.size() * request_.shape.sequence_length);
+    const auto tokens = static_cast<double>(module_.sequence_group().count * request_.shape.sequence_length);
     Line line("step");
     line.add("stack", Stack::name(sharding_))
         .add("tiling", options.stack.tiling.text())
@@ -167,6 +182,7 @@ class StepRun {
         .add("threads", request_.shape.threads)
         .add("parameters", parameter_count(model_))
         .add("seq", request_.shape.sequence_length)
+        .add("sequence", options.sequence.text())
         .add("tokens_per_second", tokens / seconds)
         .add("step_ms", step_ms)
         .add("floor_ms", 1e3 * rounds.median_of([&](std::size_t round) { return floor.seconds(rounds, round); }))
@@ -201,6 +217,12 @@ class StepRun {
           .add("offloaded_time_ratio", rounds.median_ratio(offloaded_case, kept_case))
           .add("offloaded_memory_ratio", offloaded->peak_bytes() / kept->peak_bytes())
           .add("offloaded_host_bytes", offloaded->plan_.offloaded_bytes);
+    if (whole)
+      line.add("whole_ms", 1e3 * rounds.median_seconds(whole_case))
+          .add("whole_time_ratio", rounds.median_ratio(step_case, whole_case))
+          .add("activation_bytes", activation_bytes())
+          .add("whole_activation_bytes", whole->activation_bytes())
+          .add_exact("whole_loss", whole->loss());
     return line;
   }
 
@@ -220,14 +242,14 @@ class StepRun {
   }
 
   plan::Request request(const Comm& communicator, const BenchOptions& options) {
-    return {.ranks = communicator.size(),
-            .rank = communicator.rank(),
-            .sequences = 1,
-            .shape = {.sequence_length = options.seq_len > 0 ? options.seq_len : 2048,
-                      .micro_batches = 1,
-                      .threads = comm::rank_threads(options.launch.threads, communicator.size()),
-                      .step_work = with_.step_work()},
-            .matmuls = &matmuls_};
+    plan::Request request = train::plan_request({.sequence_length = options.seq_len > 0 ? options.seq_len : 2048,
+                                                 .ranks_per_sequence = options.sequence.ranks,
+                                                 .middle_parts = options.sequence.parts,
+                                                 .threads = static_cast<int>(options.launch.threads)},
+                                                communicator.size(), communicator.rank());
+    request.shape.step_work = with_.step_work();
+    request.matmuls = &matmuls_;
+    return request;
   }
   /// Returns the largest optimizer work of a rank over the mean; only for optimizers of whole tensors.
   std::optional<double> owners_balance() const {

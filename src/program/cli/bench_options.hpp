@@ -8,6 +8,7 @@
 
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
 
 #include "stack_choice.hpp"
 
@@ -27,6 +28,7 @@ struct BenchOptions {
   std::int64_t repeats = 7;              ///< the median is printed
   std::int64_t lora_rank = 0;            ///< step: also measure adapters of this rank, against the full step; 0: no
   double offload_inputs = 0;  ///< step: also measure this share of inputs in host memory, against kept ones; 0: no
+  Ulysses sequence = {};      ///< step: how many ranks share each sequence; above 1, also measured against whole ones
   bool table = false;         ///< mlp: the published setting
   bool dry_run = false;       ///< mlp --table: only bytes, no times
   std::int64_t up_to = 8192;  ///< mlp --table: the longest sequence that is timed

@@ -167,6 +167,8 @@ void bind(train::FlagSet& flags, bench::BenchOptions& o) {
   flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
   flags.add("lora-rank", o.lora_rank, "step: also one that trains adapters of this rank, against the full one; 0: not",
             train::counts_up_to(4096, 0));
+  flags.add("sequence", o.sequence,
+            message("step: ", train::sequence_help, "; above 1, also against one rank with the threads of all"));
   flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");
   flags.add("table", o.table, "mlp: time and bytes of the published tiled MLP's setting, on two ranks");
   flags.add("up-to", o.up_to, "longest sequence that mlp --table times; of longer ones it tells the bytes");
