@@ -3,13 +3,15 @@
 """Long sequences on the cores of one machine: PyTorch's step beside those of `tessera train`, whole and shared by 2 ranks.
 
 usage: sequence_step.py PROGRAM [--seq-len 8192,16384,32768] [--steps 3] [--threads 2] [--precision fp32|bf16] [--layers 4]
-                        [--hidden 256] [--heads 8] [--kv-heads 4] [--intermediate 704] [--vocab 1024] [--sides ...]
+                        [--hidden 256] [--heads 8] [--kv-heads 4] [--intermediate 704] [--vocab 1024] [--sides torch,whole,shared]
+                        [--from 64]
 
 A step is forward, loss, backward, clipping and AdamW of one sequence by the same Llama. Blocks are recomputed in backward on
 every side: PyTorch runs eagerly with scaled_dot_product_attention and activation checkpointing (bf16: autocast), Tessera with
 --recompute --tiling tokens:1024. Sides run one after the other, each in processes of its own, and print one JSON line each:
 the median time of the steps but the first, the largest resident memory of all ranks together, and what it grows by from a run
-of 64 tokens; of Tessera's also what the dry run plans of both. Needs torch for its side (--sides).
+of --from tokens; of Tessera's also what the dry run plans of both. A process takes memory before it trains, which hides what the
+run of --from tokens takes where that is less. Needs torch for its side (--sides).
 """
 import argparse
 import json
@@ -111,7 +113,7 @@ def torch_side(options, seq_len, folder):
         return json.loads(output), resident
 
     found, resident = trained(seq_len)
-    return found["side"], found["times"], {"resident_bytes": resident, "resident_growth": resident - trained(64)[1]}
+    return found["side"], found["times"], {"resident_bytes": resident, "resident_growth": resident - trained(options.before)[1]}
 
 
 def tessera_side(options, seq_len, folder, name, ranks, flags):
@@ -137,7 +139,7 @@ def tessera_side(options, seq_len, folder, name, ranks, flags):
         return [line["step_seconds"] for line in records if "event" not in line], resident, ranks * planned
 
     times, resident, planned = trained(seq_len)
-    _, resident_before, planned_before = trained(64)
+    _, resident_before, planned_before = trained(options.before)
     return name, times, {"resident_bytes": resident, "planned_bytes": planned,
                          "resident_growth": resident - resident_before, "planned_growth": planned - planned_before}
 
@@ -156,6 +158,7 @@ def main():
     parser.add_argument("--intermediate", type=int, default=704)
     parser.add_argument("--vocab", type=int, default=1024)
     parser.add_argument("--sides", default="torch,whole,shared")
+    parser.add_argument("--from", type=int, default=64, dest="before")
     parser.add_argument("--torch-alone", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.torch_alone:
