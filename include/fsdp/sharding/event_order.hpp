@@ -28,14 +28,31 @@ struct Race {
   friend constexpr bool operator==(const Race&, const Race&) = default;
 };
 
+/// The queues of a rank whose device and communicators have one each.
+struct Queues {
+  /// The device's, those of the communicators that GroupAxes names, that of the ranks that share a sequence, and that
+  /// of copies to host memory and back.
+  enum Kind : std::size_t { compute, shard, across, keep, sequence, host, queues };
+};
+
+/// What a task puts into a queue, and what it waits for.
+struct QueuedWork {
+  int task = no_task;                         ///< its number in the schedule
+  Queues::Kind queue = Queues::compute;       ///< works of a queue run one after the other
+  std::array<int, Queues::queues> over = {};  ///< by queue: how many of its works are over when this one begins
+  friend constexpr bool operator==(const QueuedWork&, const QueuedWork&) = default;
+};
+
 namespace detail {
 
 /// Follows a placed list and keeps, for each queue, how much of every queue is over when its next work starts.
 class EventOrder {
  public:
-  constexpr EventOrder(const Schedule& schedule, const Problem& problem)
+  /// `works`: where to list what the tasks enqueue, or nullptr.
+  constexpr EventOrder(const Schedule& schedule, const Problem& problem, std::vector<QueuedWork>* works = nullptr)
       : schedule_(schedule),
         problem_(problem),
+        works_(works),
         groups_(problem.groups.size()),
         holders_(problem),
         inputs_(problem.units.size()) {}
@@ -46,9 +63,8 @@ class EventOrder {
   }
 
  private:
-  /// The device's queue, those of the communicators that GroupAxes names, that of the ranks that share a sequence, and
-  /// that of copies to host memory and back.
-  enum Queue : std::size_t { compute, shard, across, keep, sequence, host, queues };
+  using Queue = Queues::Kind;
+  using enum Queues::Kind;
   /// The number of works of each queue that are over when an event has happened.
   using Event = std::array<int, queues>;
 
@@ -103,6 +119,7 @@ class EventOrder {
   }
   /// Adds the current task to the end of a queue.
   constexpr Event enqueue(Queue queue) {
+    if (works_ != nullptr) works_->push_back({.task = at_, .queue = queue, .over = clocks_[queue]});
     ++clocks_[queue][queue];
     return clocks_[queue];
   }
@@ -264,6 +281,7 @@ class EventOrder {
 
   const Schedule& schedule_;
   const Problem& problem_;
+  std::vector<QueuedWork>* works_;
   std::vector<Group> groups_;
   std::vector<Slot> weight_slots_, gradient_slots_;
   InputHolders holders_;  ///< for the buffers in forward alone
@@ -281,6 +299,14 @@ class EventOrder {
 /// between them; a Race of no tasks if there are none. `judge` must accept the list.
 constexpr Race first_race(const Schedule& placed, const Problem& problem) {
   return detail::EventOrder(placed, problem).run();
+}
+
+/// Returns the works of a placed list on its queues, in the order in which the host enqueues them. `first_race` must
+/// find none in the list.
+constexpr std::vector<QueuedWork> queued_works(const Schedule& placed, const Problem& problem) {
+  std::vector<QueuedWork> works;
+  detail::EventOrder(placed, problem, &works).run();
+  return works;
 }
 
 }  // namespace fsdp::sharding
