@@ -23,6 +23,8 @@
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/middle_parts.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
+#include <tessera/fsdp/plan/step_record.hpp>
+#include <tessera/fsdp/plan/step_recorder.hpp>
 
 namespace fsdp::plan {
 
@@ -41,6 +43,7 @@ struct Request {
   /// (Executor::evaluate_logits).
   std::int64_t logit_rows = 0;
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's matmuls, or nullptr
+  StepRecord* record = nullptr;  ///< empty, to be filled with a full training step's tasks, or nullptr
 };
 
 /// The result of a dry run: what a step takes.
@@ -105,7 +108,8 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
              const Request& request, const Optimizer& with = {}) {
   using MetaModel = MetaTwin<Model>;
   typename MetaModel::Stack::Comm communicator(
-      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)));
+      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)),
+      {.record = request.record != nullptr});
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
   shape.middle_parts = middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
@@ -116,14 +120,20 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     Request one = request;
     for (const int rank : detail::ranks_to_try(module, request, with)) {
       one.rank = rank;
+      StepRecord record;
+      if (request.record != nullptr) one.record = &record;
       const Plan plan = dry_run(model, sharding, tiling, one, with);
-      if (plan.peak_bytes() > most.peak_bytes()) most = plan;
       one.matmuls = nullptr;  // the same on all ranks
+      if (plan.peak_bytes() <= most.peak_bytes()) continue;
+      most = plan;
+      if (request.record != nullptr) *request.record = std::move(record);
     }
     most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request));
     return most;
   }
-  Executor<MetaModel> executor(module);
+  StepRecorder recorder(request.record);
+  if (request.record != nullptr) recorder.watch(watched(module));
+  Executor<MetaModel> executor(module, recorder.observer());
   std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // one for training, one for evaluation
   for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
     exchanges.emplace_back(communicator, module.ledger());
@@ -164,14 +174,19 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
     std::optional<RestingDigests<MetaModel, decltype(optimizer)>> resting;  // held while its bytes are counted
     module.stream().counters.matmuls = request.matmuls;
+    recorder.record(&StepRecord::counts, [&] {
+      if (request.record != nullptr) exchanges.front().start([] { return BatchCounts{}; });
+    });
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
+      recorder.set_active(!counted);
       train(one);
+      recorder.set_active(false);
       if (std::exchange(counted, true)) return;
       result.work = module.stream().counters;
       result.work.matmuls = nullptr;
       module.stream().counters.matmuls = nullptr;
     });
-    optimizer.step(executor.loss(), {});
+    recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
     if constexpr (StepWatch<MetaModel>::may_verify)
       if (request.shape.verifies) {
         for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches

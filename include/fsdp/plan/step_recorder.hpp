@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Records what a dry run's training step does, through the Observer of its pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/plan/step_record.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+
+namespace fsdp::plan {
+
+/// What a recorder looks at: the counts of a module's device, communicators and host memory, which must outlive it.
+struct Watched {
+  /// A communicator, whose monitor must record.
+  struct Communicator {
+    Axis axis = Axis::world;
+    Members members = {};
+    const comm::Monitor* monitor = nullptr;
+  };
+  StepRecord empty = {};  ///< with what is known before the step
+  device::Counters* counters = nullptr;
+  std::vector<Communicator> communicators = {};
+  const void* inputs = nullptr;                           ///< the arena of inputs in host memory
+  std::int64_t (*used_by_inputs)(const void*) = nullptr;  ///< bytes of it
+};
+
+/// Records tasks, and what is done beside them, into a StepRecord.
+class StepRecorder {
+ public:
+  /// Records nothing if `record` is null; else `watch` must be called first. `record` must outlive it.
+  explicit StepRecorder(StepRecord* record) : record_(record) {}
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
+
+  /// Sets what it looks at.
+  void watch(Watched watched);
+  /// For the Executor, and whether its tasks are recorded now: those of one pass are.
+  /// @{
+  Observer observer();
+  void set_active(bool active) { active_ = active; }
+  /// @}
+  /// Calls f() and records into `member` what it does.
+  void record(RecordedWork StepRecord::*member, FunctionRef<void()> f);
+
+ private:
+  void begin();
+  RecordedWork end();
+
+  StepRecord* record_;
+  Watched watched_;
+  bool active_ = false;
+  device::Counters counters_;                           ///< at the last `begin`
+  std::vector<device::MatmulRecord> matmuls_;           ///< since then
+  std::vector<device::MatmulRecord>* outer_ = nullptr;  ///< where matmuls are listed otherwise
+  std::vector<std::size_t> calls_;                      ///< of each communicator, until then
+  std::int64_t used_ = 0;
+};
+
+/// Returns what to watch of a ShardedModel in a dry run.
+template <class Module>
+Watched watched(Module& module) {
+  using Stack = typename Module::Stack;
+  using Inputs = std::remove_reference_t<decltype(module.offload_arena())>;
+  const auto& planned = module.planned(sharding::Pass::train);
+  Watched all{.empty = {.problem = planned.problem,
+                        .schedule = planned.schedule,
+                        .names = module.names(),
+                        .compute = dtype_of<typename Module::Compute>(),
+                        .optimizer_in_host_memory = offloads_optimizer_of<typename Stack::Sharding>},
+              .counters = &module.stream().counters,
+              .inputs = &module.offload_arena(),
+              .used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); }};
+  const auto communicators = module.communicators();
+  constexpr bool mesh = Stack::mesh_axes == 2;
+  std::vector<Axis> axes = {Axis::world};
+  if constexpr (mesh) axes.insert(axes.end(), {Axis::across, Axis::shard});
+  axes.push_back(Axis::sequence);  // last, if there is one
+  const int shards = communicators[mesh ? 2 : 0]->size();
+  for (std::size_t i = 0; i < communicators.size(); ++i)
+    all.communicators.push_back(
+        {.axis = axes[i],
+         .members = {.ranks = communicators[i]->size(), .stride = axes[i] == Axis::across ? shards : 1},
+         .monitor = &communicators[i]->monitor()});
+  return all;
+}
+
+}  // namespace fsdp::plan

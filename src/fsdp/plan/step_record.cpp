@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/plan/step_record.hpp>
+
+#include <tuple>
+
+namespace fsdp::plan {
+
+std::string_view name_of(Axis axis) {
+  switch (axis) {
+    case Axis::world: return "world";
+    case Axis::across: return "across";
+    case Axis::shard: return "shard";
+    case Axis::sequence: return "sequence";
+  }
+  return "?";
+}
+
+Members StepRecord::members(Axis axis) const {
+  for (const auto& [own, members] : axes)
+    if (own == axis) return members;
+  return {};
+}
+
+std::vector<RecordedCollective> StepRecord::collectives() const {
+  std::vector<RecordedCollective> list;
+  for (const RecordedTask& each : tasks)
+    list.insert(list.end(), each.work.collectives.begin(), each.work.collectives.end());
+  list.insert(list.end(), optimizer.collectives.begin(), optimizer.collectives.end());
+  return list;
+}
+
+void add_matmul(std::vector<CountedMatmul>& list, const device::MatmulRecord& matmul) {
+  const auto shape = [](const device::MatmulRecord& of) {
+    return std::tuple(of.m, of.n, of.k, of.operands, of.result, of.accumulate);
+  };
+  for (CountedMatmul& counted : list)
+    if (shape(counted.matmul) == shape(matmul)) {
+      ++counted.count;
+      return;
+    }
+  list.push_back({.matmul = matmul, .count = 1});
+}
+
+}  // namespace fsdp::plan

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/plan/step_works.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/event_order.hpp>
+
+namespace fsdp::plan {
+namespace {
+
+using sharding::Queues;
+
+Track track_of(Axis axis) {
+  switch (axis) {
+    case Axis::world: return Track::world;
+    case Axis::across: return Track::across;
+    case Axis::shard: return Track::shard;
+    case Axis::sequence: return Track::sequence;
+  }
+  return Track::world;
+}
+
+double matmul_seconds(const Cluster& cluster, const device::MatmulRecord& matmul) {
+  const auto m = static_cast<double>(matmul.m), n = static_cast<double>(matmul.n), k = static_cast<double>(matmul.k);
+  const double read = (m * k + k * n) * static_cast<double>(size_of(matmul.operands));
+  const double written = m * n * static_cast<double>(size_of(matmul.result)) * (matmul.accumulate ? 2 : 1);
+  return std::max(2 * m * n * k / cluster.matmul(matmul.operands), (read + written) / cluster.memory_bandwidth);
+}
+
+/// Puts the works of a step together.
+class StepWorks {
+ public:
+  StepWorks(const Cluster& cluster, const StepRecord& record) : cluster_(cluster), record_(record) {}
+
+  std::vector<NamedWork> run() {
+    for (const RecordedCollective& collective : record_.counts.collectives) add_collective("counts", collective, {});
+    if (cluster_.collectives_have_queues)
+      add_queued();
+    else
+      for (const RecordedTask& each : record_.tasks) add_in_order(each);
+    add_optimizer();
+    return std::move(works_);
+  }
+
+ private:
+  std::string name_of(const sharding::Task& task) const {
+    return std::string(sharding::name_of(task.action)) + " " + std::to_string(task.index);
+  }
+  int last() const { return static_cast<int>(works_.size()) - 1; }
+  void push(NamedWork work, Track track, std::vector<int> after) {
+    if (!cluster_.collectives_have_queues) {
+      track = Track::compute;
+      after.clear();
+    }
+    work.work.track = static_cast<int>(track);
+    work.work.after = std::move(after);
+    works_.push_back(std::move(work));
+  }
+  void add_compute(const std::string& name, double seconds, std::vector<int> after) {
+    push({.work = {.seconds = seconds}, .kind = WorkKind::compute, .name = name}, Track::compute, std::move(after));
+  }
+  static NamedWork transfer(const std::string& name, const CollectiveTime& time, WorkKind kind) {
+    return {.work = {.seconds = time.latency, .transfer = time.transfer, .demand = time.demand},
+            .kind = kind,
+            .name = name,
+            .bytes = time.bytes};
+  }
+  void add_collective(const std::string& name, const RecordedCollective& each, std::vector<int> after) {
+    push(transfer(name, collective_time(cluster_, each.op, each.bytes, record_.members(each.axis)),
+                  WorkKind::collective),
+         track_of(each.axis), std::move(after));
+  }
+  void add_copy(const std::string& name, std::int64_t bytes, std::vector<int> after) {
+    push(transfer(name, host_copy_time(cluster_, bytes), WorkKind::copy), Track::host, std::move(after));
+  }
+
+  void add_in_order(const RecordedTask& each) {
+    const std::string name = name_of(each.task);
+    if (const double seconds = compute_seconds(cluster_, each.work, record_.compute); seconds > 0)
+      add_compute(name, seconds, {});
+    for (const RecordedCollective& collective : each.work.collectives) add_collective(name, collective, {});
+    if (each.work.host_bytes > 0) add_copy(name, each.work.host_bytes, {});
+  }
+
+  /// Adds the works of the schedule's queues, and the operations of tasks that have no work there.
+  void add_queued() {
+    require<InputError>(
+        sharding::first_race(record_.schedule, record_.problem) == sharding::Race{},
+        "plan: the cluster's collectives_have_queues is true, and this stack's schedule is for a device "
+        "whose collectives have none; set it to false, or take a stack on such a device");
+    const std::vector<sharding::QueuedWork> queued = sharding::queued_works(record_.schedule, record_.problem);
+    auto next = queued.begin();
+    for (std::size_t task = 0; task < record_.tasks.size(); ++task) {
+      const RecordedTask& each = record_.tasks[task];
+      bool any = false;
+      for (; next != queued.end() && next->task == static_cast<int>(task); ++next, any = true) add_work(each, *next);
+      const double seconds = any ? 0 : compute_seconds(cluster_, each.work, record_.compute);
+      if (seconds > 0) add_compute(name_of(each.task), seconds, {});
+    }
+  }
+  void add_work(const RecordedTask& each, const sharding::QueuedWork& work) {
+    const std::string name = name_of(each.task);
+    std::vector<int> after;
+    for (std::size_t queue = 0; queue < Queues::queues; ++queue)
+      if (queue != work.queue && work.over[queue] > 0)
+        after.push_back(works_of_queue_[queue][static_cast<std::size_t>(work.over[queue]) - 1]);
+    const double seconds = compute_seconds(cluster_, each.work, record_.compute);
+    if (work.queue == Queues::compute) {
+      add_compute(name, seconds, std::move(after));
+    } else {
+      if (seconds > 0) {  // what a reduction fills, on the device's queue before it
+        add_compute(name, seconds, {});
+        after.push_back(last());
+      }
+      if (each.work.host_bytes > 0) add_copy(name, each.work.host_bytes, after);
+      for (const RecordedCollective& collective : each.work.collectives) add_collective(name, collective, after);
+      if (each.work.host_bytes == 0 && each.work.collectives.empty()) add_nothing(name, work.queue, after);
+    }
+    works_of_queue_[work.queue].push_back(last());
+  }
+  /// A work that moves nothing, on one rank: it keeps the order of events.
+  void add_nothing(const std::string& name, Queues::Kind queue, std::vector<int> after) {
+    const Track track = queue == Queues::host       ? Track::host
+                        : queue == Queues::across   ? Track::across
+                        : queue == Queues::sequence ? Track::sequence
+                                                    : Track::world;
+    push({.kind = queue == Queues::host ? WorkKind::copy : WorkKind::collective, .name = name}, track,
+         std::move(after));
+  }
+
+  /// The optimizer follows all: its norm's collectives, then its update.
+  void add_optimizer() {
+    std::array<int, track_count> ends{};
+    ends.fill(-1);
+    for (int i = 0; i <= last(); ++i)
+      ends[static_cast<std::size_t>(works_[static_cast<std::size_t>(i)].work.track)] = i;
+    std::vector<int> all;
+    for (const int end : ends)
+      if (end >= 0) all.push_back(end);
+    for (const RecordedCollective& collective : record_.optimizer.collectives) {
+      add_collective("optimizer", collective, all);
+      all = {last()};
+    }
+    const double seconds = compute_seconds(cluster_, record_.optimizer, record_.compute);
+    if (!record_.optimizer_in_host_memory || !cluster_.collectives_have_queues)
+      return add_compute("optimizer", seconds, all);
+    // Kernels read and write main weights and states over the host's link, half of the bytes each way.
+    add_copy("optimizer", record_.optimizer.counters.elementwise_bytes / 2, all);
+  }
+
+  const Cluster& cluster_;
+  const StepRecord& record_;
+  std::vector<NamedWork> works_;
+  std::array<std::vector<int>, Queues::queues> works_of_queue_;  ///< numbers in works_
+};
+
+}  // namespace
+
+std::string_view name_of(Track track) {
+  switch (track) {
+    case Track::compute: return "compute";
+    case Track::world: return "world";
+    case Track::across: return "across";
+    case Track::shard: return "shard";
+    case Track::sequence: return "sequence";
+    case Track::host: return "host";
+  }
+  return "?";
+}
+
+double compute_seconds(const Cluster& cluster, const RecordedWork& work, DType compute) {
+  double seconds = 0;
+  std::int64_t listed = 0;
+  for (const CountedMatmul& each : work.matmuls) {
+    seconds += static_cast<double>(each.count) * matmul_seconds(cluster, each.matmul);
+    listed += each.count * 2 * each.matmul.m * each.matmul.n * each.matmul.k;
+  }
+  return seconds + static_cast<double>(work.counters.matmul_flops - listed) / cluster.matmul(compute) +
+         static_cast<double>(work.counters.attention_flops) / cluster.attention_rate(compute) +
+         static_cast<double>(work.counters.elementwise_bytes) / cluster.memory_bandwidth;
+}
+
+std::vector<NamedWork> works_of(const Cluster& cluster, const StepRecord& record) {
+  return StepWorks(cluster, record).run();
+}
+
+}  // namespace fsdp::plan
