@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,18 @@ TEST(TraceJson, IsChromesFormat) {
   EXPECT_TRUE(json::parse(trace_json({})).at("traceEvents").empty());
 }
 
+TEST(TraceJson, NamesTheLanesThatEventsUse) {
+  const json trace = json::parse(trace_json({{.name = "forward 0", .rank = 1, .lane = 0}, {.name = "late", .lane = 7}},
+                                            {"compute", "communication"}));
+  std::vector<json> lanes;
+  for (const json& event : trace.at("traceEvents"))
+    if (event.at("name") == "thread_name") lanes.push_back(event);
+  ASSERT_EQ(lanes.size(), 1u) << trace;
+  EXPECT_EQ(lanes.front().at("pid"), 1);
+  EXPECT_EQ(lanes.front().at("tid"), 0);
+  EXPECT_EQ(lanes.front().at("args").at("name"), "compute");
+}
+
 TEST(Trace, CollectsFromAllThreads) {
   const test::TemporaryFolder folder;
   Trace trace(folder.path() / "t.json");
@@ -39,7 +52,8 @@ TEST(Trace, CollectsFromAllThreads) {
     });
   for (std::thread& thread : threads) thread.join();
   trace.write();
-  EXPECT_EQ(json::parse(test::content_of(folder.path() / "t.json")).at("traceEvents").size(), 303u);
+  EXPECT_EQ(json::parse(test::content_of(folder.path() / "t.json")).at("traceEvents").size(), 306u)
+      << "a name of each rank and of its lane";
 }
 
 TEST(Trace, IsOffWithoutAPathAndAnUnwritableOneIsAnInputError) {

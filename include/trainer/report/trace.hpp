@@ -21,14 +21,15 @@ struct TraceEvent {
   std::int64_t lane = 0;  ///< shown as a thread of the rank; one for compute, one for communication
 };
 
-/// Returns all events as {"traceEvents": [...]}.
-std::string trace_json(const std::vector<TraceEvent>& events);
+/// Returns all events as {"traceEvents": [...]}. `lanes`: the names of lanes, by number; the others show their number.
+std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes = {});
 
 /// Collects events; several threads can add to it.
 class Trace {
  public:
-  /// Checks that the file can be created; throws InputError if not. With an empty path, nothing is collected.
-  explicit Trace(std::filesystem::path path = {});
+  /// Checks that the file can be created; throws InputError if not. With an empty path, nothing is collected. `lanes`:
+  /// as in trace_json.
+  explicit Trace(std::filesystem::path path = {}, std::vector<std::string> lanes = {"compute", "communication"});
   ~Trace();
 
   /// Returns whether events are collected.
@@ -39,6 +40,7 @@ class Trace {
 
  private:
   std::filesystem::path path_;
+  std::vector<std::string> lanes_;
   mutable std::mutex mutex_;
   std::vector<TraceEvent> events_;
 };

@@ -14,11 +14,15 @@
 
 namespace fsdp::report {
 
-std::string trace_json(const std::vector<TraceEvent>& events) {
+std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes) {
   using Object = nlohmann::ordered_json;
   std::string text = "{\"traceEvents\":[\n";
   std::set<std::int64_t> ranks;
-  for (const TraceEvent& event : events) ranks.insert(event.rank);
+  std::set<std::pair<std::int64_t, std::int64_t>> used;
+  for (const TraceEvent& event : events) {
+    ranks.insert(event.rank);
+    if (event.lane >= 0 && event.lane < std::ssize(lanes)) used.emplace(event.rank, event.lane);
+  }
   const char* separator = "";
   const auto add = [&](const Object& object) {
     text += separator + object.dump(-1, ' ', false, Object::error_handler_t::replace);
@@ -26,6 +30,12 @@ std::string trace_json(const std::vector<TraceEvent>& events) {
   };
   for (const std::int64_t rank : ranks)
     add({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", "rank " + std::to_string(rank)}}}});
+  for (const auto& [rank, lane] : used)
+    add({{"name", "thread_name"},
+         {"ph", "M"},
+         {"pid", rank},
+         {"tid", lane},
+         {"args", {{"name", lanes[static_cast<std::size_t>(lane)]}}}});
   for (const TraceEvent& event : events)
     add({{"name", event.name},
          {"cat", event.category},
@@ -37,7 +47,8 @@ std::string trace_json(const std::vector<TraceEvent>& events) {
   return text + "\n],\"displayTimeUnit\":\"ms\"}\n";
 }
 
-Trace::Trace(std::filesystem::path path) : path_(std::move(path)) {
+Trace::Trace(std::filesystem::path path, std::vector<std::string> lanes)
+    : path_(std::move(path)), lanes_(std::move(lanes)) {
   if (path_.empty()) return;
   std::error_code error;
   const bool existed = std::filesystem::exists(path_, error);
@@ -59,7 +70,7 @@ void Trace::write() const {
   if (!on()) return;
   const std::lock_guard lock(mutex_);
   std::ofstream file(path_);
-  file << trace_json(events_) << std::flush;
+  file << trace_json(events_, lanes_) << std::flush;
   require<InputError>(file.good(), "--trace ", path_.string(), ": cannot be written (is the disk full?)");
 }
 
