@@ -26,6 +26,9 @@ MORE = {
               "tessera train --data FILES --model small --comm threads:2 --sharding fsdp2 \\\n  --checkpoint-dir run\n"
               "tessera train --model small --dry-run --ranks 8      # bytes of a rank\n"
               "tessera train --model tiny --print-schedule\n"),
+    "plan": ("[Plan](../plan.md); [memory](../memory.md), [metrics](../metrics.md)",
+             "tessera plan --cluster h100 --model small --seq-len 8192 --batch-size 8\n"
+             "tessera plan --cluster two.toml --model small --comm mpi --json\n"),
     "eval": ("[Data](../data.md), [conversations](../conversations.md)", "tessera eval --model run/step-00001000 --data FILE\n"),
     "generate": ("[Generation](../generation.md), [tokenizers](../tokenizers.md)",
                  "tessera generate --model run/step-00001000 --prompt 'Once upon a time' --top-p 0.9\n"),

@@ -15,7 +15,9 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/training/program.hpp>
+#include <tessera/trainer/flags/cluster_file.hpp>
 
 #include "bench/alone.hpp"
 #include "cli/about.hpp"
@@ -121,6 +123,21 @@ struct Run {
   int operator()(const Bound<cli::Train>& command) const {
     train::TrainOptions& options = command->options;
     return stack_for(command, options.launch, options.dry_run || options.print_schedule).train(command);
+  }
+  int operator()(const Bound<cli::Plan>& command) const {
+    const train::PlanOptions& plan = command->plan;
+    train::TrainOptions& options = command->train.options;
+    command.flags.require_ranges();
+    const plan::Cluster cluster = train::read_cluster(plan.cluster, options.ranks);
+    cli::CommChoice& comm = command->train.stack.comm;
+    using Kind = cli::CommChoice::Kind;
+    if (!command.flags.is_given("comm"))
+      comm.kind = cluster.device == "cuda" ? Kind::nccl : cluster.nodes() > 1 ? Kind::mpi : Kind::threads;
+    require<InputError>(comm.kind != Kind::threads || cluster.nodes() == 1,
+                        "--comm threads has all ranks in one process, ", "and these are in ", cluster.nodes(),
+                        " nodes; take --comm mpi");
+    settle_launch(comm, options.launch, true, true);
+    return find_stack(command->train.stack, options.sequence.ranks > 1).plan(command, cluster);
   }
   int operator()(const Bound<cli::Eval>& command) const {
     return stack_for(command, command->options.launch).evaluate(command);

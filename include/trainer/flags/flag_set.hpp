@@ -235,9 +235,10 @@ class FlagSet {
 };
 
 /// Sets flags from a TOML file: first from its top level, then from its table called `section`. Ignores the tables of
-/// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one.
+/// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one. `what`: before the
+/// path in errors of the whole file.
 void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
-                const std::vector<std::string>& sections);
+                const std::vector<std::string>& sections, const std::string& what = "--config ");
 
 /// Returns TOML that sets every flag, but those of one effect, to its present value.
 std::string write_toml(const FlagSet& flags, std::optional<Effect> but = {});

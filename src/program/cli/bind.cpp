@@ -6,6 +6,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/flags/ranges.hpp>
@@ -66,6 +67,23 @@ void bind(train::FlagSet& flags, Train& command) {
   bind_stack(flags, command.stack, [&] {
     bind_offload(flags, command.stack.offload, command.options.units.offload_inputs, train::offloaded_inputs_help);
   });
+}
+
+std::string cluster_names() {
+  std::string text;
+  for (const std::string& name : plan::known_cluster_names()) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void bind(train::FlagSet& flags, Plan& command) {
+  flags.add("cluster", command.plan.cluster,
+            message("a TOML file of a cluster's figures, or one that is known: ", cluster_names()));
+  flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
+  bind(flags, command.train);
+  flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
+  flags.find("comm")->help =
+      "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";
+  flags.find("trace")->help = "file for a trace of the virtual step, as train --trace writes one of a run";
 }
 
 /// Converts the name of a type for exported weights.

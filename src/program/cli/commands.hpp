@@ -15,6 +15,7 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/plan_options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
 #include "bench_options.hpp"
@@ -28,6 +29,15 @@ struct Train {
   StackChoice stack = {};
 
   friend bool operator==(const Train&, const Train&) = default;
+};
+
+/// Returns the names of the known clusters, for help and messages.
+std::string cluster_names();
+
+/// `tessera plan`: what a training step would take on a cluster.
+struct Plan {
+  Train train = {};
+  train::PlanOptions plan = {};
 };
 
 /// A sub-command that runs a trained model on a stack.
@@ -102,9 +112,9 @@ struct Stacks {};
 struct Version {};
 
 using train::Bound;
-using Command =
-    std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<Eval>, Bound<Generate>, Bound<Chat>, Bound<Export>,
-                 Bound<Inspect>, Bound<Tokenize>, Bound<Plot>, Bound<Diff>, Bound<Replay>, Bound<bench::BenchOptions>>;
+using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<Eval>, Bound<Generate>, Bound<Chat>,
+                             Bound<Export>, Bound<Inspect>, Bound<Tokenize>, Bound<Plot>, Bound<Diff>, Bound<Replay>,
+                             Bound<Plan>, Bound<bench::BenchOptions>>;
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
@@ -118,6 +128,7 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
   bind(flags, command.stack);
 }
 
+void bind(train::FlagSet& flags, Plan& command);
 void bind(train::FlagSet& flags, Export& command);
 void bind(train::FlagSet& flags, Inspect& command);
 void bind(train::FlagSet& flags, Tokenize& command);

@@ -14,6 +14,7 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/run/chat.hpp>
 #include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/run/estimate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/replay.hpp>
 
@@ -35,6 +36,7 @@ struct CompiledStack {
   std::string comm;
   std::string precision;
   int (*train)(const cli::Bound<cli::Train>&) = nullptr;
+  int (*plan)(const cli::Bound<cli::Plan>&, const plan::Cluster&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
   /// Ends a command that failed before it had ranks: joins those of the launcher, so that one of them prints the
   /// warnings and the error that all have. Returns its status.
@@ -61,6 +63,11 @@ struct Commands {
   static int train(const cli::Bound<cli::Train>& command) {
     return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
                                resolve(command->optimizer));
+  }
+  static int plan(const cli::Bound<cli::Plan>& command, const plan::Cluster& cluster) {
+    const cli::Train& train = command->train;
+    return train::estimate_step<Model>(train.options, command->plan, cluster, command.flags, sharding(train.stack),
+                                       train.stack.tiling, resolve(train.optimizer));
   }
   static int replay(const cli::RecordedRun& run) {
     return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
@@ -93,6 +100,7 @@ CompiledStack compiled_stack() {
       .comm = policy_text<typename Stack::Comm>(),
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
+      .plan = Commands<Model>::plan,
       .replay = Commands<Model>::replay,
       .fail = Commands<Model>::fail,
       .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,

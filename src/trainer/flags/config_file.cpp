@@ -100,7 +100,7 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
 }  // namespace
 
 void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
-                const std::vector<std::string>& sections) {
+                const std::vector<std::string>& sections, const std::string& what) {
   constexpr std::int64_t most_bytes = 1 << 20;
   toml::table table;
   try {
@@ -108,11 +108,11 @@ void apply_file(FlagSet& flags, const std::string& path, const std::string& sect
     check_keys(text, path);
     table = toml::parse(text, path);
   } catch (const InputError& error) {
-    throw InputError(message("--config ", error.what()));
+    throw InputError(message(what, error.what()));
   } catch (const toml::parse_error& error) {
     const auto line = error.source().begin.line;
-    throw InputError(message("--config ", path, ": ", shortened(error.description(), 300),
-                             line > 0 ? message(" at line ", line) : ""));
+    throw InputError(
+        message(what, path, ": ", shortened(error.description(), 300), line > 0 ? message(" at line ", line) : ""));
   }
   set_all(flags, table, path, sections);
   if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {});

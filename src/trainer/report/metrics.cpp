@@ -9,6 +9,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "traffic_json.hpp"
+
 namespace fsdp::report {
 namespace {
 
@@ -26,16 +28,6 @@ Object json_of(double value) {
 Object json_of(const ConfigValues& values) {
   Object object = Object::object();
   for (const ConfigValue& each : values) std::visit([&](const auto& value) { object[each.name] = value; }, each.value);
-  return object;
-}
-/// Axes and kinds without a call are left out.
-Object json_of(const comm::MeshTraffic& traffic) {
-  Object object = Object::object();
-  comm::MeshTraffic::visit(traffic, [&](const char* axis, const comm::Traffic& counted) {
-    for (const comm::Op op : comm::all_ops)
-      if (counted[op].calls > 0)
-        object[axis][std::string(name_of(op))] = {{"calls", counted[op].calls}, {"bytes", counted[op].bytes}};
-  });
   return object;
 }
 Object json_of(const std::vector<GroupRecord>& groups) {

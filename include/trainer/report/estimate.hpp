@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What `tessera plan` prints: an estimate of a step as a table, as JSON and as a trace.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/trainer/report/trace.hpp>
+
+namespace fsdp::report {
+
+/// What an estimate is of.
+struct EstimateTitle {
+  std::string cluster;  ///< as --cluster names it
+  std::string stack;    ///< "fsdp2 / nccl / bf16"
+  std::string step;     ///< "1 x 8192 tokens a micro-batch"
+};
+
+/// Returns the table, with a line at its head that tells whether the step fits.
+std::string estimate_text(const plan::Estimate& estimate, const EstimateTitle& title);
+
+/// Returns the same and more as one JSON object, in bytes, seconds and FLOP/s.
+std::string estimate_json(const plan::Estimate& estimate, const EstimateTitle& title);
+
+/// Returns the works of the virtual step as events of rank 0, named as in the trace of a run, with a lane for each
+/// track; and the names of the lanes.
+/// @{
+std::vector<TraceEvent> trace_events(const plan::Estimate& estimate);
+std::vector<std::string> trace_lanes();
+/// @}
+
+}  // namespace fsdp::report

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/flags/cluster_file.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/named_values.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
+
+#include "../../fsdp/core/paths.hpp"
+
+namespace fsdp::train {
+namespace {
+
+/// Reads a file's keys, all of which must be there but for those of a network that one node does not use.
+plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
+  plan::Cluster cluster;
+  FlagSet keys;
+  const std::vector<NamedValue> values = NamedValues(cluster).list();
+  for (const NamedValue& value : values) keys.add(value);
+  apply_file(keys, path, "", {}, "");
+  if (ranks > 0) cluster.ranks = ranks;
+  const bool one_node = cluster.ranks > 0 && cluster.ranks <= cluster.ranks_per_node;
+  for (const NamedValue& value : values)
+    require<InputError>(keys.is_given(flag_name(value.name)) || (value.name == "ranks" && ranks > 0) ||
+                            (one_node && value.name.starts_with("network_")),
+                        path, ": ", value.name, " is missing; give it: ", value.help);
+  if (!keys.is_given("network-latency")) cluster.network_latency = cluster.node_latency;  // nothing uses it
+  if (!keys.is_given("network-bandwidth")) cluster.network_bandwidth = cluster.node_bandwidth;
+  try {
+    cluster.validate();
+  } catch (const InputError& error) {
+    throw InputError(message(path, ": ", error.what()));
+  }
+  return cluster;
+}
+
+plan::Cluster known_cluster(const std::string& name, std::int64_t ranks) {
+  try {
+    return plan::known_cluster(name, ranks);
+  } catch (const InputError& error) {
+    throw InputError(message(name, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+plan::Cluster read_cluster(const std::string& name, std::int64_t ranks) {
+  const std::vector<std::string> names = plan::known_cluster_names();
+  require<InputError>(!name.empty(), "--cluster is missing; give a TOML file, or a known cluster such as ",
+                      names.front());
+  const bool known = std::ranges::find(names, name) != names.end();
+  require<InputError>(known || path_exists(name), "--cluster ", name, ": no such file, and no cluster has this name; ",
+                      suggestion(name, names));
+  try {
+    return known ? known_cluster(name, ranks) : read_file(name, ranks);
+  } catch (const InputError& error) {
+    throw InputError(message("--cluster ", error.what()));
+  }
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/trainer/report/estimate.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <iomanip>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/report/report.hpp>
+
+#include "traffic_json.hpp"
+
+namespace fsdp::report {
+namespace {
+
+using plan::Estimate;
+using plan::Link;
+
+constexpr std::array links = {Link::node, Link::network, Link::host};
+
+template <class T>
+T of(const std::array<T, plan::link_count>& numbers, Link link) {
+  return numbers[static_cast<std::size_t>(link)];
+}
+
+/// "12.34 s", "1.234 ms".
+std::string seconds_text(double seconds) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(3);
+  if (seconds > 0 && seconds < 1)
+    text << seconds * 1e3 << " ms";
+  else
+    text << seconds << " s";
+  return text.str();
+}
+std::string percent_text(double part) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << 100 * part << " %";
+  return text.str();
+}
+std::string tera_text(double rate) {
+  std::ostringstream text;
+  text << std::setprecision(4) << rate * 1e-12 << " TFLOP/s";
+  return text.str();
+}
+std::string rounded_text(double count) { return count_text(static_cast<std::int64_t>(std::llround(count))); }
+
+/// "needs 62.84 of 79.65 GiB".
+std::string need_text(const plan::Need& need) {
+  const std::string state =
+      need.left() >= 0 ? message(bytes_text(need.left()), " left") : message(bytes_text(-need.left()), " missing");
+  return message(bytes_text(need.needed), " of ", bytes_text(need.available), ", ", state);
+}
+
+std::string links_text(const Estimate& estimate) {
+  constexpr std::array whose = {"into a rank from its node", "into a node", "between a rank and its host"};
+  std::string text;
+  for (const Link link : links)
+    if (of(estimate.bytes, link) > 0)
+      text += message("  ", name_of(link), std::string(12 - name_of(link).size(), ' '),
+                      bytes_text(static_cast<std::int64_t>(of(estimate.bytes, link))), ' ',
+                      whose[static_cast<std::size_t>(link)], ", ", seconds_text(of(estimate.busy, link)),
+                      " at its full bandwidth\n");
+  return text;
+}
+
+nlohmann::ordered_json links_json(const Estimate& estimate) {
+  auto object = nlohmann::ordered_json::object();
+  for (const Link link : links)
+    object[std::string(name_of(link))] = {{"bytes", std::llround(of(estimate.bytes, link))},
+                                          {"busy_seconds", of(estimate.busy, link)}};
+  return object;
+}
+
+nlohmann::ordered_json need_json(const plan::Need& need) {
+  return {{"needed", need.needed}, {"available", need.available}, {"left", need.left()}};
+}
+
+}  // namespace
+
+std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) {
+  const plan::Cluster& cluster = estimate.cluster;
+  const auto row = [](const char* name, const std::string& value) {
+    return message("  ", name, std::string(12 - std::string_view(name).size(), ' '), value, "\n");
+  };
+  const double exposed = estimate.exposed_collectives + estimate.exposed_copies;
+  std::string text =
+      message(title.stack, " on ", title.cluster, ", ", cluster.ranks, cluster.ranks == 1 ? " rank" : " ranks", " in ",
+              cluster.nodes(), cluster.nodes() == 1 ? " node, " : " nodes, ", title.step, "\n");
+  text += message(estimate.fits() ? "it fits" : "it does not fit", ": a rank takes ", need_text(estimate.device));
+  if (estimate.host.needed > 0) text += message("; a node's host memory ", need_text(estimate.host));
+  text += "\n";
+  text += row("step", seconds_text(estimate.seconds));
+  text += row("tokens", message(rounded_text(estimate.tokens_per_second()), " a second, ",
+                                rounded_text(estimate.tokens), " a step"));
+  text += row("MFU", message(percent_text(estimate.mfu()), " of ", tera_text(estimate.peak), " a rank"));
+  text += row("computes", seconds_text(estimate.compute_seconds));
+  text += row("exposed", message(seconds_text(estimate.exposed_collectives), " of collectives, ",
+                                 seconds_text(estimate.exposed_copies), " of copies to the host, ",
+                                 percent_text(exposed / estimate.seconds), " of the step"));
+  text += links_text(estimate);
+  text +=
+      memory_table(estimate.plan.bytes, estimate.plan.same_on_all_ranks
+                                            ? "bytes of each rank"
+                                            : message("bytes of rank ", estimate.plan.rank, ", which takes the most"));
+  const std::int64_t runtime = estimate.device.needed - estimate.plan.peak_bytes();
+  text += message("beside it, of the runtime: ", runtime, " bytes (", bytes_text(runtime), ")\n");
+  if (estimate.plan.offloaded_bytes > 0)
+    text += message("beside it, in host memory: ", estimate.plan.offloaded_bytes, " bytes (",
+                    bytes_text(estimate.plan.offloaded_bytes), ")\n");
+  return text;
+}
+
+std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) {
+  auto memory = nlohmann::ordered_json::object();
+  for (std::size_t kind = 0; kind < estimate.plan.bytes.size(); ++kind)
+    memory[std::string(device::memory_kind_names[kind])] = estimate.plan.bytes[kind];
+  const nlohmann::ordered_json object = {{"stack", title.stack},
+                                         {"cluster", title.cluster},
+                                         {"ranks", estimate.cluster.ranks},
+                                         {"nodes", estimate.cluster.nodes()},
+                                         {"fits", estimate.fits()},
+                                         {"device_bytes", need_json(estimate.device)},
+                                         {"host_bytes", need_json(estimate.host)},
+                                         {"memory", memory},
+                                         {"peak_bytes", estimate.plan.peak_bytes()},
+                                         {"offloaded_bytes", estimate.plan.offloaded_bytes},
+                                         {"step_seconds", estimate.seconds},
+                                         {"tokens", std::llround(estimate.tokens)},
+                                         {"tokens_per_second", estimate.tokens_per_second()},
+                                         {"model_flops", estimate.model_flops},
+                                         {"mfu", estimate.mfu()},
+                                         {"peak_flops", estimate.peak},
+                                         {"compute_seconds", estimate.compute_seconds},
+                                         {"exposed_collective_seconds", estimate.exposed_collectives},
+                                         {"exposed_copy_seconds", estimate.exposed_copies},
+                                         {"links", links_json(estimate)},
+                                         {"traffic", json_of(estimate.traffic)}};
+  return object.dump();
+}
+
+std::vector<TraceEvent> trace_events(const Estimate& estimate) {
+  constexpr std::array categories = {"compute", "comm", "comm"};  // by WorkKind, as report::trace_event has them
+  std::vector<TraceEvent> events;
+  for (const plan::TimedWork& each : estimate.works) {
+    const double seconds = each.span.end - each.span.begin;
+    if (seconds > 0)
+      events.push_back({.name = each.work.name,
+                        .category = categories[static_cast<std::size_t>(each.work.kind)],
+                        .begin_microseconds = each.span.begin * 1e6,
+                        .duration_microseconds = seconds * 1e6,
+                        .rank = 0,
+                        .lane = each.work.work.track});
+  }
+  return events;
+}
+
+std::vector<std::string> trace_lanes() {
+  std::vector<std::string> lanes;
+  for (std::size_t track = 0; track < plan::track_count; ++track)
+    lanes.emplace_back(name_of(static_cast<plan::Track>(track)));
+  return lanes;
+}
+
+}  // namespace fsdp::report

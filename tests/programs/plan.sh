@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `tessera plan`: bytes of the dry run, collectives of a run, a step in virtual time; what a cluster cannot be, a sentence each.
+set -euo pipefail
+source "$(dirname "$0")/../support/program.sh"
+
+text 3000 text.txt
+model=(--model tiny --layers 3 --seq-len 33 --batch-size 12 --threads 1)
+
+# cluster NAME [KEY=VALUE]...: the file of docs/plan.md, of two ranks of a CPU, with other values; KEY= leaves one out.
+cluster() {
+  local file=$1 change
+  cp "$golden/../docs/two.toml" "$file"
+  for change in "${@:2}"; do
+    sed -i "/^${change%%=*} =/d" "$file"
+    [ -z "${change#*=}" ] || echo "${change%%=*} = ${change#*=}" >>"$file"
+  done
+}
+plan() { tessera plan "${model[@]}" "$@"; }
+value() { python3 -c "
+import json, sys
+value = json.load(open(sys.argv[1]))
+for key in sys.argv[2].split('.'): value = value[key]
+print(value)" "$out" "$1"; }
+
+echo "== known clusters answer from an empty folder"
+for name in epyc xeon; do
+  plan --cluster $name
+  contains "$out" "^fsdp2 / threads / bf16 on $name, 2 ranks in 1 node, 1 micro-batch of 6 x 33 tokens$"
+  contains "$out" '^it fits: a rank takes .* of .*GiB, .*GiB left$'
+done
+tessera stacks
+cp "$out" stacks
+has() { grep -q -- "--comm $1 --precision bf16\$" stacks; }  # COMM
+if has mpi; then
+  plan --cluster epyc --ranks 4
+  contains "$out" '^fsdp2 / mpi / bf16 on epyc, 4 ranks in 2 nodes, '
+  contains "$out" '^  network +[0-9.]+ [KM]iB into a node, '
+fi
+[ "$(listing)" = "$(printf '.\n./stacks\n./text.txt')" ] || fail "left files: $(listing)"
+
+echo "== the bytes are those of the dry run"
+cluster two.toml
+for more in "--sharding fsdp2 --precision bf16" "--sharding zero3 --precision fp32 --tiling tokens:7" \
+  "--sharding replicated --precision fp32 --grad-accum 2" "--sharding fsdp2 --precision bf16 --recompute --offload inputs"; do
+  # shellcheck disable=SC2206
+  flags=($more)
+  plan --cluster two.toml "${flags[@]}"
+  grep -E '^  (weights|gathered|gradients|optimizer|activations|scratch|peak) +[0-9]+ |^beside it, in host' "$out" >planned
+  tessera train --dry-run "${model[@]}" --comm threads:2 "${flags[@]}"
+  grep -E '^  [a-z]+ +[0-9]+ |^beside it, in host' "$out" | same - planned
+done
+contains planned '^beside it, in host memory: [0-9]+ bytes '
+
+echo "== the collectives are those of a run's step"
+for more in "--sharding fsdp2" "--sharding zero3 --grad-accum 3" "--sharding zero1 --grad-accum 2" "--sharding replicated" \
+  "--sharding fsdp2:pieces=4" "--sharding fsdp2 --sequence ulysses:2 --grad-accum 2"; do
+  # shellcheck disable=SC2206
+  flags=($more)
+  [[ $more != *ulysses* ]] || flags+=(--heads 2 --kv-heads 2)
+  plan --cluster two.toml --json "${flags[@]}"
+  cp "$out" plan.json
+  rm -f metrics.jsonl
+  tessera train --data text.txt --steps 2 --metrics metrics.jsonl "${model[@]}" --comm threads:2 "${flags[@]}"
+  python3 - <<'PY'
+import json
+planned = json.load(open("plan.json"))["traffic"]
+steps = [line for line in map(json.loads, open("metrics.jsonl")) if "grad_norm" in line]
+assert len(steps) == 2 and planned
+for step in steps:
+    assert step["traffic"] == planned, (step["traffic"], planned)
+PY
+done
+
+echo "== what does not fit, and by how much"
+plan --cluster two.toml --json
+peak=$(value device_bytes.needed)
+[ "$peak" -eq "$(value peak_bytes)" ] || fail "$peak bytes"
+cluster small.toml "memory=$((peak > 1048576 ? peak - 1024 : 1048576))"
+plan --cluster small.toml
+contains "$out" '^it does not fit: a rank takes .*, 1.00 KiB missing$'
+plan --cluster small.toml --json
+[ "$(value fits) $(value device_bytes.left)" = "False -1024" ] || fail "$(cat "$out")"
+
+echo "== a step in virtual time, the same every time, beside a trace with a run's names"
+plan --cluster two.toml --json
+cp "$out" first
+plan --cluster two.toml --json --trace virtual.json
+same first "$out"
+python3 - <<'PY'
+import json
+plan = json.load(open("first"))
+parts = plan["compute_seconds"] + plan["exposed_collective_seconds"] + plan["exposed_copy_seconds"]
+assert abs(parts - plan["step_seconds"]) < 1e-9 * parts, plan
+assert abs(plan["tokens"] / plan["step_seconds"] - plan["tokens_per_second"]) < 1e-6 * plan["tokens_per_second"]
+assert abs(plan["model_flops"] / 2 / plan["step_seconds"] / plan["peak_flops"] - plan["mfu"]) < 1e-9
+PY
+rm -f run.json
+tessera train --data text.txt --steps 1 --trace run.json "${model[@]}" --comm threads:2
+python3 - <<'PY'
+import json
+def names(path):
+    return {event["name"] for event in json.load(open(path))["traceEvents"] if event["ph"] == "X" and event["cat"] in ("compute", "comm")}
+virtual, real = names("virtual.json"), names("run.json")
+works = {name for name in real if name.split()[0] in ("gather", "forward", "loss", "backward", "reduce")}
+assert works and works <= virtual, works - virtual
+assert {name for name in virtual if " " in name} <= real, virtual - real
+PY
+
+echo "== what a cluster cannot be"
+no() { expect_error "$1" "$program" plan "${model[@]}" "${@:2}"; }
+no '--cluster is missing; give a TOML file, or a name: h100, ' --json
+no '--cluster h10: no such file, and no cluster has this name; did you mean .h100' --cluster h10
+for key in device ranks ranks_per_node memory matmul_bf16 node_bandwidth collectives_have_queues; do
+  cluster bad.toml "$key="
+  no "--cluster bad.toml: $key is missing; give it: " --cluster bad.toml
+done
+cluster bad.toml network_bandwidth= network_latency=
+plan --cluster bad.toml
+no '--cluster bad.toml: network_latency is missing' --cluster bad.toml --ranks 4
+while read -r change words; do
+  cluster bad.toml "$change"
+  no "--cluster bad.toml: $words" --cluster bad.toml
+done <<'END'
+network_bandwidth=0 network_bandwidth is 0, which no machine has; give at least
+matmul_fp32=1e30 matmul_fp32 is 1e\+30, which no machine has
+node_latency=-1 node_latency is -1, which no machine has
+memory=-4 memory is -4, which no machine has
+attention=nan --attention 'nan' is not a finite number
+host_bandwidth=inf --host-bandwidth 'inf' is not a finite number
+ranks=3 ranks is 3, which do not fill nodes of 2
+device="tpu" device is 'tpu'; give "cuda" or "cpu"
+peak_bf16=1e11 matmul_bf16 is 4.1e\+11, above peak_bf16
+bandwidth=7 unknown key 'bandwidth'; did you mean
+memory="much" --memory 'much' is not a whole number
+END
+echo 'ranks = = 2' >bad.toml
+no '^tessera: --cluster bad.toml: .* at line 1' --cluster bad.toml
+no '--cluster epyc: ranks is 3, which do not fill nodes of 2' --cluster epyc --ranks 3
+! has nccl || no 'computes on cpu, and this stack on cuda; take --comm threads or mpi' --cluster epyc --comm nccl
+no 'computes on cuda, and this stack on cpu; take --comm nccl' --cluster h100 --comm threads:8
+no '--memory is for runs' --cluster epyc --memory 4GiB
+no '--dry-run is for train' --cluster epyc --dry-run
+no 'threads has all ranks in one process, and these are in 2 nodes; take --comm mpi' --cluster epyc --ranks 4 --comm threads:4
+cluster bad.toml ranks=8 ranks_per_node=8
+no 'cannot be shared by' --cluster bad.toml
+
+echo "== thousands of ranks take seconds"
+cluster many.toml ranks=16384 ranks_per_node=16384
+large=(--hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336 --vocab 128256 --seq-len 8192 --threads 1)
+timeout 60 "$program" plan "${large[@]}" --batch-size 16384 --cluster many.toml >"$out" 2>"$err" || fail "16384 ranks"
+contains "$out" ', 16384 ranks in 1 node, '
+
+echo "== docs/plan.md shows what is printed"
+if has nccl; then
+  command=$(sed -n 's/^tessera \(plan --cluster h100 .*\)/\1/p' "$golden/../../docs/plan.md")
+  # shellcheck disable=SC2086
+  tessera $command
+  same "$golden/../docs/plan_h100.txt" "$out"
+fi
