@@ -130,7 +130,7 @@ attention=nan --attention 'nan' is not a finite number
 host_bandwidth=inf --host-bandwidth 'inf' is not a finite number
 ranks=3 ranks is 3, which do not fill nodes of 2
 device="tpu" device is 'tpu'; give "cuda" or "cpu"
-peak_bf16=1e11 matmul_bf16 is 4.1e\+11, above peak_bf16
+peak_bf16=1e11 matmul_bf16 is 2e\+11, above peak_bf16
 bandwidth=7 unknown key 'bandwidth'; did you mean
 memory="much" --memory 'much' is not a whole number
 END
