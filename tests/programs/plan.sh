@@ -131,6 +131,8 @@ host_bandwidth=inf --host-bandwidth 'inf' is not a finite number
 ranks=3 ranks is 3, which do not fill nodes of 2
 device="tpu" device is 'tpu'; give "cuda" or "cpu"
 peak_bf16=1e11 matmul_bf16 is 2e\+11, above peak_bf16
+attention=2.2e11 attention is 2.2e\+11, above peak_bf16
+threads=0 threads is 0, which no machine has
 bandwidth=7 unknown key 'bandwidth'; did you mean
 memory="much" --memory 'much' is not a whole number
 END
@@ -144,6 +146,27 @@ no '--dry-run is for train' --cluster epyc --dry-run
 no 'threads has all ranks in one process, and these are in 2 nodes; take --comm mpi' --cluster epyc --ranks 4 --comm threads:4
 cluster bad.toml ranks=8 ranks_per_node=8
 no 'cannot be shared by' --cluster bad.toml
+
+no '--trace two.toml is the file of --cluster; give it a file of its own' --cluster two.toml --trace two.toml
+no '--trace text.txt is a file of --data; give it a file of its own' --cluster two.toml --data text.txt --trace text.txt
+
+echo "== a file whose name is no text, and steps of more FLOPs than integers hold"
+cp two.toml $'\xff.toml'
+plan --cluster $'\xff.toml' --json
+python3 -c "import json, sys; json.load(open(sys.argv[1]))" "$out"
+cluster many.toml ranks=16384 ranks_per_node=16384
+most=16777216
+tessera plan --cluster many.toml --json --model tiny --threads 1 --batch-size 65536 --grad-accum 4 --seq-len $most \
+  --max-position-embeddings $most --tiling tokens:65536
+python3 -c "
+import json, sys
+assert json.load(open(sys.argv[1]))['mfu'] > 0.1" "$out"
+
+echo "== attention in as many parts as the budget asks for, and at most as many as there are heads"
+tessera plan --cluster two.toml --model tiny --heads 4 --kv-heads 4 --batch-size 2 --sequence ulysses:2
+! grep -q 'parts' "$out" || fail "parts without a tiling"
+tessera plan --cluster two.toml --model tiny --heads 32 --kv-heads 32 --head-dim 256 --seq-len 512 --batch-size 2 --sequence ulysses:2 --tiling budget:64KiB
+contains "$out" '^  attention +in 16 parts$'
 
 echo "== thousands of ranks take seconds"
 cluster many.toml ranks=16384 ranks_per_node=16384

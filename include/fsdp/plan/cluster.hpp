@@ -8,6 +8,7 @@
 /// source of every number.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,12 +25,13 @@ struct Cluster {
   std::int64_t ranks = 0;                   ///< in all
   std::int64_t ranks_per_node = 0;          ///< divides `ranks`, or is more and one node has them all
   std::int64_t memory = 0;                  ///< of a rank's device; on a CPU its part of the node's
+  std::int64_t threads = 1;                 ///< of a rank: the cores that it has
   std::int64_t host_memory = 0;             ///< of a node, for what is offloaded
   std::int64_t runtime_bytes = 0;           ///< that a rank's runtime takes of `memory` besides tensors
   std::int64_t exchange_bytes = 0;          ///< that it takes on top of that where ranks call all_to_all
   double peak_bf16 = 0, peak_fp32 = 0;      ///< FLOP/s of a rank that MFU divides by
   double matmul_bf16 = 0, matmul_fp32 = 0;  ///< FLOP/s of a rank's large matmuls
-  double attention = 0;                     ///< FLOP/s of a rank's attention kernels; on fp32 slower as matmuls are
+  double attention = 0;                     ///< FLOP/s of a rank's attention kernels in bf16
   double memory_bandwidth = 0;    ///< of a rank's device, read and written, while all ranks of its node use theirs
   double collective_latency = 0;  ///< seconds to start a collective
   double node_latency = 0;        ///< seconds of a message between ranks of a node
@@ -46,6 +48,7 @@ struct Cluster {
     visitor("device", self.device, "cuda | cpu: what a rank computes on");
     visitor("ranks", self.ranks, "ranks in all");
     visitor("ranks_per_node", self.ranks_per_node, "ranks of a node");
+    visitor("threads", self.threads, "threads of a rank: the cores that it has");
     visitor("memory", self.memory, "bytes of a rank's device");
     visitor("host_memory", self.host_memory, "bytes of a node's host memory");
     visitor("runtime_bytes", self.runtime_bytes, "bytes that a rank's runtime takes besides tensors");
@@ -75,10 +78,8 @@ struct Cluster {
   double matmul(DType type) const { return type == DType::f32 ? matmul_fp32 : matmul_bf16; }
   double peak(DType type) const { return type == DType::f32 ? peak_fp32 : peak_bf16; }
   /// @}
-  /// The rate of attention in a type.
-  double attention_rate(DType type) const {
-    return type == DType::f32 ? attention * (matmul_fp32 / matmul_bf16) : attention;
-  }
+  /// The rate of attention in a type: in fp32 bf16's, but at most that of matmuls.
+  double attention_rate(DType type) const { return type == DType::f32 ? std::min(attention, matmul_fp32) : attention; }
   /// Throws InputError with one sentence about the first value that cannot be: "network_bandwidth is 0; give ...".
   void validate() const;
   friend bool operator==(const Cluster&, const Cluster&) = default;

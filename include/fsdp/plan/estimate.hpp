@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tessera/comm/traffic.hpp>
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
@@ -87,10 +88,10 @@ Estimate estimate(const Model& model, typename Model::Stack::Sharding sharding, 
   const std::int64_t batches =
       pieces > 0 ? pieces : request.ranks / request.shape.ranks_per_sequence * request.shape.micro_batches;
   const std::int64_t length = request.shape.sequence_length;
-  const std::int64_t sequences = batches * request.sequences;
+  const double sequences = static_cast<double>(batches) * static_cast<double>(request.sequences);
   return estimate_of(plan, record,
-                     {.tokens = static_cast<double>(sequences * length),
-                      .flops = model.flops(sequences * length, sequences * length * length)},
+                     {.tokens = sequences * static_cast<double>(length),
+                      .flops = sequences * model.flops(length, checked_multiply(length, length))},
                      cluster);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>
@@ -62,9 +63,13 @@ int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape
     bytes = std::max(bytes, columns * std::int64_t{sizeof(typename Model::Stack::Local::Compute)});
   });
   if (heads == 0) return 1;
-  const tiling::TilePlan tiles =
-      tiling.plan(tiling::Problem{.tokens = rows, .tile_bytes_per_token = bytes, .traffic_per_tile = 1});
-  return parts_like_tiles(heads, rows, tiles.longest_tile(), [&](std::int64_t parts) {
+  const tiling::Problem problem{.tokens = rows, .tile_bytes_per_token = bytes, .traffic_per_tile = 1};
+  std::int64_t tile_rows = 1;
+  try {
+    tile_rows = tiling.plan(problem).longest_tile();
+  } catch (const InputError&) {  // no tile of rows is short enough: heads are cut as far as they can be
+  }
+  return parts_like_tiles(heads, rows, tile_rows, [&](std::int64_t parts) {
     bool allowed = true;
     for_each_staged([&](const auto& block, const nn::HeadRange& own) {
       const nn::HeadRange part{0, own.size() / parts, 0, own.size()};

@@ -11,8 +11,9 @@
 
 namespace fsdp::train {
 
-/// Throws InputError for flags of `train` that say what a plan takes from the cluster, or ask for something else.
-void check_plan_flags(const FlagSet& flags);
+/// Throws InputError for flags of `train` that say what a plan takes from the cluster, or ask for something else, and
+/// for a trace that would replace a file that is read.
+void check_plan_flags(const FlagSet& flags, const TrainOptions& options, const PlanOptions& plan);
 /// Prints the estimate and, with --trace, writes the virtual step.
 void print_estimate(const TrainOptions& options, const PlanOptions& plan, const plan::Estimate& estimate,
                     const plan::Request& request, const std::string& stack);
@@ -23,13 +24,14 @@ template <class Model, class Optimizer>
 int estimate_step(TrainOptions options, const PlanOptions& plan, const plan::Cluster& cluster, const FlagSet& flags,
                   const ShardingOf<Model>& asked, const TilingOf<Model>& tiling, const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
-  check_plan_flags(flags);
+  check_plan_flags(flags, options, plan);
   validate_constants(optimizer);
   require<InputError>(cluster.device == Stack::Device::name, "--cluster ", plan.cluster, " computes on ",
                       cluster.device, ", and this stack on ", Stack::Device::name,
                       cluster.device == "cuda" ? "; take --comm nccl" : "; take --comm threads or mpi",
                       ", or another cluster");
   options.dry_run = true;  // no data, and any number of ranks
+  if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
   const auto [model, stored] = begun_model<Model>(options);
   require_samples(options, writes_text<Model>);

@@ -36,6 +36,7 @@ void Cluster::validate() const {
                       ", which do not fill nodes of ", ranks_per_node,
                       " (ranks_per_node); give a multiple of it, or "
                       "fewer ranks than one node has");
+  require_within("threads", threads, counts, "threads");
   require_within("memory", memory, memories, "bytes");
   require_within("host_memory", host_memory, memories, "bytes");
   require_within("runtime_bytes", runtime_bytes, reserves, "bytes");
@@ -56,6 +57,8 @@ void Cluster::validate() const {
   require_within("network_bandwidth", network_bandwidth, bandwidths, "bytes/s");
   require_within("host_bandwidth", host_bandwidth, bandwidths, "bytes/s");
   require<InputError>(matmul_bf16 <= peak_bf16, "matmul_bf16 is ", matmul_bf16, ", above peak_bf16, ", peak_bf16,
+                      "; a rate that is reached is not above its peak");
+  require<InputError>(attention <= peak_bf16, "attention is ", attention, ", above peak_bf16, ", peak_bf16,
                       "; a rate that is reached is not above its peak");
   require<InputError>(matmul_fp32 <= peak_fp32, "matmul_fp32 is ", matmul_fp32, ", above peak_fp32, ", peak_fp32,
                       "; a rate that is reached is not above its peak");

@@ -21,6 +21,7 @@ Cluster nvidia_node() {
       .device = "cuda",
       .ranks = 8,                       // DGX and HGX: 8 GPUs in a node
       .ranks_per_node = 8,              // the same
+      .threads = 14,                    // DGX H100, H200 and B200 user guides: 112 cores for 8 GPUs
       .host_memory = 2 * tera,          // DGX H100, H200 and B200 user guides: 2 TB
       .runtime_bytes = 1'060'000'000,   // NVIDIA/nccl issue 1685: context and NCCL on 8 x H100, before an all-to-all
       .exchange_bytes = 3'280'000'000,  // the same: 4.34 GB after the first all-to-all
@@ -88,6 +89,7 @@ Cluster two_sockets() {
 
 Cluster epyc() {
   Cluster node = two_sockets();
+  node.threads = 96;                     // EPYC 9654 data sheet: 96 cores
   node.memory = 384 * 1024 * mebi;       // 12 modules of 32 GiB for each socket
   node.host_memory = 768 * 1024 * mebi;  // the same of both
   node.peak_bf16 = 21.8e12;       // EPYC 9654 data sheet: 96 cores, 3.55 GHz on all; Zen 4: 64 FLOP a cycle in bf16
@@ -102,6 +104,7 @@ Cluster epyc() {
 
 Cluster xeon() {
   Cluster node = two_sockets();
+  node.threads = 56;                     // Xeon Platinum 8480+ data sheet: 56 cores
   node.memory = 256 * 1024 * mebi;       // 8 modules of 32 GiB for each socket
   node.host_memory = 512 * 1024 * mebi;  // the same of both
   node.peak_bf16 = 229e12;        // Xeon Platinum 8480+ data sheet: 56 cores, 2.0 GHz; AMX: 2048 FLOP a cycle in bf16

@@ -98,6 +98,7 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
   text += row("tokens", message(rounded_text(estimate.tokens_per_second()), " a second, ",
                                 rounded_text(estimate.tokens), " a step"));
   text += row("MFU", message(percent_text(estimate.mfu()), " of ", tera_text(estimate.peak), " a rank"));
+  if (estimate.plan.middle_parts > 1) text += row("attention", message("in ", estimate.plan.middle_parts, " parts"));
   text += row("computes", seconds_text(estimate.compute_seconds));
   text += row("exposed", message(seconds_text(estimate.exposed_collectives), " of collectives, ",
                                  seconds_text(estimate.exposed_copies), " of copies to the host, ",
@@ -107,7 +108,8 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
       memory_table(estimate.plan.bytes, estimate.plan.same_on_all_ranks
                                             ? "bytes of each rank"
                                             : message("bytes of rank ", estimate.plan.rank, ", which takes the most"));
-  const std::int64_t runtime = estimate.device.needed - estimate.plan.peak_bytes();
+  const std::int64_t runtime = estimate.device.needed - estimate.plan.peak_bytes() -
+                               (cluster.device == "cpu" ? estimate.plan.offloaded_bytes : 0);
   text += message("beside it, of the runtime: ", runtime, " bytes (", bytes_text(runtime), ")\n");
   if (estimate.plan.offloaded_bytes > 0)
     text += message("beside it, in host memory: ", estimate.plan.offloaded_bytes, " bytes (",
@@ -130,6 +132,7 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
                                          {"peak_bytes", estimate.plan.peak_bytes()},
                                          {"offloaded_bytes", estimate.plan.offloaded_bytes},
                                          {"step_seconds", estimate.seconds},
+                                         {"attention_parts", estimate.plan.middle_parts},
                                          {"tokens", std::llround(estimate.tokens)},
                                          {"tokens_per_second", estimate.tokens_per_second()},
                                          {"model_flops", estimate.model_flops},
@@ -140,7 +143,7 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
                                          {"exposed_copy_seconds", estimate.exposed_copies},
                                          {"links", links_json(estimate)},
                                          {"traffic", json_of(estimate.traffic)}};
-  return object.dump();
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::vector<TraceEvent> trace_events(const Estimate& estimate) {

@@ -2,19 +2,27 @@
 #include <tessera/trainer/run/estimate.hpp>
 
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/trace.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 
 namespace fsdp::train {
 
-void check_plan_flags(const FlagSet& flags) {
+void check_plan_flags(const FlagSet& flags, const TrainOptions& options, const PlanOptions& plan) {
   require<InputError>(!flags.is_given("memory"), "--memory is for runs; a plan's memory is the cluster's (--cluster)");
   for (const char* const other : {"dry-run", "print-schedule"})
     require<InputError>(!flags.is_given(other), "--", other, " is for train; leave it out of plan, or call tessera ",
                         "train --", other);
+  if (!options.trace) return;
+  std::error_code error;
+  require<InputError>(!std::filesystem::equivalent(*options.trace, plan.cluster, error), "--trace ", *options.trace,
+                      " is the file of --cluster; give it a file of its own");
+  require_apart(options);
 }
 
 void print_estimate(const TrainOptions& options, const PlanOptions& plan, const plan::Estimate& estimate,
