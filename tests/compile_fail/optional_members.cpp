@@ -23,6 +23,7 @@
 // expect 2: fsdp: a block has a plan that is no tiling::TilePlan plan(nn::Context<L>&) const
 // expect 2: fsdp: a block has cache_columns or extend, and not both as a KV cache needs them
 // expect 2: fsdp: a block states some of its stages, and not all with the arguments that ranks need to share a sequence
+// expect 2: fsdp: a block's common_inputs is above its inputs; common are the last of the matrices that its
 // expect 2: fsdp: a head has logits or logits_columns, and not both as a model needs them to generate
 // expect 3: fsdp: a device has a Graph or a capture, and not both as capturing needs them
 // expect 3: fsdp: a device has a flops_per_byte that is no static constexpr std::int64_t
@@ -146,6 +147,9 @@ struct CachesInt : nn::TransformerBlock<Here> {
 struct MiddleWithoutRange : nn::TransformerBlock<Here> {
   void between(nn::Context<Here>& all) const;
 };
+struct MoreCommonThanInputs : nn::TransformerBlock<Here> {
+  static constexpr std::size_t common_inputs = inputs + 1;
+};
 struct LogitsAlone : nn::LossHead<Here> {
   int logits_columns() const;
 };
@@ -211,6 +215,7 @@ static_assert(data::check_source<NumberedSource>());
 static_assert(nn::check_block_parts<PlansInBytes, Here>());
 static_assert(nn::check_block_parts<CachesInt, Here>());
 static_assert(nn::check_block_parts<MiddleWithoutRange, Here>());
+static_assert(nn::check_block_parts<MoreCommonThanInputs, Here>());
 static_assert(nn::check_head_parts<LogitsAlone, Here>());
 #elif CASE == 3
 static_assert(device::check_device<CapturesNothing>());

@@ -141,9 +141,13 @@ concept StagesOrNot = (
 
 }  // namespace detail
 
-/// Checks that a block that states a stage states all, with the right types.
+/// Checks that a block that states a stage states all, with the right types, and that its common inputs are inputs.
 template <class M, class L>
 consteval bool check_stages() {
+  if constexpr (requires { M::inputs; })
+    static_assert(common_inputs<M>() <= M::inputs,
+                  "fsdp: a block's common_inputs is above its inputs; common are the last of the matrices that its "
+                  "middle reads, at most all of them; see tessera/fsdp/nn/stages.hpp");
   static_assert(detail::StagesOrNot<M, L>,
                 "fsdp: a block states some of its stages, and not all with the arguments that ranks need to share a "
                 "sequence: RowsSaved, HeadsSaved, inputs, shares, input_columns, output_columns, before, between, "
