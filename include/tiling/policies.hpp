@@ -107,6 +107,8 @@ class RunTimeTiling {
   static constexpr RunTimeTiling budget_of_memory() { return RunTimeTiling(Kind::budget, 0); }
   /// Returns whether this is the placeholder of budget_of_memory.
   constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
+  /// Returns whether this is a budget of bytes.
+  constexpr bool states_budget() const { return kind_ == Kind::budget; }
 
   /// Returns the text that --tiling takes, such as "tokens:256".
   std::string text() const;
@@ -120,5 +122,17 @@ class RunTimeTiling {
   Kind kind_ = Kind::off;
   std::int64_t number_ = 0;
 };
+
+/// Returns whether a policy states how many bytes what it cuts may take, by a member `bytes`. Others state lengths or
+/// numbers of tiles of rows, which say nothing of what is not cut by rows.
+/// @{
+template <Tiling Policy>
+constexpr bool states_budget(const Policy&) {
+  return requires(const Policy policy) {
+    { policy.bytes } -> std::convertible_to<std::int64_t>;
+  };
+}
+constexpr bool states_budget(const RunTimeTiling& tiling) { return tiling.states_budget(); }
+/// @}
 
 }  // namespace fsdp::tiling

@@ -87,6 +87,14 @@ TEST(TokensPerTile, OneTokenMoreIsOneTileMoreAndAllAreShorter) {
   EXPECT_EQ(TokensPerTile<4096>{}.plan(problem_of(4097)).tiles, (std::vector<Tile>{{0, 2049}, {2049, 4097}}));
 }
 
+TEST(EveryPolicy, SaysWhetherItStatesABudget) {
+  EXPECT_TRUE(states_budget(Budget{100}) && states_budget(StaticBudget<100>{}));
+  EXPECT_TRUE(states_budget(RunTimeTiling::budget(100)) && states_budget(RunTimeTiling::budget_of_memory()));
+  EXPECT_FALSE(states_budget(Untiled{}) || states_budget(StaticTiles<4>{}) || states_budget(TokensPerTile<4>{}));
+  EXPECT_FALSE(states_budget(RunTimeTiling()) || states_budget(RunTimeTiling::tiles(4)) ||
+               states_budget(RunTimeTiling::tokens(4)));
+}
+
 TEST(EveryPolicy, HasAsManyTilesAsItsNumberSays) {
   for (const std::int64_t tokens : lengths) {
     for (const std::int64_t number : numbers) {

@@ -17,7 +17,7 @@ struct RunShape {
   int micro_batches = 1;
   int ranks_per_sequence = 1;  ///< consecutive ranks that share each sequence (fsdp::Ulysses)
   /// In which attention is computed where several ranks share a sequence, a few heads at a time. 0: in as many as the
-  /// tiling says, which dry runs find (plan::middle_parts).
+  /// tiling's budget asks for, which dry runs find (plan::middle_parts).
   int middle_parts = 0;
   int threads = 1;
   std::int64_t activation_bytes = 0;            ///< size of the arena, from a dry run; ignored in a dry run

@@ -2,8 +2,8 @@
 /// @file
 /// Into how many parts attention is cut where several ranks share sequences, as the tiling says.
 ///
-/// What is on its way between ranks grows with rows times heads. A tiling cuts rows; heads are cut here so that no more
-/// bytes are on their way than would be if the tiling cut the rows.
+/// What is on its way between ranks grows with rows times heads. A tiling cuts rows; where it states a budget, heads
+/// are cut here so that no more bytes are on their way than would be if the tiling cut the rows.
 #pragma once
 
 #include <algorithm>
@@ -33,12 +33,13 @@ int parts_like_tiles(std::int64_t heads, std::int64_t rows, std::int64_t tile_ro
   return static_cast<int>(heads);
 }
 
-/// Returns shape.middle_parts, or if it is 0 what the tiling says for micro-batches of `rows` rows. It cuts no heads
-/// apart for which common inputs would be exchanged twice. A model that cannot share sequences has one part: who builds
-/// it says why (check_shared_sequences).
+/// Returns shape.middle_parts, or if it is 0 what the tiling says for micro-batches of `rows` rows: one part unless it
+/// states a budget. It cuts no heads apart for which common inputs would be exchanged twice. A model that cannot share
+/// sequences has one part: who builds it says why (check_shared_sequences).
 template <class Model, tiling::Tiling Tiling>
 int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape, std::int64_t rows) {
   if (shape.middle_parts != 0 || shape.ranks_per_sequence == 1) return std::max(shape.middle_parts, 1);
+  if (!tiling::states_budget(tiling)) return 1;
   // Calls body(block, its heads on the first rank) for each block that states its stages.
   const auto for_each_staged = [&](auto body) {
     for (int i = 0; i < model.blocks(); ++i)

@@ -30,7 +30,7 @@ struct Ulysses {
   static constexpr bool shards = true;  ///< ranks may share a sequence
   int ranks = 1;                        ///< that share a sequence
   /// In which attention is done, a few heads at a time: less is on its way at once, and the next exchange can run
-  /// beside the present attention. 0: in as many as the tiling says.
+  /// beside the present attention. 0: in as many as the tiling's budget asks for.
   int parts = 0;
 
   constexpr int ranks_per_sequence() const { return ranks; }  ///< `ranks`
