@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -54,6 +56,39 @@ TEST(Trace, CollectsFromAllThreads) {
   trace.write();
   EXPECT_EQ(json::parse(test::content_of(folder.path() / "t.json")).at("traceEvents").size(), 306u)
       << "a name of each rank and of its lane";
+}
+
+TEST(Trace, TakesItsNameWhenItIsWhole) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.write("t.json", "an earlier trace");
+  const auto names = [&] {
+    std::vector<std::string> list;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+      list.push_back(entry.path().filename());
+    return list;
+  };
+  Trace trace(path);
+  trace.add({.name = "x"});
+  EXPECT_EQ(test::content_of(path), "an earlier trace");
+  EXPECT_EQ(names(), std::vector<std::string>{"t.json"});
+  std::filesystem::create_directory(folder.path() / "t.json.part");  // where nobody can write the whole one
+  EXPECT_INPUT_ERROR(trace.write(), "--trace " + (folder.path() / "t.json.part").string() + ": cannot be created");
+  EXPECT_EQ(test::content_of(path), "an earlier trace");
+  std::filesystem::remove(folder.path() / "t.json.part");
+  trace.write();
+  EXPECT_EQ(json::parse(test::content_of(path)).at("traceEvents").size(), 3u);
+  EXPECT_EQ(names(), std::vector<std::string>{"t.json"});
+}
+
+TEST(Trace, FollowsALinkAndWritesIntoADeviceAsItIs) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.write("t.json", "");
+  std::filesystem::create_symlink("t.json", folder.path() / "link");
+  Trace(folder.path() / "link").write();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path() / "link"));
+  EXPECT_TRUE(json::parse(test::content_of(path)).contains("traceEvents"));
+  Trace("/dev/null").write();
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST(Trace, IsOffWithoutAPathAndAnUnwritableOneIsAnInputError) {

@@ -36,7 +36,9 @@ class Trace {
   bool on() const { return !path_.empty(); }
   /// Adds an event. Any thread may call it.
   void add(TraceEvent event);
-  void write() const;  ///< writes the file; throws InputError if it cannot be written
+  /// Writes the file under a temporary name, then gives it its own: what stood there is replaced by a whole trace or
+  /// not at all. Pipes and devices are written as they are. Throws InputError if it cannot be written.
+  void write() const;
 
  private:
   std::filesystem::path path_;
