@@ -42,6 +42,7 @@
 #include <tessera/trainer/run/auto_residency.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
 #include <tessera/trainer/run/processor.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
@@ -50,11 +51,6 @@
 #include <tessera/trainer/run/validation.hpp>
 
 namespace fsdp::train {
-
-template <class Model>
-using ShardingOf = typename Model::Stack::Sharding;
-template <class Model>
-using TilingOf = typename Model::Stack::Tiling;
 
 /// Returns the text that agree_on_arguments compares: the flags, one per line, with policies and their numbers in place
 /// of the flags that choose them.
@@ -77,18 +73,6 @@ std::string plan_text(const plan::Plan& step, const std::string& stack, const pl
 /// Returns a line for each group of parameters: what it sets, and how many tensors and weights it has.
 std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units);
 
-/// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
-/// Returns the model, and whether its weights are read from --model's folder.
-template <class Model>
-std::pair<Model, bool> begun_model(const TrainOptions& options) {
-  Model model = model_of<Model>(options);
-  bool adapters = false;
-  if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
-  const bool stored =
-      !options.resume && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
-  return {std::move(model), stored};
-}
-
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
 /// of it and starts no ranks. Refuses a folder whose weights the run would refuse.
 template <class Model, class Optimizer>
@@ -99,18 +83,13 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
   const auto print = [&](const std::string& text) {
     if (speaks) print_text(stdout, text);
   };
-  const auto [model, stored] = begun_model<Model>(options);
-  if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
-  require_samples(options, writes_text<Model>);
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
-  require_stack_shards(options.sequence, Stack::Sequence::shards);
-  validate(flags, options, ranks, sharding::facts_of(asked).pieces);
-  check_memory(options, asked, tiling);
-  const plan::Request request = plan_request(options, ranks, asked, optimizer);
   const bool asks = asks_for_memory(tiling) || weights_ask_for_memory(asked);
-  const std::int64_t memory = asks ? memory_of_rank<typename Stack::Comm>(options, ranks) : 0;
-  const ShardingOf<Model> sharding = settled_sharding(asked, tiling, model, request, optimizer, memory, speaks);
+  const auto memory = [&] { return memory_of_rank<typename Stack::Comm>(options, ranks); };
+  const auto [model, request, sharding, cut] =
+      planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, speaks, options.dry_run);
+  check_memory(options, asked, tiling);
   if (options.print_schedule) {
     using MetaModel = plan::MetaTwin<Model>;
     typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
@@ -120,7 +99,6 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     if (!options.dry_run && !module.residency().holds.empty()) print(report::residency_text(module.residency()) + "\n");
   }
   if (options.dry_run) {
-    const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, true);
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");

@@ -5,9 +5,11 @@
 
 #include <string>
 
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
-#include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/run/plan_options.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
 
 namespace fsdp::train {
 
@@ -33,17 +35,14 @@ int estimate_step(TrainOptions options, const PlanOptions& plan, const plan::Clu
   options.dry_run = true;  // no data, and any number of ranks
   if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
-  const auto [model, stored] = begun_model<Model>(options);
-  require_samples(options, writes_text<Model>);
-  require_stack_shards(options.sequence, Stack::Sequence::shards);
-  validate(flags, options, ranks, sharding::facts_of(asked).pieces);
-  const std::int64_t exchanges = options.sequence.ranks > 1 ? cluster.exchange_bytes : 0;
-  const std::int64_t memory = cluster.memory - cluster.runtime_bytes - exchanges;  // for budgets that are `auto`
-  const plan::Request request = plan_request(options, ranks, asked, optimizer);
-  const ShardingOf<Model> sharding = settled_sharding(asked, tiling, model, request, optimizer, memory, !plan.json);
-  const TilingOf<Model> cut = settled(tiling, model, sharding, request, optimizer, memory, !plan.json);
+  const bool speaks = comm::launched_job().rank == 0;  // of several processes one prints
+  const auto memory = [&] {
+    return cluster.memory - cluster.runtime_bytes - (options.sequence.ranks > 1 ? cluster.exchange_bytes : 0);
+  };
+  const auto [model, request, sharding, cut] =
+      planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, speaks && !plan.json);
   const plan::Estimate estimate = plan::estimate(model, sharding, cut, request, cluster, optimizer);
-  print_estimate(options, plan, estimate, request, Stack::name(sharding));
+  if (speaks) print_estimate(options, plan, estimate, request, Stack::name(sharding));
   return 0;
 }
 

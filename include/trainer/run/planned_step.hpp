@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The step that a dry run of `train` and a plan describe: of what model, for what request, with budgets that are
+/// `auto` settled.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <tessera/fsdp/model_files/model_files.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
+#include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/run/auto_budget.hpp>
+#include <tessera/trainer/run/auto_residency.hpp>
+#include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/step_plan.hpp>
+
+namespace fsdp::train {
+
+template <class Model>
+using ShardingOf = typename Model::Stack::Sharding;
+template <class Model>
+using TilingOf = typename Model::Stack::Tiling;
+
+/// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
+/// Returns the model, and whether its weights are read from --model's folder.
+template <class Model>
+std::pair<Model, bool> begun_model(const TrainOptions& options) {
+  Model model = model_of<Model>(options);
+  bool adapters = false;
+  if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
+  const bool stored =
+      !options.resume && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
+  return {std::move(model), stored};
+}
+
+/// A step that nobody runs.
+template <class Model>
+struct PlannedStep {
+  Model model;
+  plan::Request request;
+  ShardingOf<Model> sharding;
+  TilingOf<Model> tiling;
+};
+
+/// Returns the step of these options on `ranks` ranks, after the checks that a run makes before it plans. Refuses a
+/// folder whose weights the run would refuse. `memory()`: bytes of a rank for budgets that are `auto`, asked for where
+/// there are any; `speaks`: whether this process prints what they become. Without `cuts` a tiling stays as it is.
+template <class Model, class Optimizer, class Memory>
+PlannedStep<Model> planned_step(const TrainOptions& options, const FlagSet& flags, int ranks,
+                                const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
+                                const Optimizer& optimizer, Memory memory, bool speaks, bool cuts = true) {
+  auto [model, stored] = begun_model<Model>(options);
+  if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
+  require_samples(options, writes_text<Model>);
+  require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
+  validate(flags, options, ranks, sharding::facts_of(asked).pieces);
+  const plan::Request request = plan_request(options, ranks, asked, optimizer);
+  const std::int64_t bytes = asks_for_memory(tiling) || weights_ask_for_memory(asked) ? memory() : 0;
+  const ShardingOf<Model> sharding = settled_sharding(asked, tiling, model, request, optimizer, bytes, speaks);
+  const TilingOf<Model> cut = cuts ? settled(tiling, model, sharding, request, optimizer, bytes, speaks) : tiling;
+  return {.model = std::move(model), .request = request, .sharding = sharding, .tiling = cut};
+}
+
+}  // namespace fsdp::train
