@@ -58,3 +58,18 @@ bad 'steps = 1.5' "is not a whole number"
 bad 'steps = ' 'bad.toml: .*line 1'
 bad 'sharding = "fsdp3"' "fsdp3 is not known; did you mean 'fsdp2'"
 expect_error 'nowhere.toml' "$program" train --config nowhere.toml --data text.txt
+
+echo "== no file that a run reads is written"
+cp run.toml before.toml
+ln -s run.toml link.toml
+tessera train --config run.toml --steps 1 --checkpoint-dir runs
+for flag in trace metrics digests; do
+  for file in run.toml ./run.toml link.toml; do
+    expect_error "--$flag $file is the file of --config; give it a file of its own" "$program" train --config run.toml --$flag $file
+  done
+done
+expect_error '--trace runs/step-00000001/config.json is a file of --model' "$program" train --config run.toml \
+  --model runs/step-00000001 --trace runs/step-00000001/config.json
+expect_error '--metrics runs/step-00000001/model.safetensors is a file of --resume runs' "$program" train --config run.toml \
+  --resume runs --metrics runs/step-00000001/model.safetensors
+same before.toml run.toml

@@ -208,6 +208,12 @@ class FlagSet {
   std::vector<std::string> names(std::string_view prefix = "") const;
   /// @}
 
+  /// The files that set flags (apply_file), in their order.
+  /// @{
+  void read_from(const std::string& path) { files_.push_back(path); }
+  const std::vector<std::string>& files() const { return files_; }
+  /// @}
+
   /// Throws InputError for the first bound number that is out of its range.
   void require_ranges() const;
 
@@ -232,13 +238,16 @@ class FlagSet {
 
   std::vector<Flag> flags_;
   std::vector<Fixed> fixed_;
+  std::vector<std::string> files_;
 };
 
 /// Sets flags from a TOML file: first from its top level, then from its table called `section`. Ignores the tables of
-/// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one. `what`: before the
-/// path in errors of the whole file.
+/// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one.
 void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
-                const std::vector<std::string>& sections, const std::string& what = "--config ");
+                const std::vector<std::string>& sections);
+/// Sets values from a TOML file whose keys are no flags of a command line, from its top level. Errors name the file and
+/// the key.
+void apply_keys(FlagSet& keys, const std::string& path);
 
 /// Returns TOML that sets every flag, but those of one effect, to its present value.
 std::string write_toml(const FlagSet& flags, std::optional<Effect> but = {});

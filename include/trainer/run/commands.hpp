@@ -42,6 +42,7 @@
 #include <tessera/trainer/run/auto_residency.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
 #include <tessera/trainer/run/processor.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
@@ -146,6 +147,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     describe<Model>(given, flags, asked, tiling, optimizer);
     return 0;
   }
+  require_apart(given, files_of(flags));
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
     comm::agree_on_arguments(communicator, arguments_text<Model>(flags, asked, tiling) + given_text(given.model) +
                                                optimizer_lines(optimizer));

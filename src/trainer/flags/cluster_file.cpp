@@ -21,7 +21,7 @@ plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
   FlagSet keys;
   const std::vector<NamedValue> values = NamedValues(cluster).list();
   for (const NamedValue& value : values) keys.add(value);
-  apply_file(keys, path, "", {}, "");
+  apply_keys(keys, path);
   if (ranks > 0) cluster.ranks = ranks;
   const bool one_node = cluster.ranks > 0 && cluster.ranks <= cluster.ranks_per_node;
   for (const NamedValue& value : values)

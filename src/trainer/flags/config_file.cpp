@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -72,17 +73,34 @@ void check_keys(std::string_view text, const std::string& path) {
   }
 }
 
+/// What the keys of a file are: flags, whose names have dashes, or keys alone.
+enum class Keys : std::uint8_t { flags, alone };
+
+/// Returns the sentence about a flag's value with the key in the flag's place.
+std::string about_key(std::string sentence, const std::string& flag, std::string_view key) {
+  const std::string named = "--" + flag;
+  if (sentence.starts_with(named)) sentence.replace(0, named.size(), key);
+  return sentence;
+}
+
+std::vector<std::string> known_keys(const FlagSet& flags, Keys keys) {
+  std::vector<std::string> names = flags.names();
+  if (keys == Keys::alone)
+    for (std::string& name : names) std::ranges::replace(name, '-', '_');
+  return names;
+}
+
 void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
-             const std::vector<std::string>& sections) {
+             const std::vector<std::string>& sections, Keys keys) {
   for (const auto& [key, node] : table) {
     std::string name(key.str());
     if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
     std::ranges::replace(name, '_', '-');
-    const std::string where = path + ": " + name;
+    const std::string where = message(path, ": ", keys == Keys::flags ? name : std::string(key.str()));
     flags.refuse_fixed(name);
     Flag* const flag = flags.find(name);
     require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
-                        suggestion(name, flags.names()));
+                        suggestion(keys == Keys::flags ? name : std::string(key.str()), known_keys(flags, keys)));
     std::vector<std::string> texts;
     if (const toml::array* array = node.as_array())
       for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, where));
@@ -91,22 +109,20 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     try {
       flag->give(texts);
     } catch (const InputError& error) {
-      throw InputError(path + ": " + error.what());
+      throw InputError(message(
+          path, ": ", keys == Keys::flags ? std::string(error.what()) : about_key(error.what(), name, key.str())));
     }
     flag->given = true;
   }
 }
 
-}  // namespace
-
-void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
-                const std::vector<std::string>& sections, const std::string& what) {
+/// `what`: before the path in errors of the whole file.
+toml::table read_table(const std::string& path, const std::string& what) {
   constexpr std::int64_t most_bytes = 1 << 20;
-  toml::table table;
   try {
     const std::string text = read_small_file(path, most_bytes);
     check_keys(text, path);
-    table = toml::parse(text, path);
+    return toml::parse(text, path);
   } catch (const InputError& error) {
     throw InputError(message(what, error.what()));
   } catch (const toml::parse_error& error) {
@@ -114,9 +130,19 @@ void apply_file(FlagSet& flags, const std::string& path, const std::string& sect
     throw InputError(
         message(what, path, ": ", shortened(error.description(), 300), line > 0 ? message(" at line ", line) : ""));
   }
-  set_all(flags, table, path, sections);
-  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {});
 }
+
+}  // namespace
+
+void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
+                const std::vector<std::string>& sections) {
+  const toml::table table = read_table(path, "--config ");
+  flags.read_from(path);
+  set_all(flags, table, path, sections, Keys::flags);
+  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, Keys::flags);
+}
+
+void apply_keys(FlagSet& keys, const std::string& path) { set_all(keys, read_table(path, ""), path, {}, Keys::alone); }
 
 namespace {
 

@@ -2,8 +2,8 @@
 #include <tessera/trainer/run/estimate.hpp>
 
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -19,10 +19,9 @@ void check_plan_flags(const FlagSet& flags, const TrainOptions& options, const P
     require<InputError>(!flags.is_given(other), "--", other, " is for train; leave it out of plan, or call tessera ",
                         "train --", other);
   if (!options.trace) return;
-  std::error_code error;
-  require<InputError>(!std::filesystem::equivalent(*options.trace, plan.cluster, error), "--trace ", *options.trace,
-                      " is the file of --cluster; give it a file of its own");
-  require_apart(options);
+  std::vector<ReadFile> read = files_of(flags);
+  read.push_back({.flag = "--cluster", .path = plan.cluster});
+  require_apart(options, read);
 }
 
 void print_estimate(const TrainOptions& options, const PlanOptions& plan, const plan::Estimate& estimate,

@@ -38,36 +38,81 @@ bool is_in(const fs::path& path, const fs::path& folder) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
+/// Whether two paths name one file, which need not exist yet.
+bool same(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return whole(a) == whole(b) || fs::equivalent(a, b, error);
+}
+
+/// Whether a file's name is one that models, tokenizers and checkpoints read.
+bool is_of_a_model(const fs::path& path) {
+  constexpr std::array<std::string_view, 12> names = {"config.json",
+                                                      "generation_config.json",
+                                                      "model.safetensors.index.json",
+                                                      "adapter_config.json",
+                                                      "tokenizer.json",
+                                                      "tokenizer_config.json",
+                                                      "special_tokens_map.json",
+                                                      "chat_template.jinja",
+                                                      "added_tokens.json",
+                                                      "trainer.json",
+                                                      "manifest.json",
+                                                      "tokens.json"};
+  const std::string name = path.filename().string();
+  return path.extension() == ".safetensors" || std::ranges::find(names, name) != names.end();
+}
+
+/// Throws InputError if `file`, which `flag` has written, is one that the run reads.
+void require_unread(const char* flag, const std::string& file, const TrainOptions& options,
+                    std::span<const ReadFile> read) {
+  const auto refuse = [&](bool is, const std::string& what) {
+    require<InputError>(!is, flag, " ", file, " is ", what, "; give it a file of its own");
+  };
+  for (const ReadFile& each : read) refuse(same(file, each.path), "the file of " + each.flag);
+  for (const std::string& path : data::parse_data(options.data).paths) {
+    refuse(same(file, path), "a file of --data");
+    refuse(path_exists(file) && folder_exists(path) && is_in(file, path), "in the folder of --data " + path);
+  }
+  const std::array<std::pair<const char*, std::string>, 5> named = {{{"--model", options.model.name},
+                                                                     {"--adapter", options.model.adapter},
+                                                                     {"--tokenizer", options.text.tokenizer},
+                                                                     {"--chat-template", options.text.chat_template},
+                                                                     {"--resume", options.resume.value_or("")}}};
+  for (const auto& [of, path] : named) {
+    if (path.empty() || !path_exists(path) || !path_exists(file)) continue;
+    refuse(same(file, path), message("the file of ", of));
+    refuse(folder_exists(path) && is_in(file, path) && is_of_a_model(file), message("a file of ", of, " ", path));
+  }
+}
+
 }  // namespace
 
-void require_apart(const TrainOptions& options) {
+std::vector<ReadFile> files_of(const FlagSet& flags) {
+  std::vector<ReadFile> files;
+  for (const std::string& path : flags.files()) files.push_back({.flag = "--config", .path = path});
+  return files;
+}
+
+void require_apart(const TrainOptions& options, std::span<const ReadFile> read) {
   std::error_code error;
-  const auto same = [&](const std::filesystem::path& a, const std::filesystem::path& b) {
-    return whole(a) == whole(b) || std::filesystem::equivalent(a, b, error);
-  };
-  const auto check = [&](const char* flag, const std::optional<std::string>& file) {
-    if (!file || (path_exists(*file) && !std::filesystem::is_regular_file(*file, error))) return;
-    const auto refuse = [&](bool is, const std::string& what) {
-      require<InputError>(!is, flag, " ", *file, " is ", what, "; give it a file of its own");
-    };
-    for (const std::string& path : data::parse_data(options.data).paths) {
-      refuse(same(*file, path), "a file of --data");
-      refuse(path_exists(*file) && folder_exists(path) && is_in(*file, path), "in the folder of --data " + path);
-    }
-    if (!options.checkpoint_dir) return;
-    for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
-      refuse(same(*file, std::filesystem::path(*options.checkpoint_dir) / name), "a file of --checkpoint-dir");
-  };
   using Written = std::pair<const char*, const std::optional<std::string>*>;
   const std::array<Written, 3> written = {
       {{"--metrics", &options.metrics}, {"--digests", &options.digests}, {"--trace", &options.trace}}};
-  for (const auto& [flag, file] : written) check(flag, *file);
+  const auto is_file = [&](const std::string& path) {
+    return !path_exists(path) || std::filesystem::is_regular_file(path, error);
+  };
+  for (const auto& [flag, file] : written) {
+    if (!*file || !is_file(**file)) continue;
+    require_unread(flag, **file, options, read);
+    if (!options.checkpoint_dir) continue;
+    for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
+      require<InputError>(!same(**file, std::filesystem::path(*options.checkpoint_dir) / name), flag, " ", **file,
+                          " is a file of --checkpoint-dir; give it a file of its own");
+  }
   for (const auto& [flag, file] : written)
     for (const auto& [other_flag, other] : written)
-      require<InputError>(flag == other_flag || !*file || !*other || !same(**file, **other) ||
-                              !(std::filesystem::is_regular_file(**file, error) || !path_exists(**file)),
-                          flag, " and ", other_flag, " both write ", file->value_or(""),
-                          "; give each a file of its own");
+      require<InputError>(flag == other_flag || !*file || !*other || !same(**file, **other) || !is_file(**file), flag,
+                          " and ", other_flag, " both write ", file->value_or(""), "; give each a file of its own");
 }
 
 void require_apart(const ReplayRequest& r, const TrainOptions& options) {
