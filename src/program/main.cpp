@@ -115,6 +115,18 @@ stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOpti
   return find_stack(command->stack, shards_sequences);
 }
 
+/// Throws InputError if --comm states another number of ranks than a plan's cluster has: threads:N does, and a launcher
+/// that started several processes for mpi or nccl.
+void require_ranks_of(const plan::Cluster& cluster, const cli::CommChoice& comm, const std::string& name) {
+  using Kind = cli::CommChoice::Kind;
+  const bool counts = comm.kind == Kind::threads || comm.kind == Kind::self;
+  const std::int64_t stated = counts ? comm.ranks : comm::launched_job().processes;
+  require<InputError>(stated == cluster.ranks || (!counts && stated == 1), "--comm ", cli::to_text(comm),
+                      counts ? " states " : " was launched with ", stated, stated == 1 ? " rank" : " ranks",
+                      ", and the plan is of the ", cluster.ranks, " of --cluster ", name,
+                      "; leave --comm out, or give --ranks ", stated);
+}
+
 struct Run {
   int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
   int operator()(const cli::Version&) const {
@@ -136,6 +148,7 @@ struct Run {
     require<InputError>(comm.kind != Kind::threads || cluster.nodes() == 1,
                         "--comm threads has all ranks in one process, ", "and these are in ", cluster.nodes(),
                         " nodes; take --comm mpi");
+    if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, plan.cluster);
     settle_launch(comm, options.launch, true, true);
     return find_stack(command->train.stack, options.sequence.ranks > 1).plan(command, cluster);
   }

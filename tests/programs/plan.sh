@@ -107,6 +107,19 @@ assert works and works <= virtual, works - virtual
 assert {name for name in virtual if " " in name} <= real, virtual - real
 PY
 
+echo "== of several processes one prints and writes"
+plan --cluster two.toml
+cp "$out" one
+rm -f virtual.json
+RANK=1 WORLD_SIZE=2 tessera plan "${model[@]}" --cluster two.toml --trace virtual.json
+[ ! -s "$out" ] && [ ! -e virtual.json ] || fail "the second process prints: $(cat "$out")"
+RANK=0 WORLD_SIZE=2 tessera plan "${model[@]}" --cluster two.toml
+same one "$out"
+if has mpi; then
+  timeout "$limit" mpirun --oversubscribe -np 2 "$program" plan "${model[@]}" --cluster two.toml >"$out"
+  same one "$out"
+fi
+
 echo "== what a cluster cannot be"
 no() { expect_error "$1" "$program" plan "${model[@]}" "${@:2}"; }
 no '--cluster is missing; give a TOML file, or a name: h100, ' --json
@@ -126,15 +139,17 @@ network_bandwidth=0 network_bandwidth is 0, which no machine has; give at least
 matmul_fp32=1e30 matmul_fp32 is 1e\+30, which no machine has
 node_latency=-1 node_latency is -1, which no machine has
 memory=-4 memory is -4, which no machine has
-attention=nan --attention 'nan' is not a finite number
-host_bandwidth=inf --host-bandwidth 'inf' is not a finite number
+attention=nan attention 'nan' is not a finite number
+host_bandwidth=inf host_bandwidth 'inf' is not a finite number
 ranks=3 ranks is 3, which do not fill nodes of 2
 device="tpu" device is 'tpu'; give "cuda" or "cpu"
 peak_bf16=1e11 matmul_bf16 is 2e\+11, above peak_bf16
 attention=2.2e11 attention is 2.2e\+11, above peak_bf16
 threads=0 threads is 0, which no machine has
-bandwidth=7 unknown key 'bandwidth'; did you mean
-memory="much" --memory 'much' is not a whole number
+bandwidth=7 unknown key 'bandwidth'; did you mean .*node_bandwidth
+memory="much" memory 'much' is not a whole number
+ranks_per_node=[2,2] ranks_per_node takes one value and got 2
+node_latency={} node_latency: must be text, a number
 END
 echo 'ranks = = 2' >bad.toml
 no '^tessera: --cluster bad.toml: .* at line 1' --cluster bad.toml
@@ -144,10 +159,21 @@ no 'computes on cuda, and this stack on cpu; take --comm nccl' --cluster h100 --
 no '--memory is for runs' --cluster epyc --memory 4GiB
 no '--dry-run is for train' --cluster epyc --dry-run
 no 'threads has all ranks in one process, and these are in 2 nodes; take --comm mpi' --cluster epyc --ranks 4 --comm threads:4
+no '--comm threads:3 states 3 ranks, and the plan is of the 2 of --cluster two.toml; leave --comm out, or give --ranks 3$' \
+  --cluster two.toml --comm threads:3
+no '--comm self states 1 rank, and the plan is of the 4 of --cluster two.toml' --cluster two.toml --comm self --ranks 4
+if has mpi; then
+  WORLD_SIZE=3 RANK=0 no '--comm mpi was launched with 3 ranks, and the plan is of the 2 of' --cluster two.toml --comm mpi
+  plan --cluster two.toml --comm mpi
+fi
+plan --cluster two.toml --comm threads:2
+same one "$out"
 cluster bad.toml ranks=8 ranks_per_node=8
 no 'cannot be shared by' --cluster bad.toml
 
 no '--trace two.toml is the file of --cluster; give it a file of its own' --cluster two.toml --trace two.toml
+printf 'seed = 1\n' >run.toml
+no '--trace run.toml is the file of --config; give it a file of its own' --cluster two.toml --config run.toml --trace run.toml
 no '--trace text.txt is a file of --data; give it a file of its own' --cluster two.toml --data text.txt --trace text.txt
 
 echo "== a file whose name is no text, and steps of more FLOPs than integers hold"
