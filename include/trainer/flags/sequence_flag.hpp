@@ -25,7 +25,7 @@ namespace fsdp::train {
 inline constexpr const char* sequence_help =
     "whole | ulysses:K[:parts=P] (K consecutive ranks share each sequence: each has a part of its rows, and a part of "
     "the heads in attention, which is done in P parts, a few heads at a time; without P in as many as a "
-    "budget of --tiling asks for, else in one)";
+    "tiling's budget asks for, else in one)";
 
 /// Throws InputError for a policy of sequences that a stack's type does not have. `shards`: Stack::Sequence::shards.
 void require_stack_shards(const Ulysses& sequence, bool shards);
