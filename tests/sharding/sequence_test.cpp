@@ -214,6 +214,9 @@ TEST(Sequence, IsCutIntoPartsAsTheTilingSays) {
   expect_parts(tiling::RunTimeTiling::budget(84 * row), 1);
   expect_parts(tiling::RunTimeTiling::budget(84 * row - 1), 3);
   expect_parts(tiling::RunTimeTiling::budget(56 * row - 1), 6);
+  for (const auto& without : {tiling::RunTimeTiling::tiles(8), tiling::RunTimeTiling::tokens(3)})
+    expect_parts(without, 1);  // which state no budget
+  options.middle_parts = 6;
   const std::int64_t six = expect_parts(tiling::RunTimeTiling::tiles(8), 6);
   options.middle_parts = 1;
   EXPECT_LT(six, 0.9 * expect_parts(tiling::RunTimeTiling::tiles(8), 1));
@@ -246,24 +249,26 @@ TEST(Sequence, RanksHoldTheirPartOfTheActivations) {
 struct SharedCase {
   const char* stack;
   int ranks;
+  std::int64_t kv_heads = 3;
 };
 
 RunOptions queued_options(const SharedCase& one) {
-  RunOptions options = options_of({.ranks = one.ranks, .kv_heads = 3, .micro_batches = 2, .parts = 3});
+  RunOptions options = options_of({.ranks = one.ranks, .kv_heads = one.kv_heads, .micro_batches = 2, .parts = 3});
   options.units.recompute = true;
   options.units.offload_inputs = 1;
   options.steps = 2;
   options.evaluated = {};
   return options;
 }
-constexpr SharedCase shared_cases[] = {{"fsdp2", 2}, {"zero3", 2},   {"replicated", 2},
-                                       {"zero1", 2}, {"fsdp2:2", 4}, {"hybrid:2:full", 4}};
+/// With 12 key-value heads each part has its own; with 3, some parts of a rank read the same; with 1, all do.
+constexpr SharedCase shared_cases[] = {{"fsdp2", 2},   {"zero3", 2},         {"replicated", 2}, {"zero1", 2},
+                                       {"fsdp2:2", 4}, {"hybrid:2:full", 4}, {"fsdp2", 2, 1},   {"fsdp2", 2, 12}};
 
 TEST(Sequence, GivesTheSameBitsOnAnAsynchronousDeviceAndOverNccl) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
   for (const SharedCase& one : shared_cases)
     for (const std::string kind : {"/queued", "/nccl"}) {
-      SCOPED_TRACE(one.stack + kind);
+      SCOPED_TRACE(message(one.stack, kind, ", ", one.kv_heads, " key-value heads"));
       const RunOptions options = queued_options(one);
       const RunResults expected = run(run_time(one.stack), options);
       const RunResults found = run(one.stack + kind, options);
@@ -282,21 +287,24 @@ TEST(Sequence, GivesTheSameBitsOnAnAsynchronousDeviceAndOverNccl) {
 
 TEST(Sequence, NoEventOfAnExchangeCanBeLeftOut) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
-  RunOptions options = queued_options({"fsdp2", 2});
-  options.micro_batches = 1;
-  options.middle_parts = 2;
-  options.most_sequences = 12;
-  options.collects = false;
-  options.check_only = true;
-  const auto points = run("fsdp2/queued", options).points;
-  EXPECT_GT(points.size(), 30u);
-  for (const auto& point : points) {
-    options.leave_out = point;
-    EXPECT_NE(run("fsdp2/queued", options).races, Names{}) << "event " << point.front() << " is not needed";
+  for (const std::int64_t kv_heads : {1, 3, 12}) {
+    RunOptions options = queued_options({"fsdp2", 2, kv_heads});
+    SCOPED_TRACE(message(kv_heads, " key-value heads"));
+    options.micro_batches = 1;
+    options.middle_parts = kv_heads == 3 ? 2 : 3;
+    options.most_sequences = 12;
+    options.collects = false;
+    options.check_only = true;
+    const auto points = run("fsdp2/queued", options).points;
+    EXPECT_GT(points.size(), 30u);
+    for (const auto& point : points) {
+      options.leave_out = point;
+      EXPECT_NE(run("fsdp2/queued", options).races, Names{}) << "event " << point.front() << " is not needed";
+    }
+    options.leave_out.clear();
+    options.check_only = false;
+    EXPECT_EQ(run("fsdp2/queued", options).races, Names{}) << "with all events, and for tests that follow";
   }
-  options.leave_out.clear();
-  options.check_only = false;
-  EXPECT_EQ(run("fsdp2/queued", options).races, Names{}) << "with all events, and for tests that follow";
 }
 
 TEST(Sequence, RandomDelaysChangeNoBit) {
