@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Code of somebody's own on her CUDA stream: its passes are ordered with the library's, and captured with it in a
 /// graph.
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -102,6 +105,47 @@ TEST_F(CudaHost_sharded, AStreamOfTheHostsOwnComputesThePassesQueuedAndAsAGraph)
     for (const auto& [name, values] : expected)
       for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(queued.at(name)[i], values[i], 1e-6) << name;
   }
+}
+
+/// Calls f(sharded) on one GPU. Where main weights are a copy, `frozen` ones have none.
+template <class Precision, class F>
+void on_a_gpu(const std::vector<Unit>& of, F f, const std::vector<std::string>& frozen = {}) {
+  run_ranks(1, {}, [&](comm::Nccl<>& communicator) {
+    Sharded<Stack<FullyShard<>, comm::Nccl<>, Precision>> sharded(communicator, of, {},
+                                                                  {.unit_options = {.frozen = frozen}});
+    f(sharded);
+    sharded.module().synchronize();
+  });
+}
+
+TEST_F(CudaHost_sharded, InitialValuesAreSentInPartsAndNothingIsFetchedForThem) {
+  constexpr std::int64_t large = (1 << 20) + 5;  // two parts
+  const std::vector<Unit> of{{.name = "a", .parameters = {{.name = "a", .shape = {large}}}},
+                             {.name = "b", .parameters = {{.name = "b", .shape = {3}}}}};
+  on_a_gpu<Fp32>(of, [&](auto& sharded) {
+    const int before = machine().calls()["cudaMemcpyAsync"];
+    sharded.initialize(7);
+    EXPECT_EQ(machine().calls()["cudaMemcpyAsync"] - before, 3);
+    const Weights found = test::net::weights(sharded);
+    const std::uint64_t key = mixed(7) ^ hashed(hash_seed, "a");
+    for (const std::int64_t i : {std::int64_t{0}, std::int64_t{1 << 20} - 1, std::int64_t{1 << 20}, large - 1})
+      EXPECT_EQ(found.at("a")[static_cast<std::size_t>(i)],
+                static_cast<float>(Initial{}.deviation * optim::normal_at(key, i)))
+          << i;
+  });
+}
+
+TEST_F(CudaHost_sharded, AValueThatAFillLeavesStays) {
+  on_a_gpu<Fp32>(units, [&](auto& sharded) {
+    sharded.fill([](const Parameter&, std::int64_t, std::span<float> values) { std::ranges::fill(values, 2.0f); });
+    sharded.fill([](const Parameter& parameter, std::int64_t, std::span<float> values) {
+      if (parameter.name == "b") values[3] = 5.0f;
+    });
+    Weights expected = {
+        {"a", std::vector<float>(210, 2.0f)}, {"b", std::vector<float>(11, 2.0f)}, {"c", std::vector<float>(45, 2.0f)}};
+    expected.at("b")[3] = 5.0f;
+    EXPECT_EQ(test::net::weights(sharded), expected);
+  });
 }
 
 }  // namespace

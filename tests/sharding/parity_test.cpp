@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/optim/initialize.hpp>
+
 #include <support/small_llama.hpp>
 
 namespace fsdp::test {
@@ -187,6 +190,20 @@ TEST(InitialValues, DoNotDependOnSharding) {
 
   options.seed = 2;
   EXPECT_EQ(tensors_that_differ(run("fsdp2", options).initial, expected).size(), 23u) << "all but the 7 norms";
+}
+
+TEST(InitialValues, DoNotDependOnThreads) {
+  const Parameter parameter{
+      .name = "w", .shape = {61, 211}, .initial = {.kind = Initial::Kind::normal, .deviation = 0.1}};
+  const std::int64_t begin = 11, count = 61 * 211 - 20;
+  const std::uint64_t key = mixed(5) ^ hashed(hash_seed, parameter.name);
+  for (const int threads : {1, 2, 3, 0}) {
+    std::vector<float> values(static_cast<std::size_t>(count), -1.0f);
+    optim::initialize(Tensor<float>(values.data(), {count}), parameter, begin, 5, threads);
+    for (std::int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(values[static_cast<std::size_t>(i)], static_cast<float>(0.1 * optim::normal_at(key, begin + i)))
+          << threads << " threads, element " << i;
+  }
 }
 
 }  // namespace

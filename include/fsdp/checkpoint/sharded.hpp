@@ -180,7 +180,7 @@ void load(SharedT& sharded, const std::filesystem::path& from, const Rename& ren
   });
   comm::together(module.communicator(), "weights", [&] {
     for (const auto& piece : module.shards())
-      with_host_weights(module, piece, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+      with_host_weights(module, piece, Access::replace, [&](Tensor<float> values, std::int64_t begin) {
         files->read_finite(stored.at(piece.parameter->name), begin, values.numel(), values.data());
       });
   });

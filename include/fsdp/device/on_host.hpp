@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <vector>
 
@@ -12,6 +13,9 @@
 
 namespace fsdp::device {
 
+/// What a copy in host memory starts as: the tensor's values, or zeros where all of them are to be written.
+enum class Fetch : std::uint8_t { values, nothing };
+
 /// A tensor's values in host memory: the tensor itself if the host can access it, else a copy that `write_back` copies
 /// back. The constructor waits for all work already on `queue`.
 template <class Device, class T>
@@ -19,10 +23,11 @@ class OnHost {
  public:
   using Value = std::remove_const_t<T>;
 
-  OnHost(typename Device::Queue& queue, Tensor<T> tensor) : queue_(queue), tensor_(tensor) {
+  OnHost(typename Device::Queue& queue, Tensor<T> tensor, Fetch fetch = Fetch::values)
+      : queue_(queue), tensor_(tensor) {
     if constexpr (!Device::host_memory) {
       copy_.resize(static_cast<std::size_t>(tensor.numel()));
-      move<Device, Value>(queue, tensor.data(), copy_.data(), tensor.numel());
+      if (fetch == Fetch::values) move<Device, Value>(queue, tensor.data(), copy_.data(), tensor.numel());
     }
     queue.synchronize();
   }

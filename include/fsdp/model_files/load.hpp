@@ -23,7 +23,7 @@ template <class Stack>
 void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& files) {
   for (const auto& shard : module.shards()) {
     if (shard.parameter->adapter && !files.listing.lora) continue;
-    with_host_weights(module, shard, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+    with_host_weights(module, shard, Access::replace, [&](Tensor<float> values, std::int64_t begin) {
       files.read_finite(shard.parameter->name, begin, values.numel(), values.data());
     });
   }

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
@@ -25,41 +26,56 @@
 
 namespace fsdp {
 
-/// Whether the callback's writes become the weights.
-enum class Access : std::uint8_t { read, write };
+/// Whether the callback's writes become the weights, and what it is given: with `write` the weights' values, of which
+/// it may leave some; with `replace` memory of any content, all of which it writes.
+enum class Access : std::uint8_t { read, write, replace };
 
 /// As a source: every rank writes, all the same values.
 inline constexpr int every_rank = -1;
 
-/// Calls f(values, begin) with the floats of a shard that start at element `begin` of the whole tensor. If the shard
-/// has main weights, f gets all of them in one call; else it gets the model's weights, converted to float, in parts of
-/// at most 2^20 elements. With Access::write, what f writes becomes the weights. Main weights are not rounded into the
-/// model's weights here: call ShardedModule::sync_model_weights.
+namespace detail {
+
+/// with_host_weights of a tensor that starts at element `first`, in parts.
+template <class Space, class T, class F>
+void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, Access access, F& f) {
+  constexpr std::int64_t part = 1 << 20;
+  const device::Fetch fetch = access == Access::replace ? device::Fetch::nothing : device::Fetch::values;
+  std::vector<float> widened;
+  for (std::int64_t begin = 0; begin < tensor.numel(); begin += part) {
+    const std::int64_t count = std::min(part, tensor.numel() - begin);
+    device::OnHost<Space, T> host(queue, {tensor.data() + begin, {count}}, fetch);
+    const Tensor<T> own = host.values();
+    if constexpr (std::is_same_v<T, float>) {
+      f(own, first + begin);
+    } else {
+      widened.resize(static_cast<std::size_t>(count));
+      if (access != Access::replace)
+        std::transform(own.data(), own.data() + count, widened.begin(), [](T x) { return float(x); });
+      f(Tensor<float>(widened.data(), {count}), first + begin);
+      if (access != Access::read)
+        std::transform(widened.begin(), widened.end(), own.data(), [](float x) { return T(x); });
+    }
+    if (access != Access::read) host.write_back();
+  }
+}
+
+}  // namespace detail
+
+/// Calls f(values, begin) with the floats of a shard that start at element `begin` of the whole tensor: main weights if
+/// the shard has any, else the model's weights, converted to float. Main weights in host memory come in one call, all
+/// else in parts of at most 2^20 elements. Unless f only reads, what it writes becomes the weights. Main weights are
+/// not rounded into the model's weights here: call ShardedModule::sync_model_weights.
 template <class Stack, class F>
 void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::ParameterShard& shard,
                        Access access, F f) {
   using Module = ShardedModule<Stack>;
-  using Compute = typename Module::Compute;
-  constexpr std::int64_t part = 1 << 20;
-  if (shard.has_main()) {
-    device::OnHost<typename Module::Group::MainSpace, float> host(module.stream(), shard.main);
-    f(host.values(), shard.begin);
-    if (access == Access::write) host.write_back();
-    return;
-  }
-  std::vector<float> values;
-  for (std::int64_t begin = 0; begin < shard.count(); begin += part) {
-    const std::int64_t count = std::min(part, shard.count() - begin);
-    device::OnHost<typename Module::Device, Compute> host(module.stream(), {shard.model.data() + begin, {count}});
-    const Tensor<Compute> narrow = host.values();
-    values.resize(static_cast<std::size_t>(count));
-    if (access == Access::read)
-      std::transform(narrow.data(), narrow.data() + count, values.begin(), [](Compute x) { return float(x); });
-    f(Tensor<float>(values.data(), {count}), shard.begin + begin);
-    if (access == Access::read) continue;
-    std::transform(values.begin(), values.end(), narrow.data(), [](float x) { return Compute(x); });
-    host.write_back();
-  }
+  using MainSpace = typename Module::Group::MainSpace;
+  if (!shard.has_main())
+    detail::with_parts_on_host<typename Module::Device>(module.stream(), shard.model, shard.begin, access, f);
+  else if constexpr (MainSpace::host_memory)
+    f(device::OnHost<MainSpace, float>(module.stream(), shard.main).values(), shard.begin);
+  else
+    detail::with_parts_on_host<MainSpace>(module.stream(), shard.main, shard.begin, access, f);
 }
 
 namespace detail {
@@ -98,7 +114,7 @@ inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written,
 }  // namespace detail
 
 /// Calls f(parameter, tensor) on every rank for each parameter whose name matches one of `names` (with * and ?); the
-/// tensor is the whole parameter in Main, in host memory. With Access::write, each rank takes its own part of the
+/// tensor is the whole parameter in Main, in host memory. Unless f only reads, each rank takes its own part of the
 /// tensor as the new weights; throws InputError on all ranks if they wrote different values. With a `source`, all take
 /// what that rank wrote. Gathers one group at a time, in memory that is not part of the plan. Collective. Idea:
 /// DeepSpeed's GatheredParameters and FSDP's summon_full_params.
@@ -150,7 +166,7 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     }
     module.synchronize();  // before the full weights are freed
   }
-  if (access == Access::write)
+  if (access != Access::read)
     module.sync_model_weights([&](const std::string& name) { return matches_any(names, name); });
 }
 

@@ -14,19 +14,23 @@ namespace fsdp::optim {
 /// Returns element `index` of the standard normal sequence that belongs to `key` (Box and Muller 1958).
 double normal_at(std::uint64_t key, std::int64_t index);
 
-/// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter.
-void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed);
+/// Sets `weights` to the initial values of elements [begin, begin + weights.numel()) of a parameter, which are the same
+/// from any number of `threads`; 0: as many as the calling thread's OpenMP team has.
+void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed,
+                int threads = 0);
 
 /// Which parameters are initialized.
 enum class Initialized : std::uint8_t { all, adapters };
 
-/// Initializes the elements that this rank holds.
+/// Initializes the elements that this rank holds, by its own threads, in parts that are sent to the device.
 template <class Stack>
 void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Initialized which = Initialized::all) {
+  int threads = 0;
+  if constexpr (ShardedModule<Stack>::Device::host_memory) threads = module.stream().threads();
   for (const auto& shard : module.shards()) {
     if (which == Initialized::adapters && !shard.parameter->adapter) continue;
-    with_host_weights(module, shard, Access::write, [&](Tensor<float> values, std::int64_t begin) {
-      initialize(values, *shard.parameter, begin, seed);
+    with_host_weights(module, shard, Access::replace, [&](Tensor<float> values, std::int64_t begin) {
+      initialize(values, *shard.parameter, begin, seed, threads);
     });
   }
   module.sync_model_weights();

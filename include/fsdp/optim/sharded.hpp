@@ -149,7 +149,7 @@ class Sharded {
                         " elements, and ", whole.size(), " are given");
     for (const auto& shard : module_.shards()) {
       if (shard.parameter->name != name) continue;
-      with_host_weights(module_, shard, Access::write, [&](Tensor<float> part, std::int64_t begin) {
+      with_host_weights(module_, shard, Access::replace, [&](Tensor<float> part, std::int64_t begin) {
         std::copy_n(whole.data() + begin, part.numel(), part.data());
       });
     }

@@ -77,7 +77,7 @@ class Statistics {
   void initialize(std::uint64_t seed) {
     for (std::size_t i = 0; i < list_.size(); ++i) {
       const Parameter parameter{.name = list_[i].name, .shape = list_[i].shape, .initial = list_[i].initial};
-      device::OnHost<Device, float> host(module_->stream(), flat(i));
+      device::OnHost<Device, float> host(module_->stream(), flat(i), device::Fetch::nothing);
       optim::initialize(host.values(), parameter, 0, seed);
       host.write_back();
     }

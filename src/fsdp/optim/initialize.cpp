@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/optim/initialize.hpp>
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -8,6 +10,12 @@
 #include <tessera/fsdp/core/hash.hpp>
 
 namespace fsdp::optim {
+namespace {
+
+/// Fewer values than this are made sooner by one thread than a team is woken.
+constexpr std::int64_t worth_a_team = 4096;
+
+}  // namespace
 
 double normal_at(std::uint64_t key, std::int64_t index) {
   const std::uint64_t word = mixed(key ^ mixed(static_cast<std::uint64_t>(index)));
@@ -16,16 +24,26 @@ double normal_at(std::uint64_t key, std::int64_t index) {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }
 
-void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed) {
+void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t begin, std::uint64_t seed,
+                int threads) {
   using Kind = Initial::Kind;
   const Initial& initial = parameter.initial;
+  float* const values = weights.data();
+  const std::int64_t count = weights.numel();
   if (initial.kind != Kind::normal) {
-    std::fill_n(weights.data(), weights.numel(), initial.kind == Kind::ones ? 1.0f : 0.0f);
+    std::fill_n(values, count, initial.kind == Kind::ones ? 1.0f : 0.0f);
     return;
   }
   const std::uint64_t key = mixed(seed) ^ hashed(hash_seed, parameter.name);
-  for (std::int64_t i = 0; i < weights.numel(); ++i)
-    weights[i] = static_cast<float>(initial.deviation * normal_at(key, begin + i));
+  const double deviation = initial.deviation;
+  const auto set = [=](std::int64_t i) { values[i] = static_cast<float>(deviation * normal_at(key, begin + i)); };
+  const int team = threads > 0 ? threads : omp_get_max_threads();
+  if (team == 1 || count < worth_a_team) {
+    for (std::int64_t i = 0; i < count; ++i) set(i);
+    return;
+  }
+#pragma omp parallel for num_threads(team) schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) set(i);
 }
 
 }  // namespace fsdp::optim
