@@ -2,6 +2,7 @@
 /// Code of somebody's own on her CUDA stream: its passes are ordered with the library's, and captured with it in a
 /// graph.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/fsdp/checkpoint/finite.hpp>
 #include <tessera/fsdp/sharded.hpp>
 
 #include "on_doubles.hpp"
@@ -145,6 +147,54 @@ TEST_F(CudaHost_sharded, AValueThatAFillLeavesStays) {
         {"a", std::vector<float>(210, 2.0f)}, {"b", std::vector<float>(11, 2.0f)}, {"c", std::vector<float>(45, 2.0f)}};
     expected.at("b")[3] = 5.0f;
     EXPECT_EQ(test::net::weights(sharded), expected);
+  });
+}
+
+/// Makes one weight of large ones `value`. Returns the sentence about it.
+template <class Precision>
+std::string sentence_about(const std::string& name, std::int64_t element, float value,
+                           const std::vector<std::string>& frozen = {}) {
+  std::string sentence;
+  const auto break_one = [&](auto& sharded) {
+    sharded.fill([](const Parameter&, std::int64_t, std::span<float> values) { std::ranges::fill(values, 1e38f); });
+    EXPECT_NO_THROW(train::require_finite(sharded.module(), sharded.optimizer()));
+    sharded.fill([&](const Parameter& parameter, std::int64_t, std::span<float> values) {
+      if (parameter.name == name) values[static_cast<std::size_t>(element)] = value;
+    });
+    try {
+      train::require_finite(sharded.module(), sharded.optimizer());
+    } catch (const DivergedError& error) {
+      sentence = error.what();
+    }
+  };
+  on_a_gpu<Precision>(units, break_one, frozen);
+  return sentence;
+}
+
+TEST_F(CudaHost_sharded, TheDeviceFindsNumbersThatAreNotFiniteAndTheHostNamesThem) {
+  const std::string end = "] is not finite; lower the learning rate, or look at the last steps' data";
+  for (const float value : {INFINITY, -INFINITY, std::nanf("")}) {
+    EXPECT_EQ(sentence_about<Fp32>("c", 44, value), "weight c[44" + end);
+    EXPECT_EQ(sentence_about<Bf16Mixed>("a", 209, value), "weight a[209" + end);
+    EXPECT_EQ(sentence_about<Bf16Mixed>("b", 10, value, {"b"}), "weight b[10" + end) << "which has bf16 alone";
+  }
+}
+
+TEST_F(CudaHost_sharded, StatesThatAreNotFiniteAreFoundAndFiniteOnesAreNotFetched) {
+  on_a_gpu<Fp32>(units, [&](auto& sharded) {
+    sharded.initialize(1);
+    const int before = machine().calls()["cudaMemcpyAsync"];
+    train::require_finite(sharded.module(), sharded.optimizer());
+    EXPECT_EQ(machine().calls()["cudaMemcpyAsync"] - before, 1) << "the verdict";
+    const Tensor<float> state = sharded.optimizer().states(1)[1];
+    const float infinite = INFINITY;
+    device::move<Cuda>(sharded.stream(), &infinite, state.data() + 7, 1);
+    try {
+      train::require_finite(sharded.module(), sharded.optimizer());
+      ADD_FAILURE() << "an infinite state is accepted";
+    } catch (const DivergedError& error) {
+      EXPECT_EQ(std::string(error.what()).find("exp_avg_sq b[7] is not finite"), 0u) << error.what();
+    }
   });
 }
 

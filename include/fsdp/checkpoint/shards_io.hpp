@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/checkpoint/finite.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
@@ -20,10 +20,6 @@
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 
 namespace fsdp::train {
-
-/// The memory space of main weights and optimizer state.
-template <class Stack>
-using MainSpace = typename ShardedModule<Stack>::Group::MainSpace;
 
 /// Returns the names of the optimizer's states for each parameter of all groups. `name`: of the optimizer; `states`:
 /// returns its state names for a parameter.
@@ -69,7 +65,7 @@ template <class Stack, class Optimizer>
 void clear_states(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
   for (std::size_t i = 0; i < module.shards().size(); ++i)
     for (const Tensor<float>& state : optimizer.states(i)) {
-      device::OnHost<MainSpace<Stack>, float> host(module.stream(), state);
+      device::OnHost<MainSpace<Stack>, float> host(module.stream(), state, device::Fetch::nothing);
       std::fill_n(host.values().data(), host.values().numel(), 0.0f);
       host.write_back();
     }
@@ -83,13 +79,13 @@ void read_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Sta
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
     const std::string& name = shard.parameter->name;
-    with_host_weights(module, shard, Access::write, [&](Tensor<float> values, std::int64_t begin) {
+    with_host_weights(module, shard, Access::replace, [&](Tensor<float> values, std::int64_t begin) {
       from.read_weight(name, begin, values.numel(), values.data());
     });
     const auto names = optimizer.state_names(shard);
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Stack>, float> host(module.stream(), states[state]);
+      device::OnHost<MainSpace<Stack>, float> host(module.stream(), states[state], device::Fetch::nothing);
       from.read_state(name, names[state], shard.begin, states[state].numel(), host.values().data());
       host.write_back();
     }
@@ -115,28 +111,6 @@ void restore(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimi
   from.check_same_optimizer(states_of(module, optimizer.optimizer()));
   read_shards(module, optimizer, from);
   resume_from(module, optimizer, from);
-}
-
-/// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite.
-template <class Stack, class Optimizer>
-void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
-  for (std::size_t i = 0; i < module.shards().size(); ++i) {
-    const auto& shard = module.shards()[i];
-    if (!shard.owned) continue;
-    const auto check = [&](Tensor<const float> values, std::int64_t begin, std::string_view what) {
-      const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
-      require<DivergedError>(bad < 0, what, " ", shard.parameter->name, "[", begin + bad,
-                             "] is not finite; lower the learning rate, or look at the last steps' data");
-    };
-    with_host_weights(module, shard, Access::read,
-                      [&](Tensor<float> values, std::int64_t begin) { check(values, begin, "weight"); });
-    const auto names = optimizer.state_names(shard);
-    const std::span<const Tensor<float>> states = optimizer.states(i);
-    for (std::size_t state = 0; state < states.size(); ++state) {
-      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
-      check(host.values(), shard.begin, names[state]);
-    }
-  }
 }
 
 /// Writes the weights and optimizer states that this rank owns.

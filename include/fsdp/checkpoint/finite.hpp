@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Looks for weights and optimizer states that are infinite or NaN, before they are saved or a run ends.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/device/operation.hpp>
+#include <tessera/fsdp/device/operations/elements.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
+
+namespace fsdp::train {
+
+/// The memory space of main weights and optimizer state.
+template <class Stack>
+using MainSpace = typename ShardedModule<Stack>::Group::MainSpace;
+
+/// Whether all that is checked lies where the device computes and the host does not read.
+template <class Stack>
+inline constexpr bool device_looks =
+    !Stack::Device::host_memory && std::is_same_v<MainSpace<Stack>, typename Stack::Device>;
+
+namespace detail {
+
+/// The largest magnitude of tensors, found where they are. Its memory is no part of a plan.
+template <class Device>
+class LargestOnDevice {
+ public:
+  using Stream = typename Device::Stream;
+
+  /// `stream` must outlive it.
+  explicit LargestOnDevice(Stream& stream)
+      : stream_(stream),
+        at_once_(elements_at_once(stream)),
+        block_(ledger_, device::MemoryKind::scratch, result_bytes) {}
+
+  /// Whether the stream has any room for the operation's scratch.
+  bool has_room() const { return at_once_ > 0; }
+  /// Enqueues a look at a tensor.
+  template <class T>
+  void look(const Tensor<T>& tensor) {
+    constexpr bool is_wide = std::is_same_v<std::remove_const_t<T>, float>;
+    const std::int64_t part = is_wide ? at_once_ : std::min(at_once_, widened_elements);
+    for (std::int64_t begin = 0; begin < tensor.numel(); begin += part) {
+      const Tensor<const std::remove_const_t<T>> values(tensor.data() + begin,
+                                                        {std::min(part, tensor.numel() - begin)});
+      if constexpr (is_wide)
+        enqueue(values);
+      else
+        enqueue(widened(values));
+    }
+  }
+  /// Waits, and returns whether every value seen is finite.
+  bool finite() const {
+    device::OnHost<Device, const std::int64_t> host(stream_, largest());
+    return host.values()[0] < device::infinity_bits;
+  }
+
+ private:
+  static constexpr std::int64_t result_bytes = sizeof(std::int64_t);
+  static constexpr std::int64_t widened_elements = 1 << 20;
+
+  /// Returns the elements that one operation reads: as many as the stream has scratch for, or 0.
+  static std::int64_t elements_at_once(const Stream& stream) {
+    for (std::int64_t count = 1 << 26; count >= device::sum_chunk; count /= 2)
+      if (scratch_of(stream, count) <= stream.arena().capacity() - stream.arena().used()) return count;
+    return 0;
+  }
+  static std::int64_t scratch_of(const Stream& stream, std::int64_t count) {
+    [[maybe_unused]] const device::LargestMagnitude op{.x = {nullptr, {count}}};
+    if constexpr (requires { scratch(stream, op); })
+      return round_up(scratch(stream, op), device::alignment);
+    else
+      return 0;
+  }
+
+  Tensor<std::int64_t> largest() const { return {reinterpret_cast<std::int64_t*>(block_.data()), {1}}; }
+  void enqueue(const Tensor<const float>& values) {
+    device::enqueue(stream_, device::LargestMagnitude{.x = values, .largest = largest()});
+  }
+  template <class T>
+  Tensor<const float> widened(const Tensor<const T>& values) {
+    if (widened_.data() == nullptr)
+      widened_ = {ledger_, device::MemoryKind::scratch, widened_elements * std::int64_t{sizeof(float)}};
+    const Tensor<float> copy(reinterpret_cast<float*>(widened_.data()), values.shape());
+    device::enqueue(stream_, device::Copy<T, float>{.x = values, .y = copy});
+    return copy;
+  }
+
+  Stream& stream_;
+  std::int64_t at_once_;
+  device::Ledger ledger_;
+  device::Block<Device> block_, widened_;  // int64 [1], float [widened_elements]
+};
+
+/// Calls f(values, begin, what) with what this rank owns, in order: each shard's weights, then its states. `values`
+/// start at element `begin` of the whole tensor.
+template <class Stack, class Optimizer, class F>
+void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
+                            const F& f) {
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (!shard.owned) continue;
+    with_host_weights(module, shard, Access::read,
+                      [&](Tensor<float> values, std::int64_t begin) { f(shard, values, begin, "weight"); });
+    const auto names = optimizer.state_names(shard);
+    const std::span<const Tensor<float>> states = optimizer.states(i);
+    for (std::size_t state = 0; state < states.size(); ++state) {
+      device::OnHost<MainSpace<Stack>, const float> host(module.stream(), states[state]);
+      f(shard, host.values(), shard.begin, names[state]);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Returns whether the device found the weights and optimizer states that this rank owns finite, without a copy of them
+/// to the host; false also where a stream that was planned for no step lacks the scratch to look. Waits.
+template <class Stack, class Optimizer>
+requires device_looks<Stack>
+bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
+  detail::LargestOnDevice<typename Stack::Device> largest(module.stream());
+  if (!largest.has_room()) return false;
+  for (std::size_t i = 0; i < module.shards().size(); ++i) {
+    const auto& shard = module.shards()[i];
+    if (!shard.owned) continue;
+    if (shard.has_main())
+      largest.look(shard.main);
+    else
+      largest.look(shard.model);
+    for (const Tensor<float>& state : optimizer.states(i)) largest.look(state);
+  }
+  return largest.finite();
+}
+
+/// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite. Where the device
+/// looks, only values among which it found one are copied to the host.
+template <class Stack, class Optimizer>
+void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
+  if constexpr (device_looks<Stack>)
+    if (finite_on_device(module, optimizer)) return;
+  detail::for_each_owned_on_host(
+      module, optimizer, [](const auto& shard, Tensor<const float> values, std::int64_t begin, std::string_view what) {
+        const std::int64_t bad = first_not_finite({values.data(), static_cast<std::size_t>(values.numel())});
+        require<DivergedError>(bad < 0, what, " ", shard.parameter->name, "[", begin + bad,
+                               "] is not finite; lower the learning rate, or look at the last steps' data");
+      });
+}
+
+}  // namespace fsdp::train
