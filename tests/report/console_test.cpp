@@ -55,6 +55,10 @@ TEST(SummaryText, EndsWithATableOfCollectives) {
   SummaryRecord record{.steps = 4, .tokens = 128, .seconds = 7, .peak_bytes = 2048};
   const std::string trained = "trained 4 steps, 128 tokens in 0:07; peak 2.00 KiB of tensors on each rank";
   EXPECT_EQ(summary_text(record), trained) << "on one rank";
+  record.first_step_seconds = 2;
+  const std::string first = "trained 4 steps, 128 tokens in 0:07, the first after 0:02; peak 2.00 KiB of tensors on ";
+  EXPECT_EQ(summary_text(record), first + "each rank");
+  record.first_step_seconds.reset();
   record.traffic.world[comm::Op::all_gather] = {.calls = 12, .bytes = 1536};
   record.traffic.shard[comm::Op::reduce_scatter] = {.calls = 3, .bytes = 1000000};
   EXPECT_EQ(summary_text(record), trained +

@@ -44,7 +44,8 @@ TEST(JsonLine, HoldsTheFieldsOfARecordInTheirOrder) {
             R"({"event":"validation","step":2,"validation_loss":0.0,"tokens":0})");
   EXPECT_EQ(json_line(SummaryRecord{.checkpoint = "a"}),
             R"({"event":"summary","steps":0,"loss":null,"validation_loss":null,"tokens":0,"seconds":0.0,)"
-            R"("peak_bytes":0,"checkpoint":"a"})");
+            R"("first_step_seconds":null,"peak_bytes":0,"checkpoint":"a"})");
+  EXPECT_EQ(json::parse(json_line(SummaryRecord{.first_step_seconds = 1.5})).at("first_step_seconds"), 1.5);
 }
 
 TEST(JsonLine, HoldsTheCollectivesThatThereWere) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer on an asynchronous device, which reads what came of a step when the next one is on its way.
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +9,8 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include <tessera/fsdp/testing/queued/queue.hpp>
 
 #include <support/stacks/trainers.hpp>
 #include <support/temporary_folder.hpp>
@@ -47,8 +50,8 @@ std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
   std::vector<nlohmann::json> list;
   for (std::string line; std::getline(file, line);) {
     nlohmann::json object = nlohmann::json::parse(line);
-    for (const char* key :
-         {"peak_bytes", "tokens_per_second", "step_seconds", "tflops", "mfu", "mfu_peak", "seconds", "checkpoint"})
+    for (const char* key : {"peak_bytes", "tokens_per_second", "step_seconds", "tflops", "mfu", "mfu_peak", "seconds",
+                            "first_step_seconds", "checkpoint"})
       object.erase(key);
     if (object.value("event", "") == "summary") object.erase("traffic");  // ranks agree on paths, and sample
     list.push_back(object);
@@ -131,6 +134,32 @@ TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
   auto found = lines(rest);
   expected.front() = found.front();
   EXPECT_EQ(found, expected);
+}
+
+/// The device has room for a small part of a step, so that the host enqueues as fast as the device computes.
+TEST_F(QueuedTrainer, TheTimeOfTheLastStepIsThatOfTheOthers) {
+  train::TrainOptions options = options_of(folder, "slow");
+  options.launch.ranks = 1;
+  options.steps = 5;
+  options.validation_every = options.checkpoint_every = 0;
+  options.checkpoint_dir.reset();
+  testing::WorkQueue::slow_down(std::chrono::microseconds(200), 16);
+  train_queued(options);
+  testing::WorkQueue::slow_down({}, 0);
+  std::vector<double> seconds;
+  std::ifstream file(*options.metrics);
+  nlohmann::json summary;
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    if (object.contains("step_seconds")) seconds.push_back(object["step_seconds"]);
+    if (object.value("event", "") == "summary") summary = object;
+  }
+  ASSERT_EQ(seconds.size(), 5u);
+  const double usual = (seconds[1] + seconds[2] + seconds[3]) / 3;
+  EXPECT_GT(seconds[4], 0.6 * usual);
+  EXPECT_LT(seconds[4], 1.7 * usual);
+  EXPECT_GT(summary.at("first_step_seconds"), 0.6 * usual);
+  EXPECT_LT(summary.at("first_step_seconds"), summary.at("seconds").get<double>() - 3 * usual);
 }
 
 TEST_F(QueuedTrainer, SkipsTheStepsThatOverflowBeforeTheHostKnows) {

@@ -145,6 +145,8 @@ class StepControl {
   /// Returns the decision of the last step, or (`behind` = 1) of the step before it. Blocks the host until the device
   /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) { return arrived(0, behind); }
+  /// Returns whether the device has made that decision. Does not block.
+  bool decided(std::int64_t behind = 0) const { return last_[kept_slot(behind)].copied().happened(); }
   /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
   /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
   /// none. Otherwise as `decision`.
@@ -181,11 +183,15 @@ class StepControl {
   static Decision& decision_in(const Copy& copy, std::size_t kind) {
     return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
   }
-  /// Returns the decision with a norm's last value; that of the classes has norm 0.
-  const Decision& arrived(std::size_t norm, std::int64_t behind) {
+  /// Returns the slot of the decision `behind` steps before the last.
+  std::size_t kept_slot(std::int64_t behind) const {
     require(behind >= 0 && behind < std::ssize(last_) && behind < steps_, "step control: ", behind,
             " steps behind the last are not kept");
-    const std::size_t slot = slot_of(steps_ - 1 - behind);
+    return slot_of(steps_ - 1 - behind);
+  }
+  /// Returns the decision with a norm's last value; that of the classes has norm 0.
+  const Decision& arrived(std::size_t norm, std::int64_t behind) {
+    const std::size_t slot = kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
     return decision_in(last_[slot], made_by_[slot][norm]);
   }

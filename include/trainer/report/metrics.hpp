@@ -155,6 +155,7 @@ struct SummaryRecord {
   std::string_view unit = "tokens";            ///< what `tokens` counts (nn::unit_of); console only
   std::int64_t tokens = 0;
   double seconds = 0;
+  std::optional<double> first_step_seconds = {};  ///< from the run's start to the end of its first step; null without
   std::int64_t peak_bytes = 0;
   std::string checkpoint = {};     ///< path of the last one; empty if there is none
   comm::MeshTraffic traffic = {};  ///< all collectives of the run; left out if there are none
@@ -167,6 +168,7 @@ struct SummaryRecord {
     visitor("validation_loss", self.validation_loss);
     visitor("tokens", self.tokens);
     visitor("seconds", self.seconds);
+    visitor("first_step_seconds", self.first_step_seconds);
     visitor("peak_bytes", self.peak_bytes);
     visitor("checkpoint", unless_empty(self.checkpoint));
     if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);

@@ -31,6 +31,8 @@ struct QueuedStep {
   double lr, loss_scale;
   std::chrono::steady_clock::time_point begin;
   comm::MeshTraffic traffic = {};  ///< set once it is enqueued
+  /// when the host saw that the device was done with it
+  std::optional<std::chrono::steady_clock::time_point> done = {};
 
   /// The divisor of the sum of losses.
   double targets() const;
@@ -42,7 +44,9 @@ std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> g
                                                std::span<const double> norms);
 
 /// Enqueued steps, reported in their order. On an asynchronous device a step is reported after the next one was
-/// enqueued; that one still has the old loss scale.
+/// enqueued; that one still has the old loss scale. Enqueueing may take as long as the device does, where its queue is
+/// full: the host then looks for the end of the oldest step meanwhile, so that a step's time is from the end of the
+/// step before to its own.
 class QueuedSteps {
  public:
   /// Both must outlive it.
@@ -60,12 +64,18 @@ class QueuedSteps {
 
   /// Adds a step. `index` counts from 0; `begin`: before its batch was read.
   QueuedStep& add(std::int64_t index, const BatchCounts& counts, std::chrono::steady_clock::time_point begin);
-  /// Removes the oldest step and logs what the device decided about it. `norms`: of the groups of parameters that are
-  /// clipped apart (StepControl::norms_apart); `flops`: of all ranks in that step. Throws DivergedError where the
-  /// device stopped the run.
+  /// Whether the end of the oldest step is still to be seen while a later one is enqueued.
+  bool looks_for_oldest() const { return size() > 1 && !oldest().done; }
+  /// Takes the time: the device is done with the oldest step.
+  void see_oldest_done();
+  /// Removes the oldest step, of which the device's decision has arrived, and logs what the device decided about it.
+  /// `norms`: of the groups of parameters that are clipped apart (StepControl::norms_apart); `flops`: of all ranks in
+  /// that step. Throws DivergedError where the device stopped the run.
   void report(const device::StepDecision& found, std::span<const double> norms, double flops, std::int64_t peak_bytes,
               const report::MatmulPeak& peak);
 
+  /// When the first step was done; nothing before.
+  const std::optional<std::chrono::steady_clock::time_point>& first_done() const { return first_done_; }
   /// Tokens of all ranks in the reported steps.
   std::int64_t tokens() const { return tokens_; }
   /// Loss of the step reported last; nothing before the first.
@@ -78,7 +88,8 @@ class QueuedSteps {
   RunLog& log_;
   std::deque<QueuedStep> steps_;
   std::optional<DynamicLossScale> loss_scale_;
-  std::chrono::steady_clock::time_point reported_;  ///< time of the last report
+  std::chrono::steady_clock::time_point last_done_;  ///< end of the step reported last
+  std::optional<std::chrono::steady_clock::time_point> first_done_;
   std::int64_t tokens_ = 0;
   std::optional<double> loss_;
 };

@@ -79,7 +79,7 @@ class Trainer {
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
                    .graphs = options.cuda_graphs,
-                   .observer = trace_.on() ? observer() : Observer{}}),
+                   .observer = observer()}),
         feed_(training_.module().sequence_group(), training_.counts(), source,
               data::sampler_of(source, options.seed, options.batch_size), size_.sequences, size_.micro_batches, pieces_,
               signals_),
@@ -123,9 +123,10 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
-  static double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+  static double seconds_between(Clock::time_point begin, Clock::time_point end) {
+    return std::chrono::duration<double>(end - begin).count();
   }
+  static double seconds_since(Clock::time_point begin) { return seconds_between(begin, Clock::now()); }
   auto& optimizer() { return training_.optimizer(); }
   bool leads() const { return communicator_.rank() == 0; }
   bool saved() { return checkpoints_.saved(optimizer().steps()); }
@@ -340,23 +341,32 @@ class Trainer {
               .unit = nn::unit_of<typename Model::Batch>(),
               .tokens = queued_.tokens(),
               .seconds = seconds_since(start_),
+              .first_step_seconds =
+                  queued_.first_done() ? std::optional(seconds_between(start_, *queued_.first_done())) : std::nullopt,
               .peak_bytes = training_.peak_bytes(),
               .checkpoint = checkpoints_.path(),
               .traffic = training_.traffic()});
     return 0;
   }
+
+  /// Traces tasks and, on an asynchronous device, looks for the end of the step before. A host asks for no event while
+  /// a graph is captured; a step that is one launch does not keep it from the report either.
   Observer observer() {
-    return {
-        .before = [](void* self, const sharding::Task&) { static_cast<Trainer*>(self)->event_begin_ = Clock::now(); },
-        .after =
-            [](void* self, const sharding::Task& task) {
-              auto& trainer = *static_cast<Trainer*>(self);
-              trainer.trace_.add(
-                  report::trace_event(task, trainer.communicator_.rank(),
-                                      std::chrono::duration<double>(trainer.event_begin_ - trainer.start_).count(),
-                                      seconds_since(trainer.event_begin_)));
-            },
-        .state = this};
+    Observer watch{.state = this};
+    if (trace_.on())
+      watch.before = [](void* self, const sharding::Task&) {
+        static_cast<Trainer*>(self)->event_begin_ = Clock::now();
+      };
+    if (trace_.on() || (Device::asynchronous && !options_.cuda_graphs))
+      watch.after = [](void* self, const sharding::Task& task) { static_cast<Trainer*>(self)->after(task); };
+    return watch;
+  }
+  void after(const sharding::Task& task) {
+    if (trace_.on())
+      trace_.add(report::trace_event(task, communicator_.rank(), seconds_between(start_, event_begin_),
+                                     seconds_since(event_begin_)));
+    if (!options_.cuda_graphs && queued_.looks_for_oldest() && optimizer().control().decided())
+      queued_.see_oldest_done();
   }
 
   comm::CatchSignals signals_;

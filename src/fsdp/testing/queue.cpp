@@ -25,6 +25,8 @@ namespace {
 std::mutex mutex;
 std::condition_variable idle;  ///< a queue has done all its tasks, or ends
 std::atomic<bool> nothing_runs = false;
+std::atomic<std::chrono::microseconds> pace = std::chrono::microseconds(0);
+std::atomic<std::uint64_t> most_ahead = 0;
 
 /// The clock of a host thread that makes queues (a rank). What the thread has waited for happens before anything that
 /// it enqueues later.
@@ -77,6 +79,7 @@ struct WorkQueue::State {
       tasks.pop_front();
       lock.unlock();
       if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 100));
+      if (const auto least = pace.load(); least.count() > 0) std::this_thread::sleep_for(least);
       std::exception_ptr thrown;
       try {
         task(stream);
@@ -92,7 +95,8 @@ struct WorkQueue::State {
   }
 
   void push(Task task) {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
+    if (const std::uint64_t most = most_ahead; most > 0) finished.wait(lock, [&] { return asked - done < most; });
     if (!thread.joinable()) thread = std::thread([this] { run(); });
     tasks.push_back(std::move(task));
     ++asked;
@@ -236,6 +240,11 @@ void WorkQueue::drain_all() {
       if (state->done < state->asked) return false;
     return true;
   });
+}
+
+void WorkQueue::slow_down(std::chrono::microseconds of_each, std::uint64_t most) {
+  pace = of_each;
+  most_ahead = most;
 }
 
 void WorkQueue::leave_out(const std::vector<std::int64_t>& events) {

@@ -80,7 +80,9 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
 std::string summary_text(const SummaryRecord& record) {
   std::ostringstream text;
   text << "trained " << record.steps << " steps, " << record.tokens << ' ' << record.unit << " in "
-       << duration_text(record.seconds) << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
+       << duration_text(record.seconds);
+  if (record.first_step_seconds) text << ", the first after " << duration_text(*record.first_step_seconds);
+  text << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
   if (record.traffic != comm::MeshTraffic{}) text << "\ncollectives of rank 0, with the bytes of whole buffers";
   comm::MeshTraffic::visit(record.traffic, [&](std::string_view axis, const comm::Traffic& counted) {
     for (const comm::Op op : comm::all_ops)

@@ -49,8 +49,15 @@ std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> g
   return records;
 }
 
+void QueuedSteps::see_oldest_done() {
+  const auto now = Clock::now();
+  steps_.front().done = now;
+  if (!first_done_) first_done_ = now;
+}
+
 void QueuedSteps::report(const device::StepDecision& found, std::span<const double> norms, double flops,
                          std::int64_t peak_bytes, const report::MatmulPeak& peak) {
+  if (!oldest().done) see_oldest_done();
   const QueuedStep step = steps_.front();
   steps_.pop_front();
   loss_ = found.loss / step.targets();
@@ -62,9 +69,8 @@ void QueuedSteps::report(const device::StepDecision& found, std::span<const doub
   if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
   const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
   tokens_ += step_tokens;
-  const auto now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - std::max(step.begin, reported_)).count();
-  reported_ = now;
+  const double seconds = std::chrono::duration<double>(*step.done - std::max(step.begin, last_done_)).count();
+  last_done_ = *step.done;
   log_.step({.step = step.number,
              .loss = *loss_,
              .grad_norm = std::abs(found.norm),

@@ -4,6 +4,7 @@
 /// queues.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -76,6 +77,10 @@ class WorkQueue {
 
   /// Waits for all work on all queues of the process.
   static void drain_all();
+
+  /// For tests: every piece of work takes at least `pace`, and the host waits before it is more than `most_ahead`
+  /// pieces ahead of a queue (0: never), as where a GPU's queue of launches is full. For all threads.
+  static void slow_down(std::chrono::microseconds pace, std::uint64_t most_ahead);
 
   // For tests: access to the events that the calling host thread's schedule records, numbered by queue.
 
