@@ -36,25 +36,29 @@ inline constexpr bool device_looks =
 
 namespace detail {
 
-/// The largest magnitude of tensors, found where they are. Its memory is no part of a plan.
+/// The largest magnitude of tensors, found where they are. Its memory is what a plan has between steps.
 template <class Device>
 class LargestOnDevice {
  public:
   using Stream = typename Device::Stream;
 
   /// `stream` must outlive it.
-  explicit LargestOnDevice(Stream& stream)
-      : stream_(stream),
-        at_once_(elements_at_once(stream)),
-        block_(ledger_, device::MemoryKind::scratch, result_bytes) {}
+  /// `largest`: one number on the device, which it overwrites.
+  LargestOnDevice(Stream& stream, Tensor<std::int64_t> largest)
+      : stream_(stream), frame_(stream.arena()), largest_(largest) {
+    const std::int64_t room = stream.arena().capacity() - stream.arena().used();
+    const std::int64_t wide = room / 2 / device::alignment * device::alignment;
+    at_once_ = elements_at_once(stream, room - wide);
+    widened_ = frame_.template allocate<float>({wide / std::int64_t{sizeof(float)}}, device::MemoryKind::scratch);
+    device::clear(stream, largest_);
+  }
 
-  /// Whether the stream has any room for the operation's scratch.
-  bool has_room() const { return at_once_ > 0; }
-  /// Enqueues a look at a tensor.
+  /// Enqueues a look at a tensor; returns false, without one, if the stream has no room for what it takes.
   template <class T>
-  void look(const Tensor<T>& tensor) {
+  bool look(const Tensor<T>& tensor) {
     constexpr bool is_wide = std::is_same_v<std::remove_const_t<T>, float>;
-    const std::int64_t part = is_wide ? at_once_ : std::min(at_once_, widened_elements);
+    const std::int64_t part = is_wide ? at_once_ : std::min(at_once_, widened_.numel());
+    if (part == 0) return tensor.numel() == 0;
     for (std::int64_t begin = 0; begin < tensor.numel(); begin += part) {
       const Tensor<const std::remove_const_t<T>> values(tensor.data() + begin,
                                                         {std::min(part, tensor.numel() - begin)});
@@ -63,21 +67,19 @@ class LargestOnDevice {
       else
         enqueue(widened(values));
     }
+    return true;
   }
   /// Waits, and returns whether every value seen is finite.
   bool finite() const {
-    device::OnHost<Device, const std::int64_t> host(stream_, largest());
+    device::OnHost<Device, const std::int64_t> host(stream_, largest_);
     return host.values()[0] < device::infinity_bits;
   }
 
  private:
-  static constexpr std::int64_t result_bytes = sizeof(std::int64_t);
-  static constexpr std::int64_t widened_elements = 1 << 20;
-
-  /// Returns the elements that one operation reads: as many as the stream has scratch for, or 0.
-  static std::int64_t elements_at_once(const Stream& stream) {
+  /// Returns the elements that one operation reads: as many as `room` has scratch for, or 0.
+  static std::int64_t elements_at_once(const Stream& stream, std::int64_t room) {
     for (std::int64_t count = 1 << 26; count >= device::sum_chunk; count /= 2)
-      if (scratch_of(stream, count) <= stream.arena().capacity() - stream.arena().used()) return count;
+      if (scratch_of(stream, count) <= room) return count;
     return 0;
   }
   static std::int64_t scratch_of(const Stream& stream, std::int64_t count) {
@@ -88,23 +90,21 @@ class LargestOnDevice {
       return 0;
   }
 
-  Tensor<std::int64_t> largest() const { return {reinterpret_cast<std::int64_t*>(block_.data()), {1}}; }
   void enqueue(const Tensor<const float>& values) {
-    device::enqueue(stream_, device::LargestMagnitude{.x = values, .largest = largest()});
+    device::enqueue(stream_, device::LargestMagnitude{.x = values, .largest = largest_});
   }
   template <class T>
   Tensor<const float> widened(const Tensor<const T>& values) {
-    if (widened_.data() == nullptr)
-      widened_ = {ledger_, device::MemoryKind::scratch, widened_elements * std::int64_t{sizeof(float)}};
-    const Tensor<float> copy(reinterpret_cast<float*>(widened_.data()), values.shape());
+    const Tensor<float> copy(widened_.data(), values.shape());
     device::enqueue(stream_, device::Copy<T, float>{.x = values, .y = copy});
     return copy;
   }
 
   Stream& stream_;
-  std::int64_t at_once_;
-  device::Ledger ledger_;
-  device::Block<Device> block_, widened_;  // int64 [1], float [widened_elements]
+  typename Device::Arena::Frame frame_;
+  std::int64_t at_once_ = 0;
+  Tensor<std::int64_t> largest_;  // [1]
+  Tensor<float> widened_;         // [elements of a part that is no float]
 };
 
 /// Calls f(values, begin, what) with what this rank owns, in order: each shard's weights, then its states. `values`
@@ -133,16 +133,13 @@ void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOp
 template <class Stack, class Optimizer>
 requires device_looks<Stack>
 bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
-  detail::LargestOnDevice<typename Stack::Device> largest(module.stream());
-  if (!largest.has_room()) return false;
+  detail::LargestOnDevice<typename Stack::Device> largest(module.stream(), optimizer.control().between_steps());
   for (std::size_t i = 0; i < module.shards().size(); ++i) {
     const auto& shard = module.shards()[i];
     if (!shard.owned) continue;
-    if (shard.has_main())
-      largest.look(shard.main);
-    else
-      largest.look(shard.model);
-    for (const Tensor<float>& state : optimizer.states(i)) largest.look(state);
+    if (!(shard.has_main() ? largest.look(shard.main) : largest.look(shard.model))) return false;
+    for (const Tensor<float>& state : optimizer.states(i))
+      if (!largest.look(state)) return false;
   }
   return largest.finite();
 }

@@ -138,6 +138,8 @@ class StepControl {
     last_[slot].fetch(module_->stream(), decisions_on_device());
   }
 
+  /// A number in device memory that is free between steps: the next step's inputs take its place.
+  Tensor<std::int64_t> between_steps() const { return {reinterpret_cast<std::int64_t*>(block_.data()), {1}}; }
   /// The last decision about a shard, in device memory: for work enqueued next.
   Tensor<Decision> on_device(const typename Module::ParameterShard& shard) const {
     return on_device(kinds_.index_of(module_->step_class(shard), *shard.parameter));
