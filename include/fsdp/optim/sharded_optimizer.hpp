@@ -64,8 +64,10 @@ class ShardedOptimizer {
   /// The constants.
   const Optimizer& optimizer() const { return optimizer_; }
   /// The decisions of the steps: skipped or not, loss, norm, learning rate.
+  /// @{
   StepControl<Stack>& control() { return control_; }
   const StepControl<Stack>& control() const { return control_; }
+  /// @}
   /// Number of steps enqueued so far, skipped ones included.
   std::int64_t steps() const { return control_.steps(); }
 
