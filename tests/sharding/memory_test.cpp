@@ -87,10 +87,12 @@ TEST(Memory, OneTokenAndOneLayerArePlannedToTheByteToo) {
 }
 
 /// The head is small, so that blocks are the peak, where dropout takes its memory: a module's, whatever the strategy.
-/// With tiles and recomputation one stack of each precision shows it.
+/// In bf16 that may be the scratch of matmuls instead, on processors that do them by way of float. With tiles and
+/// recomputation one stack of each precision shows it.
 TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
   RunOptions options = uneven_options(2, 2);
   options.config.vocab_size = 11;
+  options.config.intermediate_size = 48;
   options.batch = deal(some_windows(12, 7, 11));
   options.config.lora = {.rank = 2, .dropout = 0.25};
   for (const auto& tiling :
@@ -102,7 +104,7 @@ TEST(Memory, ThePeakIsTheDryRunsToTheByteWhereAdaptersHaveDropout) {
         options.tiling = tiling;
         options.units.recompute = recompute;
         const std::int64_t with = expect_the_plan(stack, options);
-        if (!plain) continue;  // a budget may choose shorter tiles
+        if (!plain || stack.ends_with("/bf16")) continue;  // a budget may choose shorter tiles
         RunOptions without = options;
         without.config.lora.dropout = 0;
         EXPECT_GT(with, expect_the_plan(stack, without));
