@@ -240,6 +240,45 @@ TEST(CudaEmulation, AccessesEndWhereDynamicSharedMemoryDoes) {
   EXPECT_NE(error_of_block(reach_behind_shared<false>, out.data), "");
 }
 
+// ---- Alignment
+
+__global__ void load_at(const std::byte* data) {
+  if (threadIdx.x == 1) static_cast<void>(load_wide(data));
+}
+__global__ void store_at(std::byte* data) {
+  if (threadIdx.x == 1) store_wide(data, {});
+}
+__global__ void copy_to_shared(const std::byte* data, int offset) {
+  if (threadIdx.x == 1) copy_async(shared_memory() + offset, data, true);
+  end_copies();
+  wait_for_copies<0>();
+}
+__global__ void load_matrices_at(int offset) {
+  std::uint32_t words[4];
+  if (threadIdx.x < 8) shared_floats()[threadIdx.x] = 0;
+  __syncthreads();
+  load_matrices(words, shared_memory() + offset);
+}
+
+TEST(CudaEmulation, WideAccessesAreAligned) {
+  const Floats data(16);
+  auto* const bytes = reinterpret_cast<std::byte*>(data.data);
+  for (const int offset : {0, 16, 32}) {
+    EXPECT_EQ(error_of_block(load_at, bytes + offset), "");
+    EXPECT_EQ(error_of_block(store_at, bytes + offset), "");
+    EXPECT_EQ(error_of_block(copy_to_shared, bytes + offset, 16), "");
+  }
+  for (const int offset : {2, 4, 8}) {
+    expect_in(error_of_block(load_at, bytes + offset),
+              {"thread 1", "a load of 16 bytes: an address is no multiple of 16"});
+    expect_in(error_of_block(store_at, bytes + offset), {"a store of 16 bytes: an address is no multiple of 16"});
+    expect_in(error_of_block(copy_to_shared, bytes + offset, 0), {"cp.async: an address is no multiple of 16"});
+    expect_in(error_of_block(copy_to_shared, bytes, offset), {"cp.async: an address is no multiple of 16"});
+    expect_in(error_of_block(load_matrices_at, offset), {"ldmatrix: an address is no multiple of 16"});
+  }
+  EXPECT_EQ(error_of_block(load_matrices_at, 16), "");
+}
+
 // ---- Memory that nobody wrote
 
 template <bool Write>

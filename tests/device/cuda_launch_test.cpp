@@ -32,7 +32,7 @@ TEST(CudaLaunch, EveryElementIsCoveredOnceWhateverTheAlignment) {
   for (const std::int64_t columns : {1, 7, 8, 31, 33, 1023, 4096})
     for (const std::int64_t width : {4, 8})
       for (std::int64_t offset = 0; offset < width; ++offset) {
-        const Cut cut = cut_for_vectors(1, columns, width, {{address(2 * offset), 2, columns}});
+        const Cut cut = cut_for_vectors(columns, width, {{address(2 * offset), 2}});
         std::vector<int> touched(static_cast<std::size_t>(columns));
         for (std::int64_t i = 0; i < cut.items(); ++i) {
           const Elements elements = cut.item(i);
@@ -50,15 +50,15 @@ TEST(CudaLaunch, EveryElementIsCoveredOnceWhateverTheAlignment) {
 }
 
 TEST(CudaLaunch, WideAccessesNeedOneAlignmentOfAllOperandsAndRows) {
-  const auto vectors = [](std::int64_t rows, std::int64_t a, std::int64_t b, std::int64_t stride) {
-    return cut_for_vectors(rows, 64, 8, {{address(2 * a), 2, 64}, {address(4 * b), 4, stride}}).vectors;
+  const auto vectors = [](std::int64_t a, std::int64_t b, std::int64_t stride) {
+    return cut_for_vectors(64, 8, {{address(2 * a), 2, 64}, {address(4 * b), 4, stride}}).vectors;
   };
-  EXPECT_EQ(vectors(2, 0, 0, 64), 8);
-  EXPECT_EQ(vectors(2, 3, 3, 72), 7);                                      // a head of 5 elements in both
-  EXPECT_EQ(vectors(2, 3, 2, 72), 0);                                      // never aligned together
-  EXPECT_EQ(vectors(2, 0, 0, 65), 0);                                      // the second row is not
-  EXPECT_EQ(vectors(1, 0, 0, 65), 8);                                      // there is no second row
-  EXPECT_EQ(cut_for_vectors(1, 64, 8, {{address(1), 2, 64}}).vectors, 0);  // not even an element is aligned
+  EXPECT_EQ(vectors(0, 0, 64), 8);
+  EXPECT_EQ(vectors(3, 3, 72), 7);                                  // a head of 5 elements in both
+  EXPECT_EQ(vectors(3, 2, 72), 0);                                  // never aligned together
+  EXPECT_EQ(vectors(0, 0, 65), 0);                                  // the second row is not
+  EXPECT_EQ(vectors(0, 0, 0), 8);                                   // there is no second row
+  EXPECT_EQ(cut_for_vectors(64, 8, {{address(1), 2}}).vectors, 0);  // not even an element is aligned
   EXPECT_EQ(cut_singly(64).items(), 64);
 }
 
@@ -66,7 +66,7 @@ TEST(CudaLaunch, EveryItemIsTakenOnceByAGridWithinLimits) {
   for (const std::int64_t columns :
        {std::int64_t{1}, std::int64_t{31}, std::int64_t{33}, std::int64_t{1023}, beyond_int})
     for (const bool wide : {false, true}) {
-      const Cut cut = wide ? cut_for_vectors(1, columns, 8, {{address(2), 2, columns}}) : cut_singly(columns);
+      const Cut cut = wide ? cut_for_vectors(columns, 8, {{address(2), 2}}) : cut_singly(columns);
       const Grid grid = grid_of_elements(1, cut.items());
       expect_within_limits(grid);
       const std::int64_t threads = std::int64_t{grid.x} * grid.threads;

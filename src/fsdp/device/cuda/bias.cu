@@ -63,7 +63,7 @@ struct FoldParts {
 template <class T>
 void compute(Lane lane, const AddBias<T>& op) {
   const auto& [bias, y] = op;
-  const Access accesses[] = {access(y), {bias.data(), sizeof(T), 0}};
+  const Access accesses[] = {access(y), access(bias)};
   run<widest<T>>(lane, "add_bias", AddToRows<T>{bias.data(), y}, y.rows(), y.columns(), accesses);
 }
 

@@ -124,7 +124,7 @@ Problem problem(Lane lane, const Tensor<T>& logits, Tensor<const std::int32_t> t
   constexpr std::int64_t width = 16 / sizeof(T);
   return {.rows = logits.rows(),
           .cut = lane.plain ? cut_singly(logits.columns())
-                            : cut_for_vectors(logits.rows(), logits.columns(), width, {access(logits)}),
+                            : cut_for_vectors(logits.columns(), width, {access(logits)}),
           .targets = targets.data(),
           .first = first};
 }

@@ -27,7 +27,7 @@ template <int W, class Operation>
 void run(Lane lane, const char* name, const Operation& operation, std::int64_t rows, std::int64_t columns,
          std::span<const Access> accesses) {
   if (rows == 0 || columns == 0) return;
-  const Cut cut = lane.plain ? cut_singly(columns) : cut_for_vectors(rows, columns, W, accesses);
+  const Cut cut = lane.plain ? cut_singly(columns) : cut_for_vectors(columns, W, accesses);
   const Grid grid = grid_of_elements(rows, cut.items());
   if (cut.vectors > 0)
     launch(lane, name, for_elements<W, Operation>, grid, 0, rows, cut, operation);
@@ -40,7 +40,9 @@ template <class Operation, class First, class... T>
 void run_on(Lane lane, const char* name, const Operation& operation, const Tensor<First>& first,
             const Tensor<T>&... operands) {
   const bool flat = first.rank() != 2 || (first.contiguous() && ... && operands.contiguous());
-  const Access accesses[] = {access(first), access(operands)...};
+  Access accesses[] = {access(first), access(operands)...};
+  if (flat)
+    for (Access& each : accesses) each.row_stride = 0;
   run<widest<First, T...>>(lane, name, operation, flat ? 1 : first.rows(), flat ? first.numel() : first.columns(),
                            accesses);
 }

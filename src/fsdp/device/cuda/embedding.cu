@@ -119,8 +119,7 @@ void compute(Lane lane, const EmbeddingBackward<T>& op) {
     launch(lane, "embedding_backward", scatter_plain<T>, grid_of_elements(1, dtable.columns()), 0, s);
     return;
   }
-  const Cut cut =
-      cut_for_vectors(std::max(dy.rows(), dtable.rows()), dtable.columns(), width, {access(dy), access(dtable)});
+  const Cut cut = cut_for_vectors(dtable.columns(), width, {access(dy), access(dtable)});
   Grid grid = grid_of_elements(std::min(dtable.rows(), row_owners), cut.items());
   std::swap(grid.x, grid.y);
   launch(lane, "embedding_backward", cut.vectors > 0 ? scatter<T, width> : scatter<T, 1>, grid, 0, cut, s);

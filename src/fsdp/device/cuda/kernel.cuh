@@ -116,11 +116,12 @@ struct Rows {
   __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
 };
 
+/// Returns where a matrix's rows begin; a vector is one row.
 template <class T>
 Access access(const Tensor<T>& matrix) {
   return {.data = matrix.data(),
           .element_bytes = sizeof(T),
-          .row_stride = matrix.rank() == 2 ? matrix.row_stride() : matrix.numel()};
+          .row_stride = matrix.rank() == 2 && matrix.rows() > 1 ? matrix.row_stride() : 0};
 }
 
 /// Calls body.operator()<W>(column) for this thread's share of a row: it is number `thread` of `threads`.

@@ -61,20 +61,19 @@ struct Cut {
 struct Access {
   const void* data = nullptr;
   std::int64_t element_bytes = 1;
-  std::int64_t row_stride = 0;  ///< in elements; used only if there are several rows
+  std::int64_t row_stride = 0;  ///< in elements; 0: every access is to the same row
 };
 
 /// Returns a cut into single elements.
 inline Cut cut_singly(std::int64_t columns) { return {.columns = columns}; }
 
 /// Returns a cut into vectors of `width` elements, if all operands' rows reach an aligned address at the same column;
-/// else a cut into single elements.
-inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
-                           std::span<const Access> accesses) {
+/// else a cut into single elements. Each operand counts by itself: one row of output may come from any row of a table.
+inline Cut cut_for_vectors(std::int64_t columns, std::int64_t width, std::span<const Access> accesses) {
   std::int64_t head = -1;
   for (const Access& access : accesses) {
     const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(access.data));
-    if (address % access.element_bytes != 0 || (rows > 1 && access.row_stride % width != 0)) return cut_singly(columns);
+    if (address % access.element_bytes != 0 || access.row_stride % width != 0) return cut_singly(columns);
     const std::int64_t own_head = (width - address / access.element_bytes % width) % width;
     if (head >= 0 && own_head != head) return cut_singly(columns);
     head = own_head;
@@ -82,9 +81,8 @@ inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t
   if (head < 0 || head + width > columns) return cut_singly(columns);
   return {.columns = columns, .head = head, .vectors = (columns - head) / width, .width = width};
 }
-inline Cut cut_for_vectors(std::int64_t rows, std::int64_t columns, std::int64_t width,
-                           std::initializer_list<Access> accesses) {
-  return cut_for_vectors(rows, columns, width, std::span(accesses.begin(), accesses.size()));
+inline Cut cut_for_vectors(std::int64_t columns, std::int64_t width, std::initializer_list<Access> accesses) {
+  return cut_for_vectors(columns, width, std::span(accesses.begin(), accesses.size()));
 }
 
 /// Number of owners of a table's rows; each owner block reads all tokens. Neighbouring tokens often have similar

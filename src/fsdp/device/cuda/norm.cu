@@ -194,9 +194,8 @@ void compute(Lane lane, const RmsNorm<T>& op) {
            rstd.data());
     return;
   }
-  // w is a single row, so its stride does not matter.
-  const Access accesses[] = {access(x), access(y), {w.data(), sizeof(T), 0}, head_access(x, columns)};
-  sizes.cut = cut_for_vectors(sizes.rows, columns, width, accesses);
+  const Access accesses[] = {access(x), access(y), access(w), head_access(x, columns)};
+  sizes.cut = cut_for_vectors(columns, width, accesses);
   const Grid grid = grid_of_rows(sizes.rows, sizes.cut.items());
   launch(lane, "rms_norm", sizes.cut.vectors > 0 ? norm_rows<T, width> : norm_rows<T, 1>, grid, 0, sizes, from,
          w.data(), to, rstd.data());
@@ -224,8 +223,8 @@ void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
     launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;
   }
-  const Access accesses[] = {access(x), access(dy), access(dx), {w.data(), sizeof(T), 0}, head_access(x, columns)};
-  sizes.cut = cut_for_vectors(sizes.rows, columns, width, accesses);
+  const Access accesses[] = {access(x), access(dy), access(dx), access(w), head_access(x, columns)};
+  sizes.cut = cut_for_vectors(columns, width, accesses);
   b.in_shared = b.parts != nullptr && columns * 4 <= most_shared;
   const Grid grid = grid_of_rows(row_parts(sizes.rows), sizes.cut.items());
   launch(lane, "rms_norm_backward", sizes.cut.vectors > 0 ? norm_rows_backward<T, width> : norm_rows_backward<T, 1>,

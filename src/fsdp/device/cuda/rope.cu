@@ -96,7 +96,7 @@ void compute(Lane lane, const Rope<T>& op, Scratch memory) {
                     .positions = table.rows(),
                     .first = first.data(),
                     .sign = rotation == Rotation::forward ? 1.0f : -1.0f};
-  const Cut cut = cut_for_vectors(std::max(x.rows(), table.rows()), x.columns(), width, {access(x), access(table)});
+  const Cut cut = cut_for_vectors(x.columns(), width, {access(x), access(table)});
   if (!lane.plain && heads.half % width == 0 && cut.vectors * width == x.columns())
     launch(lane, "rope", rotate_rows<T, width>, grid_of_elements(x.rows(), heads.pairs / width), 0, heads, Rows<T>(x),
            Rows<const float>(table));

@@ -187,10 +187,10 @@ void sum_parts(Lane lane, std::span<const std::byte* const> parts, DType wire, s
                              .wire = wire,
                              .accumulate = write == Write::accumulate,
                              .sum = sum};
-  std::vector<Access> accesses = {{sum, sizeof(float), count}};
+  std::vector<Access> accesses = {{sum, sizeof(float)}};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     operation.parts[i] = reinterpret_cast<const Stored*>(parts[i]);
-    accesses.push_back({parts[i], sizeof(Stored), count});
+    accesses.push_back({parts[i], sizeof(Stored)});
   }
   run<16 / sizeof(Stored)>(lane, "sum_in_order", operation, 1, count, accesses);
 }
