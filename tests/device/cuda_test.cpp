@@ -175,18 +175,19 @@ TEST(Cuda, RmsNormAndItsBackwardAreTheReference) {
   });
 }
 
-/// GPT-3's: a block's most threads, and more shared memory than a launch gets unasked.
-TEST(Cuda, RmsNormOf12288ColumnsIsThePlainOne) {
+/// In float or 16 bits: rows of too many columns to be kept, which take more shared memory than a launch gets unasked;
+/// rows of a block's most threads; and more rows than backward's blocks do at once, by one team in each or by two.
+TEST(Cuda, RmsNormOfLongRowsAndOfManyIsThePlainOne) {
   FSDP_NEEDS_DEVICE();
-  const auto compare = [](auto type) {
+  const auto compare = [](auto type, std::int64_t rows, std::int64_t columns) {
     using T = decltype(type);
-    const auto x = Matrix<T>::random(1, 3, 12288, 0, 3), w = Matrix<T>::random(2, 1, 12288);
-    const auto dy = Matrix<T>::random(3, 3, 12288);
+    const auto x = Matrix<T>::random(1, rows, columns, 0, 3), w = Matrix<T>::random(2, 1, columns);
+    const auto dy = Matrix<T>::random(3, rows, columns);
     Values found[2];
     for (const bool plain : {false, true}) {
-      CudaRank rank(plain);
-      Matrix<T> y(3, 12288), dx(3, 12288);
-      Matrix<float> rstd(1, 3), dw(1, 12288);
+      CudaRank rank(plain, 4 << 20);
+      Matrix<T> y(rows, columns), dx(rows, columns);
+      Matrix<float> rstd(1, rows), dw(1, columns);
       const OnDevice<T> device_x(rank, x), device_w(rank, w), device_dy(rank, dy), device_y(rank, y), out(rank, dx);
       const OnDevice<float> device_rstd(rank, rstd), sums(rank, dw);
       enqueue(rank.stream, RmsNorm<T>{.x = device_x.input(),
@@ -202,11 +203,13 @@ TEST(Cuda, RmsNormOf12288ColumnsIsThePlainOne) {
       for (const Values& part : {device_y.back().values(), out.back().values(), sums.back().values()})
         found[plain].insert(found[plain].end(), part.begin(), part.end());
     }
-    EXPECT_LT(difference(found[0], found[1]), 2 * cuda_tolerance<T>());
+    EXPECT_LT(difference(found[0], found[1]), 2 * cuda_tolerance<T>()) << rows << " x " << columns;
   };
-  compare(float());
-  compare(bf16());
-  compare(f16());
+  for (const auto& [rows, columns] : {std::pair{3, 12288}, {3, 8192}, {257, 2056}, {513, 520}}) {
+    compare(float(), rows, columns);
+    compare(bf16(), rows, columns);
+    compare(f16(), rows, columns);
+  }
 }
 
 TEST(Cuda, RmsNormBackwardWithoutWeightsGradientWritesDxAlone) {

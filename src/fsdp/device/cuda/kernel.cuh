@@ -71,6 +71,28 @@ __device__ __forceinline__ unsigned popcount(std::uint32_t bits) { return static
 
 #endif
 
+/// Converts between 16 bytes and their elements.
+/// @{
+template <class T>
+__device__ __forceinline__ void unpack(const Wide& wide, float* to) {
+  constexpr int width = 16 / sizeof(T);
+  T elements[width];
+  std::memcpy(static_cast<void*>(elements), &wide, sizeof wide);
+#pragma unroll
+  for (int i = 0; i < width; ++i) to[i] = widen(elements[i]);
+}
+template <class T>
+__device__ __forceinline__ Wide pack(const float* from) {
+  constexpr int width = 16 / sizeof(T);
+  T elements[width];
+#pragma unroll
+  for (int i = 0; i < width; ++i) elements[i] = narrow<T>(from[i]);
+  Wide wide;
+  std::memcpy(&wide, elements, sizeof wide);
+  return wide;
+}
+/// @}
+
 /// Loads W elements from an address, which is aligned to 16 bytes if W > 1.
 template <int W, class T>
 __device__ __forceinline__ void load(const T* from, float (&to)[W]) {
@@ -79,13 +101,7 @@ __device__ __forceinline__ void load(const T* from, float (&to)[W]) {
   } else {
     constexpr int part = 16 / sizeof(T);
 #pragma unroll
-    for (int i = 0; i < W / part; ++i) {
-      const Wide wide = load_wide(from + i * part);
-      T elements[part];
-      std::memcpy(static_cast<void*>(elements), &wide, sizeof wide);
-#pragma unroll
-      for (int j = 0; j < part; ++j) to[i * part + j] = widen(elements[j]);
-    }
+    for (int i = 0; i < W; i += part) unpack<T>(load_wide(from + i), to + i);
   }
 }
 template <int W, class T>
@@ -95,14 +111,7 @@ __device__ __forceinline__ void store(T* to, const float (&from)[W]) {
   } else {
     constexpr int part = 16 / sizeof(T);
 #pragma unroll
-    for (int i = 0; i < W / part; ++i) {
-      T elements[part];
-#pragma unroll
-      for (int j = 0; j < part; ++j) elements[j] = narrow<T>(from[i * part + j]);
-      Wide wide;
-      std::memcpy(&wide, elements, sizeof wide);
-      store_wide(to + i * part, wide);
-    }
+    for (int i = 0; i < W; i += part) store_wide(to + i, pack<T>(from + i));
   }
 }
 
