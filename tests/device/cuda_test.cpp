@@ -237,6 +237,31 @@ TEST(Cuda, RmsNormBackwardWithoutWeightsGradientWritesDxAlone) {
   EXPECT_EQ(a.back().values(), b.back().values());
 }
 
+TEST(Cuda, RmsNormBackwardOfNoRowsClearsTheWeightsGradientOrLeavesIt) {
+  FSDP_NEEDS_DEVICE();
+  for (const bool plain : {false, true}) {
+    CudaRank rank(plain);
+    const auto w = Matrix<float>::random(1, 1, 40);
+    auto dw = Matrix<float>::random(2, 1, 40);
+    const OnDevice<float> device_w(rank, w), device_dw(rank, dw);
+    const Tensor<float> none(device_w.view().data(), {0, 40});
+    const auto backward = [&](Write write) {
+      enqueue(rank.stream, RmsNormBackward<float>{.x = none,
+                                                  .weight = device_w.vector_input(),
+                                                  .rstd = Tensor<const float>(none.data(), {0}),
+                                                  .dy = none,
+                                                  .dx = none,
+                                                  .dx_write = Write::overwrite,
+                                                  .dw = device_dw.vector(),
+                                                  .dw_write = write});
+      return device_dw.back().values();
+    };
+    const Values before = dw.values();
+    EXPECT_EQ(backward(Write::accumulate), before);
+    EXPECT_EQ(backward(Write::overwrite), Values(40));
+  }
+}
+
 TEST(Cuda, RopeRotatesByHalvesWithinDocumentsAndBack) {
   FSDP_NEEDS_DEVICE();
   for_types_and_variants([](auto type, bool plain) {

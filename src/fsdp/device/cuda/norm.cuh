@@ -21,7 +21,7 @@ struct HeadRow {
   std::int64_t token, column;
 
   FSDP_BOTH HeadRow(const NormSizes& sizes, std::int64_t index) : token(index), column(0) {
-    if (index < sizes.tokens) return;  // saves the division where there is one head
+    if (index < sizes.tokens || sizes.tokens == 0) return;  // saves the division where there is one head
     const std::int64_t head = index / sizes.tokens;
     token = index - head * sizes.tokens;
     column = head * sizes.cut.columns;

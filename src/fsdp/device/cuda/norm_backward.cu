@@ -17,7 +17,7 @@ struct Backward {
   Rows<const T> dy;
   Rows<T> dx;
   bool accumulate;
-  float* parts;    ///< [blocks, columns]: by columns, or where rows are read twice by slot_of; or nullptr
+  float* parts;    ///< [blocks, columns], or nullptr
   bool in_shared;  ///< of rows that are read twice: whether a part is summed in shared memory
 };
 
@@ -123,17 +123,12 @@ __global__ void __launch_bounds__(Threads, 512 / Threads)
   if (b.parts != nullptr) write_part(teams, member, dw, b.parts + blockIdx.x * sizes.cut.columns);
 }
 
-/// Returns the slot in a part of element i of the vector at `column`. Slots are ordered by i, then by thread, so that
-/// the threads of a warp have no bank conflicts in shared memory.
+/// Returns the slot in shared memory of element i of the vector at `column`. Slots are ordered by i, then by thread, so
+/// that the threads of a warp have no bank conflicts.
 template <int V>
 __device__ __forceinline__ std::int64_t slot_of(const Cut& cut, std::int64_t column, int i) {
   if (V > 1) return i * cut.vectors + (column - cut.head) / V;
   return column < cut.head ? cut.vectors * cut.width + column : column;
-}
-__device__ __forceinline__ std::int64_t column_of(const Cut& cut, std::int64_t slot) {
-  const std::int64_t in_vectors = cut.vectors * cut.width;
-  if (slot < in_vectors) return cut.head + slot % cut.vectors * cut.width + slot / cut.vectors;
-  return slot - in_vectors < cut.head ? slot - in_vectors : slot;
 }
 
 template <class T, int W>
@@ -143,9 +138,12 @@ __global__ void __launch_bounds__(most_threads) norm_rows_backward(NormSizes siz
   float* const dw = b.in_shared ? reinterpret_cast<float*>(shared_memory()) : part;
   // A thread has the same columns in every row, so no other thread reads its sums before they are complete.
   const auto for_own = [&](const auto& body) { for_row<W>(cut, threadIdx.x, blockDim.x, body); };
+  const auto place = [&]<int V>(std::int64_t column, int i) {
+    return b.in_shared ? slot_of<V>(cut, column, i) : column + i;
+  };
   if (part != nullptr)
     for_own([&]<int V>(std::int64_t column) {
-      for (int i = 0; i < V; ++i) dw[slot_of<V>(cut, column, i)] = 0;
+      for (int i = 0; i < V; ++i) dw[place.template operator()<V>(column, i)] = 0;
     });
   for_rows_of_block(sizes.rows, [&](std::int64_t row) {
     const HeadRow at(sizes, row);
@@ -173,14 +171,14 @@ __global__ void __launch_bounds__(most_threads) norm_rows_backward(NormSizes siz
       for (int i = 0; i < V; ++i) {
         const float gradient = rms_norm_dx(x[i], w[i], dy[i], scale, projection);
         dx[i] = b.accumulate ? dx[i] + gradient : gradient;
-        if (part != nullptr) dw[slot_of<V>(cut, column, i)] += dy[i] * x[i] * scale;
+        if (part != nullptr) dw[place.template operator()<V>(column, i)] += dy[i] * x[i] * scale;
       }
       store(dx_row + column, dx);
     });
   });
   if (part != nullptr && b.in_shared)
     for_own([&]<int V>(std::int64_t column) {
-      for (int i = 0; i < V; ++i) part[slot_of<V>(cut, column, i)] = dw[slot_of<V>(cut, column, i)];
+      for (int i = 0; i < V; ++i) part[column + i] = dw[slot_of<V>(cut, column, i)];
     });
 }
 
@@ -188,24 +186,22 @@ constexpr int fold_groups = 8;
 
 /// Each warp of a block adds every eighth part of 32 columns, in order; the first adds the warps' sums, in order.
 __global__ void __launch_bounds__(fold_groups* warp)
-    fold_parts(Cut cut, const float* parts, std::int64_t count, bool accumulate, float* dw) {
+    fold_parts(std::int64_t columns, const float* parts, std::int64_t count, bool accumulate, float* dw) {
   __shared__ double sums[fold_groups][warp];
   const unsigned group = threadIdx.x / warp, own = threadIdx.x % warp;
-  for (std::int64_t first = std::int64_t{blockIdx.x} * warp; first < cut.columns;
-       first += std::int64_t{gridDim.x} * warp) {
-    const std::int64_t slot = first + own;
+  for (std::int64_t first = std::int64_t{blockIdx.x} * warp; first < columns; first += std::int64_t{gridDim.x} * warp) {
+    const std::int64_t column = first + own;
     double sum = 0;
-    if (slot < cut.columns)
+    if (column < columns)
       for (std::int64_t part = group; part < count; part += fold_groups)
-        sum += static_cast<double>(parts[part * cut.columns + slot]);
+        sum += static_cast<double>(parts[part * columns + column]);
     __syncthreads();  // the first warp may still be reading the sums of earlier columns
     sums[group][own] = sum;
     __syncthreads();
-    if (group > 0 || slot >= cut.columns) continue;
-    float& to = dw[column_of(cut, slot)];
-    double total = accumulate ? static_cast<double>(to) : 0;
+    if (group > 0 || column >= columns) continue;
+    double total = accumulate ? static_cast<double>(dw[column]) : 0;
     for (int i = 0; i < fold_groups; ++i) total += sums[i][own];
-    to = static_cast<float>(total);
+    dw[column] = static_cast<float>(total);
   }
 }
 
@@ -242,18 +238,9 @@ __global__ void norm_dw_plain(NormSizes sizes, Backward<T> b, bool accumulate, f
 /// Most shared memory with which two blocks still fit on a multiprocessor.
 constexpr std::int64_t most_shared = 96 * 1024;
 
-Grid grid_of_fold(std::int64_t columns) {
-  return {.x = static_cast<std::uint32_t>(std::min<std::int64_t>((columns + warp - 1) / warp, most_blocks)),
-          .threads = fold_groups * warp};
-}
-
-/// The parts that were made: their number, and the cut by which column_of finds their slots' columns.
-struct Parts {
-  std::int64_t count;
-  Cut order;
-};
+/// Enqueues the kernel that writes dx and parts; returns how many parts.
 template <class T>
-Parts launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
+std::int64_t launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
   constexpr int width = 16 / sizeof(T);
   const std::int64_t most = row_parts(sizes.rows), columns = sizes.cut.columns;
   const auto kept = [&](auto kernel, const Teams& teams) {
@@ -261,7 +248,7 @@ Parts launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
     const bool adds_teams = b.parts != nullptr && teams.count > 1;
     launch(lane, "rms_norm_backward", kernel, grid, adds_teams ? static_cast<std::size_t>(columns) * 4 : 0, teams,
            sizes, b);
-    return Parts{.count = grid.x, .order = cut_singly(columns)};
+    return std::int64_t{grid.x};
   };
   if (const Teams teams = teams_of(sizes.cut, kept_vectors, 256, 256); teams.count > 0)
     return kept(norm_kept_rows_backward<T, 256>, teams);
@@ -271,7 +258,7 @@ Parts launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
   const Grid grid = grid_of_rows(most, sizes.cut.items());
   launch(lane, "rms_norm_backward", sizes.cut.vectors > 0 ? norm_rows_backward<T, width> : norm_rows_backward<T, 1>,
          grid, b.in_shared ? static_cast<std::size_t>(columns) * 4 : 0, sizes, b);
-  return {.count = grid.x, .order = sizes.cut};
+  return grid.x;
 }
 
 }  // namespace
@@ -300,10 +287,11 @@ void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
   }
   const Access accesses[] = {access(x), access(dy), access(dx), access(w), head_access(x, columns)};
   sizes.cut = cut_for_vectors(columns, width, accesses);
-  const Parts parts = launch_rows(lane, sizes, b);
-  if (b.parts != nullptr)
-    launch(lane, "rms_norm_backward", fold_parts, grid_of_fold(columns), 0, parts.order, b.parts, parts.count, adds,
-           dw.data());
+  const std::int64_t count = launch_rows(lane, sizes, b);
+  if (b.parts == nullptr) return;
+  const Grid grid{.x = static_cast<std::uint32_t>(std::min<std::int64_t>((columns + warp - 1) / warp, most_blocks)),
+                  .threads = fold_groups * warp};
+  launch(lane, "rms_norm_backward", fold_parts, grid, 0, columns, b.parts, count, adds, dw.data());
 }
 
 FSDP_FOR_TYPES(compute, Lane, RmsNormBackward, Scratch)
