@@ -3,11 +3,13 @@
 /// The peak rate for MFU (model FLOPs utilization): the measured rate of a large matmul.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/bf16.hpp>
@@ -27,6 +29,25 @@ struct MatmulPeak {
 
 /// Returns the name of a measured peak, such as "matmul bf16 1024^3 on 2 x 1 threads, measured 0.4 TFLOP/s".
 std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second);
+
+/// Fills contiguous memory with numbers in [-0.5, 0.5) as they are in training: no two neighbours are equal. A GPU
+/// multiplies equal numbers faster than it can multiply others, since they draw less power.
+template <class Device, class T>
+void fill_with_noise(typename Device::Queue& queue, const Tensor<T>& tensor) {
+  std::vector<T> values(static_cast<std::size_t>(std::min<std::int64_t>(tensor.numel(), std::int64_t{1} << 18)));
+  std::uint32_t state = 0x9e3779b9u;
+  for (T& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = T(static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
+  }
+  std::int64_t done = std::ssize(values);
+  device::move<Device>(queue, values.data(), tensor.data(), done);
+  for (std::int64_t count = 0; done < tensor.numel(); done += count) {
+    count = std::min(done, tensor.numel() - done);
+    device::move<Device, T>(queue, tensor.data(), tensor.data() + done, count);
+  }
+  queue.synchronize();  // `values` may go
+}
 
 /// Measures a matmul of [size, size] matrices in the compute type on all ranks at once. Returns the seconds of the best
 /// of several repeats on the slowest rank. Collective.
@@ -49,7 +70,7 @@ double square_matmul_seconds(const comm::Ranks& ranks, int threads, std::int64_t
   auto* const memory = reinterpret_cast<Compute*>(block.data());
   typename Device::Arena arena(ledger, planned.peak() + device::alignment);
   typename Device::Stream stream(arena, threads);
-  device::enqueue(stream, device::Fill<Compute>{.y = Tensor<Compute>(memory, {2 * size, size}), .value = 0.5f});
+  fill_with_noise<Device>(stream, Tensor<Compute>(memory, {2 * size, size}));
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < repeats; ++i) {
     stream.synchronize();
