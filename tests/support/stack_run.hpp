@@ -155,7 +155,7 @@ Sharding strategy_of(const RunOptions& options) {
 }
 
 /// Logits of each window from a module that gathers once and keeps: of its first `begun` tokens, and then of one more
-/// after the other.
+/// after the other. Every second window has targets, which nothing reads.
 template <class Model>
 std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options,
                                        std::int64_t begun) {
@@ -175,11 +175,10 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
   std::vector<std::vector<float>> all;
   const std::int64_t vocabulary = options.config.vocab_size;
   for (const Window& window : options.logits_of) {
-    const TokenBatch whole{
-        .tokens = {window.tokens.data(), {std::ssize(window.tokens)}}, .targets = {}, .sequences = 1};
+    const bool has_targets = all.size() % 2 == 1;
     const auto batch = [&](std::int64_t begin, std::int64_t end) {
-      TokenBatch part = whole;
-      part.tokens = whole.tokens.slice(begin, end);
+      TokenBatch part{.tokens = {window.tokens.data() + begin, {end - begin}}, .targets = {}, .sequences = 1};
+      if (has_targets) part.targets = {window.targets.data() + begin, {end - begin}};
       return part;
     };
     std::vector<Compute> out(window.tokens.size() * static_cast<std::size_t>(vocabulary));

@@ -213,7 +213,8 @@ class Executor {
                           " ranks share each sequence, and logits are made of whole ones; let one rank have each");
     logits_ = out;
     logit_rows_ = rows;
-    run(pass, upload({&batch, 1}), true);
+    const Batch read = nn::for_logits(batch);
+    run(pass, upload({&read, 1}), true);
     module_.synchronize();
   }
 

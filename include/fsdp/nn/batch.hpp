@@ -51,6 +51,7 @@ namespace fsdp::nn {
 /// - `part(part, parts)` returns the rows of one of `parts` ranks that share the sequences (rows_of_part). The counts
 /// of
 ///   all parts add up to those of the batch. Without it sequences cannot be sharded;
+/// - `without_targets()` returns the batch without targets. Passes that make logits then neither check nor upload them;
 /// - `documents`, a device::CumulativeLengths, splits the sequences further;
 /// - `noise`, a Noise for training passes, and `set_noise(key, first)`, which sets it for the batch whose first
 ///   sequence has this number;
@@ -164,6 +165,21 @@ void for_each_load(B batch, std::int64_t sequence_length, Plan plan) {
       carries_more = true;
     }
   if (carries_more) plan(std::as_const(batch));
+}
+
+/// A batch that can drop its targets.
+template <class B>
+concept BatchWithoutTargets = requires(const B batch) {
+  { batch.without_targets() } -> std::same_as<B>;
+};
+
+/// Returns what a pass that makes logits reads of a batch: all but its targets, if its type can drop them.
+template <class B>
+B for_logits(const B& batch) {
+  if constexpr (BatchWithoutTargets<B>)
+    return batch.without_targets();
+  else
+    return batch;
 }
 
 /// A batch whose rows several ranks can share.

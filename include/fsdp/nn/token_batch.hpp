@@ -45,6 +45,13 @@ struct TokenBatch {
   /// `sequences` and `documents` remain those of all rows. Throws LogicError if the batch is a part itself.
   TokenBatch part(int part, int parts) const;
 
+  /// Returns the batch without targets, for passes that make logits.
+  TokenBatch without_targets() const {
+    TokenBatch own = *this;
+    own.targets = {};
+    return own;
+  }
+
   /// Of a part its own rows, each of which sees its document: the parts' counts add up to those of the batch.
   BatchCounts counts() const;
   /// Returns the rows with a target, then {sequences, tokens}. Throws LogicError if the batch has documents: they

@@ -62,9 +62,8 @@ class Samples {
   const TrainOptions& options_;
   std::int64_t sequences_ = 0;
   RowLogits logits_ = {};
-  std::optional<SampleText> text_ = {};     ///< on rank 0
-  std::vector<std::int32_t> prompt_ = {};   ///< empty: no samples
-  std::vector<std::int32_t> targets_ = {};  ///< all ignored; the planned micro-batch has targets [sequences * S]
+  std::optional<SampleText> text_ = {};    ///< on rank 0
+  std::vector<std::int32_t> prompt_ = {};  ///< empty: no samples
 };
 
 /// Makes the Samples of a run's model. `sequences`: of a micro-batch; `executor` must outlive it.

@@ -32,7 +32,7 @@ Samples::~Samples() = default;
 std::optional<report::SampleRecord> Samples::write(std::int64_t step) {
   if (prompt_.empty()) return std::nullopt;
   if (text_) text_->begin();
-  std::vector<std::int32_t> tokens(targets_.size(), 0);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequences_ * options_.seq_len), 0);
   std::copy(prompt_.begin(), prompt_.end(), tokens.begin());
   for (auto count = std::ssize(prompt_);; ++count) {
     const std::array next = next_token(tokens, count);
@@ -57,14 +57,12 @@ void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
   }
   ranks_.broadcast(std::as_writable_bytes(std::span(shared)), 0, {"the prompt of samples"});
   prompt_.assign(shared.begin() + 1, shared.begin() + 1 + shared.front());
-  targets_.assign(static_cast<std::size_t>(sequences_ * options_.seq_len), -1);
 }
 
 /// Computes the token after the first `count`. Returns it, and whether the text continues (1 or 0).
 std::array<std::int32_t, 2> Samples::next_token(const std::vector<std::int32_t>& tokens, std::int64_t count) {
-  const Shape shape{sequences_ * options_.seq_len};
-  const std::vector<float> logits = logits_(
-      {.tokens = {tokens.data(), shape}, .targets = {targets_.data(), shape}, .sequences = sequences_}, count - 1);
+  const std::vector<float> logits =
+      logits_({.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences_}, count - 1);
   require<DivergedError>(std::all_of(logits.begin(), logits.end(), [](float each) { return std::isfinite(each); }),
                          "--sample-prompt: the model's logits are not all finite. Lower --lr");
   std::array<std::int32_t, 2> next = {sample(logits, {}, {.temperature = 0}, 0), 0};

@@ -77,6 +77,22 @@ TEST_F(CudaHost_training, FollowsTheCpuInBf16) {
   EXPECT_LE(test::largest_relative(test::run_cuda_host_bf16(options).losses, expected.losses), 0.01);
 }
 
+/// What a batch carries is uploaded, so that it is planned or not taken: only the second window has targets.
+TEST_F(CudaHost_training, LogitsTakeWhatWasPlannedWithTargetsOrWithout) {
+  RunOptions options = steps_of(2);
+  options.steps = 1;
+  for (const std::size_t windows : {1, 2}) {
+    options.logits_of = test::some_windows(windows, options.sequence_length, options.config.vocab_size);
+    options.begun = 2;
+    const RunResults found = run("fsdp2", options), expected = test::run("fsdp2", options);
+    ASSERT_EQ(found.logits.size(), windows);
+    for (std::size_t i = 0; i < windows; ++i) {
+      EXPECT_LE(test::relative(found.logits[i], expected.logits[i]), 1e-4);
+      EXPECT_LE(test::relative(found.continued_logits[i], expected.continued_logits[i]), 1e-4);
+    }
+  }
+}
+
 TEST_F(CudaHost_training, TwentyStepsEqualPyTorchs) {
   const test::GoldenFolder& folder = test::golden_folders[1];
   const test::Golden golden(folder.name);
