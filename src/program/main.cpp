@@ -23,6 +23,7 @@
 #include "cli/about.hpp"
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
+#include "cli/fit.hpp"
 #include "cli/replay.hpp"
 #include "cli/stack_lines.hpp"
 #include "stacks/compiled_stack.hpp"
@@ -60,17 +61,24 @@ std::string list_of_stacks() {
   return text;
 }
 
+/// How many of a stack's choices are those that the flags ask for, of 4.
+int alike(const stacks::CompiledStack& stack, const cli::StackChoice& asked) {
+  return stack.takes(asked.sharding) + (asked.offload == stack.offload) +
+         (cli::name_of_comm(asked.comm) == stack.comm) + (cli::to_text(asked.precision) == stack.precision);
+}
+
+bool has_stack(const cli::StackChoice& asked) {
+  return std::ranges::any_of(compiled_stacks(), [&](const auto& stack) { return alike(stack, asked) == 4; });
+}
+
 /// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
 /// compile another one.
 stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequences = false) {
   const std::string comm = cli::name_of_comm(asked.comm), precision = cli::to_text(asked.precision);
   const std::vector<stacks::CompiledStack> known = compiled_stacks();
-  const auto alike = [&](const stacks::CompiledStack& stack) {
-    return stack.takes(asked.sharding) + (asked.offload == stack.offload) + (comm == stack.comm) +
-           (precision == stack.precision);
-  };
-  const stacks::CompiledStack& closest = *std::ranges::max_element(known, {}, alike);
-  if (alike(closest) == 4) return closest;
+  const stacks::CompiledStack& closest =
+      *std::ranges::max_element(known, {}, [&](const auto& stack) { return alike(stack, asked); });
+  if (alike(closest, asked) == 4) return closest;
   const bool has_comm = std::ranges::find(known, comm, &stacks::CompiledStack::comm) != known.end();
   const std::string why = has_comm        ? ""
                           : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
@@ -150,7 +158,22 @@ struct Run {
                         " nodes; take --comm mpi");
     if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, plan.cluster);
     settle_launch(comm, options.launch, true, true);
-    return find_stack(command->train.stack, options.sequence.ranks > 1).plan(command, cluster);
+    const auto estimate = [&](const cli::Train& train) {
+      return find_stack(train.stack, train.options.sequence.ranks > 1).estimate(command, train, cluster);
+    };
+    if (plan.fit) return cli::fit(command, cluster, has_stack, estimate);
+    return train::print_estimate(options, plan, estimate(command->train)), 0;
+  }
+  int operator()(const Bound<cli::Calibrate>& command) const {
+    command.flags.require_ranges();
+    settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
+    cli::StackChoice any;
+    any.comm = command->comm;
+    const auto calibrate = find_stack(any).calibrate;
+    require<InputError>(calibrate != nullptr,
+                        "calibrate: measures CPUs; of a GPU bench/gpu.sh measures the rates, and ",
+                        "a file takes them by hand (docs/plan.md)");
+    return calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {
     return stack_for(command, command->options.launch).evaluate(command);

@@ -199,6 +199,66 @@ cluster many.toml ranks=16384 ranks_per_node=16384
 large=(--hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336 --vocab 128256 --seq-len 8192 --threads 1)
 timeout 60 "$program" plan "${large[@]}" --batch-size 16384 --cluster many.toml >"$out" 2>"$err" || fail "16384 ranks"
 contains "$out" ', 16384 ranks in 1 node, '
+cluster many.toml ranks=16384 ranks_per_node=16384 memory=80_000_000_000
+timeout 60 "$program" plan --fit "${large[@]}" --batch-size 16384 --cluster many.toml >"$out" 2>"$err" || fail "16384 ranks with --fit"
+contains "$out" '^1  --sharding '
+
+echo "== --fit finds what asking for every way finds"
+fit() { plan --fit "$@"; }
+cluster two.toml
+fit --cluster two.toml --json
+cp "$out" fit.json
+python3 - "$program" "${model[@]}" <<'PY'
+import itertools, json, shlex, subprocess, sys
+program, model = sys.argv[1], sys.argv[2:]
+def ask(flags, cluster="two.toml"):
+    run = subprocess.run([program, "plan", *model, "--cluster", cluster, "--json", *flags], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+def found(cluster):
+    run = subprocess.run([program, "plan", *model, "--cluster", cluster, "--json", "--fit"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+best = found("two.toml")["best"]
+assert len(best) == 3 and best == json.load(open("fit.json"))["best"]
+for way in best:
+    assert ask(shlex.split(way["flags"])) == way["estimate"], way["flags"]
+
+# memory for which something has to be given up: halfway between the fastest way's need and the least of all
+ways = {}
+for sharding, micro_batches, kept in itertools.product(
+        ["fsdp2", "zero3", "fsdp2:no-reshard", "zero2", "zero1", "replicated"], ["1", "2", "6"], [[], ["--recompute"]]):
+    flags = ["--sharding", sharding, "--grad-accum", micro_batches, *kept]
+    ways[" ".join(flags)] = ask(flags)
+needs = sorted(way["device_bytes"]["needed"] for way in ways.values())
+memory = (min(needs) + best[0]["estimate"]["device_bytes"]["needed"]) // 2
+text = open("two.toml").read().splitlines()
+open("tight.toml", "w").write("\n".join(f"memory = {memory}" if line.startswith("memory ") else line for line in text) + "\n")
+tight = found("tight.toml")
+fitting = [way["step_seconds"] for way in ways.values() if way["device_bytes"]["needed"] <= memory]
+first = tight["best"][0]["estimate"]
+assert first["fits"] and first["step_seconds"] <= min(fitting) * (1 + 1e-9), (tight["best"][0]["flags"], min(fitting))
+assert first["step_seconds"] > best[0]["estimate"]["step_seconds"]
+assert tight["estimated"] < tight["ways"] / 2, (tight["estimated"], tight["ways"])
+assert all(other["why"] for other in tight["others"])
+PY
+fit --cluster tight.toml
+contains "$out" '^the fastest of [0-9]+ ways that fit on tight.toml; [0-9]+ had to be estimated$'
+contains "$out" '^1  --sharding '
+contains "$out" 'using Stack = fsdp::Stack<'
+contains "$out" '^it fits: a rank takes '
+
+echo "== what flags give stays, and what fits nowhere is told"
+fit --cluster two.toml --sharding zero2 --recompute --json
+python3 - "$out" <<'PY'
+import json, sys
+best = json.load(open(sys.argv[1]))["best"]
+assert best and all("--sharding zero2" in way["flags"] and "--recompute" in way["flags"] for way in best), best
+PY
+cluster small.toml memory=1048576
+no 'plan --fit: none of [0-9]+ ways fits; the one that takes the least, --sharding .*, needs .*MiB of each rank, which has 1.00 MiB; take more ranks' --cluster small.toml --fit
+no '--trace is of one step, and --fit looks for several' --cluster two.toml --fit --trace trace.json
+no 'plan --fit: no way can be: sequence: 6 heads of attention cannot be divided' --cluster epyc --ranks 16 --fit
 
 echo "== docs/plan.md shows what is printed"
 if has nccl; then

@@ -6,23 +6,23 @@
 #include <cstdint>
 #include <string>
 
+#include <tessera/trainer/report/progress_line.hpp>
+
 namespace fsdp::report {
 
-/// Prints to stderr if that is a terminal; otherwise prints nothing.
+/// Shows how many bytes of how many are done (ProgressLine).
 class ByteProgress {
  public:
   /// `doing`: the activity, such as "tokenizing FILE".
   explicit ByteProgress(const std::string& doing);
-  ByteProgress(const ByteProgress&) = delete;
-  /// Erases the line.
-  ~ByteProgress();
 
   /// Updates the line whenever the percentage changes. `more`: text to append, such as ", 1,234 tokens".
   void show(std::int64_t done, std::int64_t all, const std::string& more = {});
 
  private:
+  ProgressLine line_;
   std::string doing_;
-  int percent_ = -1, width_ = 0;
+  int percent_ = -1;
 };
 
 }  // namespace fsdp::report

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
-#include <tessera/comm/launch/launch.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
+#include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/run/plan_options.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
 
@@ -16,15 +17,27 @@ namespace fsdp::train {
 /// Throws InputError for flags of `train` that say what a plan takes from the cluster, or ask for something else, and
 /// for a trace that would replace a file that is read.
 void check_plan_flags(const FlagSet& flags, const TrainOptions& options, const PlanOptions& plan);
+/// Whether this process prints what is planned: of several that a launcher started one does.
+bool tells_of_plans();
+
+/// A stack's step on a cluster.
+struct EstimatedStep {
+  plan::Estimate estimate;
+  plan::Request request;
+  std::string stack;  ///< "fsdp2 / nccl / bf16"
+};
+
+/// Returns what an estimate is of: the cluster, the stack and the step's size.
+report::EstimateTitle title_of(const EstimatedStep& step, const PlanOptions& plan);
 /// Prints the estimate and, with --trace, writes the virtual step.
-void print_estimate(const TrainOptions& options, const PlanOptions& plan, const plan::Estimate& estimate,
-                    const plan::Request& request, const std::string& stack);
+void print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step);
 
 /// `tessera plan` on one stack: checks what a run on these ranks would check, and starts none. `options`: its ranks are
-/// the cluster's. Returns the exit status.
+/// the cluster's. `tells`: prints what it chooses where flags leave the choice to it.
 template <class Model, class Optimizer>
-int estimate_step(TrainOptions options, const PlanOptions& plan, const plan::Cluster& cluster, const FlagSet& flags,
-                  const ShardingOf<Model>& asked, const TilingOf<Model>& tiling, const Optimizer& optimizer) {
+EstimatedStep estimated_step(TrainOptions options, const PlanOptions& plan, const plan::Cluster& cluster,
+                             const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
+                             const Optimizer& optimizer, bool tells) {
   using Stack = typename Model::Stack;
   check_plan_flags(flags, options, plan);
   validate_constants(optimizer);
@@ -35,15 +48,13 @@ int estimate_step(TrainOptions options, const PlanOptions& plan, const plan::Clu
   options.dry_run = true;  // no data, and any number of ranks
   if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
-  const bool speaks = comm::launched_job().rank == 0;  // of several processes one prints
   const auto memory = [&] {
     return cluster.memory - cluster.runtime_bytes - (options.sequence.ranks > 1 ? cluster.exchange_bytes : 0);
   };
   const auto [model, request, sharding, cut] =
-      planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, speaks && !plan.json);
-  const plan::Estimate estimate = plan::estimate(model, sharding, cut, request, cluster, optimizer);
-  if (speaks) print_estimate(options, plan, estimate, request, Stack::name(sharding));
-  return 0;
+      planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, tells && tells_of_plans());
+  plan::Estimate estimate = plan::estimate(model, sharding, cut, request, cluster, optimizer);
+  return {.estimate = std::move(estimate), .request = request, .stack = Stack::name(sharding)};
 }
 
 }  // namespace fsdp::train

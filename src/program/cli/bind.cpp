@@ -79,11 +79,23 @@ void bind(train::FlagSet& flags, Plan& command) {
   flags.add("cluster", command.plan.cluster,
             message("a TOML file of a cluster's figures, or one that is known: ", cluster_names()));
   flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
+  flags.add(
+      "fit", command.plan.fit,
+      "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
+      "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same batches");
   bind(flags, command.train);
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =
       "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";
   flags.find("trace")->help = "file for a trace of the virtual step, as train --trace writes one of a run";
+}
+
+void bind(train::FlagSet& flags, Calibrate& command) {
+  flags.add("out", command.out, "the cluster's file to write; left out: printed");
+  flags.add("repeats", command.repeats, "of each measurement; the median is taken, and the spread noted",
+            train::counts_up_to(1000));
+  flags.add(Effect::chosen, "comm", command.comm, "self | threads:N | mpi: the ranks that measure at the same time");
+  bind(flags, command.launch);
 }
 
 /// Converts the name of a type for exported weights.

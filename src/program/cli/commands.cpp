@@ -15,8 +15,9 @@
 namespace fsdp::cli {
 namespace {
 
-const std::vector<std::string> command_names = {"train",    "plan", "eval", "generate", "chat",  "export", "inspect",
-                                                "tokenize", "plot", "diff", "replay",   "bench", "stacks"};
+const std::vector<std::string> command_names = {"train", "plan",   "calibrate", "eval",     "generate",
+                                                "chat",  "export", "inspect",   "tokenize", "plot",
+                                                "diff",  "replay", "bench",     "stacks"};
 const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "residency", "generate",
                                               "load", "comm",      "matmul", "optim", "tokenize"};
 
@@ -34,6 +35,7 @@ void complete(const Plan& command) {
   require<InputError>(!command.plan.cluster.empty(),
                       "--cluster is missing; give a TOML file, or a name: ", cluster_names());
 }
+void complete(const Calibrate&) {}
 void complete(const Eval& command) {
   require_model(command.options.model);
   require<InputError>(!command.options.data.empty(), "--data is missing; give files or folders of text");
@@ -113,6 +115,7 @@ Command parse(int argc, const char* const* argv) {
   app.add_flag("--version", version, "version, compiler, libraries, instruction set and stacks of this program");
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Plan> plan(app, "plan", "whether a training step fits on a cluster, and how long it takes");
+  Declared<Calibrate> calibrate(app, "calibrate", "measure this machine for plan: rates, copies, collectives");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
   Declared<Generate> generate(app, "generate", "write text with a trained model");
   Declared<Chat> chat(app, "chat", "talk to a model in the terminal; /reset begins anew, /quit ends");
@@ -132,11 +135,13 @@ Command parse(int argc, const char* const* argv) {
   if (stacks.parsed()) return Stacks{};
   Command command;
   const auto any = [&](auto&... declared) { return (declared.take(command) || ...); };
-  if (any(train, plan, eval, generate, chat, exported, inspect, tokenize, plot, diff, replay, bench)) return command;
+  if (any(train, plan, calibrate, eval, generate, chat, exported, inspect, tokenize, plot, diff, replay, bench))
+    return command;
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty())
     throw InputError(
-        "no command was given; known: train, plan, eval, generate, chat, export, inspect, tokenize, plot, diff, "
+        "no command was given; known: train, plan, calibrate, eval, generate, chat, export, inspect, tokenize, plot, "
+        "diff, "
         "replay, bench, stacks. See --help");
   throw InputError(
       message("unknown command '", shortened(extras.front()), "'; ", suggestion(extras.front(), command_names)));

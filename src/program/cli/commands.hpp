@@ -19,6 +19,7 @@
 #include <tessera/trainer/run/replay_request.hpp>
 
 #include "bench_options.hpp"
+#include "calibrate_options.hpp"
 #include "stack_choice.hpp"
 
 namespace fsdp::cli {
@@ -114,7 +115,7 @@ struct Version {};
 using train::Bound;
 using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<Eval>, Bound<Generate>, Bound<Chat>,
                              Bound<Export>, Bound<Inspect>, Bound<Tokenize>, Bound<Plot>, Bound<Diff>, Bound<Replay>,
-                             Bound<Plan>, Bound<bench::BenchOptions>>;
+                             Bound<Plan>, Bound<Calibrate>, Bound<bench::BenchOptions>>;
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
@@ -129,6 +130,7 @@ void bind(train::FlagSet& flags, OnStack<Options>& command) {
 }
 
 void bind(train::FlagSet& flags, Plan& command);
+void bind(train::FlagSet& flags, Calibrate& command);
 void bind(train::FlagSet& flags, Export& command);
 void bind(train::FlagSet& flags, Inspect& command);
 void bind(train::FlagSet& flags, Tokenize& command);

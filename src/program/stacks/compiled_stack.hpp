@@ -18,6 +18,7 @@
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/replay.hpp>
 
+#include "../bench/calibrate.hpp"
 #include "../bench/collectives.hpp"
 #include "../bench/generation.hpp"
 #include "../bench/loading.hpp"
@@ -36,7 +37,9 @@ struct CompiledStack {
   std::string comm;
   std::string precision;
   int (*train)(const cli::Bound<cli::Train>&) = nullptr;
-  int (*plan)(const cli::Bound<cli::Plan>&, const plan::Cluster&) = nullptr;
+  /// Estimates the step of `train`, which differs from the command's own in what --fit tries.
+  train::EstimatedStep (*estimate)(const cli::Bound<cli::Plan>&, const cli::Train& train,
+                                   const plan::Cluster&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
   /// Ends a command that failed before it had ranks: joins those of the launcher, so that one of them prints the
   /// warnings and the error that all have. Returns its status.
@@ -50,6 +53,7 @@ struct CompiledStack {
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
   int (*bench_load)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
+  int (*calibrate)(const cli::Calibrate&) = nullptr;
 };
 
 /// The commands of one stack.
@@ -64,10 +68,11 @@ struct Commands {
     return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
                                resolve(command->optimizer));
   }
-  static int plan(const cli::Bound<cli::Plan>& command, const plan::Cluster& cluster) {
-    const cli::Train& train = command->train;
-    return train::estimate_step<Model>(train.options, command->plan, cluster, command.flags, sharding(train.stack),
-                                       train.stack.tiling, resolve(train.optimizer));
+  static train::EstimatedStep estimate(const cli::Bound<cli::Plan>& command, const cli::Train& train,
+                                       const plan::Cluster& cluster) {
+    return train::estimated_step<Model>(train.options, command->plan, cluster, command.flags, sharding(train.stack),
+                                        train.stack.tiling, resolve(train.optimizer),
+                                        !command->plan.json && !command->plan.fit);
   }
   static int replay(const cli::RecordedRun& run) {
     return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
@@ -100,7 +105,7 @@ CompiledStack compiled_stack() {
       .comm = policy_text<typename Stack::Comm>(),
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
-      .plan = Commands<Model>::plan,
+      .estimate = Commands<Model>::estimate,
       .replay = Commands<Model>::replay,
       .fail = Commands<Model>::fail,
       .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
@@ -115,6 +120,7 @@ CompiledStack compiled_stack() {
     stack.bench_generate = bench::measure_generation<Model>;
     stack.bench_load = bench::measure_loading<Model>;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
+    stack.calibrate = bench::calibrate<typename Stack::Comm>;
   }
   return stack;
 }

@@ -27,16 +27,6 @@ T of(const std::array<T, plan::link_count>& numbers, Link link) {
   return numbers[static_cast<std::size_t>(link)];
 }
 
-/// "12.34 s", "1.234 ms".
-std::string seconds_text(double seconds) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(3);
-  if (seconds > 0 && seconds < 1)
-    text << seconds * 1e3 << " ms";
-  else
-    text << seconds << " s";
-  return text.str();
-}
 std::string percent_text(double part) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(1) << 100 * part << " %";
@@ -81,6 +71,23 @@ nlohmann::ordered_json need_json(const plan::Need& need) {
 }
 
 }  // namespace
+
+std::string seconds_text(double seconds) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(3);
+  if (seconds > 0 && seconds < 1)
+    text << seconds * 1e3 << " ms";
+  else
+    text << seconds << " s";
+  return text.str();
+}
+
+std::string estimate_line(const Estimate& estimate) {
+  const double exposed = estimate.exposed_collectives + estimate.exposed_copies;
+  return message(seconds_text(estimate.seconds), ", ", rounded_text(estimate.tokens_per_second()),
+                 " tokens a second, MFU ", percent_text(estimate.mfu()), ", ", percent_text(exposed / estimate.seconds),
+                 " exposed, ", need_text(estimate.device));
+}
 
 std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) {
   const plan::Cluster& cluster = estimate.cluster;

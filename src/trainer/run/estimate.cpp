@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/estimate.hpp>
@@ -24,20 +25,26 @@ void check_plan_flags(const FlagSet& flags, const TrainOptions& options, const P
   require_apart(options, read);
 }
 
-void print_estimate(const TrainOptions& options, const PlanOptions& plan, const plan::Estimate& estimate,
-                    const plan::Request& request, const std::string& stack) {
+bool tells_of_plans() { return comm::launched_job().rank == 0; }
+
+report::EstimateTitle title_of(const EstimatedStep& step, const PlanOptions& plan) {
+  const RunShape& shape = step.request.shape;
+  const int sharing = shape.ranks_per_sequence;
+  return {.cluster = plan.cluster,
+          .stack = step.stack,
+          .step = message(sharing == 1 ? "" : message(sharing, " share each sequence, "), shape.micro_batches,
+                          shape.micro_batches == 1 ? " micro-batch of " : " micro-batches of ", step.request.sequences,
+                          " x ", shape.sequence_length, " tokens")};
+}
+
+void print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step) {
+  if (!tells_of_plans()) return;
   report::Trace trace(options.trace ? *options.trace : "", report::trace_lanes());
-  for (report::TraceEvent& event : report::trace_events(estimate)) trace.add(std::move(event));
+  for (report::TraceEvent& event : report::trace_events(step.estimate)) trace.add(std::move(event));
   trace.write();
-  const int sharing = request.shape.ranks_per_sequence;
-  const report::EstimateTitle title{
-      .cluster = plan.cluster,
-      .stack = stack,
-      .step = message(sharing == 1 ? "" : message(sharing, " share each sequence, "), request.shape.micro_batches,
-                      request.shape.micro_batches == 1 ? " micro-batch of " : " micro-batches of ", request.sequences,
-                      " x ", request.shape.sequence_length, " tokens")};
-  print_text(stdout,
-             plan.json ? report::estimate_json(estimate, title) + "\n" : report::estimate_text(estimate, title));
+  const report::EstimateTitle title = title_of(step, plan);
+  print_text(stdout, plan.json ? report::estimate_json(step.estimate, title) + "\n"
+                               : report::estimate_text(step.estimate, title));
 }
 
 }  // namespace fsdp::train

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera plan --fit`: looks for the fastest ways to train that fit on a cluster.
+#pragma once
+
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
+#include <tessera/trainer/run/estimate.hpp>
+
+#include "commands.hpp"
+#include "fit_space.hpp"
+
+namespace fsdp::cli {
+
+/// Estimates the step of a command with other choices. Throws InputError for choices that cannot be.
+using EstimateStep = FunctionRef<train::EstimatedStep(const Train&)>;
+
+/// Prints the three fastest ways that fit, with their flags and the C++ of the first, and why others lose. Returns the
+/// exit status. Throws InputError if nothing fits; it says what would be needed.
+int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack& has, EstimateStep estimate);
+
+}  // namespace fsdp::cli

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fit_space.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/offload_flag.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
+
+namespace fsdp::cli {
+namespace {
+
+constexpr std::size_t most_groups = 4;           // sizes of groups of ranks that are tried
+constexpr std::int64_t most_micro_batches = 32;  // each is gone through in an estimate
+constexpr std::int64_t tokens_of_tiles[] = {16384, 4096, 1024};
+constexpr Kept ways_to_keep[] = {{}, {true, 0}, {true, 0.5}, {true, 1}};
+
+/// Sizes of groups that fill nodes: one node's, and multiples of it; of a single node its parts.
+std::vector<std::int64_t> group_sizes(const plan::Cluster& cluster) {
+  const std::int64_t first = cluster.nodes() > 1 ? cluster.ranks_of_node() : 2;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = std::max<std::int64_t>(first, 2); size < cluster.ranks; size *= 2)
+    if (cluster.ranks % size == 0 && sizes.size() < most_groups) sizes.push_back(size);
+  return sizes;
+}
+
+}  // namespace
+
+FitSpace::FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster, HasStack has)
+    : asked_(asked), given_(flags), cluster_(cluster), has_(std::move(has)) {
+  for (const ShardingChoice& sharding : shardings()) add_families(sharding);
+}
+
+/// Strategies whose results are those of one rank, up to the order of sums. zero3 is fsdp2 in another layout.
+std::vector<ShardingChoice> FitSpace::shardings() const {
+  if (given_.is_given("sharding")) return {asked_.stack.sharding};
+  std::vector<std::string> names = {"fsdp2", "fsdp2:no-reshard", "zero2", "zero1", "replicated"};
+  for (const std::int64_t size : group_sizes(cluster_)) {
+    names.push_back(message("hybrid:", size));
+    if (cluster_.nodes() > 1) names.push_back(message("fsdp2:", size));
+  }
+  if (cluster_.ranks == 1) names = {"replicated", "fsdp2"};
+  std::vector<ShardingChoice> list;
+  for (const std::string& name : names) {
+    ShardingChoice sharding = parse_sharding(name);
+    sharding.layout = asked_.stack.sharding.layout;
+    list.push_back(sharding);
+  }
+  return list;
+}
+
+/// How many ranks may share a sequence: one, as many as a node has, and more where there are fewer sequences.
+std::vector<std::int64_t> FitSpace::sharings() const {
+  const std::int64_t batch = asked_.options.batch_size, ranks = cluster_.ranks;
+  if (given_.is_given("sequence")) return {asked_.options.sequence.ranks};
+  std::vector<std::int64_t> list;
+  for (std::int64_t sharing = 1; sharing <= ranks; sharing *= 2) {
+    const bool far = sharing > cluster_.ranks_of_node();
+    if (ranks % sharing == 0 && batch % (ranks / sharing) == 0 && !(far && !list.empty())) list.push_back(sharing);
+  }
+  return list;
+}
+
+std::vector<std::int64_t> FitSpace::micro_batches(std::int64_t sharing) const {
+  const std::int64_t groups = cluster_.ranks / sharing;
+  const std::int64_t sequences = asked_.options.batch_size / std::max<std::int64_t>(groups, 1);
+  if (given_.is_given("grad-accum")) return {asked_.options.grad_accum};
+  std::vector<std::int64_t> list;
+  for (std::int64_t count = 1; count <= std::min(sequences, most_micro_batches); ++count)
+    if (sequences % count == 0 && (std::has_single_bit(static_cast<std::uint64_t>(count)) || count == sequences))
+      list.push_back(count);
+  return list;
+}
+
+std::vector<tiling::RunTimeTiling> FitSpace::tilings(std::int64_t tokens) const {
+  if (given_.is_given("tiling")) return {asked_.stack.tiling};
+  std::vector<tiling::RunTimeTiling> list(1);
+  for (const std::int64_t tile : tokens_of_tiles)
+    if (tile < tokens) list.push_back(tiling::RunTimeTiling::tokens(tile));
+  return list;
+}
+
+/// A CPU's inputs are in host memory anyway.
+std::vector<Kept> FitSpace::kept() const {
+  const auto& own = asked_.options.units;
+  std::vector<Kept> list;
+  for (const Kept& way : ways_to_keep) {
+    if (given_.is_given("recompute") && way.recompute != own.recompute) continue;
+    if (given_.is_given("offload") ? way.offload_inputs != 0 : way.offload_inputs != 0 && cluster_.device == "cpu")
+      continue;
+    list.push_back(way);
+    if (given_.is_given("offload")) list.back().offload_inputs = own.offload_inputs;
+  }
+  if (given_.is_given("offload") && own.offload_inputs > 0)  // for recomputed blocks alone
+    std::erase_if(list, [](const Kept& way) { return !way.recompute; });
+  return list;
+}
+
+FitFamily FitSpace::family(const ShardingChoice& sharding, std::int64_t sharing, std::int64_t micro_batches) const {
+  FitFamily family{.train = asked_};
+  family.train.stack.sharding = sharding;
+  family.train.options.sequence.ranks = static_cast<int>(sharing);
+  family.train.options.grad_accum = micro_batches;
+  const std::int64_t groups = cluster_.ranks / sharing;
+  const std::int64_t sequences = asked_.options.batch_size / std::max<std::int64_t>(groups * micro_batches, 1);
+  family.tilings = tilings(sequences * asked_.options.seq_len / sharing);
+  family.kept = kept();
+  return family;
+}
+
+/// Each number of micro-batches with as few ranks to a sequence as it takes: more of them exchange more, and hold as
+/// many tokens at a time.
+std::map<std::int64_t, std::int64_t> FitSpace::sharing_of_micro_batches() const {
+  std::map<std::int64_t, std::int64_t> sharing_of;
+  for (const std::int64_t sharing : sharings())
+    for (const std::int64_t count : micro_batches(sharing)) sharing_of.try_emplace(count, sharing);
+  return sharing_of;
+}
+
+/// Of one strategy: a step of more micro-batches is no faster.
+void FitSpace::add_families(const ShardingChoice& sharding) {
+  const std::vector<OffloadChoice> offloads = offloads_of(sharding);
+  if (offloads.empty()) return;
+  std::optional<std::size_t> after;
+  for (const auto& [count, sharing] : sharing_of_micro_batches()) {
+    families_.push_back(family(sharding, sharing, pieces_of(sharding) > 0 ? 1 : count));
+    families_.back().offloads = offloads;
+    families_.back().after = std::exchange(after, families_.size() - 1);
+    if (pieces_of(sharding) > 0) return;
+  }
+}
+
+std::vector<OffloadChoice> FitSpace::offloads_of(const ShardingChoice& sharding) {
+  StackChoice stack = asked_.stack;
+  stack.sharding = sharding;
+  std::vector<OffloadChoice> list;
+  for (const OffloadChoice offload : {OffloadChoice::none, OffloadChoice::optimizer}) {
+    if (given_.is_given("offload") ? offload != asked_.stack.offload
+                                   : offload != OffloadChoice::none && cluster_.device == "cpu")
+      continue;
+    stack.offload = offload;
+    if (has_(stack))
+      list.push_back(offload);
+    else
+      not_compiled_.push_back(flags({.stack = stack}));
+  }
+  return list;
+}
+
+std::vector<plan::Family> FitSpace::families() const {
+  std::vector<plan::Family> list;
+  for (const FitFamily& family : families_)
+    list.push_back({.levels = {static_cast<int>(family.kept.size()), static_cast<int>(family.tilings.size()),
+                               static_cast<int>(family.offloads.size())},
+                    .after = family.after});
+  return list;
+}
+
+std::int64_t FitSpace::size() const {
+  std::int64_t ways = 0;
+  for (const FitFamily& family : families_)
+    ways += static_cast<std::int64_t>(family.kept.size() * family.tilings.size() * family.offloads.size());
+  return ways;
+}
+
+Train FitSpace::train(std::size_t family, const plan::Turned& turned) const {
+  const FitFamily& of = families_.at(family);
+  Train train = of.train;
+  const Kept& kept = of.kept.at(static_cast<std::size_t>(turned.at(0)));
+  train.options.units.recompute = kept.recompute;
+  train.options.units.offload_inputs = kept.offload_inputs;
+  train.stack.tiling = of.tilings.at(static_cast<std::size_t>(turned.at(1)));
+  train.stack.offload = of.offloads.at(static_cast<std::size_t>(turned.at(2)));
+  return train;
+}
+
+std::vector<Train> FitSpace::beside(const Train& train) const {
+  if (given_.is_given("sharding")) return {};
+  std::vector<Train> list;
+  const std::string own = to_text(train.stack.sharding);
+  for (const char* const more : {":deferred", ":prefetch=2", ":budget=auto"}) {
+    if (std::string_view(more) == ":deferred" && train.options.grad_accum == 1) continue;
+    const auto strategy = read_strategy<AnyStrategy>(own + more);
+    if (!strategy) continue;
+    Train other = train;
+    other.stack.sharding.strategy = *strategy;
+    if (has_(other.stack)) list.push_back(std::move(other));
+  }
+  return list;
+}
+
+std::string FitSpace::strategy(std::size_t family) const {
+  StackChoice stack;
+  stack.sharding = families_.at(family).train.stack.sharding;
+  return flags({.stack = stack});
+}
+
+std::string FitSpace::flags(const Train& train) const {
+  const auto& units = train.options.units;
+  std::string text = message("--sharding ", to_text(train.stack.sharding));
+  if (train.stack.sharding.layout != LayoutChoice::own)
+    text += message(" --layout ", to_text(train.stack.sharding.layout));
+  if (train.options.sequence.ranks > 1) text += message(" --sequence ", to_text(train.options.sequence));
+  if (train.options.grad_accum > 1) text += message(" --grad-accum ", train.options.grad_accum);
+  if (units.recompute) text += " --recompute";
+  const train::OffloadFlag offload{.optimizer = train.stack.offload == OffloadChoice::optimizer,
+                                   .inputs = units.offload_inputs};
+  if (offload != train::OffloadFlag{}) text += message(" --offload ", to_text(offload));
+  if (train.stack.tiling != tiling::RunTimeTiling{}) text += message(" --tiling ", to_text(train.stack.tiling));
+  return text;
+}
+
+}  // namespace fsdp::cli
