@@ -101,6 +101,12 @@ python3 - <<'PY'
 import json
 def names(path):
     return {event["name"] for event in json.load(open(path))["traceEvents"] if event["ph"] == "X" and event["cat"] in ("compute", "comm")}
+def activations(path):
+    events = [event["args"]["activations"] for event in json.load(open(path))["traceEvents"] if event["ph"] == "C"]
+    return [bytes for at, bytes in enumerate(events) if at == 0 or bytes != events[at - 1]]
+held = activations("virtual.json")
+assert len(held) > 6 and held == activations("run.json")[:len(held)], (held, activations("run.json"))
+assert max(held) <= json.load(open("first"))["memory"]["activations"]
 virtual, real = names("virtual.json"), names("run.json")
 works = {name for name in real if name.split()[0] in ("gather", "forward", "loss", "backward", "reduce")}
 assert works and works <= virtual, works - virtual

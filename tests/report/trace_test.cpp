@@ -32,6 +32,19 @@ TEST(TraceJson, IsChromesFormat) {
   EXPECT_TRUE(json::parse(trace_json({})).at("traceEvents").empty());
 }
 
+TEST(TraceJson, ShowsMemoryAsACounter) {
+  device::BytesByKind held{};
+  held[static_cast<std::size_t>(device::MemoryKind::weights)] = 7;
+  held[static_cast<std::size_t>(device::MemoryKind::activations)] = 100;
+  const json trace = json::parse(trace_json({memory_event(held, 30, 2, 1.5)}, {"compute"}));
+  const json& events = trace.at("traceEvents");
+  ASSERT_EQ(events.size(), 2u) << "no lane";
+  EXPECT_EQ(events[1].at("ph"), "C");
+  EXPECT_EQ(events[1].at("ts"), 1.5e6);
+  EXPECT_EQ(events[1].at("args").at("weights"), 7);
+  EXPECT_EQ(events[1].at("args").at("activations"), 30) << "those in use, not those that there is memory for";
+}
+
 TEST(TraceJson, NamesTheLanesThatEventsUse) {
   const json trace = json::parse(trace_json({{.name = "forward 0", .rank = 1, .lane = 0}, {.name = "late", .lane = 7}},
                                             {"compute", "communication"}));

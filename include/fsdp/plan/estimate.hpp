@@ -28,6 +28,12 @@ struct TimedWork {
   Span span;
 };
 
+/// The activations that a rank holds from a time of the virtual step on.
+struct HeldActivations {
+  double seconds = 0;
+  std::int64_t bytes = 0;
+};
+
 /// Memory that a rank or its host needs and has, in bytes.
 struct Need {
   std::int64_t needed = 0;
@@ -53,7 +59,8 @@ struct Estimate {
   ByLink bytes = {};               ///< of a step: into a rank by `node`, into a node by `network`, of a rank by `host`
   ByLink busy = {};                ///< seconds of a step in which a link would be busy at its full bandwidth
   comm::MeshTraffic traffic = {};  ///< of the pass and its update, as the metrics of a step count them
-  std::vector<TimedWork> works = {};  ///< in the order in which the host enqueues them
+  std::vector<TimedWork> works = {};              ///< in the order in which the host enqueues them
+  std::vector<HeldActivations> activations = {};  ///< after each task; the rest of `plan.bytes` is held all the time
 
   /// Whether a rank's device and its host have enough memory.
   bool fits() const { return device.left() >= 0 && host.left() >= 0; }

@@ -52,6 +52,7 @@ struct RecordedWork {
 struct RecordedTask {
   sharding::Task task = {};
   RecordedWork work = {};
+  std::int64_t activation_bytes = 0;  ///< of the arena that are in use after it
 };
 
 /// A training step of one rank.

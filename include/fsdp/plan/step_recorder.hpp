@@ -31,6 +31,8 @@ struct Watched {
   std::vector<Communicator> communicators = {};
   const void* inputs = nullptr;                           ///< the arena of inputs in host memory
   std::int64_t (*used_by_inputs)(const void*) = nullptr;  ///< bytes of it
+  const void* activations = nullptr;                      ///< the arena of the step
+  std::int64_t (*used_by_activations)(const void*) = nullptr;
 };
 
 /// Records tasks, and what is done beside them, into a StepRecord.
@@ -70,6 +72,7 @@ template <class Module>
 Watched watched(Module& module) {
   using Stack = typename Module::Stack;
   using Inputs = std::remove_reference_t<decltype(module.offload_arena())>;
+  using Activations = std::remove_reference_t<decltype(module.arena())>;
   const auto& planned = module.planned(sharding::Pass::train);
   Watched all{.empty = {.problem = planned.problem,
                         .schedule = planned.schedule,
@@ -78,7 +81,9 @@ Watched watched(Module& module) {
                         .optimizer_in_host_memory = offloads_optimizer_of<typename Stack::Sharding>},
               .counters = &module.stream().counters,
               .inputs = &module.offload_arena(),
-              .used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); }};
+              .used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); },
+              .activations = &module.arena(),
+              .used_by_activations = [](const void* arena) { return static_cast<const Activations*>(arena)->used(); }};
   const auto communicators = module.communicators();
   constexpr bool mesh = Stack::mesh_axes == 2;
   std::vector<Axis> axes = {Axis::world};

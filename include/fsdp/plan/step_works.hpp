@@ -29,6 +29,7 @@ struct NamedWork {
   WorkKind kind = WorkKind::compute;
   std::string name = {};  ///< "gather 3", as in the traces of runs; "counts", "optimizer"
   ByLink bytes = {};      ///< see CollectiveTime
+  int task = -1;          ///< number in StepRecord::tasks; -1 for what is no task
 };
 
 /// Returns the seconds that a rank's device takes: matmuls by rate or, where it is more, by their operands' bytes; then

@@ -29,8 +29,8 @@ std::string seconds_text(double seconds);
 /// Returns the same and more as one JSON object, in bytes, seconds and FLOP/s.
 std::string estimate_json(const plan::Estimate& estimate, const EstimateTitle& title);
 
-/// Returns the works of the virtual step as events of rank 0, named as in the trace of a run, with a lane for each
-/// track; and the names of the lanes.
+/// Returns the works of the virtual step and the memory that it holds as events of rank 0, named as in the trace of a
+/// run, with a lane for each track; and the names of the lanes.
 /// @{
 std::vector<TraceEvent> trace_events(const plan::Estimate& estimate);
 std::vector<std::string> trace_lanes();

@@ -7,11 +7,14 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <tessera/fsdp/device/memory.hpp>
 
 namespace fsdp::report {
 
-/// A span of time. Spans of one rank and lane nest or do not overlap.
+/// A span of time, or a counter's values from a time on. Spans of one rank and lane nest or do not overlap.
 struct TraceEvent {
   std::string name = {};
   std::string category = {};      ///< "compute", "comm", "optim", "checkpoint"
@@ -19,7 +22,11 @@ struct TraceEvent {
   double duration_microseconds = 0;
   std::int64_t rank = 0;
   std::int64_t lane = 0;  ///< shown as a thread of the rank; one for compute, one for communication
+  std::vector<std::pair<std::string, std::int64_t>> values = {};  ///< of a counter, shown one above the other; no span
 };
+
+/// Returns the counter "memory" of a rank, by kind: what it holds, of which `activations` are in use.
+TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds);
 
 /// Returns all events as {"traceEvents": [...]}. `lanes`: the names of lanes, by number; the others show their number.
 std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes = {});

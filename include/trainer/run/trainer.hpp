@@ -362,11 +362,15 @@ class Trainer {
     return watch;
   }
   void after(const sharding::Task& task) {
-    if (trace_.on())
-      trace_.add(report::trace_event(task, communicator_.rank(), seconds_between(start_, event_begin_),
-                                     seconds_since(event_begin_)));
+    if (trace_.on()) trace(task);
     if (!options_.cuda_graphs && queued_.looks_for_oldest() && optimizer().control().decided())
       queued_.see_oldest_done();
+  }
+  void trace(const sharding::Task& task) {
+    const int rank = communicator_.rank();
+    auto& module = training_.module();
+    trace_.add(report::trace_event(task, rank, seconds_between(start_, event_begin_), seconds_since(event_begin_)));
+    trace_.add(report::memory_event(module.ledger().current(), module.arena().used(), rank, seconds_since(start_)));
   }
 
   comm::CatchSignals signals_;

@@ -56,6 +56,16 @@ void set_shares(Estimate& estimate) {
     expose(estimate.works.back().work.kind, estimate.seconds - free);
 }
 
+/// Sets what is held after each task that the device's queue computes, or that is on it.
+void set_activations(Estimate& estimate, const StepRecord& record) {
+  for (const TimedWork& each : estimate.works) {
+    if (each.work.task < 0 || each.work.work.track != static_cast<int>(Track::compute)) continue;
+    const std::int64_t bytes = record.tasks[static_cast<std::size_t>(each.work.task)].activation_bytes;
+    if (estimate.activations.empty() || estimate.activations.back().bytes != bytes)
+      estimate.activations.push_back({.seconds = each.span.end, .bytes = bytes});
+  }
+}
+
 }  // namespace
 
 Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork& work, const Cluster& cluster) {
@@ -79,6 +89,7 @@ Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork
     estimate.works.push_back({.work = std::move(steps[i]), .span = spans[i]});
   }
   set_shares(estimate);
+  set_activations(estimate, record);
   return estimate;
 }
 

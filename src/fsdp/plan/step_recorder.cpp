@@ -21,7 +21,11 @@ Observer StepRecorder::observer() {
           .after =
               [](void* self, const sharding::Task& task) {
                 auto& own = *static_cast<StepRecorder*>(self);
-                if (own.active_) own.record_->tasks.push_back({.task = task, .work = own.end()});
+                if (own.active_)
+                  own.record_->tasks.push_back(
+                      {.task = task,
+                       .work = own.end(),
+                       .activation_bytes = own.watched_.used_by_activations(own.watched_.activations)});
               },
           .state = this};
 }

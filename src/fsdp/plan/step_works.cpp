@@ -42,7 +42,9 @@ class StepWorks {
     if (cluster_.collectives_have_queues)
       add_queued();
     else
-      for (const RecordedTask& each : record_.tasks) add_in_order(each);
+      for (task_ = 0; task_ < std::ssize(record_.tasks); ++task_)
+        add_in_order(record_.tasks[static_cast<std::size_t>(task_)]);
+    task_ = -1;
     add_optimizer();
     return std::move(works_);
   }
@@ -59,6 +61,7 @@ class StepWorks {
     }
     work.work.track = static_cast<int>(track);
     work.work.after = std::move(after);
+    work.task = task_;
     works_.push_back(std::move(work));
   }
   void add_compute(const std::string& name, double seconds, std::vector<int> after) {
@@ -95,10 +98,10 @@ class StepWorks {
         "whose collectives have none; set it to false, or take a stack on such a device");
     const std::vector<sharding::QueuedWork> queued = sharding::queued_works(record_.schedule, record_.problem);
     auto next = queued.begin();
-    for (std::size_t task = 0; task < record_.tasks.size(); ++task) {
-      const RecordedTask& each = record_.tasks[task];
+    for (task_ = 0; task_ < std::ssize(record_.tasks); ++task_) {
+      const RecordedTask& each = record_.tasks[static_cast<std::size_t>(task_)];
       bool any = false;
-      for (; next != queued.end() && next->task == static_cast<int>(task); ++next, any = true) add_work(each, *next);
+      for (; next != queued.end() && next->task == task_; ++next, any = true) add_work(each, *next);
       const double seconds = any ? 0 : compute_seconds(cluster_, each.work, record_.compute);
       if (seconds > 0) add_compute(name_of(each.task), seconds, {});
     }
@@ -155,6 +158,7 @@ class StepWorks {
 
   const Cluster& cluster_;
   const StepRecord& record_;
+  int task_ = -1;  ///< whose works are being put in
   std::vector<NamedWork> works_;
   std::array<std::vector<int>, Queues::queues> works_of_queue_;  ///< numbers in works_
 };

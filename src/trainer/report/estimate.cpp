@@ -166,6 +166,8 @@ std::vector<TraceEvent> trace_events(const Estimate& estimate) {
                         .rank = 0,
                         .lane = each.work.work.track});
   }
+  for (const plan::HeldActivations& each : estimate.activations)
+    events.push_back(memory_event(estimate.plan.bytes, each.bytes, 0, each.seconds));
   return events;
 }
 

@@ -40,6 +40,15 @@ void with_part(const std::filesystem::path& path, FunctionRef<void(checkpoint::P
 
 }  // namespace
 
+TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds) {
+  TraceEvent event{.name = "memory", .category = "memory", .begin_microseconds = seconds * 1e6, .rank = rank};
+  for (std::size_t kind = 0; kind < held.size(); ++kind)
+    event.values.emplace_back(
+        device::memory_kind_names[kind],
+        kind == static_cast<std::size_t>(device::MemoryKind::activations) ? activations : held[kind]);
+  return event;
+}
+
 std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes) {
   using Object = nlohmann::ordered_json;
   std::string text = "{\"traceEvents\":[\n";
@@ -47,7 +56,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
   std::set<std::pair<std::int64_t, std::int64_t>> used;
   for (const TraceEvent& event : events) {
     ranks.insert(event.rank);
-    if (event.lane >= 0 && event.lane < std::ssize(lanes)) used.emplace(event.rank, event.lane);
+    if (event.values.empty() && event.lane >= 0 && event.lane < std::ssize(lanes)) used.emplace(event.rank, event.lane);
   }
   const char* separator = "";
   const auto add = [&](const Object& object) {
@@ -62,14 +71,21 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
          {"pid", rank},
          {"tid", lane},
          {"args", {{"name", lanes[static_cast<std::size_t>(lane)]}}}});
-  for (const TraceEvent& event : events)
-    add({{"name", event.name},
-         {"cat", event.category},
-         {"ph", "X"},
-         {"ts", event.begin_microseconds},
-         {"dur", event.duration_microseconds},
-         {"pid", event.rank},
-         {"tid", event.lane}});
+  for (const TraceEvent& event : events) {
+    if (event.values.empty()) {
+      add({{"name", event.name},
+           {"cat", event.category},
+           {"ph", "X"},
+           {"ts", event.begin_microseconds},
+           {"dur", event.duration_microseconds},
+           {"pid", event.rank},
+           {"tid", event.lane}});
+    } else {
+      auto values = Object::object();
+      for (const auto& [name, value] : event.values) values[name] = value;
+      add({{"name", event.name}, {"ph", "C"}, {"ts", event.begin_microseconds}, {"pid", event.rank}, {"args", values}});
+    }
+  }
   return text + "\n],\"displayTimeUnit\":\"ms\"}\n";
 }
 
