@@ -58,6 +58,7 @@ class Pending {
   }
   /// Does the host's share of the work, without waiting. Unlike `test` it does not query the device.
   void progress() {
+    if constexpr (requires { C::Request::complete; }) return;
     if constexpr (requires { request_.progress(); }) {
       if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.progress(); });
     } else {

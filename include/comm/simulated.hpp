@@ -45,6 +45,7 @@ class Simulated {
 
   /// A request that is always complete.
   struct Request {
+    static constexpr bool complete = true;  ///< nothing progresses
     Request() = default;
     /// Movable, as AsyncRequest requires.
     /// @{

@@ -97,6 +97,7 @@ constexpr void add_middle(std::vector<Stage>& list, int parts, bool backward) {
 constexpr std::vector<Stage> stages_of(const Stages& stages) {
   std::vector<Stage> list;
   if (stages.parts == 0) return list;
+  list.reserve(static_cast<std::size_t>(stage_count(stages)));
   detail::add_middle(list, stages.parts, false);
   list.push_back({Step::after, 0, false});
   if (stages.replays) detail::add_middle(list, stages.parts, true);
