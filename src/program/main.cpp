@@ -148,7 +148,7 @@ struct Run {
     const train::PlanOptions& plan = command->plan;
     train::TrainOptions& options = command->train.options;
     command.flags.require_ranges();
-    const plan::Cluster cluster = train::read_cluster(plan.cluster, options.ranks);
+    const plan::Cluster cluster = train::read_cluster(*options.cluster, options.ranks);
     cli::CommChoice& comm = command->train.stack.comm;
     using Kind = cli::CommChoice::Kind;
     if (!command.flags.is_given("comm"))
@@ -156,7 +156,7 @@ struct Run {
     require<InputError>(comm.kind != Kind::threads || cluster.nodes() == 1,
                         "--comm threads has all ranks in one process, ", "and these are in ", cluster.nodes(),
                         " nodes; take --comm mpi");
-    if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, plan.cluster);
+    if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, *options.cluster);
     settle_launch(comm, options.launch, true, true);
     const auto estimate = [&](const cli::Train& train) {
       return find_stack(train.stack, train.options.sequence.ranks > 1).estimate(command, train, cluster);

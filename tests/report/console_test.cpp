@@ -67,6 +67,29 @@ TEST(SummaryText, EndsWithATableOfCollectives) {
                                       "\n  shard     reduce_scatter           3             1000000  976.56 KiB");
 }
 
+TEST(SummaryText, ComparesAStepWithItsPlan) {
+  SummaryRecord record{.step = StepTimes{.all = 0.110, .collectives = 0.030}};
+  const auto second_line = [&] {
+    const std::string text = summary_text(record);
+    return text.substr(text.find('\n') + 1);
+  };
+  EXPECT_EQ(second_line(), "a step took 110.000 ms (30.000 ms of it in collectives)");
+  record.planned = StepTimes{.all = 0.100, .collectives = 0.025};
+  EXPECT_EQ(
+      second_line(),
+      "a step took 110.000 ms (30.000 ms of it in collectives), 10.0 % more than the plan's 100.000 ms (25.000 ms "
+      "of it in collectives)");
+  record.planned = StepTimes{.all = 0.080, .collectives = 0.005};
+  EXPECT_TRUE(second_line().ends_with("; most of it is collectives")) << second_line();
+  record.planned = StepTimes{.all = 0.160, .collectives = 0.029};
+  EXPECT_TRUE(second_line().ends_with("; most of it is computation")) << second_line();
+  record.planned.reset();
+  record.straggler = Straggler{.rank = 3, .ratio = 1.5};
+  EXPECT_TRUE(second_line().ends_with("; rank 3 computes 1.50 times as long as the median rank")) << second_line();
+  record.step.reset();
+  EXPECT_EQ(summary_text(record).find('\n'), std::string::npos) << "no step was timed";
+}
+
 TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {
   EXPECT_EQ(progress_text({.step = 100, .loss = 2.1}, 200, 65),
             "[============>           ] 50%  step 100/200  loss 2.1000  1:05 left");

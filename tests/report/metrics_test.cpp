@@ -44,7 +44,15 @@ TEST(JsonLine, HoldsTheFieldsOfARecordInTheirOrder) {
             R"({"event":"validation","step":2,"validation_loss":0.0,"tokens":0})");
   EXPECT_EQ(json_line(SummaryRecord{.checkpoint = "a"}),
             R"({"event":"summary","steps":0,"loss":null,"validation_loss":null,"tokens":0,"seconds":0.0,)"
-            R"("first_step_seconds":null,"peak_bytes":0,"checkpoint":"a"})");
+            R"("first_step_seconds":null,"step_seconds":null,"peak_bytes":0,"checkpoint":"a"})");
+  const json timed = json::parse(json_line(SummaryRecord{.step = StepTimes{.all = 2, .collectives = 0.5},
+                                                         .planned = StepTimes{.all = 1.75},
+                                                         .straggler = Straggler{.rank = 3, .ratio = 2}}));
+  EXPECT_EQ(timed.at("step_seconds"), 2);
+  EXPECT_EQ(timed.at("collective_seconds"), 0.5);
+  EXPECT_EQ(timed.at("planned_step_seconds"), 1.75);
+  EXPECT_TRUE(timed.at("planned_collective_seconds").is_null());
+  EXPECT_EQ(timed.at("straggler"), 3);
   EXPECT_EQ(json::parse(json_line(SummaryRecord{.first_step_seconds = 1.5})).at("first_step_seconds"), 1.5);
 }
 

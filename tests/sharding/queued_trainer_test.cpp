@@ -52,7 +52,7 @@ std::vector<nlohmann::json> lines(const train::TrainOptions& options) {
   for (std::string line; std::getline(file, line);) {
     nlohmann::json object = nlohmann::json::parse(line);
     for (const char* key : {"peak_bytes", "tokens_per_second", "step_seconds", "tflops", "mfu", "mfu_peak", "seconds",
-                            "first_step_seconds", "checkpoint"})
+                            "first_step_seconds", "collective_seconds", "straggler", "checkpoint"})
       object.erase(key);
     if (object.value("event", "") == "summary") object.erase("traffic");  // ranks agree on paths, and sample
     list.push_back(object);

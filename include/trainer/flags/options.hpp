@@ -87,8 +87,9 @@ struct TrainOptions {
   std::int64_t verify_every = 0;            ///< steps between verifications by another rank (Verification); 0: never
   std::optional<std::string> tensorboard = {};  ///< a directory
   std::optional<std::string> trace = {};
-  bool cuda_graphs = false;    ///< capture a step as a CUDA graph and replay it
-  std::int64_t log_every = 1;  ///< steps between console lines; the metrics file gets every step
+  std::optional<std::string> cluster = {};  ///< a known cluster, or a TOML file (train::read_cluster)
+  bool cuda_graphs = false;                 ///< capture a step as a CUDA graph and replay it
+  std::int64_t log_every = 1;               ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
   std::int64_t ranks = 0;  ///< for the dry run; 0: those that would be started
   std::optional<std::string> memory =

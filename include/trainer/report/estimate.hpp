@@ -23,8 +23,6 @@ std::string estimate_text(const plan::Estimate& estimate, const EstimateTitle& t
 
 /// Returns time, rate and memory in one line.
 std::string estimate_line(const plan::Estimate& estimate);
-/// Returns "12.34 s" or "1.234 ms".
-std::string seconds_text(double seconds);
 
 /// Returns the same and more as one JSON object, in bytes, seconds and FLOP/s.
 std::string estimate_json(const plan::Estimate& estimate, const EstimateTitle& title);

@@ -24,6 +24,18 @@ inline std::optional<std::string> unless_empty(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 
+/// Seconds of a step.
+struct StepTimes {
+  double all = 0;
+  std::optional<double> collectives = {};  ///< in which a rank waits for them or makes them; null where none is seen
+};
+
+/// A rank that computes longer than the others.
+struct Straggler {
+  std::int64_t rank = 0;
+  double ratio = 1;  ///< of its seconds to those of the median rank
+};
+
 /// The first line: describes the run.
 struct StartRecord {
   std::string stack = {};       ///< such as "fsdp2 threads:2 bf16 off"
@@ -42,7 +54,8 @@ struct StartRecord {
   std::int64_t parameters = 0;
   std::int64_t first_step = 1;  ///< above 1 after a resume
   std::int64_t steps = 0;
-  std::int64_t skipped_binary = 0;  ///< number of binary files that were skipped
+  std::int64_t skipped_binary = 0;        ///< number of binary files that were skipped
+  std::optional<StepTimes> planned = {};  ///< of a step; left out without --cluster
 
   /// The optimizer's name and constants.
   ConfigValues named_constants() const;
@@ -65,6 +78,7 @@ struct StartRecord {
     if (self.ranks_per_sequence > 1) visitor("ranks_per_sequence", self.ranks_per_sequence);
     if (self.pieces > 0) visitor("pieces", self.pieces);
     if (!self.groups.empty()) visitor("groups", self.groups);
+    if (self.planned) visitor("planned_step_seconds", self.planned->all);
   }
 };
 
@@ -156,6 +170,9 @@ struct SummaryRecord {
   std::int64_t tokens = 0;
   double seconds = 0;
   std::optional<double> first_step_seconds = {};  ///< from the run's start to the end of its first step; null without
+  std::optional<StepTimes> step = {};             ///< the mean of rank 0's steps after the first; null without
+  std::optional<StepTimes> planned = {};          ///< what a plan expected of it; left out without --cluster
+  std::optional<Straggler> straggler = {};        ///< left out if there is none
   std::int64_t peak_bytes = 0;
   std::string checkpoint = {};     ///< path of the last one; empty if there is none
   comm::MeshTraffic traffic = {};  ///< all collectives of the run; left out if there are none
@@ -169,6 +186,11 @@ struct SummaryRecord {
     visitor("tokens", self.tokens);
     visitor("seconds", self.seconds);
     visitor("first_step_seconds", self.first_step_seconds);
+    visitor("step_seconds", self.step ? std::optional(self.step->all) : std::nullopt);
+    if (self.step && self.step->collectives) visitor("collective_seconds", *self.step->collectives);
+    if (self.planned) visitor("planned_step_seconds", self.planned->all);
+    if (self.planned) visitor("planned_collective_seconds", self.planned->collectives);
+    if (self.straggler) visitor("straggler", self.straggler->rank);
     visitor("peak_bytes", self.peak_bytes);
     visitor("checkpoint", unless_empty(self.checkpoint));
     if (self.traffic != comm::MeshTraffic{}) visitor("traffic", self.traffic);

@@ -28,6 +28,9 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
 /// Describes the run that ended: steps, tokens, time and memory, and a table of collectives if there were any.
 std::string summary_text(const SummaryRecord& record);
 
+/// "12.340 s", "1.234 ms".
+std::string seconds_text(double seconds);
+
 /// "1.50 GiB", "12.00 MiB", "640 B".
 std::string bytes_text(std::int64_t bytes);
 

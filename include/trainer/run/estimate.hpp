@@ -16,7 +16,7 @@ namespace fsdp::train {
 
 /// Throws InputError for flags of `train` that say what a plan takes from the cluster, or ask for something else, and
 /// for a trace that would replace a file that is read.
-void check_plan_flags(const FlagSet& flags, const TrainOptions& options, const PlanOptions& plan);
+void check_plan_flags(const FlagSet& flags, const TrainOptions& options);
 /// Whether this process prints what is planned: of several that a launcher started one does.
 bool tells_of_plans();
 
@@ -28,20 +28,20 @@ struct EstimatedStep {
 };
 
 /// Returns what an estimate is of: the cluster, the stack and the step's size.
-report::EstimateTitle title_of(const EstimatedStep& step, const PlanOptions& plan);
+report::EstimateTitle title_of(const EstimatedStep& step, const std::string& cluster);
 /// Prints the estimate and, with --trace, writes the virtual step.
 void print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step);
 
 /// `tessera plan` on one stack: checks what a run on these ranks would check, and starts none. `options`: its ranks are
 /// the cluster's. `tells`: prints what it chooses where flags leave the choice to it.
 template <class Model, class Optimizer>
-EstimatedStep estimated_step(TrainOptions options, const PlanOptions& plan, const plan::Cluster& cluster,
-                             const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
-                             const Optimizer& optimizer, bool tells) {
+EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster, const FlagSet& flags,
+                             const ShardingOf<Model>& asked, const TilingOf<Model>& tiling, const Optimizer& optimizer,
+                             bool tells) {
   using Stack = typename Model::Stack;
-  check_plan_flags(flags, options, plan);
+  check_plan_flags(flags, options);
   validate_constants(optimizer);
-  require<InputError>(cluster.device == Stack::Device::name, "--cluster ", plan.cluster, " computes on ",
+  require<InputError>(cluster.device == Stack::Device::name, "--cluster ", *options.cluster, " computes on ",
                       cluster.device, ", and this stack on ", Stack::Device::name,
                       cluster.device == "cuda" ? "; take --comm nccl" : "; take --comm threads or mpi",
                       ", or another cluster");

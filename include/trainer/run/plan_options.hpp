@@ -9,9 +9,8 @@ namespace fsdp::train {
 
 /// What `tessera plan` takes besides the options of `train`.
 struct PlanOptions {
-  std::string cluster = {};  ///< a known cluster, or a TOML file (train::read_cluster)
-  bool json = false;         ///< one object instead of a table
-  bool fit = false;          ///< look for the fastest ways that fit, in all that the flags leave open
+  bool json = false;  ///< one object instead of a table
+  bool fit = false;   ///< look for the fastest ways that fit, in all that the flags leave open
 
   friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
 };

@@ -17,6 +17,7 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/metrics.hpp>
 #include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/step_times.hpp>
 
 namespace fsdp::report {
 struct MatmulPeak;
@@ -76,6 +77,8 @@ class QueuedSteps {
 
   /// When the first step was done; nothing before.
   const std::optional<std::chrono::steady_clock::time_point>& first_done() const { return first_done_; }
+  /// The times of reported steps after the first one.
+  StepMeter& meter() { return meter_; }
   /// Tokens of all ranks in the reported steps.
   std::int64_t tokens() const { return tokens_; }
   /// Loss of the step reported last; nothing before the first.
@@ -90,6 +93,8 @@ class QueuedSteps {
   std::optional<DynamicLossScale> loss_scale_;
   std::chrono::steady_clock::time_point last_done_;  ///< end of the step reported last
   std::optional<std::chrono::steady_clock::time_point> first_done_;
+  StepMeter meter_;
+  bool any_reported_ = false;
   std::int64_t tokens_ = 0;
   std::optional<double> loss_;
 };

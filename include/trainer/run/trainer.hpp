@@ -73,6 +73,8 @@ class Trainer {
         pieces_(sharding::facts_of(sharding).pieces),
         reduced_sooner_(reduced_sooner(sharding)),
         size_(agreed_size(communicator, options, sharding)),
+        planned_(expected_step(communicator, options, model_, sharding, tiling,
+                               plan_request(options, communicator.size(), sharding, optimizer), optimizer)),
         peak_(report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
             communicator, comm::rank_threads(size_.threads, communicator.size()))),
         training_(communicator, model_, size_, sharding, tiling,
@@ -196,7 +198,8 @@ class Trainer {
                                      .parameters = parameter_count(model_),
                                      .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
-                                     .skipped_binary = skipped_binary()};
+                                     .skipped_binary = skipped_binary(),
+                                     .planned = planned_};
     log_.begin(record,
                report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                   training_.plan().peak_bytes()),
@@ -229,6 +232,7 @@ class Trainer {
   void queue_step() {
     const std::int64_t index = optimizer().steps();
     const auto begin = Clock::now();
+    const double in_collectives = collective_seconds();
     const auto batch = feed_.take(index + 1 < options_.steps);
     QueuedStep& step = queued_.add(index, batch.counts, begin);
     const auto scale = static_cast<float>(step.loss_scale / step.targets());
@@ -238,8 +242,20 @@ class Trainer {
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len,
                     verifies(index + 1) ? verify : std::function<void()>());
     step.traffic = training_.traffic() - before;
+    if (!Device::asynchronous && std::exchange(any_step_, true))
+      queued_.meter().add_collectives(collective_seconds() - in_collectives);
     if (auto* const digests = training_.executor().watch().steps()) log_.digests(index + 1, digests->collect());
     keep_resting();
+  }
+
+  /// Seconds that this rank has spent in collectives so far, of all communicators.
+  double collective_seconds() {
+    double seconds = 0;
+    for (auto* const axis : training_.module().communicators()) {
+      const comm::Totals& totals = axis->monitor().totals;
+      seconds += totals.copy_seconds + totals.waiting_seconds;
+    }
+    return seconds;
   }
 
   bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
@@ -335,6 +351,9 @@ class Trainer {
       log_.line(message("step ", optimizer().steps(), ": ended, since ", best.worse,
                         " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
     }
+    const comm::MeshTraffic traffic = training_.traffic();
+    const std::optional<report::StepTimes> step = queued_.meter().mean();
+    const std::optional<report::Straggler> slowest = straggler(communicator_, step);
     log_.end({.steps = optimizer().steps(),
               .loss = queued_.loss(),
               .validation_loss = held_out,
@@ -343,9 +362,12 @@ class Trainer {
               .seconds = seconds_since(start_),
               .first_step_seconds =
                   queued_.first_done() ? std::optional(seconds_between(start_, *queued_.first_done())) : std::nullopt,
+              .step = step,
+              .planned = planned_,
+              .straggler = slowest,
               .peak_bytes = training_.peak_bytes(),
               .checkpoint = checkpoints_.path(),
-              .traffic = training_.traffic()});
+              .traffic = traffic});
     return 0;
   }
 
@@ -386,6 +408,8 @@ class Trainer {
   int pieces_;                  ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
   std::string reduced_sooner_;  ///< see reduced_sooner
   StepSize size_;
+  std::optional<report::StepTimes> planned_;
+  bool any_step_ = false;
   report::MatmulPeak peak_;  ///< measured before training_ allocates: its memory is not part of the plan
   Training<Model, Optimizer> training_;
   std::optional<Verification<Model>> verification_;  ///< with --verify-every

@@ -76,14 +76,13 @@ std::string cluster_names() {
 }
 
 void bind(train::FlagSet& flags, Plan& command) {
-  flags.add("cluster", command.plan.cluster,
-            message("a TOML file of a cluster's figures, or one that is known: ", cluster_names()));
   flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
   flags.add(
       "fit", command.plan.fit,
       "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
       "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same batches");
   bind(flags, command.train);
+  flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", cluster_names());
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =
       "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";

@@ -32,7 +32,7 @@ void complete(const Train& command) {
 }
 void complete(const Plan& command) {
   (void)resolve(command.train.optimizer);
-  require<InputError>(!command.plan.cluster.empty(),
+  require<InputError>(command.train.options.cluster.has_value(),
                       "--cluster is missing; give a TOML file, or a name: ", cluster_names());
 }
 void complete(const Calibrate&) {}

@@ -127,7 +127,7 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
 
 std::string text_of(const std::vector<Way>& ways, const plan::SearchResult& found, const FitSpace& space,
                     const Plan& plan) {
-  std::string text = message("the fastest of ", space.size(), " ways that fit on ", plan.plan.cluster, "; ",
+  std::string text = message("the fastest of ", space.size(), " ways that fit on ", *plan.train.options.cluster, "; ",
                              found.asked, " had to be estimated\n");
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const plan::Estimate& step = ways[i].step.estimate;
@@ -142,7 +142,7 @@ std::string text_of(const std::vector<Way>& ways, const plan::SearchResult& foun
   }
   const Train& first = ways.front().train;
   return text + "the first in C++\n" + stack_lines(first.stack, first.options.sequence.ranks > 1) + "\n\n" +
-         report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, plan.plan));
+         report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, *plan.train.options.cluster));
 }
 
 std::string json_of(const std::vector<Way>& ways, const plan::SearchResult& found, const FitSpace& space,
@@ -151,8 +151,8 @@ std::string json_of(const std::vector<Way>& ways, const plan::SearchResult& foun
   for (const Way& way : ways)
     best.push_back({{"flags", space.flags(way.train)},
                     {"stack", stack_lines(way.train.stack, way.train.options.sequence.ranks > 1)},
-                    {"estimate", nlohmann::ordered_json::parse(
-                                     report::estimate_json(way.step.estimate, title_of(way.step, plan.plan)))}});
+                    {"estimate", nlohmann::ordered_json::parse(report::estimate_json(
+                                     way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
   for (const auto& [strategy, fate] : fates_of_strategies(found, space))
     others.push_back({{"flags", strategy}, {"why", why(fate, space)}});
   const nlohmann::ordered_json object = {{"ways", space.size()},

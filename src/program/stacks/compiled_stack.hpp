@@ -70,7 +70,7 @@ struct Commands {
   }
   static train::EstimatedStep estimate(const cli::Bound<cli::Plan>& command, const cli::Train& train,
                                        const plan::Cluster& cluster) {
-    return train::estimated_step<Model>(train.options, command->plan, cluster, command.flags, sharding(train.stack),
+    return train::estimated_step<Model>(train.options, cluster, command.flags, sharding(train.stack),
                                         train.stack.tiling, resolve(train.optimizer),
                                         !command->plan.json && !command->plan.fit);
   }

@@ -158,6 +158,9 @@ void bind(FlagSet& flags, TrainOptions& o) {
             counts_up_to(most_steps, 0));
   flags.add("tensorboard", o.tensorboard, "directory for TensorBoard's event files");
   flags.add("trace", o.trace, "file for a Chrome trace");
+  flags.add("cluster", o.cluster,
+            "figures of the machines that it runs on, a file (tessera calibrate) or a known name: says what a plan "
+            "expects of a step, and what came");
   flags.add("cuda-graphs", o.cuda_graphs, "nccl: capture the second step as a CUDA graph and replay it");
   flags.add("log-every", o.log_every, "steps between lines on the console", counts_up_to(most_steps));
   flags.add("dry-run", o.dry_run, "print the peak memory and train nothing");

@@ -72,16 +72,6 @@ nlohmann::ordered_json need_json(const plan::Need& need) {
 
 }  // namespace
 
-std::string seconds_text(double seconds) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(3);
-  if (seconds > 0 && seconds < 1)
-    text << seconds * 1e3 << " ms";
-  else
-    text << seconds << " s";
-  return text.str();
-}
-
 std::string estimate_line(const Estimate& estimate) {
   const double exposed = estimate.exposed_collectives + estimate.exposed_copies;
   return message(seconds_text(estimate.seconds), ", ", rounded_text(estimate.tokens_per_second()),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iomanip>
 #include <numeric>
 #include <sstream>
@@ -33,6 +34,16 @@ std::string bytes_text(std::int64_t bytes) {
   return text.str();
 }
 
+std::string seconds_text(double seconds) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(3);
+  if (seconds > 0 && seconds < 1)
+    text << seconds * 1e3 << " ms";
+  else
+    text << seconds << " s";
+  return text.str();
+}
+
 std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
                        std::int64_t held_out_windows, std::int64_t peak_bytes) {
   std::ostringstream text;
@@ -56,6 +67,7 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
        << (record.pieces > 0 ? "batch     " + rounds_text(record.pieces, record.world, record.ranks_per_sequence) + "\n"
                              : "")
        << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
+  if (record.planned) text << "\nplan      " << seconds_text(record.planned->all) << " a step";
   return text.str();
 }
 
@@ -77,12 +89,51 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
   return text.str();
 }
 
+namespace {
+
+/// "12.3 % more", or less.
+std::string deviation_text(double ratio) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << 100 * std::abs(ratio - 1) << (ratio < 1 ? " % less" : " % more");
+  return text.str();
+}
+
+/// What a step took, what a plan expected, and where most of a large difference is.
+std::string step_text(const SummaryRecord& record) {
+  constexpr double explained = 0.25;  // a deviation beyond it is
+  if (!record.step) return {};
+  const auto parts = [](const StepTimes& times) {
+    return times.collectives ? message(" (", seconds_text(*times.collectives), " of it in collectives)") : "";
+  };
+  const StepTimes& step = *record.step;
+  std::string text = message("a step took ", seconds_text(step.all), parts(step));
+  if (record.planned) {
+    const StepTimes& planned = *record.planned;
+    text += message(", ", deviation_text(step.all / planned.all), " than the plan's ", seconds_text(planned.all),
+                    parts(planned));
+    if (std::abs(step.all / planned.all - 1) > explained && step.collectives && planned.collectives) {
+      const double collectives = *step.collectives - *planned.collectives;
+      const double rest = step.all - planned.all - collectives;
+      text += std::abs(collectives) > std::abs(rest) ? "; most of it is collectives" : "; most of it is computation";
+    }
+  }
+  if (record.straggler) {
+    std::ostringstream ratio;
+    ratio << std::fixed << std::setprecision(2) << record.straggler->ratio;
+    text += message("; rank ", record.straggler->rank, " computes ", ratio.str(), " times as long as the median rank");
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string summary_text(const SummaryRecord& record) {
   std::ostringstream text;
   text << "trained " << record.steps << " steps, " << record.tokens << ' ' << record.unit << " in "
        << duration_text(record.seconds);
   if (record.first_step_seconds) text << ", the first after " << duration_text(*record.first_step_seconds);
   text << "; peak " << bytes_text(record.peak_bytes) << " of tensors on each rank";
+  if (const std::string step = step_text(record); !step.empty()) text << '\n' << step;
   if (record.traffic != comm::MeshTraffic{}) text << "\ncollectives of rank 0, with the bytes of whole buffers";
   comm::MeshTraffic::visit(record.traffic, [&](std::string_view axis, const comm::Traffic& counted) {
     for (const comm::Op op : comm::all_ops)

@@ -73,7 +73,8 @@ void require_unread(const char* flag, const std::string& file, const TrainOption
     refuse(same(file, path), "a file of --data");
     refuse(path_exists(file) && folder_exists(path) && is_in(file, path), "in the folder of --data " + path);
   }
-  const std::array<std::pair<const char*, std::string>, 5> named = {{{"--model", options.model.name},
+  const std::array<std::pair<const char*, std::string>, 6> named = {{{"--cluster", options.cluster.value_or("")},
+                                                                     {"--model", options.model.name},
                                                                      {"--adapter", options.model.adapter},
                                                                      {"--tokenizer", options.text.tokenizer},
                                                                      {"--chat-template", options.text.chat_template},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/group_flag.hpp>
@@ -71,6 +72,7 @@ void QueuedSteps::report(const device::StepDecision& found, std::span<const doub
   tokens_ += step_tokens;
   const double seconds = std::chrono::duration<double>(*step.done - std::max(step.begin, last_done_)).count();
   last_done_ = *step.done;
+  if (std::exchange(any_reported_, true)) meter_.add(seconds);
   log_.step({.step = step.number,
              .loss = *loss_,
              .grad_norm = std::abs(found.norm),
