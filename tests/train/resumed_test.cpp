@@ -94,6 +94,7 @@ TEST(RecordOf, LeavesOutTheseFlagsAlone) {
   EXPECT_EQ(names, (std::set<std::string>{"chat-template",
                                           "checkpoint-dir",
                                           "checkpoint-every",
+                                          "cluster",
                                           "cuda-graphs",
                                           "data",
                                           "deadline",

@@ -41,10 +41,8 @@ class RankWorks::Operations {
         heads_(block(3)),
         gradients_(block(3)),
         lse_(ledger_, MemoryKind::scratch, attention_shape.heads * attention_shape.sequence_length * 4) {
-    for (std::int64_t part = 0; part < 3; ++part) {
-      fill_uniform(matrix(heads_, part), 1.0f);
-      fill_uniform(matrix(gradients_, part), 1.0f);
-    }
+    for (std::int64_t part = 0; part < 3; ++part) fill_uniform(matrix(heads_, part), 1.0f);
+    fill_gradients();
     attend();
     attention_flops_ = static_cast<double>(stream_.counters.attention_flops);
     operate();
@@ -76,9 +74,13 @@ class RankWorks::Operations {
                                                              .dk = part(gradients_, 1, shape.kv_heads),
                                                              .dv = part(gradients_, 2, shape.kv_heads)});
   }
+  /// What `operate` overwrites: gradients of gradients would end as denormal numbers, which are slow.
+  void fill_gradients() {
+    for (std::int64_t part = 0; part < 3; ++part) fill_uniform(matrix(gradients_, part), 1.0f);
+  }
   /// The norm and the gate of a block's MLP, forward and backward.
   void operate() {
-    const Tensor<bf16> x = matrix(heads_, 0), y = matrix(heads_, 1), dy = matrix(gradients_, 0);
+    const Tensor<bf16> x = matrix(heads_, 0), y = matrix(out_, 0), dy = matrix(gradients_, 0);
     const Tensor<const bf16> weight(reinterpret_cast<const bf16*>(gradients_.data()), {columns});
     const Tensor<float> rstd(reinterpret_cast<float*>(lse_.data()), {rows});
     device::enqueue(stream_, device::RmsNorm<bf16>{.x = x, .weight = weight, .y = y, .rstd = rstd});
@@ -122,7 +124,7 @@ void RankWorks::add_to(Rounds& rounds) {
   rounds.add([this] { operations_->multiply_bf16(); });
   rounds.add([this] { operations_->multiply_fp32(); });
   rounds.add([this] { operations_->attend(); });
-  rounds.add([this] { operations_->operate(); });
+  rounds.add([this] { operations_->operate(); }, [this] { operations_->fill_gradients(); });
   rounds.add([this] { operations_->copy(); });
 }
 
