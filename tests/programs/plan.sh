@@ -272,4 +272,8 @@ if has nccl; then
   # shellcheck disable=SC2086
   tessera $command
   same "$golden/../docs/plan_h100.txt" "$out"
+  command=$(sed -n 's/^tessera \(plan --fit --cluster h100 .*\)/\1/p' "$golden/../../docs/plan.md")
+  # shellcheck disable=SC2086
+  tessera $command
+  same "$golden/../docs/fit_h100.txt" "$out"
 fi
