@@ -126,6 +126,12 @@ if has mpi; then
   same one "$out"
 fi
 
+for trace in virtual run; do
+  python3 "$golden/../../bench/step_figure.py" $trace.json $trace.svg "of $trace.json"
+  contains $trace.svg '>of (virtual|run).json</text>$'
+  contains $trace.svg '<polygon '
+done
+
 echo "== what a cluster cannot be"
 no() { expect_error "$1" "$program" plan "${model[@]}" "${@:2}"; }
 no '--cluster is missing; give a TOML file, or a name: h100, ' --json
@@ -263,6 +269,10 @@ assert best and all("--sharding zero2" in way["flags"] and "--recompute" in way[
 PY
 cluster small.toml memory=1048576
 no 'plan --fit: none of [0-9]+ ways fits; the one that takes the least, --sharding .*, needs .*MiB of each rank, which has 1.00 MiB; take more ranks' --cluster small.toml --fit
+expect_error '--cluster says what to expect of a run, and --dry-run starts none; call tessera plan --cluster two.toml' \
+  "$program" train --dry-run --model tiny --cluster two.toml
+fit --cluster two.toml --sharding zero2 --grad-accum 2
+lacks "$out" '^others$'
 no '--trace is of one step, and --fit looks for several' --cluster two.toml --fit --trace trace.json
 no 'plan --fit: no way can be: sequence: 6 heads of attention cannot be divided' --cluster epyc --ranks 16 --fit
 

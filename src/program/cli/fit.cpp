@@ -133,9 +133,9 @@ std::string text_of(const std::vector<Way>& ways, const plan::SearchResult& foun
     const plan::Estimate& step = ways[i].step.estimate;
     text += message(i + 1, "  ", space.flags(ways[i].train), "\n   ", report::estimate_line(step), "\n");
   }
-  text += "others\n";
-  for (const auto& [strategy, fate] : fates_of_strategies(found, space))
-    text += message("   ", strategy, ": ", why(fate, space), "\n");
+  const std::vector<StrategyFate> others = fates_of_strategies(found, space);
+  if (!others.empty()) text += "others\n";
+  for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
   if (!space.not_compiled().empty()) {
     text += "not tried, since this program has no such stacks (tessera stacks)\n";
     for (const std::string& flags : space.not_compiled()) text += message("   ", flags, "\n");

@@ -85,6 +85,10 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
                       "--sample-tokens is the length of samples, and none are written; give --sample-prompt too");
   require<InputError>(!o.sample_prompt || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,
                       " leave no room for a prompt in --seq-len ", o.seq_len, "; take fewer tokens");
+  for (const char* const other : {"dry-run", "print-schedule"})
+    require<InputError>(!o.cluster || !flags.is_given(other), "--cluster says what to expect of a run, and --", other,
+                        " starts none; call tessera plan --cluster ", o.cluster.value_or(""),
+                        ", or leave one of them out");
   require<InputError>(o.ranks == 0 || o.dry_run || o.print_schedule,
                       "--ranks is for --dry-run only; a run has the ranks that --comm or its launcher starts");
   require<InputError>(
