@@ -74,7 +74,7 @@ void check_keys(std::string_view text, const std::string& path) {
 }
 
 /// What the keys of a file are: flags, whose names have dashes, or keys alone.
-enum class Keys : std::uint8_t { flags, alone };
+enum class NamedBy : std::uint8_t { flags, alone };
 
 /// Returns the sentence about a flag's value with the key in the flag's place.
 std::string about_key(std::string sentence, const std::string& flag, std::string_view key) {
@@ -83,24 +83,24 @@ std::string about_key(std::string sentence, const std::string& flag, std::string
   return sentence;
 }
 
-std::vector<std::string> known_keys(const FlagSet& flags, Keys keys) {
+std::vector<std::string> known_keys(const FlagSet& flags, NamedBy keys) {
   std::vector<std::string> names = flags.names();
-  if (keys == Keys::alone)
+  if (keys == NamedBy::alone)
     for (std::string& name : names) std::ranges::replace(name, '-', '_');
   return names;
 }
 
 void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
-             const std::vector<std::string>& sections, Keys keys) {
+             const std::vector<std::string>& sections, NamedBy keys) {
   for (const auto& [key, node] : table) {
     std::string name(key.str());
     if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
     std::ranges::replace(name, '_', '-');
-    const std::string where = message(path, ": ", keys == Keys::flags ? name : std::string(key.str()));
+    const std::string where = message(path, ": ", keys == NamedBy::flags ? name : std::string(key.str()));
     flags.refuse_fixed(name);
     Flag* const flag = flags.find(name);
     require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
-                        suggestion(keys == Keys::flags ? name : std::string(key.str()), known_keys(flags, keys)));
+                        suggestion(keys == NamedBy::flags ? name : std::string(key.str()), known_keys(flags, keys)));
     std::vector<std::string> texts;
     if (const toml::array* array = node.as_array())
       for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, where));
@@ -110,7 +110,7 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
       flag->give(texts);
     } catch (const InputError& error) {
       throw InputError(message(
-          path, ": ", keys == Keys::flags ? std::string(error.what()) : about_key(error.what(), name, key.str())));
+          path, ": ", keys == NamedBy::flags ? std::string(error.what()) : about_key(error.what(), name, key.str())));
     }
     flag->given = true;
   }
@@ -138,11 +138,13 @@ void apply_file(FlagSet& flags, const std::string& path, const std::string& sect
                 const std::vector<std::string>& sections) {
   const toml::table table = read_table(path, "--config ");
   flags.read_from(path);
-  set_all(flags, table, path, sections, Keys::flags);
-  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, Keys::flags);
+  set_all(flags, table, path, sections, NamedBy::flags);
+  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, NamedBy::flags);
 }
 
-void apply_keys(FlagSet& keys, const std::string& path) { set_all(keys, read_table(path, ""), path, {}, Keys::alone); }
+void apply_keys(FlagSet& keys, const std::string& path) {
+  set_all(keys, read_table(path, ""), path, {}, NamedBy::alone);
+}
 
 namespace {
 
