@@ -88,10 +88,12 @@ bytes_of() { grep -E "^  $1 " "$out" | tr -s ' ' | cut -d ' ' -f 3; }
 
 echo "== with dropout too a run takes what its dry run says: blocks are the peak, where dropout takes memory"
 peak() { grep -E '^  peak ' "$out" | tr -s ' ' | cut -d ' ' -f 3; }
-# takes_what_is_planned WITH WITHOUT ARG...: with the flags WITH, and more than with the flags WITHOUT.
+# takes_what_is_planned WITH WITHOUT ARG...: with the flags WITH, and more than with the flags WITHOUT; in bf16 perhaps as much, since
+# on some processors it is multiplied by way of float, and the scratch of that is the peak.
 takes_what_is_planned() {
-  local with=$1 without=$2 planned taken
+  local with=$1 without=$2 planned taken more=-ge
   shift 2
+  [[ $* != *fp32* ]] || more=-gt
   tessera train "$@" $with --dry-run
   planned=$(peak)
   rm -f metrics.jsonl
@@ -99,7 +101,7 @@ takes_what_is_planned() {
   taken=$(grep -o '"peak_bytes":[0-9]*' metrics.jsonl | tail -n 1 | cut -d : -f 2)
   [ "$taken" -eq "$planned" ] || fail "$taken bytes taken, $planned planned: $* $with"
   tessera train "$@" $without --dry-run
-  [ "$planned" -gt "$(peak)" ] || fail "$planned bytes, and $(peak) with '$without': $*"
+  [ "$planned" $more "$(peak)" ] || fail "$planned bytes, and $(peak) with '$without': $*"
 }
 tiny=(--model tiny --data text.txt --seq-len 64 --batch-size 4 --threads 1 --lora-rank 4)
 dropout="--lora-dropout 0.1"

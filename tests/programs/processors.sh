@@ -13,12 +13,12 @@ for isa in "${has[@]}"; do
   for run in fsdp2 zero3 replicated; do
     tessera "${flags[@]}" --comm threads:2 --threads 1 --sharding $run --metrics "$isa.$run.jsonl" --checkpoint-dir "$isa.$run"
     steps "$isa.$run.jsonl" | cut -d' ' -f1,2 >"$isa.$run.losses"
-    contains "$out" "^stack .*, 2 ranks x 1 thread, $isa( .slow|$)"
+    contains "$out" "^stack .*, 2 ranks x 1 thread, $isa(, bf16 by way of float)?( .slow|$)"
     [ $run = fsdp2 ] || same "$isa.fsdp2.losses" "$isa.$run.losses"
   done
   falls "$isa.fsdp2.jsonl"
   close "$isa.fsdp2.losses" baseline.fsdp2.losses 1e-2
-  grep -q "\"instruction_set\":\"$isa\"" "$isa.fsdp2.jsonl" || fail "the metrics do not say $isa"
+  grep -Eq "\"instruction_set\":\"$isa(, bf16 by way of float)?\"" "$isa.fsdp2.jsonl" || fail "the metrics do not say $isa"
   tessera "${flags[@]}" --dry-run --comm threads:2 --threads 1
   planned=$(awk '$1 == "peak" { print $2 }' "$out")
   [ "$(summary "$isa.fsdp2.jsonl" peak_bytes)" -eq "$planned" ] || fail "planned $planned bytes"
