@@ -81,7 +81,10 @@ TEST_F(CudaHost_launch, OfTheNormsBackwardIsTakenForEveryNumberOfColumns) {
     EXPECT_NO_THROW(launch_norm_backward<bf16>(columns, 100));
     EXPECT_NO_THROW(launch_norm_backward<f16>(columns, 100));
     EXPECT_NO_THROW(launch_norm_backward<float>(columns, 100));
-    for (const Launch& launch : take_launches()) EXPECT_LE(launch.blocks, 256u);
+    for (const Launch& launch : take_launches()) {
+      const bool folds = launch.kernel->name.find("fold_parts") != std::string::npos;  // its blocks share the columns
+      EXPECT_TRUE(folds || launch.blocks <= 256) << launch.blocks << " blocks, each of which wants a part in scratch";
+    }
   }
 }
 
