@@ -113,6 +113,12 @@ assert works and works <= virtual, works - virtual
 assert {name for name in virtual if " " in name} <= real, virtual - real
 PY
 
+for trace in virtual run; do
+  python3 "$golden/../../bench/step_figure.py" $trace.json $trace.svg "of $trace.json"
+  contains $trace.svg '>of (virtual|run).json</text>$'
+  contains $trace.svg '<polygon '
+done
+
 echo "== of several processes one prints and writes"
 plan --cluster two.toml
 cp "$out" one
@@ -125,12 +131,6 @@ if has mpi; then
   timeout "$limit" mpirun --oversubscribe -np 2 "$program" plan "${model[@]}" --cluster two.toml >"$out"
   same one "$out"
 fi
-
-for trace in virtual run; do
-  python3 "$golden/../../bench/step_figure.py" $trace.json $trace.svg "of $trace.json"
-  contains $trace.svg '>of (virtual|run).json</text>$'
-  contains $trace.svg '<polygon '
-done
 
 echo "== what a cluster cannot be"
 no() { expect_error "$1" "$program" plan "${model[@]}" "${@:2}"; }
