@@ -15,14 +15,14 @@ namespace {
 TEST(StepMeter, IsTheMeanOfWhatItWasGiven) {
   StepMeter meter;
   EXPECT_FALSE(meter.mean());
-  meter.add(1);
+  meter.add({.all = 1});
   EXPECT_EQ(meter.mean()->all, 1);
   EXPECT_FALSE(meter.mean()->collectives) << "a device with queues";
-  meter.add(3);
-  meter.add_collectives(0.5);
-  meter.add_collectives(0.25);
-  EXPECT_EQ(meter.mean()->all, 2);
-  EXPECT_EQ(*meter.mean()->collectives, 0.375);
+  StepMeter seen;
+  seen.add({.all = 1, .collectives = 0.5});
+  seen.add({.all = 3, .collectives = 0.25});
+  EXPECT_EQ(seen.mean()->all, 2);
+  EXPECT_EQ(*seen.mean()->collectives, 0.375);
 }
 
 /// The straggler that all ranks find, of ranks whose steps take 1 s with so many seconds of computation.

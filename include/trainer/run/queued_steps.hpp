@@ -34,6 +34,7 @@ struct QueuedStep {
   comm::MeshTraffic traffic = {};  ///< set once it is enqueued
   /// when the host saw that the device was done with it
   std::optional<std::chrono::steady_clock::time_point> done = {};
+  std::optional<double> collective_seconds = {};  ///< of this rank; nothing on a device that has queues for them
 
   /// The divisor of the sum of losses.
   double targets() const;
@@ -78,7 +79,7 @@ class QueuedSteps {
   /// When the first step was done; nothing before.
   const std::optional<std::chrono::steady_clock::time_point>& first_done() const { return first_done_; }
   /// The times of reported steps after the first one.
-  StepMeter& meter() { return meter_; }
+  const StepMeter& meter() const { return meter_; }
   /// Tokens of all ranks in the reported steps.
   std::int64_t tokens() const { return tokens_; }
   /// Loss of the step reported last; nothing before the first.
@@ -94,7 +95,6 @@ class QueuedSteps {
   std::chrono::steady_clock::time_point last_done_;  ///< end of the step reported last
   std::optional<std::chrono::steady_clock::time_point> first_done_;
   StepMeter meter_;
-  bool any_reported_ = false;
   std::int64_t tokens_ = 0;
   std::optional<double> loss_;
 };

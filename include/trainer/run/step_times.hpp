@@ -17,8 +17,8 @@
 
 namespace fsdp::train {
 
-/// Returns what a plan expects of a step on --cluster; nothing without it. Collective. Throws InputError on all ranks
-/// for a cluster that cannot be, or that computes on another device.
+/// Returns what a plan expects of a step on --cluster; nothing without it, and on other ranks than 0. Collective.
+/// Throws InputError on all ranks for a cluster that cannot be, or that computes on another device.
 template <class Model, class Optimizer>
 std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const TrainOptions& options,
                                                const Model& model, const typename Model::Stack::Sharding& sharding,
@@ -30,29 +30,34 @@ std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const T
     constexpr auto device = Model::Stack::Device::name;
     require<InputError>(cluster.device == device, "--cluster ", *options.cluster, " computes on ", cluster.device,
                         ", and this run on ", device, "; leave it out, or give one that is of these machines");
+    if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // one says it
     const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer);
-    return report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives};
+    return std::optional(report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives});
   });
+}
+
+/// Returns the seconds that this rank has spent in a module's collectives so far, waiting for others or making them.
+template <class Module>
+double collective_seconds(Module& module) {
+  double seconds = 0;
+  for (auto* const axis : module.communicators()) {
+    const comm::Totals& totals = axis->monitor().totals;
+    seconds += totals.copy_seconds + totals.waiting_seconds;
+  }
+  return seconds;
 }
 
 /// Adds up a rank's steps after its first, which has more to do.
 class StepMeter {
  public:
-  /// Adds a step.
-  void add(double seconds) {
-    all_ += seconds;
-    ++steps_;
-  }
-  /// Adds the seconds of a step in which this rank waited for collectives or made them. Not called for a device that
-  /// has queues for them, where the host does not see it.
-  void add_collectives(double seconds) { collectives_ = collectives_.value_or(0) + seconds; }
+  /// Adds a step. All steps have the seconds of collectives, or none has.
+  void add(const report::StepTimes& step);
 
-  /// The mean of a step; nothing before the second one.
+  /// The mean of a step; nothing before the first that was added.
   std::optional<report::StepTimes> mean() const;
 
  private:
-  double all_ = 0;
-  std::optional<double> collectives_;
+  report::StepTimes sum_;
   std::int64_t steps_ = 0;
 };
 

@@ -232,7 +232,8 @@ class Trainer {
   void queue_step() {
     const std::int64_t index = optimizer().steps();
     const auto begin = Clock::now();
-    const double in_collectives = collective_seconds();
+    double in_collectives = 0;
+    if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
     const auto batch = feed_.take(index + 1 < options_.steps);
     QueuedStep& step = queued_.add(index, batch.counts, begin);
     const auto scale = static_cast<float>(step.loss_scale / step.targets());
@@ -242,20 +243,10 @@ class Trainer {
                     batch.counts.valid_targets == options_.batch_size * options_.seq_len,
                     verifies(index + 1) ? verify : std::function<void()>());
     step.traffic = training_.traffic() - before;
-    if (!Device::asynchronous && std::exchange(any_step_, true))
-      queued_.meter().add_collectives(collective_seconds() - in_collectives);
+    if constexpr (!Device::asynchronous)
+      step.collective_seconds = collective_seconds(training_.module()) - in_collectives;
     if (auto* const digests = training_.executor().watch().steps()) log_.digests(index + 1, digests->collect());
     keep_resting();
-  }
-
-  /// Seconds that this rank has spent in collectives so far, of all communicators.
-  double collective_seconds() {
-    double seconds = 0;
-    for (auto* const axis : training_.module().communicators()) {
-      const comm::Totals& totals = axis->monitor().totals;
-      seconds += totals.copy_seconds + totals.waiting_seconds;
-    }
-    return seconds;
   }
 
   bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
@@ -409,7 +400,6 @@ class Trainer {
   std::string reduced_sooner_;  ///< see reduced_sooner
   StepSize size_;
   std::optional<report::StepTimes> planned_;
-  bool any_step_ = false;
   report::MatmulPeak peak_;  ///< measured before training_ allocates: its memory is not part of the plan
   Training<Model, Optimizer> training_;
   std::optional<Verification<Model>> verification_;  ///< with --verify-every

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/group_flag.hpp>
@@ -60,6 +59,7 @@ void QueuedSteps::report(const device::StepDecision& found, std::span<const doub
                          std::int64_t peak_bytes, const report::MatmulPeak& peak) {
   if (!oldest().done) see_oldest_done();
   const QueuedStep step = steps_.front();
+  const bool first = !loss_;
   steps_.pop_front();
   loss_ = found.loss / step.targets();
   require<DivergedError>(
@@ -72,7 +72,7 @@ void QueuedSteps::report(const device::StepDecision& found, std::span<const doub
   tokens_ += step_tokens;
   const double seconds = std::chrono::duration<double>(*step.done - std::max(step.begin, last_done_)).count();
   last_done_ = *step.done;
-  if (std::exchange(any_reported_, true)) meter_.add(seconds);
+  if (!first) meter_.add({.all = seconds, .collectives = step.collective_seconds});
   log_.step({.step = step.number,
              .loss = *loss_,
              .grad_norm = std::abs(found.norm),

@@ -13,11 +13,18 @@ constexpr double straggles = 1.25;  // of the median rank's seconds
 
 }  // namespace
 
+void StepMeter::add(const report::StepTimes& step) {
+  sum_.all += step.all;
+  if (step.collectives) sum_.collectives = sum_.collectives.value_or(0) + *step.collectives;
+  ++steps_;
+}
+
 std::optional<report::StepTimes> StepMeter::mean() const {
   if (steps_ == 0) return std::nullopt;
   const auto steps = static_cast<double>(steps_);
-  return report::StepTimes{.all = all_ / steps,
-                           .collectives = collectives_ ? std::optional(*collectives_ / steps) : std::nullopt};
+  report::StepTimes mean{.all = sum_.all / steps};
+  if (sum_.collectives) mean.collectives = *sum_.collectives / steps;
+  return mean;
 }
 
 std::optional<report::Straggler> straggler(const comm::Ranks& ranks, const std::optional<report::StepTimes>& mean) {
