@@ -9,8 +9,8 @@
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/operations.hpp>
-#include <tessera/trainer/run/rank_memory.hpp>
 
+#include "attention_pass.hpp"
 #include "floors.hpp"
 
 namespace fsdp::bench {
@@ -36,15 +36,15 @@ class RankWorks::Operations {
       : bf16_(square_matmuls(DType::bf16, matmul_size, matmuls), ring_bytes, threads),
         fp32_(square_matmuls(DType::f32, matmul_size, matmuls), ring_bytes, threads),
         copies_(copy_bytes, threads),
-        arena_(ledger_, scratch(threads)),
+        attention_(attention_shape, threads),
+        arena_(ledger_, 0),
         stream_(arena_, threads),
-        heads_(block(3)),
+        inputs_(block(2)),
+        outputs_(block(1)),
         gradients_(block(3)),
-        lse_(ledger_, MemoryKind::scratch, attention_shape.heads * attention_shape.sequence_length * 4) {
-    for (std::int64_t part = 0; part < 3; ++part) fill_uniform(matrix(heads_, part), 1.0f);
+        rstd_(ledger_, MemoryKind::scratch, rows * 4) {
+    for (std::int64_t part = 0; part < 2; ++part) fill_uniform(matrix(inputs_, part), 1.0f);
     fill_gradients();
-    attend();
-    attention_flops_ = static_cast<double>(stream_.counters.attention_flops);
     operate();
     operation_bytes_ = static_cast<double>(stream_.counters.elementwise_bytes);
   }
@@ -54,25 +54,8 @@ class RankWorks::Operations {
   void copy() { copies_.run(); }
 
   void attend() {
-    const auto& shape = attention_shape;
-    const auto part = [&](const CpuBlock& of, std::int64_t number, std::int64_t heads) {
-      return matrix(of, number).slice_columns(0, heads * shape.head_dim);
-    };
-    const Tensor<float> lse(reinterpret_cast<float*>(lse_.data()), {shape.heads, shape.sequence_length});
-    const Tensor<bf16> q = part(heads_, 0, shape.heads), k = part(heads_, 1, shape.kv_heads),
-                       v = part(heads_, 2, shape.kv_heads),
-                       out = matrix(out_, 0).slice_columns(0, shape.heads * shape.head_dim);
-    device::enqueue(stream_, device::Attention<bf16>{.shape = shape, .q = q, .k = k, .v = v, .out = out, .lse = lse});
-    device::enqueue(stream_, device::AttentionBackward<bf16>{.shape = shape,
-                                                             .q = q,
-                                                             .k = k,
-                                                             .v = v,
-                                                             .out = out,
-                                                             .lse = lse,
-                                                             .dout = out,
-                                                             .dq = part(gradients_, 0, shape.heads),
-                                                             .dk = part(gradients_, 1, shape.kv_heads),
-                                                             .dv = part(gradients_, 2, shape.kv_heads)});
+    attention_.forward();
+    attention_.backward();
   }
   /// What `operate` overwrites: gradients of gradients would end as denormal numbers, which are slow.
   void fill_gradients() {
@@ -80,26 +63,22 @@ class RankWorks::Operations {
   }
   /// The norm and the gate of a block's MLP, forward and backward.
   void operate() {
-    const Tensor<bf16> x = matrix(heads_, 0), y = matrix(out_, 0), dy = matrix(gradients_, 0);
-    const Tensor<const bf16> weight(reinterpret_cast<const bf16*>(gradients_.data()), {columns});
-    const Tensor<float> rstd(reinterpret_cast<float*>(lse_.data()), {rows});
+    const Tensor<bf16> x = matrix(inputs_, 0), up = matrix(inputs_, 1), y = matrix(outputs_, 0);
+    const Tensor<const bf16> weight(up.data(), {columns});
+    const Tensor<float> rstd(reinterpret_cast<float*>(rstd_.data()), {rows});
     device::enqueue(stream_, device::RmsNorm<bf16>{.x = x, .weight = weight, .y = y, .rstd = rstd});
-    device::enqueue(stream_, device::SwiGlu<bf16>{.gate = x, .up = matrix(heads_, 2), .h = y});
+    device::enqueue(stream_, device::SwiGlu<bf16>{.gate = x, .up = up, .h = y});
     device::enqueue(stream_,
-                    device::SwiGluBackward<bf16>{.gate = matrix(gradients_, 1), .up = matrix(gradients_, 2), .dh = dy});
+                    device::SwiGluBackward<bf16>{
+                        .gate = matrix(gradients_, 1), .up = matrix(gradients_, 2), .dh = matrix(gradients_, 0)});
   }
 
   double matmul_flops() const { return bf16_.flops(); }
-  double attention_flops() const { return attention_flops_; }
+  double attention_flops() const { return attention_.counted_flops(); }
   double operation_bytes() const { return operation_bytes_; }
   double copied_bytes() const { return static_cast<double>(copies_.bytes()); }
 
  private:
-  static std::int64_t scratch(int threads) {
-    const Cpu::Planner planner(threads);
-    return std::max(device::scratch(planner, device::Attention<bf16>{.shape = attention_shape}),
-                    device::scratch(planner, device::AttentionBackward<bf16>{.shape = attention_shape}));
-  }
   CpuBlock block(std::int64_t parts) {
     return {ledger_, MemoryKind::scratch, parts * rows * columns * std::int64_t{sizeof(bf16)}};
   }
@@ -109,12 +88,13 @@ class RankWorks::Operations {
 
   MatmulReplay bf16_, fp32_;
   Copies copies_;
+  AttentionPass<bf16> attention_;
   device::Ledger ledger_;
   Cpu::Arena arena_;
   Cpu::Stream stream_;
-  CpuBlock heads_, gradients_, lse_;  // [3, rows, columns] twice
-  CpuBlock out_ = block(1);
-  double attention_flops_ = 0, operation_bytes_ = 0;
+  CpuBlock inputs_, outputs_, gradients_;  // [2, rows, columns], [1, ...], [3, ...]
+  CpuBlock rstd_;                          // [rows]
+  double operation_bytes_ = 0;
 };
 
 RankWorks::RankWorks(int threads) : operations_(std::make_unique<Operations>(threads)) {}
@@ -139,7 +119,5 @@ std::int64_t resident_bytes() {
   pages >> all >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
 }
-
-std::int64_t memory_of_rank(int ranks) { return train::host_memory_of_rank(ranks); }
 
 }  // namespace fsdp::bench

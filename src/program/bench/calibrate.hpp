@@ -12,9 +12,11 @@
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/training/launch.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 
 #include "../cli/calibrate_options.hpp"
 #include "collectives.hpp"
@@ -76,8 +78,6 @@ void write_cluster(const std::string& path, const std::string& text);
 
 /// Bytes of this process that are in memory, of which each of the ranks in it has a part.
 std::int64_t resident_bytes();
-/// Bytes that a rank of this machine may use.
-std::int64_t memory_of_rank(int ranks);
 
 /// Measures on all ranks; rank 0 writes the file. Returns the exit status. Throws InputError for ranks on several
 /// machines.
@@ -114,7 +114,8 @@ int calibrate(const cli::Calibrate& options) {
     add(many_bytes, scatter);
     rounds.run(options.repeats, [&] { all.barrier({"calibrate"}); });
     all.reduce(rounds.samples(), comm::Reduction::max, {"calibrate"});
-    if (communicator.rank() == 0)
+    comm::together(all, "calibrate", [&] {
+      if (all.rank() != 0) return;
       write_cluster(options.out, cluster_file({.rounds = rounds,
                                                .repeats = options.repeats,
                                                .works = works,
@@ -123,9 +124,9 @@ int calibrate(const cli::Calibrate& options) {
                                                .calls_of_few_bytes = few_bytes.buffers.calls(),
                                                .calls_of_many = many_bytes.buffers.calls(),
                                                .gathered_bytes = static_cast<double>(many_bytes.buffers.bytes()),
-                                               .memory = memory_of_rank(ranks),
+                                               .memory = train::host_memory_of_rank(ranks),
                                                .runtime_bytes = resident}));
-    all.barrier({"calibrate"});
+    });
   });
 }
 

@@ -24,7 +24,7 @@ struct Figure {
   double value, least, most;
 };
 
-/// "# 195e9 to 203e9 in 9 repeats".
+/// "1.95e+11 to 2.03e+11 in 9 repeats".
 std::string spread_text(const Figure& figure, std::int64_t repeats) {
   std::ostringstream text;
   text << std::setprecision(3) << figure.least << " to " << figure.most << " in " << repeats << " repeats";
