@@ -2,6 +2,8 @@
 // Code of pages that stands in no example: it compiles.
 // clang-format off
 #include <tessera/comm/mpi.hpp>
+#include <tessera/fsdp/plan/foreign_estimate.hpp>
+#include <tessera/fsdp/sharded.hpp>
 #include <tessera/trainer/train_main.hpp>
 
 using Stack = fsdp::Stack<
@@ -25,3 +27,21 @@ void made(const char* folder) {
 }
 
 }  // namespace models
+
+namespace foreign {
+
+using Shards = fsdp::Sharded<Stack>;
+const std::vector<fsdp::Unit> units = {{"encoder", {{"w", {4096, 4096}}}}, {"decoder", {{"v", {4096, 4096}}}}};
+constexpr double forward_seconds = 0.002, backward_seconds = 0.004;
+
+double planned() {
+  const fsdp::plan::Estimate step = fsdp::plan::estimate<Shards>(units, {}, {.micro_batches = 4},
+      {.seconds = [](const fsdp::sharding::Task& task) {
+         return task.action == fsdp::sharding::Action::forward ? forward_seconds : backward_seconds;
+       },
+       .own_bytes = 6'000'000'000},
+      fsdp::plan::known_cluster("epyc", 64));
+  return step.fits() ? step.seconds : 0;
+}
+
+}  // namespace foreign

@@ -42,6 +42,7 @@ struct CountedMatmul {
 
 /// What a part of a step does on a rank.
 struct RecordedWork {
+  double stated_seconds = 0;                ///< of the caller's own code, which nothing here counts
   device::Counters counters = {};           ///< without its list of matmuls
   std::vector<CountedMatmul> matmuls = {};  ///< each shape once
   std::vector<RecordedCollective> collectives = {};

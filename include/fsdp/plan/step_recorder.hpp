@@ -67,11 +67,10 @@ class StepRecorder {
   std::int64_t used_ = 0;
 };
 
-/// Returns what to watch of a ShardedModel in a dry run.
+/// Returns what to watch of a ShardedModule in a dry run, or of a ShardedModel, which also has inputs in host memory.
 template <class Module>
 Watched watched(Module& module) {
   using Stack = typename Module::Stack;
-  using Inputs = std::remove_reference_t<decltype(module.offload_arena())>;
   using Activations = std::remove_reference_t<decltype(module.arena())>;
   const auto& planned = module.planned(sharding::Pass::train);
   Watched all{.empty = {.problem = planned.problem,
@@ -80,10 +79,14 @@ Watched watched(Module& module) {
                         .compute = dtype_of<typename Module::Compute>(),
                         .optimizer_in_host_memory = offloads_optimizer_of<typename Stack::Sharding>},
               .counters = &module.stream().counters,
-              .inputs = &module.offload_arena(),
-              .used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); },
+              .used_by_inputs = [](const void*) { return std::int64_t{0}; },
               .activations = &module.arena(),
               .used_by_activations = [](const void* arena) { return static_cast<const Activations*>(arena)->used(); }};
+  if constexpr (requires { module.offload_arena(); }) {
+    using Inputs = std::remove_reference_t<decltype(module.offload_arena())>;
+    all.inputs = &module.offload_arena();
+    all.used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); };
+  }
   const auto communicators = module.communicators();
   constexpr bool mesh = Stack::mesh_axes == 2;
   std::vector<Axis> axes = {Axis::world};

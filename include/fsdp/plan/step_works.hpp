@@ -32,8 +32,9 @@ struct NamedWork {
   int task = -1;          ///< number in StepRecord::tasks; -1 for what is no task
 };
 
-/// Returns the seconds that a rank's device takes: matmuls by rate or, where it is more, by their operands' bytes; then
-/// attention by its rate, and all other operations by their bytes. `compute`: the type of activations.
+/// Returns the seconds that a rank's device takes: those that are stated; matmuls by rate or, where it is more, by
+/// their operands' bytes; then attention by its rate, and all other operations by their bytes. `compute`: the type of
+/// activations.
 double compute_seconds(const Cluster& cluster, const RecordedWork& work, DType compute);
 
 /// Returns the works of a step. Where the cluster's collectives have queues, works wait for each other as the events of

@@ -178,7 +178,7 @@ std::string_view name_of(Track track) {
 }
 
 double compute_seconds(const Cluster& cluster, const RecordedWork& work, DType compute) {
-  double seconds = 0;
+  double seconds = work.stated_seconds;
   std::int64_t listed = 0;
   for (const CountedMatmul& each : work.matmuls) {
     seconds += static_cast<double>(each.count) * matmul_seconds(cluster, each.matmul);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Code of one's own on a cluster: times that are calculated by hand, and bytes and collectives of the run.
+#include <tessera/fsdp/plan/foreign_estimate.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/testing/queued/queued_cpu.hpp>
+
+namespace fsdp::plan {
+namespace {
+
+using sharding::Action;
+
+template <class Strategy>
+using On = Sharded<Stack<Strategy, comm::Threads<>, Fp32>, optim::Sgd>;
+using Queued = Sharded<Stack<FullyShard<>, comm::Threads<testing::QueuedCpu>, Fp32>, optim::Sgd>;
+
+/// Three units of 1 MB.
+std::vector<Unit> three_units() {
+  std::vector<Unit> units;
+  for (const char* name : {"first", "second", "third"})
+    units.push_back({.name = name, .parameters = {{.name = std::string(name) + ".w", .shape = {500, 500}}}});
+  return units;
+}
+
+/// A rank gets 500 kB a second from the others of its node; everything else takes no time to speak of.
+Cluster cluster_of(std::int64_t ranks, bool queues) {
+  Cluster cluster = known_cluster("h100", ranks);
+  cluster.memory_bandwidth = 1e15;
+  cluster.node_bandwidth = 5e5;
+  cluster.collective_latency = cluster.node_latency = 0;
+  cluster.collectives_have_queues = queues;
+  return cluster;
+}
+
+/// Forward takes 2 s, backward 3 s.
+ForeignStep two_and_three() {
+  return {.seconds = [](const sharding::Task& task) { return task.action == Action::forward ? 2 : 3; }, .samples = 44};
+}
+
+using Times = std::vector<std::pair<double, double>>;
+
+/// When the works of a track run, to the hundredth of a second, without those that take no time.
+Times times(const Estimate& step, Track track) {
+  const auto rounded = [](double seconds) { return std::round(seconds * 100) / 100; };
+  Times list;
+  for (const TimedWork& each : step.works)
+    if (each.work.work.track == static_cast<int>(track) && rounded(each.span.end) > rounded(each.span.begin))
+      list.emplace_back(rounded(each.span.begin), rounded(each.span.end));
+  return list;
+}
+
+TEST(ForeignEstimate, StatedSecondsTakeTurnsWithCollectivesWhereTheseHaveNoQueues) {
+  const Estimate step = estimate<On<FullyShard<>>>(three_units(), {}, {}, two_and_three(), cluster_of(2, false));
+
+  EXPECT_NEAR(step.compute_seconds, 3 * 2 + 3 * 3, 1e-3);
+  // Three gathers before forward; before backward two, since the last unit's weights are kept; three reductions.
+  EXPECT_NEAR(step.exposed_collectives, 3 + 2 + 3, 1e-3);
+  EXPECT_NEAR(step.seconds, 15 + 8, 1e-3);
+  EXPECT_NEAR(step.tokens_per_second(), 44.0 / 23, 1e-3);
+  EXPECT_DOUBLE_EQ(step.mfu(), 0) << "no FLOPs are stated";
+}
+
+TEST(ForeignEstimate, CollectivesWithQueuesHideBehindStatedSeconds) {
+  const Estimate step = estimate<Queued>(three_units(), {}, {}, two_and_three(), cluster_of(2, true));
+
+  EXPECT_EQ(times(step, Track::compute), (Times{{1, 3}, {3, 5}, {5, 7}, {7, 10}, {10, 13}, {13, 16}}));
+  EXPECT_NEAR(step.exposed_collectives, 1 + 1, 1e-3) << "the first gather, and the last reduction";
+  EXPECT_NEAR(step.seconds, 1 + 15 + 1, 1e-3);
+}
+
+TEST(ForeignEstimate, AComputationMayTakeItsOwnTimeOnEachUnitAndAnOrderItsOwnComputations) {
+  On<FullyShard<>>::Settings settings;
+  settings.orders = {mirrored({0, 1, 2, 1}), mirrored({0}, 2)};
+  ForeignStep step = {.seconds = [](const sharding::Task& task) { return 1 + task.index; }, .order = 1};
+  EXPECT_NEAR(estimate<On<FullyShard<>>>(three_units(), {}, settings, step, cluster_of(1, false)).compute_seconds,
+              1 + 3 + 1, 1e-3);
+  step.order = 0;
+  EXPECT_NEAR(estimate<On<FullyShard<>>>(three_units(), {}, settings, step, cluster_of(1, false)).compute_seconds,
+              2 * (1 + 2 + 3 + 2), 1e-3);
+}
+
+/// Makes two steps and returns the collectives of the second one.
+template <class Tested>
+comm::MeshTraffic traffic_of_a_step(const typename Tested::Strategy& strategy,
+                                    const typename Tested::Settings& settings, int ranks) {
+  comm::MeshTraffic traffic;
+  comm::Threads<>::run(ranks, {}, [&](comm::Threads<>& communicator) {
+    Tested sharded(communicator, three_units(), strategy, settings);
+    sharded.initialize(1);
+    comm::MeshTraffic before;
+    for (int i = 0; i < 2; ++i) {
+      before = sharded.traffic();
+      auto pass = sharded.train();
+      while (pass.next().has_value()) pass.enter();
+      pass.finish();
+      sharded.step(1, {.lr = 0.1});
+    }
+    if (communicator.rank() == 0) traffic = sharded.traffic() - before;
+  });
+  return traffic;
+}
+
+template <class Strategy>
+void expect_what_a_run_does(const Strategy& strategy, int ranks) {
+  SCOPED_TRACE(message(policy_text(strategy), " on ", ranks));
+  using Tested = On<Strategy>;
+  typename Tested::Settings settings;
+  settings.micro_batches = 2;
+  settings.rules.clip = 1;
+  ForeignStep stated = two_and_three();
+  stated.own_bytes = 1000;
+  const Estimate step = estimate<Tested>(three_units(), strategy, settings, stated, cluster_of(ranks, false));
+
+  device::BytesByKind bytes = Tested::plan(ranks, step.plan.rank, three_units(), strategy, settings).bytes;
+  bytes[static_cast<std::size_t>(device::MemoryKind::activations)] += 1000;
+  EXPECT_EQ(step.plan.bytes, bytes);
+  EXPECT_EQ(step.traffic, traffic_of_a_step<Tested>(strategy, settings, ranks));
+  EXPECT_GE(step.compute_seconds, 2 * 15);
+}
+
+TEST(ForeignEstimate, HasTheBytesAndTheCollectivesOfARun) {
+  for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}},
+                                         {.strategy = FullyShard<ReshardAfterForward::no>{}},
+                                         {.strategy = Zero1{}},
+                                         {.strategy = Zero2{}}})
+    for (const int ranks : {1, 2, 3}) expect_what_a_run_does(strategy, ranks);
+  expect_what_a_run_does(Replicated{}, 2);
+  expect_what_a_run_does(HybridShard<FullyShard<>>{.group = 2}, 4);
+}
+
+TEST(ForeignEstimate, SaysWhatDoesNotFit) {
+  Cluster cluster = cluster_of(2, false);
+  cluster.runtime_bytes = 0;
+  cluster.exchange_bytes = 0;
+  cluster.memory = 1 << 24;
+  ForeignStep step = two_and_three();
+  EXPECT_TRUE(estimate<On<FullyShard<>>>(three_units(), {}, {}, step, cluster).fits());
+  step.own_bytes = cluster.memory;
+  const Estimate more = estimate<On<FullyShard<>>>(three_units(), {}, {}, step, cluster);
+  EXPECT_FALSE(more.fits());
+  EXPECT_EQ(more.device.needed, more.plan.peak_bytes());
+}
+
+TEST(ForeignEstimate, RefusesWhatIsNoTime) {
+  using Tested = On<FullyShard<>>;
+  const auto refused = [](const ForeignStep& step) {
+    try {
+      (void)estimate<Tested>(three_units(), {}, {}, step, cluster_of(2, false));
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused({}), "plan: nothing says how long computations take; give ForeignStep::seconds");
+  EXPECT_EQ(refused({.seconds = [](const sharding::Task& task) { return task.index == 1 ? -1.0 : 1; }}),
+            "plan: forward second is said to take -1 seconds; a computation takes 0 or more");
+  EXPECT_FALSE(refused({.seconds = [](const auto&) { return std::numeric_limits<double>::quiet_NaN(); }}).empty());
+  EXPECT_FALSE(refused({.seconds = [](const auto&) { return 1.0; }, .own_bytes = -1}).empty());
+}
+
+}  // namespace
+}  // namespace fsdp::plan
