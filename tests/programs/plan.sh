@@ -276,6 +276,19 @@ lacks "$out" '^others$'
 no '--trace is of one step, and --fit looks for several' --cluster two.toml --fit --trace trace.json
 no 'plan --fit: no way can be: sequence: 6 heads of attention cannot be divided' --cluster epyc --ranks 16 --fit
 
+echo "== bench/published.py reads its figures, and holds the first two against plans"
+if python3 -c 'import tomllib' 2>/dev/null; then  # Python 3.11
+  published=$golden/../../bench/published.py
+  python3 -B "$published" --check >said
+  contains said '^[0-9]+ figures of [0-9]+ sources$'
+  if has nccl; then
+    python3 -B "$published" "$program" --first 2 >said
+    contains said '^  qwen2.5-0.5b +1 +1024 .* fitted$'
+    contains said '^  qwen2.5-1.5b +1 +1024 .* held out$'
+    contains said '"held_out": ."figures": 1, "within_15_percent": 1, '
+  fi
+fi
+
 echo "== docs/plan.md shows what is printed"
 if has nccl; then
   command=$(sed -n 's/^tessera \(plan --cluster h100 .*\)/\1/p' "$golden/../../docs/plan.md")
