@@ -31,6 +31,8 @@ namespace fsdp::comm {
 /// prints one line with the rank and aborts all processes with its exit_status_of. If all ranks throw the same error
 /// (other than CollectiveError) within two seconds, rank 0 alone prints it, and all ranks return its status.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
+/// Initialises MPI until the last copy of what it returns is gone; run_mpi then neither initialises nor finalises it.
+std::shared_ptr<void> keep_mpi(const Options& options);
 
 namespace detail {
 
@@ -91,6 +93,10 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
     static_assert(detail::is_mpi_comm<MpiComm>, "fsdp: adopt takes an MPI_Comm of mpi.h itself, not its address");
     return Mpi(core_of(MpiRank::adopt(&communicator, sizeof communicator, options)));
   }
+
+  /// Prepares the process for several calls of `run`, one after another, since a process can initialise MPI once. Keep
+  /// what it returns until the last call has ended, in the thread that called this.
+  static std::shared_ptr<void> keep(const Options& options) { return keep_mpi(options); }
 
   /// Runs f(communicator) on this process's rank; see run_mpi. Returns f's status.
   template <class F>

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -39,8 +40,7 @@ consteval bool check_launch() {
 
 namespace detail {
 
-template <class Comm, class F>
-int launch(const LaunchOptions& launch, F f) {
+inline comm::Options options_of(const LaunchOptions& launch) {
   comm::Options options;
   validate(launch);
   const auto milliseconds = [](double seconds) {
@@ -49,6 +49,12 @@ int launch(const LaunchOptions& launch, F f) {
   options.deadline = milliseconds(launch.deadline_seconds);
   options.device_deadline = milliseconds(launch.device_deadline_seconds);
   options.windows = launch.windows;
+  return options;
+}
+
+template <class Comm, class F>
+int launch(const LaunchOptions& launch, F f) {
+  const comm::Options options = options_of(launch);
   const auto on_rank = [f = std::move(f), threads = launch.threads](Comm& communicator) {
     comm::agree_on_cores(communicator);
     use_threads(comm::rank_threads(threads, communicator.size()));
@@ -75,6 +81,16 @@ template <class Comm, class F>
 [[nodiscard]] int launch(const LaunchOptions& options, F f) {
   static_assert(check_launch<Comm>());
   return run_program([&] { return detail::launch<Comm>(options, std::move(f)); });
+}
+
+/// Prepares the process for several launches of Comm, one after another, where that takes anything (Mpi::keep). Keep
+/// what it returns until the last one has ended.
+template <class Comm>
+std::shared_ptr<void> keep_for_launches(const LaunchOptions& launch) {
+  if constexpr (requires(const comm::Options& options) { Comm::keep(options); })
+    return Comm::keep(detail::options_of(launch));
+  else
+    return nullptr;
 }
 
 /// Returns the number of ranks that `launch` will start or join; starts no communication.

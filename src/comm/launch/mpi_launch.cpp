@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -41,6 +42,13 @@ void let_the_failed_rank_report(MpiProcess& process, MpiWatch& watch) {
 }
 
 }  // namespace
+
+std::shared_ptr<void> keep_mpi(const Options& options) {
+  const LaunchedJob job = launched_job();
+  auto process = std::make_shared<MpiProcess>(options.deadline);
+  if (process->size() == 1) require_joined(job);
+  return process;
+}
 
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
   const LaunchedJob job = launched_job();  // MPI writes variables of its own where it starts alone

@@ -20,11 +20,17 @@ namespace {
 
 constexpr std::chrono::seconds longest_start{60};
 
+int living = 0;  // MpiProcesses; all are of the thread that started MPI
+
 }  // namespace
 
 MpiProcess::MpiProcess(std::chrono::milliseconds deadline) : deadline_(deadline) {
   if (const LaunchedJob job = launched_job(); !job.launcher.empty()) name_ = message("rank ", job.rank);
   name_ += message(" (host ", machine_name(), ")");
+  if (living > 0) {
+    ++living;
+    return;
+  }
   int initialized = 0;
   MPI_Initialized(&initialized);
   require<InputError>(initialized == 0,
@@ -33,9 +39,11 @@ MpiProcess::MpiProcess(std::chrono::milliseconds deadline) : deadline_(deadline)
   const Watchdog watch(name_ + ", MPI_Init,", std::max<std::chrono::milliseconds>(deadline, longest_start));
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  ++living;
 }
 
 MpiProcess::~MpiProcess() {
+  if (--living > 0) return;
   const Watchdog watch(name_ + ", MPI_Finalize,", deadline_);
   MPI_Finalize();
 }
@@ -44,6 +52,12 @@ int MpiProcess::rank() const {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   return rank;
+}
+
+int MpiProcess::size() const {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
 }
 
 Messages MpiProcess::messages() const {

@@ -12,17 +12,18 @@
 
 namespace fsdp::comm {
 
-/// Initialises MPI in its constructor and finalises it in its destructor.
+/// Initialises MPI in its constructor and finalises it in its destructor; while another one lives it does neither.
 class MpiProcess {
  public:
   /// `deadline` limits MPI_Finalize and the start of the first communicator; MPI_Init gets at least 60 s. Throws
-  /// InputError if the process has initialised MPI before.
+  /// InputError if the process has initialised MPI before and no other MpiProcess lives.
   explicit MpiProcess(std::chrono::milliseconds deadline);
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
   ~MpiProcess();
 
   int rank() const;
+  int size() const;
   /// Makes the messages of all processes of the job.
   Messages messages() const;
   /// Returns whether all processes call this with the same bytes within two seconds. If not, only `abort` may follow.
