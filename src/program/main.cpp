@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/comm/rendezvous.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
@@ -26,6 +29,7 @@
 #include "cli/fit.hpp"
 #include "cli/replay.hpp"
 #include "cli/stack_lines.hpp"
+#include "cli/train_fit.hpp"
 #include "stacks/compiled_stack.hpp"
 
 namespace fsdp::stacks {
@@ -93,6 +97,17 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequ
                            "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked, shards_sequences)));
 }
 
+stacks::CompiledStack stack_of(const cli::Train& train) {
+  return find_stack(train.stack, train.options.sequence.ranks > 1);
+}
+
+/// Finds a compiled stack of a communicator, for what does not depend on the rest.
+stacks::CompiledStack any_stack(const cli::CommChoice& comm) {
+  cli::StackChoice any;
+  any.comm = comm;
+  return find_stack(any);
+}
+
 /// Says how several processes become one job.
 std::string joined_by(bool nccl) {
   if (nccl) return "say --comm mpi, or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)";
@@ -135,13 +150,31 @@ void require_ranks_of(const plan::Cluster& cluster, const cli::CommChoice& comm,
                       "; leave --comm out, or give --ranks ", stated);
 }
 
+int train_fit(Bound<cli::Train>& command) {
+  train::LaunchOptions& launch = command->options.launch;
+  settle_launch(command->stack.comm, launch, command.flags.is_given("comm"));
+  const stacks::CompiledStack ranks = any_stack(command->stack.comm);
+  const std::shared_ptr<void> kept = ranks.keep(launch);
+  return cli::train_fit(
+      command, {.has = has_stack,
+                .estimate =
+                    [&](const cli::Train& train, const plan::Cluster& cluster) {
+                      return stack_of(train).estimate(command.flags, train, cluster, false);
+                    },
+                .on_ranks = [&](const std::function<int(const comm::Ranks&)>& f) { return ranks.on_ranks(launch, f); },
+                .time = [&](const cli::Train& train,
+                            train::TimedStep& timed) { return stack_of(train).time_step(command.flags, train, timed); },
+                .train = [&] { return stack_of(*command).train(command); }});
+}
+
 struct Run {
   int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
   int operator()(const cli::Version&) const {
     return print_text(stdout, cli::version_text() + "stacks\n" + list_of_stacks()), 0;
   }
-  int operator()(const Bound<cli::Train>& command) const {
+  int operator()(Bound<cli::Train>&& command) const {
     train::TrainOptions& options = command->options;
+    if (command->fit) return train_fit(command);
     return stack_for(command, options.launch, options.dry_run || options.print_schedule).train(command);
   }
   int operator()(const Bound<cli::Plan>& command) const {
@@ -158,18 +191,17 @@ struct Run {
                         " nodes; take --comm mpi");
     if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, *options.cluster);
     settle_launch(comm, options.launch, true, true);
+    const bool fit = command->train.fit;
     const auto estimate = [&](const cli::Train& train) {
-      return find_stack(train.stack, train.options.sequence.ranks > 1).estimate(command, train, cluster);
+      return stack_of(train).estimate(command.flags, train, cluster, !plan.json && !fit);
     };
-    if (plan.fit) return cli::fit(command, cluster, has_stack, estimate);
+    if (fit) return cli::fit(command, cluster, has_stack, estimate);
     return train::print_estimate(options, plan, estimate(command->train)), 0;
   }
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();
     settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
-    cli::StackChoice any;
-    any.comm = command->comm;
-    const auto calibrate = find_stack(any).calibrate;
+    const auto calibrate = any_stack(command->comm).calibrate;
     require<InputError>(calibrate != nullptr,
                         "calibrate: measures CPUs; of a GPU bench/gpu.sh measures the rates, and ",
                         "a file takes them by hand (docs/plan.md)");
@@ -204,7 +236,12 @@ struct Run {
       const bool joins = (comm == "mpi" && by_mpi) || (comm == "nccl" && comm::launched_by_torchrun());
       const auto stacks = compiled_stacks();
       const auto of_job = std::ranges::find(stacks, comm, &stacks::CompiledStack::comm);
-      if (joins && of_job != stacks.end()) return of_job->fail(command.launch, warnings, std::current_exception());
+      if (joins && of_job != stacks.end())
+        return of_job->on_ranks(command.launch, [&, error = std::current_exception()](const comm::Ranks& ranks) -> int {
+          if (ranks.rank() == 0)
+            for (const std::string& warning : warnings) print_warning(warning);
+          std::rethrow_exception(error);
+        });
       for (const std::string& warning : warnings) print_warning(warning);
       throw;
     }

@@ -268,13 +268,13 @@ best = json.load(open(sys.argv[1]))["best"]
 assert best and all("--sharding zero2" in way["flags"] and "--recompute" in way["flags"] for way in best), best
 PY
 cluster small.toml memory=1048576
-no 'plan --fit: none of [0-9]+ ways fits; the one that takes the least, --sharding .*, needs .*MiB of each rank, which has 1.00 MiB; take more ranks' --cluster small.toml --fit
+no '--fit: none of [0-9]+ ways fits; the one that takes the least, --sharding .*, needs .*MiB of each rank, which has 1.00 MiB; take more ranks' --cluster small.toml --fit
 expect_error '--cluster says what to expect of a run, and --dry-run starts none; call tessera plan --cluster two.toml' \
   "$program" train --dry-run --model tiny --cluster two.toml
 fit --cluster two.toml --sharding zero2 --grad-accum 2
 lacks "$out" '^others$'
 no '--trace is of one step, and --fit looks for several' --cluster two.toml --fit --trace trace.json
-no 'plan --fit: no way can be: sequence: 6 heads of attention cannot be divided' --cluster epyc --ranks 16 --fit
+no '--fit: no way can be: sequence: 6 heads of attention cannot be divided' --cluster epyc --ranks 16 --fit
 
 echo "== bench/published.py reads its figures, and holds the first two against plans"
 if python3 -c 'import tomllib' 2>/dev/null; then  # Python 3.11

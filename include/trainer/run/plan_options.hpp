@@ -10,7 +10,6 @@ namespace fsdp::train {
 /// What `tessera plan` takes besides the options of `train`.
 struct PlanOptions {
   bool json = false;  ///< one object instead of a table
-  bool fit = false;   ///< look for the fastest ways that fit, in all that the flags leave open
 
   friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
 };

@@ -62,6 +62,10 @@ void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
   bind(flags, command.optimizer);
+  flags.add(
+      Effect::chosen, "fit", command.fit,
+      "with --cluster: look for the fastest ways that fit, as plan --fit does, time a few steps of the best three, "
+      "and train with the flags of the fastest; data, batch and precision stay as they are");
   flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
             train::counts_up_to(train::most_ranks, 0));
   bind_stack(flags, command.stack, [&] {
@@ -77,11 +81,10 @@ std::string cluster_names() {
 
 void bind(train::FlagSet& flags, Plan& command) {
   flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
-  flags.add(
-      "fit", command.plan.fit,
-      "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
-      "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same batches");
   bind(flags, command.train);
+  flags.find("fit")->help =
+      "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
+      "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same batches";
   flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", cluster_names());
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =

@@ -28,6 +28,7 @@ struct Train {
   train::TrainOptions options = {};
   train::OptimizerChoice optimizer = {};
   StackChoice stack = {};
+  bool fit = false;  ///< look for the fastest way that fits on the cluster, in all that the flags leave open
 
   friend bool operator==(const Train&, const Train&) = default;
 };

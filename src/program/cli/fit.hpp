@@ -3,17 +3,13 @@
 /// `tessera plan --fit`: looks for the fastest ways to train that fit on a cluster.
 #pragma once
 
-#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
-#include <tessera/trainer/run/estimate.hpp>
 
 #include "commands.hpp"
 #include "fit_space.hpp"
+#include "ways.hpp"
 
 namespace fsdp::cli {
-
-/// Estimates the step of a command with other choices. Throws InputError for choices that cannot be.
-using EstimateStep = FunctionRef<train::EstimatedStep(const Train&)>;
 
 /// Prints the three fastest ways that fit, with their flags and the C++ of the first, and why others lose. Returns the
 /// exit status. Throws InputError if nothing fits; it says what would be needed.

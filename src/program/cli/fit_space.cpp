@@ -9,8 +9,8 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/flags/offload_flag.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
+
+#include "way_flags.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -200,19 +200,6 @@ std::string FitSpace::strategy(std::size_t family) const {
   return flags({.stack = stack});
 }
 
-std::string FitSpace::flags(const Train& train) const {
-  const auto& units = train.options.units;
-  std::string text = message("--sharding ", to_text(train.stack.sharding));
-  if (train.stack.sharding.layout != LayoutChoice::own)
-    text += message(" --layout ", to_text(train.stack.sharding.layout));
-  if (train.options.sequence.ranks > 1) text += message(" --sequence ", to_text(train.options.sequence));
-  if (train.options.grad_accum > 1) text += message(" --grad-accum ", train.options.grad_accum);
-  if (units.recompute) text += " --recompute";
-  const train::OffloadFlag offload{.optimizer = train.stack.offload == OffloadChoice::optimizer,
-                                   .inputs = units.offload_inputs};
-  if (offload != train::OffloadFlag{}) text += message(" --offload ", to_text(offload));
-  if (train.stack.tiling != tiling::RunTimeTiling{}) text += message(" --tiling ", to_text(train.stack.tiling));
-  return text;
-}
+std::string FitSpace::flags(const Train& train) const { return command_line(flags_of_way(train)); }
 
 }  // namespace fsdp::cli

@@ -3,12 +3,12 @@
 /// An entry of the program's table of compiled stacks: the flags that choose it, and its commands.
 #pragma once
 
-#include <exception>
-#include <span>
+#include <functional>
+#include <memory>
 #include <string>
 #include <type_traits>
 
-#include <tessera/comm/launch/print.hpp>
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/training/launch.hpp>
@@ -17,6 +17,7 @@
 #include <tessera/trainer/run/estimate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/replay.hpp>
+#include <tessera/trainer/run/time_step.hpp>
 
 #include "../bench/calibrate.hpp"
 #include "../bench/collectives.hpp"
@@ -37,13 +38,17 @@ struct CompiledStack {
   std::string comm;
   std::string precision;
   int (*train)(const cli::Bound<cli::Train>&) = nullptr;
-  /// Estimates the step of `train`, which differs from the command's own in what --fit tries.
-  train::EstimatedStep (*estimate)(const cli::Bound<cli::Plan>&, const cli::Train& train,
-                                   const plan::Cluster&) = nullptr;
+  /// Estimates the step of `train`, which may differ from the command that the flags are bound to in what --fit tries.
+  /// `tells`: prints what it chooses where flags leave the choice to it.
+  train::EstimatedStep (*estimate)(const train::FlagSet&, const cli::Train& train, const plan::Cluster&,
+                                   bool tells) = nullptr;
+  /// Times the step of such a command; see train::time_step.
+  int (*time_step)(const train::FlagSet&, const cli::Train& train, train::TimedStep&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
-  /// Ends a command that failed before it had ranks: joins those of the launcher, so that one of them prints the
-  /// warnings and the error that all have. Returns its status.
-  int (*fail)(const train::LaunchOptions&, std::span<const std::string> warnings, std::exception_ptr) = nullptr;
+  /// Calls f on all ranks, and returns their status: of errors that all of a launcher's ranks have one is printed.
+  int (*on_ranks)(const train::LaunchOptions&, const std::function<int(const comm::Ranks&)>& f) = nullptr;
+  /// See train::keep_for_launches.
+  std::shared_ptr<void> (*keep)(const train::LaunchOptions&) = nullptr;
   int (*evaluate)(const cli::Bound<cli::Eval>&) = nullptr;
   int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head has no logits
   int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
@@ -68,24 +73,22 @@ struct Commands {
     return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
                                resolve(command->optimizer));
   }
-  static train::EstimatedStep estimate(const cli::Bound<cli::Plan>& command, const cli::Train& train,
-                                       const plan::Cluster& cluster) {
-    return train::estimated_step<Model>(train.options, cluster, command.flags, sharding(train.stack),
-                                        train.stack.tiling, resolve(train.optimizer),
-                                        !command->plan.json && !command->plan.fit);
+  static train::EstimatedStep estimate(const train::FlagSet& flags, const cli::Train& train,
+                                       const plan::Cluster& cluster, bool tells) {
+    return train::estimated_step<Model>(train.options, cluster, flags, sharding(train.stack), train.stack.tiling,
+                                        resolve(train.optimizer), tells);
+  }
+  static int time_step(const train::FlagSet& flags, const cli::Train& train, train::TimedStep& timed) {
+    return train::time_step<Model>(train.options, flags, sharding(train.stack), train.stack.tiling,
+                                   resolve(train.optimizer), timed);
   }
   static int replay(const cli::RecordedRun& run) {
     return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
                                 sharding(run.stack), run.stack.tiling, resolve(run.optimizer));
   }
-  static int fail(const train::LaunchOptions& options, std::span<const std::string> warnings,
-                  std::exception_ptr error) {
+  static int on_ranks(const train::LaunchOptions& options, const std::function<int(const comm::Ranks&)>& f) {
     using Comm = typename Stack::Comm;
-    return train::launch<Comm>(options, [&](Comm& communicator) -> int {
-      if (communicator.rank() == 0)
-        for (const std::string& warning : warnings) print_warning(warning);
-      std::rethrow_exception(error);
-    });
+    return train::launch<Comm>(options, [&](Comm& communicator) { return f(comm::Ranks(communicator)); });
   }
   /// Runs eval, generate or chat.
   template <auto run, class Command>
@@ -106,8 +109,10 @@ CompiledStack compiled_stack() {
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
       .estimate = Commands<Model>::estimate,
+      .time_step = Commands<Model>::time_step,
       .replay = Commands<Model>::replay,
-      .fail = Commands<Model>::fail,
+      .on_ranks = Commands<Model>::on_ranks,
+      .keep = train::keep_for_launches<typename Stack::Comm>,
       .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)

@@ -110,3 +110,17 @@ close <(steps cpu.jsonl) <(steps whole.jsonl 4) 1e-4
 on_gpus back.jsonl 4 "${run[@]}" --sharding zero3 --steps 8 --resume cpu --cuda-graphs
 on_cpu cpu.jsonl 2 "${run[@]}" --steps 8 --resume cpu
 close <(steps back.jsonl) <(steps cpu.jsonl) 1e-4
+
+echo "== --fit times ways over one communicator after another, with graphs too, and trains as their flags say"
+sed 's/^device = "cpu"/device = "cuda"/; s/^collectives_have_queues = false/collectives_have_queues = true/' \
+  "$golden/../docs/two.toml" >two.toml
+for more in "" --cuda-graphs; do
+  # shellcheck disable=SC2086
+  on_gpus fit.jsonl 2 --steps 3 --fit --cluster two.toml $more
+  taken=$(grep -B 1 '^             planned .*; taken$' 0.out | sed -n 's/^fit  *[0-9]*  //p')
+  [ -n "$taken" ] && [ "$(grep -c '^fit ' 0.out)" -eq 3 ] || ranks_fail "not three ways"
+  [ ! -s 1.out ] || ranks_fail "the second rank prints"
+  # shellcheck disable=SC2086
+  on_gpus direct.jsonl 2 --steps 3 $taken $more
+  same <(steps fit.jsonl) <(steps direct.jsonl)
+done
