@@ -32,7 +32,7 @@ MpiRank::Engine::Engine(Messages messages, const Options& options, MpiWatch* wat
     : messages_(std::move(messages)),
       windows_(std::make_shared<Windows>(messages_, options.windows, options.deadline)),
       process_(messages_.rank()),
-      sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
+      sum_(messages_, PieceScratch::bytes(messages_.size())),
       watch_(watch),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();

@@ -17,7 +17,6 @@ int MpiRank::size() const { return engine_->messages().size(); }
 Monitor& MpiRank::monitor() { return engine_->monitor; }
 const Monitor& MpiRank::monitor() const { return engine_->monitor; }
 std::int64_t MpiRank::scratch_bytes() const { return scratch_bytes_for(size()); }
-std::int64_t MpiRank::scratch_bytes_for(int ranks) { return PieceSum::scratch_bytes_for(ranks); }
 
 Transfer& MpiRank::prepare() { return engine_->prepare(); }
 Ticket MpiRank::start() { return engine_->start(); }

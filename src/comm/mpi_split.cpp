@@ -13,7 +13,7 @@ MpiRank::Engine::Engine(Engine& parent, const Part& part)
       windows_(parent.windows_),
       process_(parent.process_),
       process_of_(part.process_of),
-      sum_(messages_, PieceSum::scratch_bytes_for(messages_.size())),
+      sum_(messages_, PieceScratch::bytes(messages_.size())),
       watch_(parent.watch_),
       exceptions_(std::uncaught_exceptions()) {
   monitor.rank = messages_.rank();

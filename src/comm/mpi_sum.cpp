@@ -6,21 +6,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 
 namespace fsdp::comm {
-namespace {
-
-constexpr std::int64_t cache_line = 64;
-/// Shared by all pieces in flight: small enough to stay in the last-level cache.
-constexpr std::int64_t largest_scratch = 4 << 20;
-constexpr std::int64_t smallest_piece = 4 << 10;
-
-}  // namespace
-
-std::int64_t PieceSum::scratch_bytes_for(int ranks) {
-  if (ranks == 1) return 0;
-  const std::int64_t pieces = 2 * slots * (ranks - 1);
-  const std::int64_t piece = std::max(largest_scratch / pieces / smallest_piece, std::int64_t{1}) * smallest_piece;
-  return pieces * piece + cache_line;
-}
 
 PieceSum::PieceSum(Messages& messages, std::int64_t scratch_bytes)
     : messages_(messages),
@@ -29,8 +14,9 @@ PieceSum::PieceSum(Messages& messages, std::int64_t scratch_bytes)
       contributions_(static_cast<std::size_t>(messages.size())) {
   if (memory_.empty()) return;
   const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-  scratch_ = memory_.data() + (cache_line - address % cache_line) % cache_line;
-  piece_bytes_ = (scratch_bytes - cache_line) / (2 * slots * (messages.size() - 1));
+  scratch_ =
+      memory_.data() + (PieceScratch::cache_line - address % PieceScratch::cache_line) % PieceScratch::cache_line;
+  piece_bytes_ = (scratch_bytes - PieceScratch::cache_line) / PieceScratch::pieces(messages.size());
 }
 
 void PieceSum::begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers, int threads) {

@@ -16,6 +16,7 @@
 #include <tessera/comm/transfer.hpp>
 
 #include "messages.hpp"
+#include "piece_scratch.hpp"
 
 namespace fsdp::comm {
 
@@ -29,8 +30,6 @@ class PieceSum {
  public:
   PieceSum(Messages& messages, std::int64_t scratch_bytes);
 
-  static std::int64_t scratch_bytes_for(int ranks);
-
   /// Starts the sum of one transfer; the previous one must be done. `peers` has one entry per rank; this rank's is
   /// unused. If no pieces arrive, the sum is complete on return.
   /// `threads`: as in sum_in_order.
@@ -43,7 +42,7 @@ class PieceSum {
   std::uint64_t ticket() const { return ticket_; }
 
  private:
-  static constexpr std::int64_t slots = 2;
+  static constexpr std::int64_t slots = PieceScratch::slots;
 
   /// Elements of one segment, at most piece_elements_ of them.
   struct Piece {

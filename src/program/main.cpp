@@ -31,6 +31,7 @@
 #include "cli/stack_lines.hpp"
 #include "cli/train_fit.hpp"
 #include "stacks/compiled_stack.hpp"
+#include "stacks/planned_stack.hpp"
 
 namespace fsdp::stacks {
 #define FSDP_STACK(name) CompiledStack name();
@@ -159,7 +160,7 @@ int train_fit(Bound<cli::Train>& command) {
       command, {.has = has_stack,
                 .estimate =
                     [&](const cli::Train& train, const plan::Cluster& cluster) {
-                      return stack_of(train).estimate(command.flags, train, cluster, false);
+                      return stacks::estimate_step(command.flags, train, cluster, false);
                     },
                 .on_ranks = [&](const std::function<int(const comm::Ranks&)>& f) { return ranks.on_ranks(launch, f); },
                 .time = [&](const cli::Train& train,
@@ -193,10 +194,15 @@ struct Run {
     settle_launch(comm, options.launch, true, true);
     const bool fit = command->train.fit;
     const auto estimate = [&](const cli::Train& train) {
-      return stack_of(train).estimate(command.flags, train, cluster, !plan.json && !fit);
+      return stacks::estimate_step(command.flags, train, cluster, !plan.json && !fit);
     };
     if (fit) return cli::fit(command, cluster, has_stack, estimate);
-    return train::print_estimate(options, plan, estimate(command->train)), 0;
+    train::print_estimate(options, plan, estimate(command->train));
+    const cli::StackChoice& stack = command->train.stack;
+    if (!plan.json && !has_stack(stack) && train::tells_of_plans())
+      print_text(stdout,
+                 message(cli::how_to_compile(stack), "\n", cli::stack_lines(stack, options.sequence.ranks > 1), "\n"));
+    return 0;
   }
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();

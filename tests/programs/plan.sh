@@ -32,11 +32,11 @@ done
 tessera stacks
 cp "$out" stacks
 has() { grep -q -- "--comm $1 --precision bf16\$" stacks; }  # COMM
-if has mpi; then
-  plan --cluster epyc --ranks 4
-  contains "$out" '^fsdp2 / mpi / bf16 on epyc, 4 ranks in 2 nodes, '
-  contains "$out" '^  network +[0-9.]+ [KM]iB into a node, '
-fi
+plan --cluster epyc --ranks 4
+contains "$out" '^fsdp2 / mpi / bf16 on epyc, 4 ranks in 2 nodes, '
+contains "$out" '^  network +[0-9.]+ [KM]iB into a node, '
+plan --cluster h100 --ranks 2
+contains "$out" '^fsdp2 / nccl / bf16 on h100, 2 ranks in 1 node, '
 [ "$(listing)" = "$(printf '.\n./stacks\n./text.txt')" ] || fail "left files: $(listing)"
 
 echo "== the bytes are those of the dry run"
@@ -51,6 +51,30 @@ for more in "--sharding fsdp2 --precision bf16" "--sharding zero3 --precision fp
   grep -E '^  [a-z]+ +[0-9]+ |^beside it, in host' "$out" | same - planned
 done
 contains planned '^beside it, in host memory: [0-9]+ bytes '
+if has mpi; then  # whose ranks hold memory for sums
+  plan --cluster epyc --ranks 4 --comm mpi
+  grep -E '^  (weights|gathered|gradients|optimizer|activations|scratch|peak) +[0-9]+ ' "$out" >planned
+  tessera train --dry-run --ranks 4 "${model[@]}" --comm mpi
+  grep -E '^  [a-z]+ +[0-9]+ ' "$out" | same - planned
+fi
+
+echo "== every stack can be planned, and how to compile it is told"
+lacking='^this program has no such stack: '
+while read -r sharding precision offload words; do
+  for on in epyc h100; do
+    plan --cluster $on --ranks 4 --sharding "$sharding" --precision "$precision" --offload "$offload"
+    contains "$out" '^it fits: '
+    [ -z "$words" ] || contains "$out" "$lacking$words"
+  done
+done <<'END'
+fsdp2 fp32 none
+zero1 fp32 optimizer CMake adds it by -DTESSERA_STACKS="default;zero1_offload/(mpi|nccl)/fp32"$
+replicated bf16:wire=bf16 none CMake adds it by -DTESSERA_STACKS="default;replicated/(mpi|nccl)/bf16_wire"$
+hybrid:2:full bf16:wire=bf16 optimizer compile its C\+\+$
+END
+contains "$out" '^  using Stack = fsdp::Stack<fsdp::Offload<fsdp::HybridShard<'
+plan --cluster two.toml
+lacks "$out" "$lacking"
 
 echo "== the collectives are those of a run's step"
 for more in "--sharding fsdp2" "--sharding zero3 --grad-accum 3" "--sharding zero1 --grad-accum 2" "--sharding replicated" \
@@ -166,7 +190,7 @@ END
 echo 'ranks = = 2' >bad.toml
 no '^tessera: --cluster bad.toml: .* at line 1' --cluster bad.toml
 no '--cluster epyc: ranks is 3, which do not fill nodes of 2' --cluster epyc --ranks 3
-! has nccl || no 'computes on cpu, and this stack on cuda; take --comm threads or mpi' --cluster epyc --comm nccl
+no 'computes on cpu, and this stack on cuda; take --comm threads or mpi' --cluster epyc --comm nccl
 no 'computes on cuda, and this stack on cpu; take --comm nccl' --cluster h100 --comm threads:8
 no '--memory is for runs' --cluster epyc --memory 4GiB
 no '--dry-run is for train' --cluster epyc --dry-run
@@ -290,7 +314,7 @@ if python3 -c 'import tomllib' 2>/dev/null; then  # Python 3.11
 fi
 
 echo "== docs/plan.md shows what is printed"
-if has nccl; then
+if has nccl; then  # without it, that the program lacks the stack is told besides
   command=$(sed -n 's/^tessera \(plan --cluster h100 .*\)/\1/p' "$golden/../../docs/plan.md")
   # shellcheck disable=SC2086
   tessera $command

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules that are compiled into tessera::cuda: those of the program's stacks over NCCL, and of their dry runs.
+/// Modules that are compiled into tessera::cuda, those of the program's stacks over NCCL; and those of their dry runs,
+/// which every build of tessera::tessera has.
 ///
 /// A program that includes this links them; without it, a stack on device::Cuda instantiates its own, which takes
 /// longer to compile.

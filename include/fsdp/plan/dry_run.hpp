@@ -44,6 +44,8 @@ struct Request {
   std::int64_t logit_rows = 0;
   std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's matmuls, or nullptr
   StepRecord* record = nullptr;  ///< empty, to be filled with a full training step's tasks, or nullptr
+  /// Bytes that a rank's communicator holds, where it is another than the model's; see comm::SimulatedWorld.
+  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
 };
 
 /// The result of a dry run: what a step takes.
@@ -107,9 +109,9 @@ template <class Model, class Optimizer = optim::RunTimeOptimizer>
 Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
              const Request& request, const Optimizer& with = {}) {
   using MetaModel = MetaTwin<Model>;
-  typename MetaModel::Stack::Comm communicator(
-      comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0)),
-      {.record = request.record != nullptr});
+  auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
+  if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
+  typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
   shape.middle_parts = middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sub-command plan on one compiled stack: what a training step would take on a cluster.
+/// The sub-command plan on one stack: what a training step would take on a cluster.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/report/estimate.hpp>
@@ -32,29 +35,34 @@ report::EstimateTitle title_of(const EstimatedStep& step, const std::string& clu
 /// Prints the estimate and, with --trace, writes the virtual step.
 void print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step);
 
-/// `tessera plan` on one stack: checks what a run on these ranks would check, and starts none. `options`: its ranks are
-/// the cluster's. `tells`: prints what it chooses where flags leave the choice to it.
+/// The communicator of a step that nobody runs.
+struct PlannedComm {
+  std::string name;                                        ///< as --comm has it: "nccl"
+  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;  ///< bytes that a rank's holds; null: none
+};
+
+/// `tessera plan` on one stack of a device without storage: checks what a run on these ranks would check, and starts
+/// none. `options`: its ranks are the cluster's. `tells`: prints what it chooses where flags leave the choice to it.
 template <class Model, class Optimizer>
-EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster, const FlagSet& flags,
-                             const ShardingOf<Model>& asked, const TilingOf<Model>& tiling, const Optimizer& optimizer,
-                             bool tells) {
+EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster, const PlannedComm& comm,
+                             const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
+                             const Optimizer& optimizer, bool tells) {
   using Stack = typename Model::Stack;
+  static_assert(Stack::Device::counts_only, "fsdp: a plan allocates nothing; take a stack over comm::Simulated");
   check_plan_flags(flags, options);
   validate_constants(optimizer);
-  require<InputError>(cluster.device == Stack::Device::name, "--cluster ", *options.cluster, " computes on ",
-                      cluster.device, ", and this stack on ", Stack::Device::name,
-                      cluster.device == "cuda" ? "; take --comm nccl" : "; take --comm threads or mpi",
-                      ", or another cluster");
   options.dry_run = true;  // no data, and any number of ranks
   if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
   const auto memory = [&] {
     return cluster.memory - cluster.runtime_bytes - (options.sequence.ranks > 1 ? cluster.exchange_bytes : 0);
   };
-  const auto [model, request, sharding, cut] =
-      planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, tells && tells_of_plans());
+  const auto [model, request, sharding, cut] = planned_step<Model>(
+      options, flags, ranks, asked, tiling, optimizer, memory, tells && tells_of_plans(), true, comm.scratch_bytes_for);
   plan::Estimate estimate = plan::estimate(model, sharding, cut, request, cluster, optimizer);
-  return {.estimate = std::move(estimate), .request = request, .stack = Stack::name(sharding)};
+  return {.estimate = std::move(estimate),
+          .request = request,
+          .stack = message(policy_text(sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>())};
 }
 
 }  // namespace fsdp::train

@@ -54,13 +54,15 @@ struct PlannedStep {
 template <class Model, class Optimizer, class Memory>
 PlannedStep<Model> planned_step(const TrainOptions& options, const FlagSet& flags, int ranks,
                                 const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
-                                const Optimizer& optimizer, Memory memory, bool speaks, bool cuts = true) {
+                                const Optimizer& optimizer, Memory memory, bool speaks, bool cuts = true,
+                                std::int64_t (*scratch_bytes_for)(int ranks) = nullptr) {
   auto [model, stored] = begun_model<Model>(options);
   if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
   require_samples(options, writes_text<Model>);
   require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
   validate(flags, options, ranks, sharding::facts_of(asked).pieces);
-  const plan::Request request = plan_request(options, ranks, asked, optimizer);
+  plan::Request request = plan_request(options, ranks, asked, optimizer);
+  request.scratch_bytes_for = scratch_bytes_for;
   const std::int64_t bytes = asks_for_memory(tiling) || weights_ask_for_memory(asked) ? memory() : 0;
   const ShardingOf<Model> sharding = settled_sharding(asked, tiling, model, request, optimizer, bytes, speaks);
   const TilingOf<Model> cut = cuts ? settled(tiling, model, sharding, request, optimizer, bytes, speaks) : tiling;

@@ -4,6 +4,5 @@
 namespace fsdp::nn {
 
 FSDP_NN_INSTANCES(template, CudaBf16)
-FSDP_NN_INSTANCES(template, CudaMetaBf16)
 
 }  // namespace fsdp::nn

@@ -4,6 +4,5 @@
 namespace fsdp::nn {
 
 FSDP_NN_INSTANCES(template, CudaFp32)
-FSDP_NN_INSTANCES(template, CudaMetaFp32)
 
 }  // namespace fsdp::nn

@@ -58,40 +58,35 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
   return "";
 }
 
-std::string text_of(const FoundWays& found, const FitSpace& space, const Plan& plan) {
+std::string text_of(const FoundWays& found, const FitSpace& space, const Plan& plan, const HasStack& has) {
   const std::vector<Way>& ways = found.best;
   std::string text = message("the fastest of ", space.size(), " ways that fit on ", *plan.train.options.cluster, "; ",
                              found.search.asked, " had to be estimated\n");
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const plan::Estimate& step = ways[i].step.estimate;
     text += message(i + 1, "  ", space.flags(ways[i].train), "\n   ", report::estimate_line(step), "\n");
+    if (!has(ways[i].train.stack)) text += message("   ", how_to_compile(ways[i].train.stack), "\n");
   }
   const std::vector<StrategyFate> others = fates_of_strategies(found.search, space);
   if (!others.empty()) text += "others\n";
   for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
-  if (!space.not_compiled().empty()) {
-    text += "not tried, since this program has no such stacks (tessera stacks)\n";
-    for (const std::string& flags : space.not_compiled()) text += message("   ", flags, "\n");
-  }
   const Train& first = ways.front().train;
   return text + "the first in C++\n" + stack_lines(first.stack, first.options.sequence.ranks > 1) + "\n\n" +
          report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, *plan.train.options.cluster));
 }
 
-std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& plan) {
+std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& plan, const HasStack& has) {
   auto best = nlohmann::ordered_json::array(), others = nlohmann::ordered_json::array();
   for (const Way& way : found.best)
     best.push_back({{"flags", space.flags(way.train)},
+                    {"compiled", has(way.train.stack)},
                     {"stack", stack_lines(way.train.stack, way.train.options.sequence.ranks > 1)},
                     {"estimate", nlohmann::ordered_json::parse(report::estimate_json(
                                      way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
   for (const auto& [strategy, fate] : fates_of_strategies(found.search, space))
     others.push_back({{"flags", strategy}, {"why", why(fate, space)}});
-  const nlohmann::ordered_json object = {{"ways", space.size()},
-                                         {"estimated", found.search.asked},
-                                         {"best", best},
-                                         {"others", others},
-                                         {"not_compiled", space.not_compiled()}};
+  const nlohmann::ordered_json object = {
+      {"ways", space.size()}, {"estimated", found.search.asked}, {"best", best}, {"others", others}};
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -100,10 +95,10 @@ std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& p
 int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack& has, EstimateStep estimate) {
   require<InputError>(!command->train.options.trace,
                       "--trace is of one step, and --fit looks for several; leave one of them out");
-  const FitSpace space(command->train, command.flags, cluster, has);
+  const FitSpace space(command->train, command.flags, cluster, [](const StackChoice&) { return true; });
   const FoundWays found = find_ways(command->train, space, estimate);
   if (!train::tells_of_plans()) return 0;
-  print_text(stdout, command->plan.json ? json_of(found, space, *command) : text_of(found, space, *command));
+  print_text(stdout, command->plan.json ? json_of(found, space, *command, has) : text_of(found, space, *command, has));
   return 0;
 }
 

@@ -11,8 +11,9 @@
 
 namespace fsdp::cli {
 
-/// Prints the three fastest ways that fit, with their flags and the C++ of the first, and why others lose. Returns the
-/// exit status. Throws InputError if nothing fits; it says what would be needed.
+/// Prints the three fastest ways that fit, with their flags and the C++ of the first, and why others lose. `has`:
+/// whether the program can run a way; how to compile others is told. Returns the exit status. Throws InputError if
+/// nothing fits; it says what would be needed.
 int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack& has, EstimateStep estimate);
 
 }  // namespace fsdp::cli

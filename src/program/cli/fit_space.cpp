@@ -135,7 +135,7 @@ void FitSpace::add_families(const ShardingChoice& sharding) {
   }
 }
 
-std::vector<OffloadChoice> FitSpace::offloads_of(const ShardingChoice& sharding) {
+std::vector<OffloadChoice> FitSpace::offloads_of(const ShardingChoice& sharding) const {
   StackChoice stack = asked_.stack;
   stack.sharding = sharding;
   std::vector<OffloadChoice> list;
@@ -144,10 +144,7 @@ std::vector<OffloadChoice> FitSpace::offloads_of(const ShardingChoice& sharding)
                                    : offload != OffloadChoice::none && cluster_.device == "cpu")
       continue;
     stack.offload = offload;
-    if (has_(stack))
-      list.push_back(offload);
-    else
-      not_compiled_.push_back(flags({.stack = stack}));
+    if (has_(stack)) list.push_back(offload);
   }
   return list;
 }

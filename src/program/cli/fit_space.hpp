@@ -24,7 +24,7 @@
 
 namespace fsdp::cli {
 
-/// Whether the program has a stack.
+/// Whether a stack may be taken.
 using HasStack = std::function<bool(const StackChoice&)>;
 
 /// How blocks keep what their backward needs.
@@ -60,13 +60,11 @@ class FitSpace {
   /// Returns the flags of a family's strategy, or of a way: "--sharding fsdp2 --grad-accum 2".
   std::string strategy(std::size_t family) const;
   std::string flags(const Train& train) const;
-  /// Choices that could have been tried, had the program a stack for them: "--offload optimizer".
-  const std::vector<std::string>& not_compiled() const { return not_compiled_; }
 
  private:
   void add_families(const ShardingChoice& sharding);
   FitFamily family(const ShardingChoice& sharding, std::int64_t sharing, std::int64_t micro_batches) const;
-  std::vector<OffloadChoice> offloads_of(const ShardingChoice& sharding);
+  std::vector<OffloadChoice> offloads_of(const ShardingChoice& sharding) const;
   std::vector<ShardingChoice> shardings() const;
   std::map<std::int64_t, std::int64_t> sharing_of_micro_batches() const;
   std::vector<std::int64_t> sharings() const;
@@ -79,7 +77,6 @@ class FitSpace {
   plan::Cluster cluster_;
   HasStack has_;
   std::vector<FitFamily> families_;
-  std::vector<std::string> not_compiled_;
 };
 
 }  // namespace fsdp::cli

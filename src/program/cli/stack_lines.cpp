@@ -155,4 +155,10 @@ std::optional<std::string> cmake_name(const StackChoice& choice) {
   return message(name, "/", name_of_comm(choice.comm), "/", precision);
 }
 
+std::string how_to_compile(const StackChoice& choice) {
+  const std::optional<std::string> name = cmake_name(choice);
+  return message("this program has no such stack: ",
+                 name ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *name, "\"") : "compile its C++");
+}
+
 }  // namespace fsdp::cli

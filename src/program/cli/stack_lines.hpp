@@ -31,5 +31,7 @@ std::string stack_lines(const StackChoice& choice, bool shards_sequences = false
 /// Returns the stack's name in CMake's TESSERA_STACKS (cmake/stacks.cmake), such as "zero3/mpi/bf16"; nothing if that
 /// has no name for it.
 std::optional<std::string> cmake_name(const StackChoice& choice);
+/// Returns a line for a stack that the program lacks: by what it comes into one.
+std::string how_to_compile(const StackChoice& choice);
 
 }  // namespace fsdp::cli

@@ -14,7 +14,6 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/run/chat.hpp>
 #include <tessera/trainer/run/commands.hpp>
-#include <tessera/trainer/run/estimate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/time_step.hpp>
@@ -38,11 +37,8 @@ struct CompiledStack {
   std::string comm;
   std::string precision;
   int (*train)(const cli::Bound<cli::Train>&) = nullptr;
-  /// Estimates the step of `train`, which may differ from the command that the flags are bound to in what --fit tries.
-  /// `tells`: prints what it chooses where flags leave the choice to it.
-  train::EstimatedStep (*estimate)(const train::FlagSet&, const cli::Train& train, const plan::Cluster&,
-                                   bool tells) = nullptr;
-  /// Times the step of such a command; see train::time_step.
+  /// Times the step of a command, which may differ from the one that the flags are bound to in what --fit tries; see
+  /// train::time_step.
   int (*time_step)(const train::FlagSet&, const cli::Train& train, train::TimedStep&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
   /// Calls f on all ranks, and returns their status: of errors that all of a launcher's ranks have one is printed.
@@ -72,11 +68,6 @@ struct Commands {
   static int train(const cli::Bound<cli::Train>& command) {
     return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
                                resolve(command->optimizer));
-  }
-  static train::EstimatedStep estimate(const train::FlagSet& flags, const cli::Train& train,
-                                       const plan::Cluster& cluster, bool tells) {
-    return train::estimated_step<Model>(train.options, cluster, flags, sharding(train.stack), train.stack.tiling,
-                                        resolve(train.optimizer), tells);
   }
   static int time_step(const train::FlagSet& flags, const cli::Train& train, train::TimedStep& timed) {
     return train::time_step<Model>(train.options, flags, sharding(train.stack), train.stack.tiling,
@@ -108,7 +99,6 @@ CompiledStack compiled_stack() {
       .comm = policy_text<typename Stack::Comm>(),
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
-      .estimate = Commands<Model>::estimate,
       .time_step = Commands<Model>::time_step,
       .replay = Commands<Model>::replay,
       .on_ranks = Commands<Model>::on_ranks,
