@@ -131,10 +131,11 @@ TEST(TrainFit, RefusesFlagsWithWhichItMakesNoSense) {
       {{"--cluster", "epyc", "--resume", "auto"}, "--resume auto goes on"},
       {{"--cluster", "epyc", "--memory", "4GiB"}, "--memory 4GiB is for budgets"},
   };
-  for (auto [words, expected] : cases) {
+  for (const auto& each : cases) {
+    Words words = each.first;
     words.push_back("--fit");
     const std::string error = error_of<InputError>([&] { parsed(words); });
-    EXPECT_NE(error.find(expected), std::string::npos) << error;
+    EXPECT_NE(error.find(each.second), std::string::npos) << error;
   }
   EXPECT_NO_THROW(parsed({"--fit", "--cluster", "epyc"}));
 }
