@@ -92,6 +92,28 @@ TEST(ForeignEstimate, AComputationMayTakeItsOwnTimeOnEachUnitAndAnOrderItsOwnCom
               2 * (1 + 2 + 3 + 2), 1e-3);
 }
 
+TEST(ForeignEstimate, QueuesFollowTheScheduleOfTheStepThatIsAskedFor) {
+  Queued::Settings settings;
+  settings.orders = {chain(3), mirrored({1}, 2)};
+  settings.micro_batches = 2;
+  ForeignStep step = two_and_three();
+  step.order = 1;
+  step.micro_batches = 1;
+  const Estimate other = estimate<Queued>(three_units(), {}, settings, step, cluster_of(2, true));
+  // Forward of the second unit, then the third's forward and backward in one go.
+  EXPECT_EQ(times(other, Track::compute), (Times{{1, 3}, {3, 6}, {6, 9}}));
+
+  const auto computations = [&](int order, int micro_batches) {
+    step.order = order;
+    step.micro_batches = micro_batches;
+    return times(estimate<Queued>(three_units(), {}, settings, step, cluster_of(2, true)), Track::compute).size();
+  };
+  EXPECT_EQ(computations(1, 2), 2 * 3u);
+  EXPECT_EQ(computations(0, 1), computations(0, 2) / 2);
+  EXPECT_THROW(computations(2, 1), LogicError);
+  EXPECT_THROW(computations(0, 3), LogicError);
+}
+
 /// Makes two steps and returns the collectives of the second one.
 template <class Tested>
 comm::MeshTraffic traffic_of_a_step(const typename Tested::Strategy& strategy,

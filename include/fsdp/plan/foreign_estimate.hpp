@@ -58,7 +58,7 @@ using MetaSharded =
 template <class Twin>
 void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
   StepRecorder recorder(&record);
-  recorder.watch(watched(twin.module()));
+  recorder.watch(watched(twin.module(), step.order, step.micro_batches));
   recorder.set_active(true);
   Pass<typename Twin::Stack> pass(twin.module(), sharding::Pass::train, step.order, step.micro_batches,
                                   recorder.observer());

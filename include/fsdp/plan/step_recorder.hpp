@@ -68,11 +68,12 @@ class StepRecorder {
 };
 
 /// Returns what to watch of a ShardedModule in a dry run, or of a ShardedModel, which also has inputs in host memory.
+/// `order`, `micro_batches`: of the pass that is recorded, as ShardedModule::planned takes them.
 template <class Module>
-Watched watched(Module& module) {
+Watched watched(Module& module, int order = 0, int micro_batches = 0) {
   using Stack = typename Module::Stack;
   using Activations = std::remove_reference_t<decltype(module.arena())>;
-  const auto& planned = module.planned(sharding::Pass::train);
+  const auto& planned = module.planned(sharding::Pass::train, order, micro_batches);
   Watched all{.empty = {.problem = planned.problem,
                         .schedule = planned.schedule,
                         .names = module.names(),
