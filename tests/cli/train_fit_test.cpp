@@ -17,9 +17,10 @@
 namespace fsdp::cli {
 namespace {
 
-/// Parses `tessera train --data x ...`.
+/// Parses `tessera train --data FILE ...`; the file exists, and nothing here reads it.
 Bound<Train> parsed(std::vector<const char*> more) {
-  std::vector<const char*> arguments = {"tessera", "train", "--data", "x", "--model", "tiny"};
+  std::vector<const char*> arguments = {"tessera", "train", "--data", TESSERA_TEST_DATA "/docs/two.toml",
+                                        "--model", "tiny"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   Command command = parse(static_cast<int>(arguments.size()), arguments.data());
   return std::get<Bound<Train>>(std::move(command));

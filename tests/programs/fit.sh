@@ -80,3 +80,9 @@ no '--cluster absent: no such file' --fit --cluster absent
 sed 's/^memory = .*/memory = 1_048_576/' two.toml >small.toml
 no '--fit: none of [0-9]+ ways fits; the one that takes the least, --sharding .*take more ranks' --fit --cluster small.toml
 no '--metrics text.txt is a file of --data' "${fit[@]}" --metrics text.txt
+
+echo "== what the run would refuse is told before anything is timed"
+no '--checkpoint-dir fit: holds checkpoints of another run' "${fit[@]}" --checkpoint-dir fit
+flags=("${flags[@]:2}")
+no '--data is missing; give files or folders of text' "${fit[@]}"
+no 'data: absent.txt: no such file or folder' "${fit[@]}" --data absent.txt

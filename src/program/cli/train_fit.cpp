@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -12,12 +13,15 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/processor.hpp>
 
+#include "../../trainer/data/files/input_files.hpp"
 #include "way_flags.hpp"
 #include "ways.hpp"
 
@@ -50,10 +54,20 @@ plan::Cluster cluster_of_run(const std::string& name, int ranks) {
   return cluster;
 }
 
+/// Throws InputError, before anything slow, for data and a folder of checkpoints that the run would refuse. Collective.
+void check_places(const comm::Ranks& ranks, const train::TrainOptions& options) {
+  (void)train::CheckpointDir(ranks, options);
+  train::read_together(ranks, options.launch.disk_deadline_seconds, "--data", [&] {
+    const data::DataNames names = data::parse_data(options.data);
+    (void)data::input_files(std::vector<std::filesystem::path>(names.paths.begin(), names.paths.end()));
+  });
+}
+
 /// Rank 0 estimates, and tells the others which ways there are to time. Collective.
 void find_trials(const comm::Ranks& ranks, const Bound<Train>& command, const FitStacks& stacks, Trials& trials) {
   comm::agree_on_arguments(ranks, write_toml(command.flags));
   train::agree_on_instruction_set(ranks);
+  check_places(ranks, command->options);
   std::vector<Way> best;
   std::vector<WayFlags> flags;
   std::string error;
@@ -105,6 +119,8 @@ std::string text_of(const Trials& trials, std::span<const train::TimedStep> time
 void check_fit(const Train& command) {
   if (!command.fit) return;
   const train::TrainOptions& options = command.options;
+  require<InputError>(!options.data.empty() || options.dry_run || options.print_schedule,
+                      "--data is missing; give files or folders of text");
   require<InputError>(options.cluster.has_value(), "--fit plans with the figures of a cluster, and --cluster is ",
                       "missing; tessera calibrate --out FILE measures this machine");
   for (const auto& [given, flag] : {std::pair(options.dry_run, "dry-run"), {options.print_schedule, "print-schedule"}})
