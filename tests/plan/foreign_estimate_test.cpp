@@ -100,8 +100,11 @@ TEST(ForeignEstimate, QueuesFollowTheScheduleOfTheStepThatIsAskedFor) {
   step.order = 1;
   step.micro_batches = 1;
   const Estimate other = estimate<Queued>(three_units(), {}, settings, step, cluster_of(2, true));
-  // Forward of the second unit, then the third's forward and backward in one go.
+  // Forward of the second unit, then the third's forward and backward in one go, then the second's backward.
   EXPECT_EQ(times(other, Track::compute), (Times{{1, 3}, {3, 6}, {6, 9}}));
+  EXPECT_EQ(times(other, Track::world), (Times{{0, 1}, {1, 2}, {6, 7}, {9, 10}}))
+      << "two gathers, of which the one before the head is kept, and a reduction behind each backward";
+  EXPECT_NEAR(other.seconds, 10, 1e-3);
 
   const auto computations = [&](int order, int micro_batches) {
     step.order = order;
