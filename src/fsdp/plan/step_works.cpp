@@ -105,6 +105,7 @@ class StepWorks {
       const double seconds = any ? 0 : compute_seconds(cluster_, each.work, record_.compute);
       if (seconds > 0) add_compute(name_of(each.task), seconds, {});
     }
+    require(next == queued.end(), "plan: the recorded tasks are not those of the recorded schedule");
   }
   void add_work(const RecordedTask& each, const sharding::QueuedWork& work) {
     const std::string name = name_of(each.task);
