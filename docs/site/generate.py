@@ -31,7 +31,7 @@ MORE = {
              "tessera plan --cluster two.toml --model small --comm mpi --json\n"
              "tessera plan --fit --cluster h100 --model small --seq-len 8192 --batch-size 8\n"),
     "calibrate": ("[Plan](../plan.md#this-machine)",
-                  "tessera calibrate --comm threads:2 --out machine.toml\nmpirun -n 2 tessera calibrate --out machine.toml\n"),
+                  "tessera calibrate --comm threads:2 --out machine.toml\nmpirun -n 2 tessera calibrate --out machine.toml\ntorchrun --nproc-per-node 8 --no-python tessera calibrate --comm nccl --out machine.toml\n"),
     "eval": ("[Data](../data.md), [conversations](../conversations.md)", "tessera eval --model run/step-00001000 --data FILE\n"),
     "generate": ("[Generation](../generation.md), [tokenizers](../tokenizers.md)",
                  "tessera generate --model run/step-00001000 --prompt 'Once upon a time' --top-p 0.9\n"),

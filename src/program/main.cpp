@@ -207,11 +207,7 @@ struct Run {
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();
     settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
-    const auto calibrate = any_stack(command->comm).calibrate;
-    require<InputError>(calibrate != nullptr,
-                        "calibrate: measures CPUs; of a GPU bench/gpu.sh measures the rates, and ",
-                        "a file takes them by hand (docs/plan.md)");
-    return calibrate(*command);
+    return any_stack(command->comm).calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {
     return stack_for(command, command->options.launch).evaluate(command);

@@ -63,6 +63,11 @@ TEST(Cluster, RefusesWhatNoMachineHasByName) {
   EXPECT_NE(refusal_of(&Cluster::runtime_bytes, std::int64_t{1} << 45).find("leave nothing"), std::string::npos);
   EXPECT_NE(refusal_of(&Cluster::device, std::string("tpu")).find("device is 'tpu'"), std::string::npos);
   EXPECT_NE(refusal_of(&Cluster::peak_bf16, 1e14).find("above peak_bf16"), std::string::npos);
+  EXPECT_NE(refusal_of(&Cluster::matmul_bf16_small, 1e15).find("above peak_bf16"), std::string::npos);
+  EXPECT_NE(refusal_of(&Cluster::matmul_fp32_medium, -1.0).find("matmul_fp32_medium is -1"), std::string::npos);
+  EXPECT_EQ(refusal_of(&Cluster::matmul_fp32_medium, 0.0), "");
+  EXPECT_NE(refusal_of(&Cluster::beside_collectives, 1.2).find("beside_collectives is 1.2"), std::string::npos);
+  EXPECT_NE(refusal_of(&Cluster::beside_collectives, 0.0).find("beside_collectives is 0"), std::string::npos);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ Cluster cluster_of(std::int64_t ranks, bool queues) {
   cluster.node_bandwidth = 5e5;
   cluster.collective_latency = cluster.node_latency = 0;
   cluster.collectives_have_queues = queues;
+  cluster.beside_collectives = 1;
   return cluster;
 }
 

@@ -20,6 +20,7 @@ Cluster cluster_of(bool queues) {
   cluster.memory_bandwidth = cluster.node_bandwidth = cluster.network_bandwidth = cluster.host_bandwidth = 1e6;
   cluster.collective_latency = cluster.node_latency = cluster.network_latency = 0;
   cluster.collectives_have_queues = queues;
+  cluster.beside_collectives = 1;
   return cluster;
 }
 
@@ -84,6 +85,15 @@ TEST(StepWorks, ASlowGatherIsExposedByWhatComputationDoesNotHide) {
   EXPECT_DOUBLE_EQ(step.exposed_collectives, 2 + 3);
 }
 
+TEST(StepWorks, ComputationIsSlowerBesideGathers) {
+  Cluster cluster = cluster_of(true);
+  cluster.beside_collectives = 0.5;
+  const Estimate step = plan::estimate_of({}, three_units(2), {.tokens = 110}, cluster);
+
+  EXPECT_EQ(times(step, Track::world), (Times{{0, 2}, {2, 4}, {6, 8}}));
+  EXPECT_EQ(times(step, Track::compute), (Times{{2, 6}, {6, 10}, {10, 13}, {13, 13}})) << "1 of 3 s beside a gather";
+}
+
 TEST(StepWorks, WithoutQueuesACollectiveTakesTheRanksOwnTime) {
   const Estimate step = estimate_of(three_units(2), false);
 
@@ -135,6 +145,26 @@ TEST(StepWorks, AMatmulTakesItsRateOrItsBytes) {
   add_matmul(work.matmuls, thin);
   work.counters.matmul_flops = 2'000'000;
   EXPECT_DOUBLE_EQ(compute_seconds(cluster, work, DType::f32), (1000 + 1'000'000 + 1000) * 4 / 1e9);
+}
+
+TEST(StepWorks, AMatmulHasTheRateOfItsSmallestSize) {
+  Cluster cluster = cluster_of(true);
+  cluster.memory_bandwidth = 1e15;
+  cluster.matmul_fp32 = 1e9;
+  cluster.matmul_fp32_medium = 5e8;
+  const auto seconds = [&](const device::MatmulRecord& matmul) {
+    RecordedWork work;
+    add_matmul(work.matmuls, matmul);
+    work.counters.matmul_flops = 2 * matmul.m * matmul.n * matmul.k;
+    return compute_seconds(cluster, work, DType::f32) / static_cast<double>(work.counters.matmul_flops);
+  };
+  EXPECT_DOUBLE_EQ(seconds({.m = 4096, .n = 1024, .k = 2048}), 1e-9);
+  EXPECT_DOUBLE_EQ(seconds({.m = 4096, .n = 1023, .k = 2048}), 2e-9);
+  EXPECT_DOUBLE_EQ(seconds({.m = 4096, .n = 2048, .k = 256}), 2e-9);
+  EXPECT_DOUBLE_EQ(seconds({.m = 255, .n = 2048, .k = 2048}), 1e-9) << "unknown: as large ones";
+  cluster.matmul_fp32_small = 2.5e8;
+  EXPECT_DOUBLE_EQ(seconds({.m = 255, .n = 2048, .k = 2048}), 4e-9);
+  EXPECT_DOUBLE_EQ(cluster.matmul(DType::bf16, 100), cluster.matmul_bf16);
 }
 
 }  // namespace

@@ -51,6 +51,22 @@ TEST(VirtualTime, TransfersOnDifferentLinksDoNotMeet) {
   EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 2}, {0, 2}}));
 }
 
+TEST(VirtualTime, SecondsThatPassSlowerBesideTransfersDoSoOnlyMeanwhile) {
+  const std::vector<Work> works = {{.track = 0, .seconds = 3, .beside = 0.5},
+                                   {.track = 1, .seconds = 1, .transfer = 2, .demand = whole_network},
+                                   {.track = 2, .seconds = 3}};
+
+  EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 4}, {0, 3}, {0, 3}}))
+      << "1 s alone, 1 of the 2 s of the transfer, 1 s alone; latency slows nothing";
+}
+
+TEST(VirtualTime, CopiesToTheHostSlowNothing) {
+  const std::vector<Work> works = {{.track = 0, .seconds = 2, .beside = 0.5},
+                                   {.track = 1, .transfer = 2, .demand = {0, 0, 1}}};
+
+  EXPECT_EQ(spans_of(works), (std::vector<Span>{{0, 2}, {0, 2}}));
+}
+
 TEST(VirtualTime, LatencyTakesNoLink) {
   const std::vector<Work> works = {{.track = 1, .seconds = 1, .transfer = 1, .demand = whole_network},
                                    {.track = 2, .transfer = 1, .demand = whole_network}};

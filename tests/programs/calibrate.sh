@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `tessera calibrate`: a cluster's file of this machine, which `tessera plan` takes; what cannot be measured or written, a sentence each.
+# `tessera calibrate`: a cluster's file of these machines, which `tessera plan` takes; what cannot be measured or written, a sentence each.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -8,8 +8,9 @@ echo "== a file that plan takes"
 tessera calibrate --comm threads:2 --threads 1 --repeats 3 --out machine.toml
 contains "$out" '^machine.toml$'
 contains machine.toml '^ranks = 2 '
-contains machine.toml '^matmul_bf16 = [0-9.e+]+  # FLOP/s of large matmuls in bf16; .* to .* in 3 repeats$'
+contains machine.toml '^matmul_bf16 = [0-9.e+]+  # FLOP/s in bf16 of matmuls .*; .* to .* in 3 repeats$'
 contains machine.toml '^network_bandwidth = .*not measured: one node$'
+contains machine.toml '^# .*: 1 node, 2 ranks each, 1 thread$'
 [ "$(listing)" = "$(printf '.\n./machine.toml')" ] || fail "left files: $(listing)"
 tessera plan --cluster machine.toml --model tiny
 contains "$out" '^fsdp2 / threads / bf16 on machine.toml, 2 ranks in 1 node, '
@@ -23,6 +24,8 @@ for line in open("machine.toml"):
     spread = re.search(r"; (\S+) to (\S+) in 3 repeats", line)
     if spread: assert 0.99 * float(spread[1]) <= figures[match[1]] <= 1.01 * float(spread[2]), line
 assert 1e9 < figures["matmul_fp32"] <= figures["peak_fp32"] < 1e14 and figures["matmul_bf16"] <= figures["peak_bf16"], figures
+for dtype in "bf16", "fp32":
+    for size in "medium", "small": assert 1e9 < figures[f"matmul_{dtype}_{size}"] <= figures[f"peak_{dtype}"], figures
 assert 1e8 < figures["memory_bandwidth"] < 1e13 and 1e8 < figures["node_bandwidth"] < 1e13, figures
 assert 0 < figures["collective_latency"] < 0.1 and figures["threads"] == 1 and figures["memory"] > 2**27, figures
 PY
@@ -36,9 +39,36 @@ if "$program" stacks | grep -q -- '--comm mpi'; then
   [ "$(grep -c '^ranks = ' "$out")" -eq 1 ] || fail "printed twice"
 fi
 
+# on_nodes NAME,NAME...: calibrates with a rank on each of these hosts; only a name space of its own may rename one.
+on_nodes() {
+  local names=$1 ranks
+  ranks=$(tr ',' '\n' <<<"$names" | wc -l)
+  # shellcheck disable=SC2016
+  timeout 120 mpirun --oversubscribe -np "$ranks" bash -c 'IFS=, read -ra name <<<"$1"
+    exec unshare -u bash -c "hostname \$1 && exec \"\$2\" calibrate --threads 1 --repeats 1 --deadline 60" - "${name[OMPI_COMM_WORLD_RANK]}" "$2"' \
+    - "$names" "$program" >"$out" 2>"$err"
+}
+if "$program" stacks | grep -q -- '--comm mpi' && mpirun --version | grep -q 'Open MPI' && unshare -u true 2>/dev/null; then
+  echo "== several nodes: what is inside of them, and what is between"
+  on_nodes one,one,two,two || fail "on two nodes: $(cat "$err")"
+  contains "$out" '^# .*: 2 nodes, 2 ranks each, 1 thread$'
+  contains "$out" '^ranks = 4 '
+  contains "$out" '^ranks_per_node = 2 '
+  contains "$out" '^node_bandwidth = .* in 1 repeats$'
+  contains "$out" '^network_latency = .* in 1 repeats$'
+  contains "$out" '^network_bandwidth = .* in 1 repeats$'
+  cp "$out" nodes.toml
+  tessera plan --cluster nodes.toml --model tiny --batch-size 8
+  contains "$out" '^fsdp2 / mpi / bf16 on nodes.toml, 4 ranks in 2 nodes, '
+  on_nodes one,two || fail "on two nodes: $(cat "$err")"
+  contains "$out" '^ranks_per_node = 1 '
+  contains "$out" '^node_bandwidth = .*not measured: one rank on each node$'
+  for names in one,two,one one,one,two; do
+    ! on_nodes $names || fail "took ranks on $names"
+    contains "$err" 'calibrate: plans have equally many ranks on each node, .*; one has ranks 0 to [01], but (one|two) has not just ranks 2 to [23]; start them so'
+  done
+fi
+
 echo "== what it refuses"
 expect_error '--out none/machine.toml: cannot be written: ' "$program" calibrate --out none/machine.toml
 expect_error '--repeats 0' "$program" calibrate --repeats 0
-if "$program" stacks | grep -q -- '--comm nccl'; then
-  expect_error 'calibrate: measures CPUs; of a GPU' "$program" calibrate --comm nccl
-fi

@@ -76,6 +76,7 @@ struct Cuda {
   /// Returns the free bytes of the calling thread's device, which other programs also draw from. Throws InputError,
   /// which says what is wrong, if there is no usable device.
   static std::int64_t free_bytes();
+  static std::int64_t total_bytes();  ///< all of them, used or not; throws as free_bytes does
 
   /// Allocates zeroed memory, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how
   /// much is free.

@@ -17,6 +17,7 @@ struct Work {
   int track = 0;                ///< works of a track run one after the other, in the order of the list
   std::vector<int> after = {};  ///< numbers of earlier works that must be over before it begins
   double seconds = 0;           ///< in which it uses no link
+  double beside = 1;            ///< how fast those pass while a transfer uses a link between ranks; 1: as alone
   double transfer = 0;          ///< seconds of its transfer on idle links
   ByLink demand = {};           ///< part of each link's bandwidth that the transfer takes, 0 to 1
 };

@@ -15,6 +15,7 @@ namespace {
 constexpr Range<double> rates{.least = 1e6, .most = 1e18};       // FLOP/s
 constexpr Range<double> bandwidths{.least = 1e5, .most = 1e15};  // bytes/s
 constexpr Range<double> latencies{.least = 0, .most = 1};        // seconds
+constexpr Range<double> shares{.least = 0.01, .most = 1};
 constexpr Range<std::int64_t> memories{.least = std::int64_t{1} << 20, .most = std::int64_t{1} << 50};
 constexpr Range<std::int64_t> counts{.least = 1, .most = 1 << 24};
 constexpr Range<std::int64_t> reserves{.least = 0, .most = std::int64_t{1} << 50};
@@ -26,7 +27,24 @@ void require_within(std::string_view name, T value, const Range<T>& range, std::
                       unit);
 }
 
+/// A rate of matmuls of some size, which may be unknown.
+void require_known_or_zero(std::string_view name, double rate, std::string_view peak_name, double peak) {
+  if (rate == 0) return;
+  require_within(name, rate, rates, "FLOP/s, or 0 where it is as that of large ones");
+  require<InputError>(rate <= peak, name, " is ", rate, ", above ", peak_name, ", ", peak,
+                      "; a rate that is reached is not above its peak");
+}
+
 }  // namespace
+
+double Cluster::matmul(DType type, std::int64_t smallest) const {
+  const bool fp32 = type == DType::f32;
+  const double large = fp32 ? matmul_fp32 : matmul_bf16;
+  if (smallest >= least_large) return large;
+  const double known = smallest >= least_medium ? (fp32 ? matmul_fp32_medium : matmul_bf16_medium)
+                                                : (fp32 ? matmul_fp32_small : matmul_bf16_small);
+  return known > 0 ? known : large;
+}
 
 void Cluster::validate() const {
   require<InputError>(device == "cuda" || device == "cpu", "device is '", device, "'; give \"cuda\" or \"cpu\"");
@@ -56,12 +74,17 @@ void Cluster::validate() const {
   require_within("network_latency", network_latency, latencies, "seconds");
   require_within("network_bandwidth", network_bandwidth, bandwidths, "bytes/s");
   require_within("host_bandwidth", host_bandwidth, bandwidths, "bytes/s");
+  require_within("beside_collectives", beside_collectives, shares, "of the speed alone");
   require<InputError>(matmul_bf16 <= peak_bf16, "matmul_bf16 is ", matmul_bf16, ", above peak_bf16, ", peak_bf16,
                       "; a rate that is reached is not above its peak");
   require<InputError>(attention <= peak_bf16, "attention is ", attention, ", above peak_bf16, ", peak_bf16,
                       "; a rate that is reached is not above its peak");
   require<InputError>(matmul_fp32 <= peak_fp32, "matmul_fp32 is ", matmul_fp32, ", above peak_fp32, ", peak_fp32,
                       "; a rate that is reached is not above its peak");
+  require_known_or_zero("matmul_bf16_medium", matmul_bf16_medium, "peak_bf16", peak_bf16);
+  require_known_or_zero("matmul_bf16_small", matmul_bf16_small, "peak_bf16", peak_bf16);
+  require_known_or_zero("matmul_fp32_medium", matmul_fp32_medium, "peak_fp32", peak_fp32);
+  require_known_or_zero("matmul_fp32_small", matmul_fp32_small, "peak_fp32", peak_fp32);
 }
 
 }  // namespace fsdp::plan

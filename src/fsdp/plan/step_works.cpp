@@ -29,7 +29,8 @@ double matmul_seconds(const Cluster& cluster, const device::MatmulRecord& matmul
   const auto m = static_cast<double>(matmul.m), n = static_cast<double>(matmul.n), k = static_cast<double>(matmul.k);
   const double read = (m * k + k * n) * static_cast<double>(size_of(matmul.operands));
   const double written = m * n * static_cast<double>(size_of(matmul.result)) * (matmul.accumulate ? 2 : 1);
-  return std::max(2 * m * n * k / cluster.matmul(matmul.operands), (read + written) / cluster.memory_bandwidth);
+  const double rate = cluster.matmul(matmul.operands, std::min({matmul.m, matmul.n, matmul.k}));
+  return std::max(2 * m * n * k / rate, (read + written) / cluster.memory_bandwidth);
 }
 
 /// Puts the works of a step together.
@@ -65,7 +66,8 @@ class StepWorks {
     works_.push_back(std::move(work));
   }
   void add_compute(const std::string& name, double seconds, std::vector<int> after) {
-    push({.work = {.seconds = seconds}, .kind = WorkKind::compute, .name = name}, Track::compute, std::move(after));
+    push({.work = {.seconds = seconds, .beside = cluster_.beside_collectives}, .kind = WorkKind::compute, .name = name},
+         Track::compute, std::move(after));
   }
   static NamedWork transfer(const std::string& name, const CollectiveTime& time, WorkKind kind) {
     return {.work = {.seconds = time.latency, .transfer = time.transfer, .demand = time.demand},

@@ -87,6 +87,12 @@ class Clock {
       if (work.demand[link] > 0) most = std::max(most, load[link]);
     return 1 / most;
   }
+  /// How fast a work's seconds pass beside the transfers that are under way.
+  static double pace(const Work& work, const ByLink& load) {
+    const bool between_ranks =
+        load[static_cast<std::size_t>(Link::node)] > 0 || load[static_cast<std::size_t>(Link::network)] > 0;
+    return between_ranks ? work.beside : 1;
+  }
   /// Moves to the next event. Returns false if nothing is under way.
   bool advance() {
     ByLink load = {};
@@ -107,14 +113,15 @@ class Clock {
   /// Until the end of the phase that a track's work is in.
   double time_left(const Track& track, const ByLink& load) const {
     const Left& left = left_[work_of(track)];
-    return left.seconds > 0 ? left.seconds : left.transfer / speed(works_[work_of(track)], load);
+    const Work& work = works_[work_of(track)];
+    return left.seconds > 0 ? left.seconds / pace(work, load) : left.transfer / speed(work, load);
   }
   void move(Track& track, const ByLink& load, double step) {
     constexpr double same = 1 + 1e-12;  // phases that end together, but for rounding, end in one event
     Left& left = left_[work_of(track)];
     const bool ends = time_left(track, load) <= step * same;
     if (left.seconds > 0) {
-      left.seconds = ends ? 0 : left.seconds - step;
+      left.seconds = ends ? 0 : left.seconds - step * pace(works_[work_of(track)], load);
       if (left.seconds <= 0 && left.transfer <= 0) end(track);
     } else {
       left.transfer = ends ? 0 : left.transfer - step * speed(works_[work_of(track)], load);

@@ -10,8 +10,8 @@
 
 #include "alone.hpp"
 #include "attention_pass.hpp"
-#include "floors.hpp"
 #include "lines.hpp"
+#include "matmul_replay.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::bench {
@@ -25,8 +25,8 @@ Line measure(const BenchOptions& options, std::int64_t head_dim, int threads) {
                              .heads = options.heads,
                              .kv_heads = options.kv_heads,
                              .head_dim = head_dim};
-  AttentionPass<T> attention(shape, threads);
-  MatmulReplay matmul(square_matmuls(dtype_of<T>(), 1024, 8), std::int64_t{64} << 20, threads);
+  AttentionPass<device::Cpu, T> attention(shape, threads);
+  MatmulReplay<device::Cpu> matmul(square_matmuls(dtype_of<T>(), 1024, 8), std::int64_t{64} << 20, threads);
   Rounds rounds;
   const std::size_t forward = rounds.add([&] { attention.forward(); });
   const std::size_t backward = rounds.add([&] { attention.backward(); });

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
 #include "floors.hpp"
 
 namespace fsdp::bench {
 
-/// One sequence. q, k and v are columns of one matrix, as in a block; so are their gradients.
-template <class T>
+/// One sequence. q, k and v are columns of one matrix, as in a block; so are their gradients. Passes are enqueued.
+template <class Device, class T>
 class AttentionPass {
  public:
   AttentionPass(const device::AttentionShape& shape, int threads)
@@ -26,8 +26,8 @@ class AttentionPass {
         out_(block(q_columns())),
         dout_(block(q_columns())),
         lse_(ledger_, device::MemoryKind::activations, shape.heads * shape.sequence_length * 4) {
-    fill_uniform(matrix(qkv_, columns()), 1.0f);
-    fill_uniform(matrix(dout_, q_columns()), 1.0f);
+    fill_uniform<Device>(stream_, matrix(qkv_, columns()), 1.0f);
+    fill_uniform<Device>(stream_, matrix(dout_, q_columns()), 1.0f);
   }
 
   void forward() {
@@ -50,6 +50,8 @@ class AttentionPass {
                                                           .dk = k(dqkv),
                                                           .dv = v(dqkv)});
   }
+  /// Returns when the passes are done.
+  void wait() { stream_.synchronize(); }
   /// FLOPs of the causal half of one product, queries x keys.
   double product_flops() const {
     const auto length = static_cast<double>(shape_.sequence_length);
@@ -60,17 +62,19 @@ class AttentionPass {
   std::int64_t scratch_bytes() const { return arena_.capacity(); }
 
  private:
+  using Block = device::Block<Device>;
+
   static std::int64_t scratch_of(const device::AttentionShape& shape, int threads) {
-    const device::Cpu::Planner planner(threads);
+    const typename Device::Planner planner(threads);
     return std::max(scratch(planner, device::Attention<T>{.shape = shape}),
                     scratch(planner, device::AttentionBackward<T>{.shape = shape}));
   }
   std::int64_t q_columns() const { return shape_.heads * shape_.head_dim; }
   std::int64_t columns() const { return q_columns() + 2 * shape_.kv_heads * shape_.head_dim; }
-  CpuBlock block(std::int64_t width) {
+  Block block(std::int64_t width) {
     return {ledger_, device::MemoryKind::activations, shape_.tokens() * width * std::int64_t{sizeof(T)}};
   }
-  Tensor<T> matrix(const CpuBlock& block, std::int64_t width) const {
+  Tensor<T> matrix(const Block& block, std::int64_t width) const {
     return {reinterpret_cast<T*>(block.data()), {shape_.tokens(), width}};
   }
   Tensor<T> q(Tensor<T> qkv) const { return qkv.slice_columns(0, q_columns()); }
@@ -84,9 +88,9 @@ class AttentionPass {
 
   device::AttentionShape shape_;
   device::Ledger ledger_;
-  device::Cpu::Arena arena_;
-  device::Cpu::Stream stream_;
-  CpuBlock qkv_, dqkv_, out_, dout_, lse_;
+  typename Device::Arena arena_;
+  typename Device::Stream stream_;
+  Block qkv_, dqkv_, out_, dout_, lse_;
 };
 
 }  // namespace fsdp::bench

@@ -11,10 +11,13 @@
 #include <sstream>
 #include <type_traits>
 
+#include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
-#include "calibrate.hpp"
+#include "calibration.hpp"
 
 namespace fsdp::bench {
 namespace {
@@ -37,14 +40,16 @@ class Figures {
   explicit Figures(const Calibration& measured) : of_(measured) {
     set_rates();
     set_links();
+    set_queues();
     set_memory();
   }
 
   std::string file() const {
     std::ostringstream text;
-    text << "# A cluster's file for tessera plan, measured by tessera calibrate: " << of_.ranks << " x " << of_.threads
-         << " threads\n"
-         << std::setprecision(4);
+    text << "# A cluster's file for tessera plan, measured by tessera calibrate: " << of_.places.nodes
+         << (of_.places.nodes > 1 ? " nodes, " : " node, ") << of_.places.per_node
+         << (of_.places.per_node > 1 ? " ranks" : " rank") << " each, " << of_.threads
+         << (of_.threads > 1 ? " threads\n" : " thread\n") << std::setprecision(4);
     plan::Cluster::visit(cluster_, [&]<class T>(const char* name, const T& value, const char* help) {
       text << name << " = ";
       if constexpr (std::is_same_v<T, std::string>)
@@ -61,9 +66,6 @@ class Figures {
   const plan::Cluster& cluster() const { return cluster_; }
 
  private:
-  double seconds(Measured which, std::size_t round) const {
-    return of_.rounds.seconds(static_cast<std::size_t>(which), round);
-  }
   template <class F>
   Figure figure(const F& value_in_round) const {
     std::vector<double> values;
@@ -77,51 +79,93 @@ class Figures {
     notes_[name] = spread_text(figure, of_.repeats);
     return figure.most;
   }
-  Figure rate(Measured which, double work) const {
-    return figure([&](std::size_t round) { return work / seconds(which, round); });
+  Figure rate(const Timed& of) const {
+    return figure([&](std::size_t round) { return of.amount / of_.rounds.seconds(of.at, round); });
   }
 
   void set_rates() {
-    const double bf16_most =
-        set(cluster_.matmul_bf16, "matmul_bf16", rate(Measured::matmul_bf16, of_.works.matmul_flops()));
-    const double fp32_most =
-        set(cluster_.matmul_fp32, "matmul_fp32", rate(Measured::matmul_fp32, of_.works.matmul_flops()));
-    const double attention_most =
-        set(cluster_.attention, "attention", rate(Measured::attention, of_.works.attention_flops()));
-    cluster_.peak_bf16 = std::max(bf16_most, attention_most);
-    cluster_.peak_fp32 = fp32_most;
+    plan::Cluster& c = cluster_;
+    c.peak_bf16 = std::max({set(c.matmul_bf16, "matmul_bf16", rate(of_.matmul_bf16[0])),
+                            set(c.matmul_bf16_medium, "matmul_bf16_medium", rate(of_.matmul_bf16[1])),
+                            set(c.matmul_bf16_small, "matmul_bf16_small", rate(of_.matmul_bf16[2])),
+                            set(c.attention, "attention", rate(of_.attention))});
+    c.peak_fp32 = std::max({set(c.matmul_fp32, "matmul_fp32", rate(of_.matmul_fp32[0])),
+                            set(c.matmul_fp32_medium, "matmul_fp32_medium", rate(of_.matmul_fp32[1])),
+                            set(c.matmul_fp32_small, "matmul_fp32_small", rate(of_.matmul_fp32[2]))});
     notes_["peak_bf16"] = notes_["peak_fp32"] = "the best sample; a data sheet says more";
-    set(cluster_.memory_bandwidth, "memory_bandwidth", rate(Measured::operations, of_.works.operation_bytes()));
-    set(cluster_.host_bandwidth, "host_bandwidth", rate(Measured::copies, of_.works.copied_bytes()));
+    set(c.memory_bandwidth, "memory_bandwidth", rate(of_.operations));
+    set(c.host_bandwidth, "host_bandwidth", rate(of_.copies));
   }
-  /// A gather of few bytes is all latency, half of it that of starting; of many, what is left over its time. A step
-  /// gathers about as much as it reduces.
+
+  /// Seconds of a gather of few bytes: all latency.
+  double start(const LinkCases& of, std::size_t round) const {
+    return of_.rounds.seconds(of.few, round) / of.calls_of_few;
+  }
+  /// Bytes a second that arrive at a rank, beside the time of few bytes. A step gathers about as much as it reduces.
+  Figure bandwidth(const LinkCases& of, double ranks_that_share) const {
+    const double moved = of.bytes * std::max(of.ranks - 1, 1) / of.ranks * ranks_that_share;
+    return figure([&, moved](std::size_t round) {
+      const double both =
+          (of_.rounds.seconds(of.gather, round) + of_.rounds.seconds(of.scatter, round)) / of.calls_of_many;
+      return moved / std::max(both / 2 - start(of, round), both / 4);
+    });
+  }
+  /// Half of the time of few bytes is that of starting, the rest that of messages from rank to rank.
   void set_links() {
-    const double hops = std::max(of_.ranks - 1, 1);
-    const auto start = [&](std::size_t round) { return seconds(Measured::few_bytes, round) / of_.calls_of_few_bytes; };
-    set(cluster_.collective_latency, "collective_latency", figure([&](std::size_t round) { return start(round) / 2; }));
-    set(cluster_.node_latency, "node_latency", figure([&](std::size_t round) { return start(round) / 2 / hops; }));
-    const double moved = of_.gathered_bytes * hops / of_.ranks;
-    set(cluster_.node_bandwidth, "node_bandwidth", figure([&](std::size_t round) {
-          const double both =
-              (seconds(Measured::gather, round) + seconds(Measured::scatter, round)) / of_.calls_of_many;
-          return moved / std::max(both / 2 - start(round), both / 4);
-        }));
-    cluster_.network_latency = cluster_.node_latency;
-    cluster_.network_bandwidth = cluster_.node_bandwidth;
-    notes_["network_latency"] = notes_["network_bandwidth"] = "not measured: one node";
+    const LinkCases& nearest = of_.node ? *of_.node : *of_.network;
+    set(cluster_.collective_latency, "collective_latency",
+        figure([&](std::size_t round) { return start(nearest, round) / 2; }));
+    if (of_.node) {
+      set(cluster_.node_latency, "node_latency",
+          figure([&](std::size_t round) { return start(*of_.node, round) / 2 / std::max(of_.node->ranks - 1, 1); }));
+      set(cluster_.node_bandwidth, "node_bandwidth", bandwidth(*of_.node, 1));
+    }
+    if (of_.network) {
+      set(cluster_.network_latency, "network_latency", figure([&](std::size_t round) {
+            const double messages = start(*of_.network, round) - start(nearest, round) / 2;
+            return std::max(messages, 0.0) / (of_.network->ranks - 1);
+          }));
+      set(cluster_.network_bandwidth, "network_bandwidth", bandwidth(*of_.network, of_.places.per_node));
+    }
+    set_links_that_are_missing();
+  }
+  void set_links_that_are_missing() {
+    if (!of_.node) {
+      cluster_.node_latency = cluster_.network_latency;
+      cluster_.node_bandwidth = cluster_.network_bandwidth;
+      notes_["node_latency"] = notes_["node_bandwidth"] = "not measured: one rank on each node";
+    }
+    if (!of_.network) {
+      cluster_.network_latency = cluster_.node_latency;
+      cluster_.network_bandwidth = cluster_.node_bandwidth;
+      notes_["network_latency"] = notes_["network_bandwidth"] = "not measured: one node";
+    }
+  }
+  void set_queues() {
+    cluster_.collectives_have_queues = of_.queues;
+    if (!of_.queues)
+      notes_["beside_collectives"] = "they take the ranks' own time";
+    else if (of_.beside_collectives.empty())
+      notes_["beside_collectives"] = "not measured: one rank";
+    else
+      set(cluster_.beside_collectives, "beside_collectives",
+          figure([&](std::size_t round) { return of_.beside_collectives[round]; }));
   }
   void set_memory() {
-    cluster_.device = "cpu";
-    cluster_.ranks = cluster_.ranks_per_node = of_.ranks;
+    const bool on_host = of_.device == device::Cpu::name;
+    cluster_.device = of_.device;
+    cluster_.ranks_per_node = of_.places.per_node;
+    cluster_.ranks = cluster_.ranks_per_node * of_.places.nodes;
     cluster_.threads = of_.threads;
-    cluster_.memory = of_.memory;
-    cluster_.runtime_bytes = of_.runtime_bytes;
+    cluster_.memory = of_.memory.memory;
+    cluster_.runtime_bytes = of_.memory.runtime_bytes;
+    cluster_.exchange_bytes = of_.memory.exchange_bytes;
     struct sysinfo machine {};
     cluster_.host_memory = ::sysinfo(&machine) == 0 ? static_cast<std::int64_t>(machine.totalram) * machine.mem_unit
-                                                    : of_.memory * of_.ranks;
-    notes_["memory"] = "nine tenths of what was free";
-    notes_["runtime_bytes"] = "resident before any tensor";
+                                                    : of_.memory.memory * of_.places.per_node;
+    notes_["memory"] = on_host ? "nine tenths of what was free" : "all of the device's";
+    notes_["runtime_bytes"] = on_host ? "resident before any tensor" : "taken without tensors, by others too";
+    notes_["host_memory"] = "of rank 0's node";
   }
 
   const Calibration& of_;

@@ -14,7 +14,7 @@ std::vector<std::int64_t> collective_bytes(const BenchOptions& options) {
   return {options.bytes};
 }
 
-CollectiveBuffers::CollectiveBuffers(std::int64_t bytes, int rank, int ranks)
+CollectiveSizes::CollectiveSizes(std::int64_t bytes, int rank, int ranks)
     : elements_(bytes / 4), calls_(calls_per_sample(bytes)), rank_(static_cast<std::size_t>(rank)) {
   constexpr std::int64_t line = device::alignment / 4;
   const std::int64_t chunk = ceil_divide(elements_, ranks);
@@ -25,13 +25,6 @@ CollectiveBuffers::CollectiveBuffers(std::int64_t bytes, int rank, int ranks)
   shard_stride_ = round_up(std::max<std::int64_t>(chunk, 1), line);
   received_counts_.assign(counts_.size(), counts_[rank_]);
   received_stride_ = round_up(chunk * ranks, line);
-}
-
-void CollectiveBuffers::touch() {
-  // Zero stays zero, however often it is summed.
-  std::fill_n(full(0), full_stride_ * calls_, 0.0f);
-  std::fill_n(shard(0), shard_stride_ * calls_, 0.0f);
-  std::fill_n(received(0), received_stride_ * calls_, 0.0f);
 }
 
 int calls_per_sample(std::int64_t bytes) {

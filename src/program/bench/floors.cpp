@@ -15,9 +15,6 @@
 namespace fsdp::bench {
 namespace {
 
-using device::Cpu;
-using device::MatmulRecord;
-
 template <class T>
 void fill(Tensor<T> values, float scale) {
   std::uint32_t state = 0x9e3779b9u;
@@ -27,104 +24,10 @@ void fill(Tensor<T> values, float scale) {
   }
 }
 
-/// Bytes of the three operands, each rounded up for its place in a ring.
-struct Sizes {
-  std::int64_t a = 0, b = 0, c = 0;
-
-  explicit Sizes(const MatmulRecord& record)
-      : a(round_up(record.m * record.k * size_of(record.operands), device::alignment)),
-        b(round_up(record.k * record.n * size_of(record.operands), device::alignment)),
-        c(round_up(record.m * record.n * size_of(record.result), device::alignment)) {}
-};
-
-std::int64_t largest(const std::vector<MatmulRecord>& list, std::int64_t at_least, bool is_result) {
-  std::int64_t bytes = at_least;
-  for (const MatmulRecord& record : list) {
-    const Sizes sizes(record);
-    bytes = std::max(bytes, is_result ? sizes.c : sizes.a + sizes.b);
-  }
-  return bytes;
-}
-
-/// Returns the record's matmul, on contiguous operands.
-template <class A, class C>
-device::Matmul<A, C> matmul_of(const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c) {
-  const Shape a_shape = record.a_transposed ? Shape{record.k, record.m} : Shape{record.m, record.k};
-  const Shape b_shape = record.b_transposed ? Shape{record.n, record.k} : Shape{record.k, record.n};
-  return {.a = {{reinterpret_cast<const A*>(a), a_shape}, record.a_transposed},
-          .b = {{reinterpret_cast<const A*>(b), b_shape}, record.b_transposed},
-          .c = {reinterpret_cast<C*>(c), {record.m, record.n}},
-          .write = record.accumulate ? Write::accumulate : Write::overwrite};
-}
-
-/// Calls body(matmul) with the record's element types.
-template <class Body>
-void with_matmul(const MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c, const Body& body) {
-  if (record.operands == DType::f32)
-    body(matmul_of<float, float>(record, a, b, c));
-  else if (record.result == DType::f32)
-    body(matmul_of<bf16, float>(record, a, b, c));
-  else
-    body(matmul_of<bf16, bf16>(record, a, b, c));
-}
-
-std::int64_t scratch_of(const std::vector<MatmulRecord>& list, int threads) {
-  const Cpu::Planner planner(threads);
-  std::int64_t bytes = 0;
-  for (const MatmulRecord& record : list)
-    with_matmul(record, nullptr, nullptr, nullptr,
-                [&](const auto& matmul) { bytes = std::max(bytes, scratch(planner, matmul)); });
-  return bytes + device::alignment;
-}
-
-/// A ring buffer: hands out the next `bytes`, from its start again if they do not fit.
-class Ring {
- public:
-  explicit Ring(const CpuBlock& block) : block_(&block) {}
-  std::byte* take(std::int64_t bytes) {
-    if (at_ + bytes > block_->bytes()) at_ = 0;
-    return block_->data() + std::exchange(at_, at_ + bytes);
-  }
-
- private:
-  const CpuBlock* block_;
-  std::int64_t at_ = 0;
-};
-
 }  // namespace
 
 void fill_uniform(Tensor<float> values, float scale) { fill(values, scale); }
 void fill_uniform(Tensor<bf16> values, float scale) { fill(values, scale); }
-
-MatmulReplay::MatmulReplay(std::vector<MatmulRecord> list, std::int64_t ring_bytes, int threads)
-    : list_(std::move(list)),
-      arena_(ledger_, scratch_of(list_, threads)),
-      stream_(arena_, threads),
-      read_(ledger_, device::MemoryKind::scratch, round_up(largest(list_, ring_bytes, false), device::alignment)),
-      written_(ledger_, device::MemoryKind::scratch, largest(list_, ring_bytes, true)) {
-  for (const MatmulRecord& record : list_)
-    flops_ += 2.0 * static_cast<double>(record.m) * static_cast<double>(record.n) * static_cast<double>(record.k);
-  if (list_.empty()) return;
-  if (list_.front().operands == DType::bf16)
-    fill_uniform(Tensor<bf16>(reinterpret_cast<bf16*>(read_.data()), {read_.bytes() / 2}), 0.5f);
-  else
-    fill_uniform(Tensor<float>(reinterpret_cast<float*>(read_.data()), {read_.bytes() / 4}), 0.5f);
-}
-
-void MatmulReplay::run() {
-  Ring read(read_), written(written_);
-  for (const MatmulRecord& record : list_) {
-    const Sizes sizes(record);
-    const std::byte* const a = read.take(sizes.a + sizes.b);
-    std::byte* const c = written.take(sizes.c);
-    with_matmul(record, a, a + sizes.a, c, [&](const auto& matmul) { device::enqueue(stream_, matmul); });
-  }
-}
-
-std::vector<MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count) {
-  return std::vector<MatmulRecord>(static_cast<std::size_t>(count),
-                                   {.m = size, .n = size, .k = size, .operands = dtype, .result = dtype});
-}
 
 Copies::Copies(std::int64_t bytes, int threads)
     : from_(ledger_, device::MemoryKind::scratch, bytes),

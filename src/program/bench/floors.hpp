@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The best rates of the machine: matmuls alone, plain copies, a triad. Each runs on a rank's threads, in its own
-/// memory.
+/// The best rates of the machine: plain copies, a triad, reads. Each runs on a rank's threads, in its own memory.
 #pragma once
 
 #include <cstddef>
@@ -12,36 +11,23 @@
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
 
 namespace fsdp::bench {
 
 using CpuBlock = device::Block<device::Cpu>;
 
 /// Fills with deterministic values in [-scale, scale). They are not denormal and do not grow when multiplied.
+/// @{
 void fill_uniform(Tensor<float> values, float scale);
 void fill_uniform(Tensor<bf16> values, float scale);
-
-/// Replays a list of matmuls with their shapes, transpositions and types. Operands are contiguous and come from two
-/// ring buffers of `ring_bytes` (inputs and outputs), so that they are no warmer in the caches than in a real step.
-class MatmulReplay {
- public:
-  MatmulReplay(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads);
-
-  void run();
-  double flops() const { return flops_; }
-
- private:
-  std::vector<device::MatmulRecord> list_;
-  device::Ledger ledger_;
-  device::Cpu::Arena arena_;
-  device::Cpu::Stream stream_;
-  CpuBlock read_, written_;
-  double flops_ = 0;
-};
-
-/// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
-std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);
+template <class Device, class T>
+void fill_uniform(typename Device::Queue& queue, Tensor<T> values, float scale) {
+  device::OnHost<Device, T> host(queue, values, device::Fetch::nothing);
+  fill_uniform(host.values(), scale);
+  host.write_back();
+}
+/// @}
 
 /// A memcpy of `bytes` from one block to another.
 class Copies {

@@ -11,8 +11,8 @@
 #include "../../fsdp/device/compute/cpu/widened_matmul.hpp"
 #include "../../fsdp/device/cpu/isa.hpp"
 #include "alone.hpp"
-#include "floors.hpp"
 #include "lines.hpp"
+#include "matmul_replay.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::bench {
@@ -21,15 +21,6 @@ namespace {
 using device::MatmulRecord;
 
 constexpr std::int64_t ring_bytes = std::int64_t{128} << 20;
-
-/// Returns the matmuls of a projection of tokens [T, in] by a weight [out, in]: forward, the input's gradient, and the
-/// weight's gradient in float.
-std::vector<MatmulRecord> projection(std::int64_t tokens, std::int64_t in, std::int64_t out) {
-  constexpr DType half = DType::bf16, real = DType::f32;
-  return {{.m = tokens, .n = out, .k = in, .b_transposed = true, .operands = half, .result = half},
-          {.m = tokens, .n = in, .k = out, .operands = half, .result = half},
-          {.m = out, .n = in, .k = tokens, .a_transposed = true, .operands = half, .result = real, .accumulate = true}};
-}
 
 MatmulRecord in_float(MatmulRecord record) {
   record.operands = record.result = DType::f32;
@@ -42,13 +33,16 @@ int measure_matmul(const BenchOptions& options) {
   const int threads = comm::rank_threads(options.launch.threads, 1);
   const std::int64_t tokens = options.seq_len > 0 ? options.seq_len : 2048;
   const std::int64_t intermediate = options.intermediate > 0 ? options.intermediate : 2816;
-  std::vector<MatmulRecord> records = projection(1024, 1024, 1024);
-  for (const MatmulRecord& record : projection(tokens, options.hidden, options.hidden)) records.push_back(record);
-  for (const MatmulRecord& record : projection(tokens, options.hidden, 2 * intermediate)) records.push_back(record);
-  for (const MatmulRecord& record : projection(tokens, intermediate, options.hidden)) records.push_back(record);
+  std::vector<MatmulRecord> records = projection(DType::bf16, 1024, 1024, 1024);
+  for (const MatmulRecord& record : projection(DType::bf16, tokens, options.hidden, options.hidden))
+    records.push_back(record);
+  for (const MatmulRecord& record : projection(DType::bf16, tokens, options.hidden, 2 * intermediate))
+    records.push_back(record);
+  for (const MatmulRecord& record : projection(DType::bf16, tokens, intermediate, options.hidden))
+    records.push_back(record);
   const bool by_float = device::cpu::goes_by_float({.a = DType::bf16});
   for (const MatmulRecord& record : records) {
-    MatmulReplay half({record}, ring_bytes, threads), real({in_float(record)}, ring_bytes, threads);
+    MatmulReplay<device::Cpu> half({record}, ring_bytes, threads), real({in_float(record)}, ring_bytes, threads);
     Rounds rounds;
     rounds.add([&] { half.run(); });
     rounds.add([&] { real.run(); });

@@ -15,6 +15,7 @@
 #include "../cli/bench_options.hpp"
 #include "floors.hpp"
 #include "lines.hpp"
+#include "matmul_replay.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::bench {
@@ -54,7 +55,7 @@ class StepFloor {
   double optimizer_seconds(const Rounds& rounds, std::size_t round) const;
 
   double attention_flops_, elementwise_bytes_, optimizer_bytes_;
-  MatmulReplay matmuls_, square_;
+  MatmulReplay<device::Cpu> matmuls_, square_;
   Copies copies_;
   Triad triad_;
   std::size_t matmuls_case_ = 0, square_case_ = 0, copies_case_ = 0, triad_case_ = 0;

@@ -96,7 +96,8 @@ void bind(train::FlagSet& flags, Calibrate& command) {
   flags.add("out", command.out, "the cluster's file to write; left out: printed");
   flags.add("repeats", command.repeats, "of each measurement; the median is taken, and the spread noted",
             train::counts_up_to(1000));
-  flags.add(Effect::chosen, "comm", command.comm, "self | threads:N | mpi: the ranks that measure at the same time");
+  flags.add(Effect::chosen, "comm", command.comm,
+            "self | threads:N | mpi | nccl: the ranks that measure at the same time");
   bind(flags, command.launch);
 }
 

@@ -12,7 +12,7 @@
 
 namespace fsdp::cli {
 
-/// `tessera calibrate`: measures the machine that it is started on, as a cluster's file.
+/// `tessera calibrate`: measures the machines that it is started on, as a cluster's file.
 struct Calibrate {
   std::string out = {};      ///< the file to write; empty: stdout
   std::int64_t repeats = 9;  ///< of each figure; the median is taken

@@ -117,7 +117,7 @@ Command parse(int argc, const char* const* argv) {
   app.add_flag("--version", version, "version, compiler, libraries, instruction set and stacks of this program");
   Declared<Train> train(app, "train", "train a model on text");
   Declared<Plan> plan(app, "plan", "whether a training step fits on a cluster, and how long it takes");
-  Declared<Calibrate> calibrate(app, "calibrate", "measure this machine for plan: rates, copies, collectives");
+  Declared<Calibrate> calibrate(app, "calibrate", "measure these machines for plan: rates, copies, collectives");
   Declared<Eval> eval(app, "eval", "mean loss of a model over text, as JSON");
   Declared<Generate> generate(app, "generate", "write text with a trained model");
   Declared<Chat> chat(app, "chat", "talk to a model in the terminal; /reset begins anew, /quit ends");

@@ -45,6 +45,7 @@ struct CompiledStack {
   int (*on_ranks)(const train::LaunchOptions&, const std::function<int(const comm::Ranks&)>& f) = nullptr;
   /// See train::keep_for_launches.
   std::shared_ptr<void> (*keep)(const train::LaunchOptions&) = nullptr;
+  int (*calibrate)(const cli::Calibrate&) = nullptr;  ///< of the device and its communicator
   int (*evaluate)(const cli::Bound<cli::Eval>&) = nullptr;
   int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head has no logits
   int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
@@ -54,7 +55,6 @@ struct CompiledStack {
   int (*bench_generate)(const bench::BenchOptions&) = nullptr;
   int (*bench_load)(const bench::BenchOptions&) = nullptr;
   int (*bench_comm)(const bench::BenchOptions&) = nullptr;
-  int (*calibrate)(const cli::Calibrate&) = nullptr;
 };
 
 /// The commands of one stack.
@@ -103,6 +103,7 @@ CompiledStack compiled_stack() {
       .replay = Commands<Model>::replay,
       .on_ranks = Commands<Model>::on_ranks,
       .keep = train::keep_for_launches<typename Stack::Comm>,
+      .calibrate = bench::calibrate<typename Stack::Comm>,
       .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
@@ -115,7 +116,6 @@ CompiledStack compiled_stack() {
     stack.bench_generate = bench::measure_generation<Model>;
     stack.bench_load = bench::measure_loading<Model>;
     stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
-    stack.calibrate = bench::calibrate<typename Stack::Comm>;
   }
   return stack;
 }

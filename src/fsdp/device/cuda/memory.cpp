@@ -29,6 +29,13 @@ DeviceBytes device_bytes() {
   return bytes;
 }
 
+/// Throws InputError if the device cannot be used.
+DeviceBytes usable_device_bytes() {
+  const std::string problem = cuda_problem();
+  require<InputError>(problem.empty(), problem);
+  return device_bytes();
+}
+
 /// Clears the error of a failed cudaMalloc, which the next call would return.
 void forget_error() { static_cast<void>(cudaGetLastError()); }
 
@@ -95,11 +102,8 @@ int Cuda::count() {
   return machine.devices;
 }
 
-std::int64_t Cuda::free_bytes() {
-  const std::string problem = cuda_problem();
-  require<InputError>(problem.empty(), problem);
-  return static_cast<std::int64_t>(device_bytes().unused);
-}
+std::int64_t Cuda::free_bytes() { return static_cast<std::int64_t>(usable_device_bytes().unused); }
+std::int64_t Cuda::total_bytes() { return static_cast<std::int64_t>(usable_device_bytes().all); }
 
 void use_cuda_device(int index) {
   const int count = cuda_devices();

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a calibration measured, and the cluster's file of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "link_works.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+
+/// A case of the rounds, and the FLOPs or bytes of one of its runs.
+struct Timed {
+  std::size_t at = 0;
+  double amount = 0;
+};
+
+/// Bytes of a rank, the same on all.
+struct MeasuredMemory {
+  std::int64_t memory = 0;          ///< of its device
+  std::int64_t runtime_bytes = 0;   ///< that are taken besides tensors
+  std::int64_t exchange_bytes = 0;  ///< on top, where ranks call all_to_all
+};
+
+/// All that was measured, with the seconds of the slowest rank.
+struct Calibration {
+  const Rounds& rounds;
+  std::int64_t repeats;
+  std::string_view device;
+  bool queues;  ///< whether collectives have queues of their own
+  Places places;
+  int threads;
+  std::array<Timed, 3> matmul_bf16, matmul_fp32;  ///< large, medium, small
+  Timed attention, operations, copies;
+  std::optional<LinkCases> node, network;       ///< where a node has several ranks, or there are several nodes
+  std::vector<double> beside_collectives = {};  ///< by round: speed of matmuls beside gathers; empty: not measured
+  MeasuredMemory memory;
+};
+
+/// Returns the cluster as a TOML file that `--cluster` reads, with the spread of each figure behind it.
+std::string cluster_file(const Calibration& measured);
+/// Throws InputError if no file can be written there; empty: stdout.
+void require_writable_folder(const std::string& path);
+/// Prints it, or writes it to a file under a temporary name first. Throws InputError if that cannot be written.
+void write_cluster(const std::string& path, const std::string& text);
+
+/// Bytes of this process that are in memory, of which each of the ranks in it has a part.
+std::int64_t resident_bytes();
+
+}  // namespace fsdp::bench

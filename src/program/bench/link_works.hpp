@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What `tessera calibrate` measures of links: collectives inside of nodes, and between them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/ranks.hpp>
+
+#include "collectives.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::bench {
+
+/// How ranks lie in nodes: equally many in each, node by node, as plans have them.
+struct Places {
+  int nodes = 1;
+  int per_node = 1;
+};
+/// Returns the places of ranks on these hosts, by rank. Throws InputError if plans have no such places.
+Places places_of(std::span<const std::string> hosts);
+
+/// Cases of the collectives of one kind of link.
+struct LinkCases {
+  int ranks = 1;  ///< of a communicator
+  std::size_t few = 0, gather = 0, scatter = 0;
+  int calls_of_few = 1, calls_of_many = 1;  ///< in one case
+  double bytes = 0;                         ///< of one call of gather, and of scatter: a whole buffer
+};
+
+/// Gathers of few and many bytes, and reductions of many, of one communicator. All such communicators of the cluster
+/// run them at the same time.
+template <class Comm>
+class LinkWorks {
+ public:
+  static constexpr std::int64_t few_bytes = 4096, many_bytes = std::int64_t{16} << 20;
+
+  explicit LinkWorks(Comm part)
+      : part_(std::move(part)),
+        few_(std::nullopt, part_, few_bytes, memory()),
+        many_(std::nullopt, part_, many_bytes, memory()) {
+    for (int call = 0; call < many_.buffers.calls(); ++call) segments_.push_back(many_.buffers.apart(call));
+  }
+  LinkWorks(const LinkWorks&) = delete;
+  LinkWorks& operator=(const LinkWorks&) = delete;
+
+  LinkCases add_to(Rounds& rounds) {
+    return {.ranks = part_.size(),
+            .few = add(rounds, few_, gather),
+            .gather = add(rounds, many_, gather),
+            .scatter = add(rounds, many_, scatter),
+            .calls_of_few = few_.buffers.calls(),
+            .calls_of_many = many_.buffers.calls(),
+            .bytes = static_cast<double>(many_.buffers.bytes())};
+  }
+  /// Starts a gather of many bytes, into the memory of the call before it after some calls.
+  comm::Pending<Comm> start_gather(int call) {
+    return gather(part_, segments_[static_cast<std::size_t>(call) % segments_.size()]);
+  }
+  /// Exchanges few bytes.
+  void exchange() { comm::all_to_all(part_, few_.buffers.exchange(0), {"calibrate"}).wait(); }
+
+ private:
+  using Segments = std::vector<comm::Segment<float>>;
+  static comm::Pending<Comm> gather(Comm& part, const Segments& segments) {
+    return comm::all_gather(part, segments, {"calibrate"});
+  }
+  static comm::Pending<Comm> scatter(Comm& part, const Segments& segments) {
+    return comm::reduce_scatter<float>(part, segments, Write::overwrite, {"calibrate"});
+  }
+  auto memory() {
+    return [this](std::int64_t size) { return comm::shared_memory(part_, size); };
+  }
+  template <class Collective>
+  std::size_t add(Rounds& rounds, const CommWay<Comm>& way, Collective collective) {
+    return rounds.add([this, &way, collective] {
+      for (int call = 0; call < way.buffers.calls(); ++call) collective(part_, way.buffers.apart(call)).wait();
+    });
+  }
+
+  Comm part_;
+  CommWay<Comm> few_, many_;
+  std::vector<Segments> segments_;  // by call, of many bytes
+};
+
+}  // namespace fsdp::bench
