@@ -189,19 +189,19 @@ class RankWorks {
 
   /// Finds sizes that take long enough. Collective.
   RankWorks(const comm::Ranks& all, int threads) {
-    constexpr std::int64_t ring_bytes = std::int64_t{64} << 20;
+    constexpr std::int64_t mebi = std::int64_t{1} << 20;
     for (std::size_t size = 0; size < smallest.size(); ++size)
       for (const DType dtype : {DType::bf16, DType::f32})
         (dtype == DType::bf16 ? bf16_ : fp32_)[size] = sized_work(all, 9, [&](int step) {
-          return std::make_unique<MatmulsOfClass<Device>>(matmuls_of_class(dtype, smallest[size], step), ring_bytes,
-                                                          threads);
+          return std::make_unique<MatmulsOfClass<Device>>(matmuls_of_class(dtype, smallest[size], step),
+                                                          (size == 0 ? 64 : 16) * mebi, threads);
         });
     attention = sized_work(
         all, 7, [&](int step) { return std::make_unique<BothPasses<Device>>(std::int64_t{128} << step, threads); });
     operations = sized_work(all, 8, [&](int step) {
       return std::make_unique<BlockOperations<Device>>(std::int64_t{256} << step, threads);
     });
-    copies = sized_work(all, 8, [&](int step) {
+    copies = sized_work(all, 6, [&](int step) {
       return std::make_unique<HostCopies<Device>>(std::int64_t{1} << (20 + step), threads);
     });
   }
