@@ -96,7 +96,7 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequ
                            list_of_stacks(),
                            in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
                            "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked, shards_sequences),
-                           "tessera plan tells the bytes and times of every stack, compiled or not."));
+                           "\ntessera plan tells the bytes and times of every stack, compiled or not."));
 }
 
 stacks::CompiledStack stack_of(const cli::Train& train) {
