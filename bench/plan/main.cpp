@@ -44,7 +44,7 @@ struct Calibrated {
 Calibrated calibrate() {
   Way<RunTimeSharded> way{.strategy = {FullyShard<>{}}};
   const plan::StepRecord record = recorded(way).second;
-  Calibrated found{.plain = measure(way, {}, steps_of_a_round)};
+  Calibrated found{.plain = measure(way, {}, steps_of_a_round), .recomputed = {}};
   way.recompute = true;
   found.recomputed = measure(way, {}, steps_of_a_round);
   found.optimizer_bandwidth = static_cast<double>(record.optimizer.counters.elementwise_bytes) / found.plain.optimizer;
