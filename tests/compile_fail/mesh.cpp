@@ -24,22 +24,23 @@ void make(comm::Mesh<Comm, axes> mesh) {
   ShardedModel<Model<Sharding>>(std::move(mesh), Model<Sharding>(LlamaConfig{}), Sharding{}, {});
 }
 
-void use(Comm& world) {
 #if CASE == 0
+void use(Comm& world) {
   make<Hybrid>(comm::Mesh(world, 2));
   make<FullyShard<>>(comm::Mesh(world));
   Buffer<Replicate, Shard> shard;
   redistribute(world, shard, Buffer<Replicate, Replicate>(), comm::Label{}).wait();
-#elif CASE == 1
-  make<Hybrid>(comm::Mesh(world));
-#elif CASE == 2
-  make<FullyShard<>>(comm::Mesh(world, 2));
-#elif CASE == 3
-  Buffer<Shard, Replicate> buffer;
-  (void)world;
-#elif CASE == 4
-  redistribute(world, Buffer<Shard, Shard>(), Buffer<Replicate, Replicate>(), comm::Label{});
-#endif
 }
+#elif CASE == 1
+void use(Comm& world) { make<Hybrid>(comm::Mesh(world)); }
+#elif CASE == 2
+void use(Comm& world) { make<FullyShard<>>(comm::Mesh(world, 2)); }
+#elif CASE == 3
+Buffer<Shard, Replicate> buffer;
+#elif CASE == 4
+void use(Comm& world) {
+  redistribute(world, Buffer<Shard, Shard>(), Buffer<Replicate, Replicate>(), comm::Label{});
+}
+#endif
 
 }  // namespace fsdp
