@@ -38,9 +38,7 @@ void use(Comm& world) { make<FullyShard<>>(comm::Mesh(world, 2)); }
 #elif CASE == 3
 Buffer<Shard, Replicate> buffer;
 #elif CASE == 4
-void use(Comm& world) {
-  redistribute(world, Buffer<Shard, Shard>(), Buffer<Replicate, Replicate>(), comm::Label{});
-}
+void use(Comm& world) { redistribute(world, Buffer<Shard, Shard>(), Buffer<Replicate, Replicate>(), comm::Label{}); }
 #endif
 
 }  // namespace fsdp
