@@ -115,14 +115,14 @@ TEST(CudaAttention, WindowsHideWhatLiesBehindThem) {
   }
   for (const bool packed : {false, true})
     for (const std::int64_t window : {1, 20, 64, 100}) {
-      AttentionShape shape{.sequences = 2,
+      AttentionShape shape{.sequences = packed ? 2 : 1,
                            .sequence_length = 150,
                            .heads = 2,
                            .kv_heads = 1,
                            .head_dim = window % 20 == 0 ? 64 : 128,
                            .window = window};
       if (packed) shape.documents = documents;
-      expect_reference<bf16>(shape, false, 0);
+      if (packed == (window < 64)) expect_reference<bf16>(shape, false, 0);  // two windows packed, two not
       shape.head_dim = 8;
       expect_reference<float>(shape, true, 0);
     }

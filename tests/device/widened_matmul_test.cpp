@@ -27,27 +27,42 @@ std::vector<double> widened(const Matrix<bf16>& matrix, bool transposed) {
   return values;
 }
 
-/// By way of float against float64's product of the same values, summed in order.
+/// The values of a form, and float64's product of them, summed in order: once for all ways to multiply them.
+struct Product {
+  Form form;
+  Matrix<bf16> a, b;
+  std::vector<double> sums;  // [m, n]
+
+  explicit Product(const Form& of)
+      : form(of),
+        a(Matrix<bf16>::random(1, form.ta ? form.k : form.m, form.ta ? form.m : form.k, 5)),
+        b(Matrix<bf16>::random(2, form.tb ? form.n : form.k, form.tb ? form.k : form.n, 11)) {
+    const std::vector<double> left = widened(a, form.ta), right = widened(b, !form.tb);  // [m, k], [n, k]
+    for (std::int64_t i = 0; i < form.m; ++i)
+      for (std::int64_t j = 0; j < form.n; ++j)
+        sums.push_back(std::inner_product(left.data() + i * form.k, left.data() + (i + 1) * form.k,
+                                          right.data() + j * form.k, 0.0));
+  }
+};
+
+/// By way of float against float64.
 template <class C>
-void expect_as_float64(const Form& form, int threads, bool single_thread) {
+void expect_as_float64(const Product& product, int threads, bool single_thread) {
+  const Form& form = product.form;
   Rank rank(threads, 16 << 20);
-  const auto a = Matrix<bf16>::random(1, form.ta ? form.k : form.m, form.ta ? form.m : form.k, 5);
-  const auto b = Matrix<bf16>::random(2, form.tb ? form.n : form.k, form.tb ? form.k : form.n, 11);
   auto c = Matrix<C>::random(3, form.m, form.n, 7);
-  const std::vector<double> left = widened(a, form.ta), right = widened(b, !form.tb);  // [m, k], [n, k]
-  std::vector<double> expected;                                                        // [m, n]
-  for (std::int64_t i = 0; i < form.m; ++i)
-    for (std::int64_t j = 0; j < form.n; ++j)
-      expected.push_back(
-          std::inner_product(left.data() + i * form.k, left.data() + (i + 1) * form.k, right.data() + j * form.k,
-                             form.accumulate ? static_cast<double>(static_cast<float>(c.view().row(i)[j])) : 0.0));
+  std::vector<double> expected = product.sums;  // [m, n]
+  if (form.accumulate) {
+    const Values before = c.values();
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+  }
   const cpu::MatmulKey key{.a = DType::bf16,
                            .c = dtype_of<C>(),
                            .m = form.m,
                            .n = form.n,
                            .k = form.k,
-                           .lda = a.view().row_stride(),
-                           .ldb = b.view().row_stride(),
+                           .lda = product.a.view().row_stride(),
+                           .ldb = product.b.view().row_stride(),
                            .ldc = c.view().row_stride(),
                            .a_transposed = form.ta,
                            .b_transposed = form.tb,
@@ -56,7 +71,7 @@ void expect_as_float64(const Form& form, int threads, bool single_thread) {
   const cpu::WidenedMatmul matmul = cpu::made_by_float(cpu::cache_of(rank.stream), key);
   EXPECT_EQ(matmul.scratch_bytes(), cpu::planned_by_float(cpu::cache_of(rank.stream), key).scratch_bytes());
   const Block<Cpu> scratch(rank.ledger, MemoryKind::scratch, matmul.scratch_bytes());
-  cpu::run(matmul, a.view().data(), b.view().data(), c.view().data(), scratch.data());
+  cpu::run(matmul, product.a.view().data(), product.b.view().data(), c.view().data(), scratch.data());
   EXPECT_LT(difference(c.values(), expected), (std::is_same_v<C, bf16> ? 1.0 / 256 : 2e-6))
       << form.m << " " << form.n << " " << form.k << (form.ta ? " a" : "") << (form.tb ? " b" : "");
   EXPECT_TRUE(c.gaps_untouched());
@@ -68,12 +83,14 @@ TEST(WidenedMatmul, IsFloat64sInEveryFormOfManyBlocks) {
                            {1100, 33, 257, false, true, true},
                            {17, 600, 520, true, true, false},
                            {1, 1, 1, false, false, true},
-                           {513, 257, 256, false, true, false}})
+                           {513, 257, 256, false, true, false}}) {
+    const Product product(form);
     for (const int threads : {1, 2, 3}) {
-      expect_as_float64<bf16>(form, threads, false);
-      expect_as_float64<float>(form, threads, false);
-      expect_as_float64<float>(form, threads, true);
+      expect_as_float64<bf16>(product, threads, false);
+      expect_as_float64<float>(product, threads, false);
+      expect_as_float64<float>(product, threads, true);
     }
+  }
 }
 
 TEST(WidenedMatmul, ServesProcessorsThatMultiplyFloatFaster) {

@@ -13,7 +13,8 @@ using device::Cpu;
 using device::Meta;
 using tiling::RunTimeTiling;
 
-const std::vector<std::int64_t> lengths = {1, 2, 3, 5, 7, 9, 1000, 4097};
+const std::vector<std::int64_t> lengths = test::sanitized ? std::vector<std::int64_t>{1, 7, 9, 1000}
+                                                          : std::vector<std::int64_t>{1, 2, 3, 5, 7, 9, 1000, 4097};
 
 /// An MLP alone, or in its half of a block: the columns that its tile needs besides the MLP's, and its gradients.
 template <class KindT>
@@ -118,7 +119,7 @@ TYPED_TEST(MlpTiling, FollowsFloat64WithPathsOfLowRankInEveryBlockOfColumns) {
   using Kind = typename TypeParam::Kind;
   using Precision = typename TypeParam::Precision;
   Sizes sizes{.sequences = 3, .length = 3, .hidden = 8, .intermediate = 136, .rank = 3, .scale = 0.5f};
-  for (const char* const paths : {"gud", "ud"}) {
+  for (const char* const paths : test::sanitized ? std::vector{"gud"} : std::vector{"gud", "ud"}) {
     sizes.paths = paths;
     const tiling::Problem problem = problem_of<TypeParam>(sizes);
     const RunTimeTiling smallest = RunTimeTiling::budget(tiling::smallest_budget(problem));

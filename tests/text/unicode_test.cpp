@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <support/sanitizer.hpp>
+
 #include "src/trainer/text/patterns/regular_expression.hpp"
 #include "src/trainer/text/unicode/code_points.hpp"
 #include "src/trainer/text/unicode/unicode_normalization.hpp"
@@ -41,6 +43,7 @@ TEST(Unicode, IsThatOfThePackageForEveryCodePoint) {
   std::ifstream file(TESSERA_TEST_DATA "/text/unicode.hashes");
   int count = 0;
   for (std::string name, hash; file >> name >> hash; ++count) {
+    if (test::sanitized && count >= 4 && count % 10 != 0) continue;  // the forms, and few of the categories
     const std::uint32_t found = name == "NFC"    ? hash_of_form(UnicodeForm::nfc, all)
                                 : name == "NFD"  ? hash_of_form(UnicodeForm::nfd, all)
                                 : name == "NFKC" ? hash_of_form(UnicodeForm::nfkc, all)
