@@ -36,7 +36,8 @@ def precompiled(text, command):
     with tempfile.TemporaryDirectory() as folder:
         header = Path(folder) / "includes.hpp"
         header.write_text("\n".join(["#pragma once", *includes, ""]))
-        made = subprocess.run([*command, "-x", "c++-header", str(header), "-o", f"{header}.gch"], capture_output=True)
+        made = subprocess.run([*command, "-fpch-instantiate-templates", "-x", "c++-header", str(header), "-o", f"{header}.gch"],
+                              capture_output=True)
         yield ["-include", str(header)] if made.returncode == 0 else []  # an error is then reported by case 0
 
 

@@ -69,7 +69,8 @@ class Compiler:
 
     def precompile(self, header):
         made = self.folder / str(header).replace("/", "_")
-        flags = ["-x", "c++-header", str(self.includes.folder / header), "-o", str(made)]
+        # What the header instantiates is instantiated once, not by all that include it: 2 to 20 % less for each.
+        flags = ["-fpch-instantiate-templates", "-x", "c++-header", str(self.includes.folder / header), "-o", str(made)]
         if subprocess.run([*self.command, *flags], capture_output=True).returncode == 0:  # else its own run says why
             self.usable.append((header, made))
 
