@@ -41,13 +41,21 @@ class TilePlans {
  public:
   /// Those of Untiled, or of a policy of any type.
   /// @{
-  TilePlans() : TilePlans(tiling::Untiled{}) {}
+  TilePlans();
   template <tiling::Tiling Policy>
-  explicit TilePlans(Policy policy)
-      : policy_([policy](const tiling::Problem& problem) { return policy.plan(problem); }) {}
+  explicit TilePlans(const Policy& policy)
+      : TilePlans(PlanOf([policy](const tiling::Problem& problem) { return policy.plan(problem); })) {}
   /// @}
   /// One plan for every problem: that of a module's dry run.
-  explicit TilePlans(tiling::TilePlan fixed) : fixed_(std::move(fixed)) {}
+  explicit TilePlans(tiling::TilePlan fixed);
+  /// Copies, moves and the end are compiled into the library, not by all who make plans.
+  /// @{
+  TilePlans(const TilePlans&);
+  TilePlans(TilePlans&&) noexcept;
+  TilePlans& operator=(const TilePlans&);
+  TilePlans& operator=(TilePlans&&) noexcept;
+  ~TilePlans();
+  /// @}
 
   /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws LogicError if dry runs decide and the
   /// module was not added. The reference stays valid.
@@ -64,12 +72,15 @@ class TilePlans {
   /// Returns the module with this problem, or nullptr.
   const ModuleDryRun* find(ModuleKind kind, const tiling::Problem& problem) const;
   /// Adds a module.
-  void add(ModuleDryRun module) { modules_.push_back(std::move(module)); }
+  void add(ModuleDryRun module);
 
  private:
+  using PlanOf = std::function<tiling::TilePlan(const tiling::Problem&)>;
+
+  explicit TilePlans(PlanOf policy);
   const ModuleDryRun& module_of(ModuleKind kind, const tiling::Problem& problem) const;
 
-  std::function<tiling::TilePlan(const tiling::Problem&)> policy_;
+  PlanOf policy_;
   std::optional<tiling::TilePlan> fixed_;
   std::vector<ModuleDryRun> modules_;
   std::map<std::pair<ModuleKind, tiling::Problem>, tiling::TilePlan> plans_;

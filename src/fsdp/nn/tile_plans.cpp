@@ -8,6 +8,17 @@
 
 namespace fsdp::nn {
 
+TilePlans::TilePlans() : TilePlans(tiling::Untiled{}) {}
+TilePlans::TilePlans(tiling::TilePlan fixed) : fixed_(std::move(fixed)) {}
+TilePlans::TilePlans(PlanOf policy) : policy_(std::move(policy)) {}
+TilePlans::TilePlans(const TilePlans&) = default;
+TilePlans::TilePlans(TilePlans&&) noexcept = default;
+TilePlans& TilePlans::operator=(const TilePlans&) = default;
+TilePlans& TilePlans::operator=(TilePlans&&) noexcept = default;
+TilePlans::~TilePlans() = default;
+
+void TilePlans::add(ModuleDryRun module) { modules_.push_back(std::move(module)); }
+
 const tiling::TilePlan& TilePlans::plan(ModuleKind kind, const tiling::Problem& problem) {
   if (fixed_) return *fixed_;
   if (const auto known = plans_.find({kind, problem}); known != plans_.end()) return known->second;
