@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_digests.hpp>
@@ -42,17 +43,24 @@ class StepWatch {
   /// Begin the pass of a step (`verified`: its first micro-batch is digested), or that of a repetition.
   /// @{
   void begin_step(bool verified) {
-    require(!verified || first_, "train: a step is to be verified, of a module that is not planned to verify");
-    watched_ = verified ? &*first_ : nullptr;
+    bool may = false;
+    if constexpr (may_verify) may = first_.has_value();
+    require(!verified || may, "train: a step is to be verified, of a module that is not planned to verify");
+    if constexpr (may_verify) watched_ = verified ? &*first_ : nullptr;
     is_step_ = true;
     if (steps_) steps_->begin();
-    if (watched_ != nullptr) watched_->begin();
+    if constexpr (may_verify)
+      if (watched_ != nullptr) watched_->begin();
   }
   void begin_repetition() {
-    require(repeated_.has_value(), "repeat: the module is not planned to verify");
-    watched_ = &*repeated_;
     is_step_ = false;
-    watched_->begin();
+    if constexpr (may_verify) {
+      require(repeated_.has_value(), "repeat: the module is not planned to verify");
+      watched_ = &*repeated_;
+      watched_->begin();
+    } else {
+      require(false, "repeat: the module is not planned to verify");
+    }
   }
   /// @}
   /// Takes the output of a computation of such a pass.
@@ -64,8 +72,9 @@ class StepWatch {
   }
   /// For the pass.
   Observer observer() {
-    if (!first_) return next_;
-    return {.before = before, .after = after, .state = this};
+    if constexpr (may_verify)
+      if (first_) return {.before = before, .after = after, .state = this};
+    return next_;
   }
 
   /// The digests of the step, if the module is planned for them (RunShape::digests); else null.
@@ -85,8 +94,7 @@ class StepWatch {
   static void before(void* self, const sharding::Task& task) {
     StepWatch& own = *static_cast<StepWatch*>(self);
     if (own.next_.before != nullptr) own.next_.before(own.next_.state, task);
-    if constexpr (may_verify)
-      if (task.action == sharding::Action::reduce && own.watches(task)) own.watched_->add_gradient(task.index);
+    if (task.action == sharding::Action::reduce && own.watches(task)) own.watched_->add_gradient(task.index);
   }
   static void after(void* self, const sharding::Task& task) {
     StepWatch& own = *static_cast<StepWatch*>(self);
@@ -96,7 +104,7 @@ class StepWatch {
   Observer next_;
   StreamProbe<Compute> probe_;
   std::optional<StepDigests<Model>> steps_;
-  std::optional<PieceDigests<Model>> first_, repeated_;
+  OnlyIf<may_verify, std::optional<PieceDigests<Model>>> first_, repeated_;
   PieceDigests<Model>* watched_ = nullptr;  ///< digests the pass's first micro-batch; null: none do
   bool is_step_ = false;                    ///< the pass is a step's, not a repetition
 };

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
@@ -53,13 +54,13 @@ struct Plan {
   int rank = 0;
   bool same_on_all_ranks = true;  ///< for most_loaded: whether all ranks hold as much at rest
   device::BytesByKind bytes{};
-  std::int64_t activation_bytes = 0;            ///< the arena that the step needs
-  std::int64_t offloaded_activation_bytes = 0;  ///< the same in host memory
-  std::int64_t offloaded_bytes = 0;             ///< all host memory that offloading takes; not in `bytes`
-  device::Counters work;                        ///< of one training step without its optimizer
-  std::shared_ptr<const nn::TilePlans> plans;   ///< how the step is tiled
-  int middle_parts = 1;                         ///< of attention, where several ranks share a sequence
-  sharding::Residency residency;                ///< how long gathered weights are held by the strategy's budget
+  std::int64_t activation_bytes = 0;                ///< the arena that the step needs
+  std::int64_t offloaded_activation_bytes = 0;      ///< the same in host memory
+  std::int64_t offloaded_bytes = 0;                 ///< all host memory that offloading takes; not in `bytes`
+  device::Counters work = {};                       ///< of one training step without its optimizer
+  std::shared_ptr<const nn::TilePlans> plans = {};  ///< how the step is tiled
+  int middle_parts = 1;                             ///< of attention, where several ranks share a sequence
+  sharding::Residency residency = {};               ///< how long gathered weights are held by the strategy's budget
 
   /// Sum of the bytes of all kinds.
   std::int64_t peak_bytes() const {
@@ -77,16 +78,31 @@ using MetaTwin = typename Model::template On<
 namespace detail {
 
 /// Returns the rows of a full micro-batch that each rank computes; none if all have as many.
-inline std::vector<std::int64_t> rows_of_ranks(const Request& request) {
-  const int sharing = request.shape.ranks_per_sequence;
-  const std::int64_t rows = request.sequences * request.shape.sequence_length;
-  std::vector<std::int64_t> list;
-  for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
-    const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
-    list.push_back(own.end - own.begin);
-  }
-  return list;
-}
+std::vector<std::int64_t> rows_of_ranks(const Request& request);
+
+/// Keeps the largest plan of a request for the most loaded rank.
+class MostLoaded {
+ public:
+  /// `request` must outlive it.
+  explicit MostLoaded(const Request& request);
+  MostLoaded(const MostLoaded&) = delete;
+  MostLoaded& operator=(const MostLoaded&) = delete;
+  ~MostLoaded();
+
+  /// The same request for a rank, and its plan, which is given next.
+  /// @{
+  const Request& request_of(int rank);
+  void add(const Plan& plan);
+  /// @}
+  /// The largest plan.
+  Plan plan(bool same_on_all_ranks);
+
+ private:
+  const Request& request_;
+  Request one_;
+  StepRecord record_;
+  Plan most_;
+};
 
 /// Returns the ranks that may take the most memory. With an optimizer of whole tensors, the rank with the least at rest
 /// may need the most scratch; then one rank of each load is returned.
@@ -118,27 +134,17 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, shape,
                                  request.purpose);
   if (request.rank == most_loaded) {
-    Plan most;
-    Request one = request;
-    for (const int rank : detail::ranks_to_try(module, request, with)) {
-      one.rank = rank;
-      StepRecord record;
-      if (request.record != nullptr) one.record = &record;
-      const Plan plan = dry_run(model, sharding, tiling, one, with);
-      one.matmuls = nullptr;  // the same on all ranks
-      if (plan.peak_bytes() <= most.peak_bytes()) continue;
-      most = plan;
-      if (request.record != nullptr) *request.record = std::move(record);
-    }
-    most.same_on_all_ranks = loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request));
-    return most;
+    detail::MostLoaded most(request);
+    for (const int rank : detail::ranks_to_try(module, request, with))
+      most.add(dry_run(model, sharding, tiling, most.request_of(rank), with));
+    return most.plan(loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request)));
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
   Executor<MetaModel> executor(module, recorder.observer());
-  std::vector<CountExchange<typename MetaModel::Stack::Comm>> exchanges;  // one for training, one for evaluation
-  for (int i = 0; i < (request.purpose == Purpose::train ? 2 : request.purpose == Purpose::evaluate ? 1 : 0); ++i)
-    exchanges.emplace_back(communicator, module.ledger());
+  std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
+  if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
+  if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
 
   using Batch = typename MetaModel::Batch;
   const auto batch_of = [&](std::int64_t sequences) {
@@ -170,14 +176,15 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     if constexpr (generates) columns = module.model().head().logits_columns();
     return device::unbacked<Compute>({rows, columns});
   };
-  Plan result;
-  result.rank = request.rank;
+  Plan result{.rank = request.rank, .residency = module.residency()};
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
-    std::optional<RestingDigests<MetaModel, decltype(optimizer)>> resting;  // held while its bytes are counted
+    constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
+    // Held while its bytes are counted.
+    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
     recorder.record(&StepRecord::counts, [&] {
-      if (request.record != nullptr) exchanges.front().start([] { return BatchCounts{}; });
+      if (request.record != nullptr) counts_of_training->start([] { return BatchCounts{}; });
     });
     for_each_load(least, [&, counted = false](const Batch& one) mutable {
       recorder.set_active(!counted);
@@ -189,7 +196,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
       module.stream().counters.matmuls = nullptr;
     });
     recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
-    if constexpr (StepWatch<MetaModel>::may_verify)
+    if constexpr (may_verify)
       if (request.shape.verifies) {
         for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches
           const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
@@ -237,7 +244,6 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   }
   result.plans = executor.plans();
   result.middle_parts = shape.middle_parts;
-  result.residency = module.residency();
   result.activation_bytes = module.arena().peak();
   result.offloaded_activation_bytes = module.offload_arena().peak();
   result.offloaded_bytes = module.offloaded_bytes();

@@ -3,17 +3,20 @@
 /// Records what a dry run's training step does, through the Observer of its pass.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/comm/monitor.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/device/operation.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::plan {
@@ -26,9 +29,14 @@ struct Watched {
     Members members = {};
     const comm::Monitor* monitor = nullptr;
   };
-  StepRecord empty = {};  ///< with what is known before the step
+  const sharding::Problem* problem = nullptr;    ///< of the pass
+  const sharding::Schedule* schedule = nullptr;  ///< placed
+  const sharding::Names* names = nullptr;
+  DType compute = DType::f32;  ///< of activations
+  bool optimizer_in_host_memory = false;
   device::Counters* counters = nullptr;
-  std::vector<Communicator> communicators = {};
+  std::array<Communicator, axis_count> communicators = {};
+  std::size_t axes = 0;                                   ///< as many of them there are
   const void* inputs = nullptr;                           ///< the arena of inputs in host memory
   std::int64_t (*used_by_inputs)(const void*) = nullptr;  ///< bytes of it
   const void* activations = nullptr;                      ///< the arena of the step
@@ -39,12 +47,13 @@ struct Watched {
 class StepRecorder {
  public:
   /// Records nothing if `record` is null; else `watch` must be called first. `record` must outlive it.
-  explicit StepRecorder(StepRecord* record) : record_(record) {}
+  explicit StepRecorder(StepRecord* record);
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
+  ~StepRecorder();
 
-  /// Sets what it looks at.
-  void watch(Watched watched);
+  /// Sets what it looks at, and begins the record with what is known before the step.
+  void watch(const Watched& watched);
   /// For the Executor, and whether its tasks are recorded now: those of one pass are.
   /// @{
   Observer observer();
@@ -74,11 +83,11 @@ Watched watched(Module& module, int order = 0, int micro_batches = 0) {
   using Stack = typename Module::Stack;
   using Activations = std::remove_reference_t<decltype(module.arena())>;
   const auto& planned = module.planned(sharding::Pass::train, order, micro_batches);
-  Watched all{.empty = {.problem = planned.problem,
-                        .schedule = planned.schedule,
-                        .names = module.names(),
-                        .compute = dtype_of<typename Module::Compute>(),
-                        .optimizer_in_host_memory = offloads_optimizer_of<typename Stack::Sharding>},
+  Watched all{.problem = &planned.problem,
+              .schedule = &planned.schedule,
+              .names = &module.names(),
+              .compute = dtype_of<typename Module::Compute>(),
+              .optimizer_in_host_memory = offloads_optimizer_of<typename Stack::Sharding>,
               .counters = &module.stream().counters,
               .used_by_inputs = [](const void*) { return std::int64_t{0}; },
               .activations = &module.arena(),
@@ -90,15 +99,14 @@ Watched watched(Module& module, int order = 0, int micro_batches = 0) {
   }
   const auto communicators = module.communicators();
   constexpr bool mesh = Stack::mesh_axes == 2;
-  std::vector<Axis> axes = {Axis::world};
-  if constexpr (mesh) axes.insert(axes.end(), {Axis::across, Axis::shard});
-  axes.push_back(Axis::sequence);  // last, if there is one
   const int shards = communicators[mesh ? 2 : 0]->size();
-  for (std::size_t i = 0; i < communicators.size(); ++i)
-    all.communicators.push_back(
-        {.axis = axes[i],
-         .members = {.ranks = communicators[i]->size(), .stride = axes[i] == Axis::across ? shards : 1},
-         .monitor = &communicators[i]->monitor()});
+  for (auto* const communicator : communicators) {
+    const Axis axis = all.axes == 0 || mesh ? static_cast<Axis>(all.axes) : Axis::sequence;  // last, if there is one
+    all.communicators[all.axes++] = {
+        .axis = axis,
+        .members = {.ranks = communicator->size(), .stride = axis == Axis::across ? shards : 1},
+        .monitor = &communicator->monitor()};
+  }
   return all;
 }
 

@@ -2,13 +2,22 @@
 #include <tessera/fsdp/plan/step_recorder.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace fsdp::plan {
 
-void StepRecorder::watch(Watched watched) {
-  watched_ = std::move(watched);
-  *record_ = watched_.empty;
-  for (const Watched::Communicator& each : watched_.communicators) record_->axes.emplace_back(each.axis, each.members);
+StepRecorder::StepRecorder(StepRecord* record) : record_(record) {}
+StepRecorder::~StepRecorder() = default;
+
+void StepRecorder::watch(const Watched& watched) {
+  watched_ = watched;
+  *record_ = {.problem = *watched.problem,
+              .schedule = *watched.schedule,
+              .names = *watched.names,
+              .compute = watched.compute,
+              .optimizer_in_host_memory = watched.optimizer_in_host_memory};
+  for (std::size_t i = 0; i < watched.axes; ++i)
+    record_->axes.emplace_back(watched.communicators[i].axis, watched.communicators[i].members);
 }
 
 Observer StepRecorder::observer() {
@@ -42,7 +51,7 @@ void StepRecorder::begin() {
   matmuls_.clear();
   outer_ = std::exchange(watched_.counters->matmuls, &matmuls_);
   calls_.clear();
-  for (const Watched::Communicator& each : watched_.communicators) calls_.push_back(each.monitor->records.size());
+  for (std::size_t i = 0; i < watched_.axes; ++i) calls_.push_back(watched_.communicators[i].monitor->records.size());
   used_ = watched_.used_by_inputs(watched_.inputs);
 }
 

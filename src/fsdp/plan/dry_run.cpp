@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/fsdp/plan/dry_run.hpp>
+
+#include <utility>
+
+namespace fsdp::plan::detail {
+
+std::vector<std::int64_t> rows_of_ranks(const Request& request) {
+  const int sharing = request.shape.ranks_per_sequence;
+  const std::int64_t rows = request.sequences * request.shape.sequence_length;
+  std::vector<std::int64_t> list;
+  for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
+    const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
+    list.push_back(own.end - own.begin);
+  }
+  return list;
+}
+
+MostLoaded::MostLoaded(const Request& request) : request_(request), one_(request) {}
+MostLoaded::~MostLoaded() = default;
+
+const Request& MostLoaded::request_of(int rank) {
+  one_.rank = rank;
+  record_ = {};
+  if (request_.record != nullptr) one_.record = &record_;
+  return one_;
+}
+
+void MostLoaded::add(const Plan& plan) {
+  one_.matmuls = nullptr;  // the same on all ranks
+  if (plan.peak_bytes() <= most_.peak_bytes()) return;
+  most_ = plan;
+  if (request_.record != nullptr) *request_.record = std::move(record_);
+}
+
+Plan MostLoaded::plan(bool same_on_all_ranks) {
+  most_.same_on_all_ranks = same_on_all_ranks;
+  return std::move(most_);
+}
+
+}  // namespace fsdp::plan::detail
