@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names the digests of a training step. They are made in step_digests.hpp.
+/// Names and lists the digests of a training step. They are made in step_digests.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fsdp {
 
@@ -41,5 +45,36 @@ constexpr std::string_view name_of(StepDigest::Kind kind) {
   }
   return "?";
 }
+
+/// The same digests of all ranks, [ranks, digests].
+class DigestTable {
+ public:
+  /// Takes those of all ranks, one rank after the other.
+  DigestTable(std::vector<std::uint64_t> all, int ranks);
+
+  /// Those of one rank.
+  std::span<const std::uint64_t> of(int rank) const;
+
+ private:
+  std::vector<std::uint64_t> all_;
+  std::size_t digests_;
+};
+
+/// What StepDigests knows of the step that it digested.
+struct DigestedStep {
+  std::vector<std::string> units;  ///< names
+  int first_backward = 0;
+  int groups = 1;                  ///< of ranks that share sequences
+  int group_size = 1;              ///< ranks of each
+  int micro_batches = 1;           ///< of each group
+  int pieces = 0;                  ///< that a step is cut into; 0: one for each micro-batch of each group
+  std::vector<bool> changes = {};  ///< whether a unit's weights are trained
+};
+
+/// Returns the digests of a step in the order of computation: piece after piece, then the parameters.
+std::vector<StepDigest> listed(const DigestedStep& step, const DigestTable& all);
+
+/// Adds to the first units that use parameters, by name, a use; units come in order.
+void add_use(std::map<std::string, int>& first_units, const std::string& parameter, int unit);
 
 }  // namespace fsdp

@@ -25,23 +25,6 @@
 
 namespace fsdp {
 
-/// The same digests of all ranks, [ranks, digests].
-class DigestTable {
- public:
-  /// Takes those of all ranks, one rank after the other.
-  DigestTable(std::vector<std::uint64_t> all, int ranks)
-      : all_(std::move(all)), digests_(all_.size() / static_cast<std::size_t>(ranks)) {}
-
-  /// Those of one rank.
-  std::span<const std::uint64_t> of(int rank) const {
-    return std::span(all_).subspan(static_cast<std::size_t>(rank) * digests_, digests_);
-  }
-
- private:
-  std::vector<std::uint64_t> all_;
-  std::size_t digests_;
-};
-
 /// Sums of digests on a device, and their copy in host memory.
 template <class Module>
 class DigestSums {
@@ -138,7 +121,7 @@ std::map<std::string, int> first_units(const Module& module) {
   std::map<std::string, int> units;
   for (int unit = 0; unit < static_cast<int>(module.names().units.size()); ++unit)
     for (const auto& reference : module.references(unit))
-      if (reference.present()) units.try_emplace(module.parameter(reference).name, unit);
+      if (reference.present()) add_use(units, module.parameter(reference).name, unit);
   return units;
 }
 
@@ -179,53 +162,28 @@ class StepDigests {
   /// Returns all digests of the step in the order of computation: piece after piece, then the parameters. Waits for
   /// the device. Collective; the same on all ranks.
   std::vector<StepDigest> collect() {
-    const DigestTable all = sums_.gather();
-    const SequenceGroup group = module_.sequence_group();
-    const int groups = group.count, micro_batches = module_.shape().micro_batches;
-    const auto sum_of = [&](int first_rank, int ranks, std::int64_t at) {
-      std::uint64_t sum = 0;
-      for (int rank = first_rank; rank < first_rank + ranks; ++rank) sum += all.of(rank)[static_cast<std::size_t>(at)];
-      return sum;
-    };
-    const auto of_piece = [&](int piece, std::int64_t at) {
-      return sum_of(piece % groups * group.size, group.size, piece / groups * units_ * 2 + at);
-    };
-    std::vector<StepDigest> list;
-    const int pieces = module_.step_pieces() > 0 ? module_.step_pieces() : groups * micro_batches;
-    for (int piece = 0; piece < pieces; ++piece) {
-      for (std::int64_t unit = 0; unit + 1 < units_; ++unit)
-        list.push_back({StepDigest::Kind::forward, piece, unit_name(unit), of_piece(piece, 2 * unit)});
-      for (std::int64_t unit = units_ - 1; unit > module_.first_backward(); --unit)
-        list.push_back({StepDigest::Kind::backward, piece, unit_name(unit), of_piece(piece, 2 * unit + 1)});
-    }
-    std::vector<bool> changes(static_cast<std::size_t>(units_), false);
+    DigestedStep step{.units = module_.names().units,
+                      .first_backward = module_.first_backward(),
+                      .groups = module_.sequence_group().count,
+                      .group_size = module_.sequence_group().size,
+                      .micro_batches = module_.shape().micro_batches,
+                      .pieces = module_.step_pieces(),
+                      .changes = std::vector<bool>(static_cast<std::size_t>(units_))};
     for (const auto& group : module_.groups())
       if (group.facts().trainable)
-        for (const auto& parameter : group.parameters()) changes[static_cast<std::size_t>(unit_of(parameter))] = true;
-    for (const auto kind : {StepDigest::Kind::gradient, StepDigest::Kind::weights})
-      for (std::int64_t unit = 0; unit < units_; ++unit) {
-        if (!changes[static_cast<std::size_t>(unit)]) continue;
-        const std::int64_t at = streams() + (kind == StepDigest::Kind::weights ? units_ : 0) + unit;
-        list.push_back({kind, -1, unit_name(unit), sum_of(0, module_.communicator().size(), at)});
-      }
-    return list;
+        for (const Parameter& parameter : group.parameters())
+          step.changes[static_cast<std::size_t>(unit_of_.at(parameter.name))] = true;
+    return listed(step, sums_.gather());
   }
 
  private:
   /// Number of digests of streams.
   std::int64_t streams() const { return 2 * units_ * module_.shape().micro_batches; }
-  const std::string& unit_name(std::int64_t unit) const {
-    return module_.names().units[static_cast<std::size_t>(unit)];
-  }
-  template <class Parameter>
-  std::int64_t unit_of(const Parameter& parameter) const {
-    return unit_of_.at(parameter.name);
-  }
   template <class Piece>
   void add(const Piece& piece, Tensor<const float> values, std::int64_t first) {
     if (piece.owned)
-      sums_.template add<float>(first + unit_of(*piece.parameter), values, device::digest_key(piece.parameter->name),
-                                piece.begin);
+      sums_.template add<float>(first + unit_of_.at(piece.parameter->name), values,
+                                device::digest_key(piece.parameter->name), piece.begin);
   }
 
   Module& module_;
