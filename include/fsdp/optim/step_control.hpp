@@ -49,9 +49,6 @@ class StepControl {
         numbers_(module.communicator(), module.ledger(),
                  first_further_loss - 1 + module.settings().passes.micro_batches + kinds_.apart()),
         block_(module.ledger(), device::MemoryKind::scratch, decision_offset + decision_bytes()) {
-    made_by_[0].resize(static_cast<std::size_t>(kinds_.apart()) + 1);
-    find_makers(made_by_[0], [](int) { return true; });
-    made_by_[1] = made_by_[0];
     if (module.step_pieces() == 0) return;
     largest_.emplace(module.communicator(), module.ledger(), 1 + kinds_.apart());
     exact_.emplace(module.communicator(), module.ledger(), 2 * (1 + kinds_.apart()));
@@ -133,8 +130,7 @@ class StepControl {
   /// Ends the step: enqueues the copy of the decisions to the host.
   void end() {
     const std::size_t slot = slot_of(steps_++);
-    made_by_[slot] = made_by_[1 - slot];  // other norms are those of earlier steps
-    find_makers(made_by_[slot], [this](int step_class) { return module_->steps_class(step_class); });
+    made_by_.end_step(kinds_, slot, [this](int step_class) { return module_->steps_class(step_class); });
     last_[slot].fetch(module_->stream(), decisions_on_device());
   }
 
@@ -168,12 +164,6 @@ class StepControl {
       class_of.push_back(module.step_class(group));
     return {module.step_classes(), module.group_list(), class_of};
   }
-  /// Sets, for each norm of a class that `steps`, the first kind that has it.
-  template <class Steps>
-  void find_makers(std::vector<std::size_t>& made_by, const Steps& steps) const {
-    for (std::size_t i = kinds_.size(); i-- > 0;)
-      if (steps(kinds_.list()[i].step_class)) made_by[kinds_.list()[i].norm] = i;
-  }
 
   std::int64_t decision_bytes() const {
     return (static_cast<std::int64_t>(kinds_.size()) - 1) * stride + std::int64_t{sizeof(Decision)};
@@ -195,7 +185,7 @@ class StepControl {
   const Decision& arrived(std::size_t norm, std::int64_t behind) {
     const std::size_t slot = kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
-    return decision_in(last_[slot], made_by_[slot][norm]);
+    return decision_in(last_[slot], made_by_.of(slot, norm));
   }
 
   static constexpr std::int64_t first_further_loss = 3;  ///< column of DecideStep::sums
@@ -244,7 +234,7 @@ class StepControl {
   device::Block<Device> block_;  // StepInputs, StepDecision [kinds]
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
-  std::array<std::vector<std::size_t>, 2> made_by_;  // [1 + norms apart]: the kind whose decision has it
+  NormMakers made_by_{kinds_};
   std::int64_t steps_ = 0;
 };
 

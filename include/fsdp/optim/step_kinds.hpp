@@ -4,11 +4,13 @@
 /// combination of learning rate and clip that groups of parameters (OptimizerGroup) make.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 
@@ -42,6 +44,21 @@ class StepKinds {
  private:
   std::vector<StepKind> list_;
   std::int64_t apart_ = 0;
+};
+
+/// For each norm, the kind whose decision has it last: of the last two steps, which take turns in two slots.
+class NormMakers {
+ public:
+  /// Those of a step of all classes.
+  explicit NormMakers(const StepKinds& kinds);
+
+  /// Sets the makers after a step in this slot, of the classes that `steps`; other norms are those of earlier steps.
+  void end_step(const StepKinds& kinds, std::size_t slot, FunctionRef<bool(int step_class)> steps);
+  /// The index of a norm's kind.
+  std::size_t of(std::size_t slot, std::size_t norm) const { return made_by_[slot][norm]; }
+
+ private:
+  std::array<std::vector<std::size_t>, 2> made_by_;  // [1 + norms apart]
 };
 
 }  // namespace fsdp::optim
