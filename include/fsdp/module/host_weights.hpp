@@ -16,6 +16,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -35,9 +36,13 @@ inline constexpr int every_rank = -1;
 
 namespace detail {
 
+/// Takes the floats of a part of a tensor, and the number of their first element.
+using WithHostWeights = FunctionRef<void(Tensor<float>, std::int64_t begin)>;
+
 /// with_host_weights of a tensor that starts at element `first`, in parts.
-template <class Space, class T, class F>
-void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, Access access, F& f) {
+template <class Space, class T>
+void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, Access access,
+                        WithHostWeights f) {
   constexpr std::int64_t part = 1 << 20;
   const device::Fetch fetch = access == Access::replace ? device::Fetch::nothing : device::Fetch::values;
   std::vector<float> widened;
@@ -65,9 +70,9 @@ void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int
 /// the shard has any, else the model's weights, converted to float. Main weights in host memory come in one call, all
 /// else in parts of at most 2^20 elements. Unless f only reads, what it writes becomes the weights. Main weights are
 /// not rounded into the model's weights here: call ShardedModule::sync_model_weights.
-template <class Stack, class F>
+template <class Stack>
 void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::ParameterShard& shard,
-                       Access access, F f) {
+                       Access access, detail::WithHostWeights f) {
   using Module = ShardedModule<Stack>;
   using MainSpace = typename Module::Group::MainSpace;
   if (!shard.has_main())

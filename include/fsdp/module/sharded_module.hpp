@@ -22,6 +22,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/traffic.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
@@ -30,6 +31,7 @@
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/order.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
+#include <tessera/fsdp/module/parameter_shard.hpp>
 #include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -68,6 +70,7 @@ class ShardedModule {
   using Offload = device::HostOffload<Device>;
   using WeightSlot = Slot<Compute, Device>;
   using GradientSlot = Slot<Accumulate, Device>;
+  using ParameterShard = fsdp::ParameterShard<Main, Compute, Accumulate>;
 
   /// `communicator` must outlive the module. Weights are zero until they are initialised or loaded. Collective. Throws
   /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks.
@@ -161,24 +164,6 @@ class ShardedModule {
     return bytes;
   }
 
-  /// A part of a parameter that this rank holds; the views are into the buffers at rest.
-  struct ParameterShard {
-    const Parameter* parameter = nullptr;
-    int group = 0;           ///< index of its group
-    std::int64_t begin = 0;  ///< first element, in the whole tensor
-    Tensor<Main> main;       ///< empty if the shard is frozen and main weights would be a separate copy
-    Tensor<Compute> model;   ///< the same memory as `main` if Group::one_copy
-    Tensor<const Accumulate> gradient;
-    std::int64_t resting = 0;  ///< its first element among all trained ones of this rank: index into optimizer state
-    bool trainable = true;
-    bool owned = true;  ///< one rank among replicas owns a shard: it writes it to files and counts it in norms
-
-    /// Whether the shard has main weights.
-    bool has_main() const { return main.data() != nullptr; }
-    /// Elements of the shard.
-    std::int64_t count() const { return model.numel(); }
-  };
-
   /// Everything that this rank holds at rest. Gradients exist only in training.
   const std::vector<ParameterShard>& shards() const { return shards_; }
   /// Whether the last training pass made its gradient, so that a step changes it.
@@ -213,9 +198,8 @@ class ShardedModule {
 
   /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
   /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
-  template <class WereSet = bool (*)(const std::string&)>
-  void sync_model_weights(WereSet were_set = [](const std::string&) { return true; }) {
-    std::erase_if(without_values_, were_set);
+  void sync_model_weights(FunctionRef<bool(const std::string&)> were_set = [](const std::string&) { return true; }) {
+    remove_names(without_values_, were_set);
     if constexpr (!Group::one_copy)
       for (const ParameterShard& shard : shards_)
         if (shard.has_main())

@@ -72,10 +72,14 @@ class StackMesh {
   /// Returns the world's communicator; if the strategy works on two axes, those of the outer and the inner axis; and
   /// that of the ranks that share a sequence, if several do.
   std::vector<Comm*> communicators() {
-    std::vector<Comm*> list{&mesh_.world()};
-    if constexpr (Stack::mesh_axes == 2) list.insert(list.end(), {&mesh_.replicate_axis(), &mesh_.shard_axis()});
-    if (Comm* const sequence = sequence_axis()) list.push_back(sequence);
-    return list;
+    Comm* list[4] = {&mesh_.world()};
+    Comm** end = list + 1;
+    if constexpr (Stack::mesh_axes == 2) {
+      *end++ = &mesh_.replicate_axis();
+      *end++ = &mesh_.shard_axis();
+    }
+    if (Comm* const sequence = sequence_axis()) *end++ = sequence;
+    return {list, end};
   }
   /// Collectives of its communicators so far.
   comm::MeshTraffic traffic() {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/module/optimizer_group.hpp>
@@ -77,6 +78,8 @@ std::vector<int> offloaded_blocks(double share, int blocks);
 
 /// Whether any of the shell patterns matches the name.
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name);
+/// Removes the names for which `matches` holds.
+void remove_names(std::vector<std::string>& names, FunctionRef<bool(const std::string&)> matches);
 
 /// Returns the parameters that a group has, each once, in order.
 std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<const Unit> units);

@@ -22,6 +22,10 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
                      [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
+void remove_names(std::vector<std::string>& names, FunctionRef<bool(const std::string&)> matches) {
+  std::erase_if(names, [&](const std::string& name) { return matches(name); });
+}
+
 std::vector<int> offloaded_blocks(double share, int blocks) {
   constexpr double rounding = 1e-9;  // of a share that was written in decimals
   const int asked = share > 0 ? std::max(static_cast<int>(std::ceil(share * blocks - rounding)), 1) : 0;
