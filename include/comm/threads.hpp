@@ -9,13 +9,17 @@
 /// enqueues its part on its own queue.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <tessera/comm/backend.hpp>
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/queued_core.hpp>
 #include <tessera/comm/threads_rank.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -54,6 +58,15 @@ class Threads : public Backend<CoreOf<ThreadsRank, DeviceType>, DeviceType> {
   friend class ThreadRanks;
   explicit Threads(std::unique_ptr<Core> core) : Backend<Core, DeviceType>(std::move(core)) {}
 };
+
+/// Collectives of small values that are compiled into the library.
+/// @{
+extern template void reduce(Threads<>&, std::span<std::int64_t>, Reduction, Label);
+extern template void reduce(Threads<>&, std::span<double>, Reduction, Label);
+extern template void broadcast(Threads<>&, std::span<std::byte>, int, Label);
+extern template void gather_bytes(Threads<>&, std::span<const std::byte>, std::span<std::byte>, Label);
+extern template void barrier(Threads<>&, Label);
+/// @}
 
 template <class DeviceType>
 inline constexpr bool supports_wire<Threads<DeviceType>, bf16> = true;

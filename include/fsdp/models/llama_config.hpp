@@ -137,8 +137,11 @@ struct LlamaConfig {
   const LoraConfig& adapters() const { return lora; }
 
   /// Compares all values that the computation depends on.
-  friend bool operator==(const LlamaConfig& a, const LlamaConfig& b) { return values_of(a) == values_of(b); }
+  friend bool operator==(const LlamaConfig& a, const LlamaConfig& b);
 };
+
+/// Compiled into the library.
+extern template ConfigValues values_of(LlamaConfig);
 
 /// Returns the names of all presets, smallest model first.
 std::vector<std::string> llama_preset_names();

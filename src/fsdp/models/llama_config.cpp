@@ -76,6 +76,10 @@ struct Allowed {
 
 }  // namespace
 
+template ConfigValues values_of(LlamaConfig);
+
+bool operator==(const LlamaConfig& a, const LlamaConfig& b) { return values_of(a) == values_of(b); }
+
 std::vector<std::string> llama_preset_names() {
   std::vector<std::string> names;
   for (const Preset& preset : presets) names.emplace_back(preset.name);
