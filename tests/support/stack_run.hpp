@@ -16,6 +16,8 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
@@ -31,7 +33,9 @@
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
+#include <support/batch_memory.hpp>
 #include <support/bit_flips.hpp>
+#include <support/rank_results.hpp>
 #include <support/stack_runner.hpp>
 #include <support/steps_ahead.hpp>
 
@@ -52,65 +56,23 @@ concept ChecksAccesses = requires {
 
 /// The whole tensors of which every rank holds view(index of a piece); zero for parameters that `has(parameter,
 /// trainable)` leaves out. Each element must be owned once, and be the same in every replica.
-template <class Module, class View, class Has>
-Values collect(Module& module, View view, Has has) {
-  std::map<std::string, std::size_t> offsets;
-  std::size_t total = 0;
-  const auto parameters = parameter_list(module.model());
-  for (const Parameter& parameter : parameters) {
-    offsets[parameter.name] = total;
-    total += static_cast<std::size_t>(parameter.shape.numel());
-  }
-  std::vector<std::int64_t> bits(total), holders(total);
-  // f(index of the piece's first element among all, its elements' bits, how many). Its loops use pointers, since they
-  // are long and compiled with -O0.
-  const auto for_each = [&](bool owned_only, auto f) {
-    for (std::size_t index = 0; index < module.shards().size(); ++index) {
-      const auto& piece = module.shards()[index];
-      if ((owned_only && !piece.owned) || !has(*piece.parameter, piece.trainable)) continue;
-      const auto tensor = view(index);
-      using Element = std::remove_pointer_t<decltype(tensor.data())>;
-      device::OnHost<typename Module::Device, Element> host(module.stream(), tensor);
-      const auto values = host.values();
-      static_assert(sizeof(values[0]) == sizeof(std::int32_t));
-      std::vector<std::int32_t> found(static_cast<std::size_t>(values.numel()));
-      std::memcpy(found.data(), values.data(), found.size() * sizeof(std::int32_t));
-      f(offsets.at(piece.parameter->name) + static_cast<std::size_t>(piece.begin), found.data(), found.size());
-    }
-  };
-  auto& communicator = module.communicator();
+template <class Module, class View>
+Values collect(Module& module, View view, FunctionRef<bool(const Parameter&, bool)> has) {
+  const std::vector<Parameter> parameters = parameter_list(module.model());
+  HeldTensors held(parameters);
   for (const auto& group : module.groups())
-    for (const auto& parameter : group.parameters())
-      if (!has(parameter, group.facts().trainable) && communicator.rank() == 0)
-        std::fill_n(holders.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name)), parameter.shape.numel(),
-                    1);
-  for_each(true, [&](std::size_t at, const std::int32_t* found, std::size_t count) {
-    std::int64_t *sum = bits.data() + at, *held = holders.data() + at;
-    for (std::size_t i = 0; i < count; ++i) {
-      sum[i] += found[i];
-      ++held[i];
-    }
-  });
-  comm::reduce(communicator, std::span(bits), comm::Reduction::sum, {"collected values"});
-  comm::reduce(communicator, std::span(holders), comm::Reduction::sum, {"holders"});
-  EXPECT_EQ(std::count(holders.begin(), holders.end(), 1), std::ssize(holders))
-      << "an element is held by none or by several";
-  std::int64_t other = 0;
-  for_each(false, [&](std::size_t at, const std::int32_t* found, std::size_t count) {
-    const std::int64_t* const sum = bits.data() + at;
-    for (std::size_t i = 0; i < count; ++i) other += sum[i] == found[i] ? 0 : 1;
-  });
-  EXPECT_EQ(other, 0) << "elements that differ between ranks";
-
-  Values values;
-  for (const Parameter& parameter : parameters) {
-    const auto begin = bits.begin() + static_cast<std::ptrdiff_t>(offsets.at(parameter.name));
-    const std::vector<std::int32_t> whole(begin, begin + parameter.shape.numel());
-    auto& list = values[parameter.name];
-    list.resize(whole.size());
-    std::memcpy(list.data(), whole.data(), whole.size() * sizeof(std::int32_t));
+    for (const Parameter& parameter : group.parameters())
+      if (!has(parameter, group.facts().trainable)) held.leave_out(parameter.name);
+  for (std::size_t index = 0; index < module.shards().size(); ++index) {
+    const auto& piece = module.shards()[index];
+    if (!has(*piece.parameter, piece.trainable)) continue;
+    const auto tensor = view(index);
+    using Element = std::remove_pointer_t<decltype(tensor.data())>;
+    static_assert(sizeof(Element) == sizeof(std::int32_t));
+    device::OnHost<typename Module::Device, Element> host(module.stream(), tensor);
+    held.add(piece.parameter->name, piece.begin, piece.owned, host.values().data(), host.values().numel());
   }
-  return values;
+  return held.whole(module.communicator());
 }
 
 /// All states of an optimizer, as "parameter.state".
@@ -127,8 +89,7 @@ Values collect_states(Module& module, const Optimizer& optimizer) {
         [&](const Parameter& parameter, bool trainable) { return trainable && names(parameter).size() > state; });
     for (const auto& group : module.groups())
       for (const auto& parameter : group.parameters())
-        if (names(parameter).size() > state)
-          states[parameter.name + "." + std::string(names(parameter)[state])] = found.at(parameter.name);
+        if (names(parameter).size() > state) add_state(states, parameter.name, names(parameter)[state], found);
   }
   return states;
 }
@@ -186,7 +147,7 @@ std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator
     if constexpr (Executor<Model>::continues)
       for (auto at = static_cast<std::int32_t>(begun); at < std::ssize(window.tokens); ++at)
         executor.next_logits(batch(at, at + 1), {&at, 1}, {out.data() + at * vocabulary, {1, vocabulary}});
-    all.emplace_back(out.begin(), out.end());
+    std::copy(out.begin(), out.end(), add_list(all, out.size()));
   }
   EXPECT_EQ(module.arena().peak(), plan.activation_bytes);
   EXPECT_EQ(module.peak_bytes(), plan.bytes);
@@ -210,8 +171,9 @@ void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, co
                    [&](checkpoint::Save& file) { train::write_shards(module, optimizer, file); });
 }
 
+/// Fills in one rank's results.
 template <class Model>
-RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options) {
+void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options, RunResults& results) {
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
   const int rank = communicator.rank();
   communicator.monitor().options.before = options.before;
@@ -236,10 +198,10 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   BitFlips flips(module, optimizer, options.flip, watch.observer());
   Executor<Model> executor(module, flips.observer());
   constexpr bool may_verify = StepWatch<Model>::may_verify;
-  std::optional<Verification<Model>> verification;
+  [[maybe_unused]] OnlyIf<may_verify, std::optional<Verification<Model>>> verification;
   if constexpr (may_verify)
     if (options.verifies) verification.emplace(module, executor);
-  std::optional<RestingDigests<Model, TestOptimizer<Model>>> resting;
+  [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<Model, TestOptimizer<Model>>>> resting;
   if constexpr (may_verify)
     if (options.verifies) resting.emplace(module, optimizer);
   if (options.nan_in_padding) watch.fill_gradients_with_nan();
@@ -248,8 +210,9 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   else if constexpr (has_checkpoints)
     train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<Model>));
 
-  RunResults results;
-  Memory memory{.planned = plan.bytes, .planned_activations = plan.activation_bytes};
+  Memory& memory = results.memory.front();
+  memory.planned = plan.bytes;
+  memory.planned_activations = plan.activation_bytes;
   const auto collect_weights = [&] {
     return collect(
         module, [&](std::size_t piece) { return module.shards()[piece].main; },
@@ -307,10 +270,10 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     else
       executor.queue_training(micro_batches, scale, options.verifies);
     if (memory.copied_bytes == 0) memory.copied_bytes = copied_bytes() - copied;
-    results.records = communicator.monitor().records;
+    copy_records(results.records, communicator.monitor());
     if (const auto axes = module.communicators(); axes.size() == 3) {
-      results.across_records = axes[1]->monitor().records;
-      results.inner_records = axes[2]->monitor().records;
+      copy_records(results.across_records, axes[1]->monitor());
+      copy_records(results.inner_records, axes[2]->monitor());
     }
     if (options.collects && !options.graphs && results.gradients.empty())
       results.gradients = collect(
@@ -331,12 +294,12 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
     }
     if (options.digests) executor.watch().steps()->add_gradients();
     if (!options.graphs) optimizer.step(executor.loss(), {.lr = options.lr});
-    results.traffic.push_back(module.traffic() - before);
+    add_traffic(results, module.traffic(), before);
     if constexpr (may_verify)
       if (resting) resting->keep();
     if (options.digests) {
       executor.watch().steps()->add_weights();
-      results.digests.push_back(executor.watch().steps()->collect());
+      add_digests(results, executor.watch().steps()->collect());
     }
     if (!options.reads_late || ahead.steps() > 1) read_oldest();
     if (memory.allocations_after_first_step == 0) memory.allocations_after_first_step = module.ledger().allocations();
@@ -359,18 +322,14 @@ RunResults run_on_rank(typename Model::Stack::Comm& communicator, const RunOptio
   memory.weight_slots = watch.weight_slots();
   memory.gradient_slots = watch.gradient_slots();
   memory.views_checked = watch.checked();
-  results.memory.push_back(memory);
   if constexpr (has_checkpoints)
     if (!options.save_to.empty()) save(module, optimizer, options);
   if (!options.logits_of.empty()) {
     communicator.monitor().records.clear();
     results.logits = logits<Model>(communicator, options, options.sequence_length);
-    results.generating_records = communicator.monitor().records;
-    std::erase_if(results.generating_records,
-                  [](const comm::Record& record) { return record.label.what == "schedules"; });
+    copy_generating_records(results.generating_records, communicator.monitor());
     if (options.begun > 0) results.continued_logits = logits<Model>(communicator, options, options.begun);
   }
-  return results;
 }
 
 /// On as many threads as options.ranks. All ranks must report the same losses and norms, to the bit.
@@ -379,28 +338,22 @@ RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;
   constexpr bool checks_accesses = ChecksAccesses<typename Comm::Device>;
   if constexpr (checks_accesses) Comm::Device::Queue::check_only(options.check_only);
-  std::vector<RunResults> by_rank(static_cast<std::size_t>(options.ranks));
+  RankResults ranks(options.ranks);
   Comm::run(options.ranks, comm::Options{.deadline = options.deadline, .record = true}, [&](Comm& communicator) {
     if constexpr (requires { communicator.steps_on_own_gradients; })
       communicator.steps_on_own_gradients = options.steps_on_own_gradients;
-    RunResults& results = by_rank[static_cast<std::size_t>(communicator.rank())];
+    RunResults& results = ranks.of(communicator.rank());
     if constexpr (checks_accesses) {
       using Queue = typename Comm::Device::Queue;
       Queue::leave_out(communicator.rank() == 0 ? options.leave_out : std::vector<std::int64_t>{});
-      results = run_on_rank<Model>(communicator, options);
+      run_on_rank<Model>(communicator, options, results);
       results.points = Queue::points();
     } else {
-      results = run_on_rank<Model>(communicator, options);
+      run_on_rank<Model>(communicator, options, results);
     }
   });
-  RunResults results = std::move(by_rank.front());
+  RunResults results = ranks.merged();
   if constexpr (checks_accesses) results.races = Comm::Device::take_races();
-  for (std::size_t rank = 1; rank < by_rank.size(); ++rank) {
-    EXPECT_EQ(by_rank[rank].losses, results.losses);
-    EXPECT_EQ(by_rank[rank].norms, results.norms);
-    EXPECT_EQ(by_rank[rank].logits, results.logits);
-    results.memory.push_back(by_rank[rank].memory.front());
-  }
   return results;
 }
 

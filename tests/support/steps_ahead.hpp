@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <future>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,39 +13,10 @@
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 
+#include <support/batch_memory.hpp>
 #include <support/stack_runner.hpp>
 
 namespace fsdp::test {
-
-/// Windows as one micro-batch; keeps its memory.
-class BatchMemory {
- public:
-  TokenBatch add(const std::vector<Window>& windows) {
-    tokens_.emplace_back();
-    targets_.emplace_back();
-    documents_.emplace_back();
-    for (const Window& window : windows) {
-      for (const std::int64_t length : window.documents) {
-        std::vector<std::int64_t>& lengths = documents_.back();
-        if (lengths.empty()) lengths.push_back(0);
-        lengths.push_back(lengths.back() + length);
-      }
-      tokens_.back().insert(tokens_.back().end(), window.tokens.begin(), window.tokens.end());
-      targets_.back().insert(targets_.back().end(), window.targets.begin(), window.targets.end());
-    }
-    return {.tokens = view(tokens_.back()),
-            .targets = view(targets_.back()),
-            .sequences = std::ssize(windows),
-            .documents = documents_.back()};
-  }
-
- private:
-  static Tensor<const std::int32_t> view(const std::vector<std::int32_t>& list) {
-    return {list.data(), {std::ssize(list)}};
-  }
-  std::vector<std::vector<std::int64_t>> documents_;         // [batches]: cumulative lengths
-  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
-};
 
 /// Draws and counts batches one step ahead, as the trainer does. Where results are read late, nothing of a step runs
 /// before the host has queued the next one: a host that waits for its own step meets the deadline.
@@ -62,7 +32,7 @@ class StepsAhead {
   std::span<const TokenBatch> begin_step(std::int64_t step) {
     if (drawn_.empty() || drawn_.back().step != step) draw(step);
     drawn_.back().targets = static_cast<double>(exchange_.finish().valid_targets);
-    Drawn& now = drawn_.back();
+    DrawnStep& now = drawn_.back();
     if (step + 1 < options_.steps) draw(step + 1);
     ++begun_;
     if constexpr (requires { Comm::Device::take_races(); })
@@ -78,7 +48,7 @@ class StepsAhead {
 
   /// Ends the oldest step, whose results are read next; returns its targets.
   double release_oldest() {
-    drawn_.front().gate.reset();  // whoever waits goes on
+    drawn_.front().open_gate();
     return drawn_.front().targets;
   }
   void forget_oldest() {
@@ -87,17 +57,10 @@ class StepsAhead {
   }
 
  private:
-  struct Drawn {
-    std::int64_t step = 0;
-    BatchMemory memory = {};
-    std::vector<TokenBatch> micro_batches = {};
-    double targets = 0;
-    std::optional<std::promise<void>> gate = {};
-  };
-
   void draw(std::int64_t step) {
     const SequenceGroup group = module_.sequence_group();
-    Drawn& drawn = drawn_.emplace_back(Drawn{.step = step});
+    DrawnStep& drawn = drawn_.emplace_back();
+    drawn.step = step;
     exchange_.start([&] {
       BatchCounts counts;
       for (int m = 0; m < options_.micro_batches; ++m) {
@@ -120,7 +83,7 @@ class StepsAhead {
   ShardedModel<Model>& module_;
   const RunOptions& options_;
   CountExchange<Comm> exchange_;
-  std::deque<Drawn> drawn_;  ///< the steps begun, then the one drawn ahead
+  std::deque<DrawnStep> drawn_;  ///< the steps begun, then the one drawn ahead
   std::size_t begun_ = 0;
 };
 

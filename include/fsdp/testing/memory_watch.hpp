@@ -56,7 +56,7 @@ class MemoryWatch {
   using Module = ShardedModel<Model>;
 
   /// `module` must outlive it. Fails the running test if the module's slots are not those of its schedules.
-  explicit MemoryWatch(Module& module) : module_(module) {
+  explicit MemoryWatch(Module& module) : module_(module), gradients_(module.groups().size()) {
     sharding::SlotSizes sizes;
     for (const auto pass : {sharding::Pass::train, sharding::Pass::evaluate})
       sizes = largest(std::move(sizes), sharding::slot_sizes(module.schedule(pass), module.problem()));
@@ -133,7 +133,7 @@ class MemoryWatch {
     if (training_ && (task.action == Action::loss || task.action == Action::backward)) {
       for (const int index : module_.uses()[static_cast<std::size_t>(task.index)].groups) {
         if (!group(index).facts().trainable) continue;
-        auto& views = gradients_[index];
+        auto& views = gradients_[static_cast<std::size_t>(index)];
         views.clear();
         for (std::int64_t i = 0; i < count(index); ++i) {
           const auto gradient = group(index).gradient(i).tensor;
@@ -142,7 +142,7 @@ class MemoryWatch {
       }
     }
     if (task.action != Action::reduce) return;
-    for (const Range& view : gradients_[task.index])
+    for (const Range& view : gradients_[static_cast<std::size_t>(task.index)])
       expect_inside(view, gradient_slots_, task.index, at_rest(group(task.index).summed_gradient()), false);
   }
 
@@ -179,7 +179,7 @@ class MemoryWatch {
   bool training_ = false;
   int gradient_slots_made_ = 0;
   std::vector<Range> weight_slots_, gradient_slots_;
-  std::map<int, std::vector<Range>> gradients_;
+  std::vector<std::vector<Range>> gradients_;
   std::int64_t checked_ = 0;
 };
 

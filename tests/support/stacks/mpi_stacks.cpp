@@ -11,7 +11,9 @@ namespace {
 
 template <class Sharding>
 RunResults run_on_mpi(const RunOptions& options) {
-  return run_on_rank<Llama<Stack<Sharding, comm::Mpi<>, Fp32, tiling::RunTimeTiling>>>(comm::mpi_world(), options);
+  RankResults own(1);
+  run_on_rank<Llama<Stack<Sharding, comm::Mpi<>, Fp32, tiling::RunTimeTiling>>>(comm::mpi_world(), options, own.of(0));
+  return own.merged();
 }
 
 }  // namespace

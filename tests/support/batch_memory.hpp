@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Windows as micro-batches, with the memory that these refer to.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <optional>
+#include <vector>
+
+#include <tessera/fsdp/nn/token_batch.hpp>
+
+#include <support/stack_runner.hpp>
+
+namespace fsdp::test {
+
+/// Windows as one micro-batch; keeps its memory.
+class BatchMemory {
+ public:
+  BatchMemory();
+  BatchMemory(const BatchMemory&) = delete;
+  BatchMemory& operator=(const BatchMemory&) = delete;
+  ~BatchMemory();
+
+  TokenBatch add(const std::vector<Window>& windows);
+
+ private:
+  std::vector<std::vector<std::int64_t>> documents_;         // [batches]: cumulative lengths
+  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
+};
+
+/// A step's micro-batches, with their memory.
+struct DrawnStep {
+  DrawnStep();
+  ~DrawnStep();
+  /// Whoever waits goes on.
+  void open_gate();
+
+  std::int64_t step = 0;
+  BatchMemory memory;
+  std::vector<TokenBatch> micro_batches;
+  double targets = 0;
+  std::optional<std::promise<void>> gate;
+};
+
+}  // namespace fsdp::test
