@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-HOSTS = {"tessera-a": "10.97.0.1", "tessera-b": "10.97.0.2"}
+HOSTS = {f"tessera-{os.getpid()}-{side}": f"10.97.0.{number}" for number, side in ((1, "a"), (2, "b"))}
 MODEL = "--hidden 256 --layers 4 --heads 8 --kv-heads 4 --intermediate 768 --vocab 1024 --seq-len 512 --batch-size 4"
 WAYS = ["--sharding fsdp2", "--sharding fsdp2 --grad-accum 2", "--sharding zero1", "--sharding zero3 --recompute",
         "--sharding replicated"]
@@ -102,7 +102,6 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "text.txt").write_bytes(pathlib.Path(__file__).read_bytes() * 40)
-        remove_hosts()
         try:
             make_hosts(options.rate)
             cluster = Cluster(pathlib.Path(options.program).resolve(), folder, options.ranks)

@@ -9,11 +9,12 @@ tessera calibrate --comm threads:2 --threads 1 --repeats 3 --out machine.toml
 contains "$out" '^machine.toml$'
 contains machine.toml '^ranks = 2 '
 contains machine.toml '^matmul_bf16 = [0-9.e+]+  # FLOP/s in bf16 of matmuls .*; .* to .* in 3 repeats$'
-contains machine.toml '^network_bandwidth = .*not measured: one node$'
+contains machine.toml '^# network_bandwidth: not measured, one node; give it to plan several$'
 contains machine.toml '^# .*: 1 node, 2 ranks each, 1 thread$'
 [ "$(listing)" = "$(printf '.\n./machine.toml')" ] || fail "left files: $(listing)"
 tessera plan --cluster machine.toml --model tiny
 contains "$out" '^fsdp2 / threads / bf16 on machine.toml, 2 ranks in 1 node, '
+expect_error '--cluster machine.toml: network_latency is missing; give it: ' "$program" plan --cluster machine.toml --model tiny --ranks 4
 
 echo "== figures that a machine has"
 python3 - <<'PY'
@@ -33,6 +34,11 @@ PY
 echo "== printed without --out, over MPI too"
 tessera calibrate --threads 1 --repeats 1
 contains "$out" '^ranks = 1 '
+contains "$out" '^node_bandwidth = .*; not measured, one rank: a copy of its own$'
+ln -s behind.toml link.toml && tessera calibrate --threads 1 --repeats 1 --out link.toml && rm link.toml
+contains behind.toml '^ranks = 1 '
+tessera calibrate --threads 1 --repeats 1 --out /dev/null
+[ -c /dev/null ] || fail "replaced a device"
 if "$program" stacks | grep -q -- '--comm mpi'; then
   timeout 120 mpirun --oversubscribe -np 2 "$program" calibrate --threads 1 --repeats 1 >"$out" 2>"$err" || fail "over MPI: $(cat "$err")"
   contains "$out" '^ranks = 2 '
@@ -65,10 +71,12 @@ if "$program" stacks | grep -q -- '--comm mpi' && mpirun --version | grep -q 'Op
   contains "$out" '^node_bandwidth = .*not measured: one rank on each node$'
   for names in one,two,one one,one,two; do
     ! on_nodes $names || fail "took ranks on $names"
-    contains "$err" 'calibrate: plans have equally many ranks on each node, .*; one has ranks 0 to [01], but (one|two) has not just ranks 2 to [23]; start them so'
+    contains "$err" 'calibrate: one has (ranks again behind those of two|2 of the ranks and two 1); plans have equally many ranks on each node, '
   done
 fi
 
 echo "== what it refuses"
 expect_error '--out none/machine.toml: cannot be written: ' "$program" calibrate --out none/machine.toml
+mkdir folder
+expect_error '--out folder: cannot be written: Is a directory' "$program" calibrate --out folder --repeats 1000
 expect_error '--repeats 0' "$program" calibrate --repeats 0

@@ -62,11 +62,15 @@ struct Cluster {
     visitor("peak_bf16", self.peak_bf16, "FLOP/s in bf16 that MFU divides by");
     visitor("peak_fp32", self.peak_fp32, "FLOP/s in fp32 that MFU divides by");
     visitor("matmul_bf16", self.matmul_bf16, "FLOP/s in bf16 of matmuls whose smallest size is at least 1024");
-    visitor("matmul_bf16_medium", self.matmul_bf16_medium, "the same from 256; 0: as large ones");
-    visitor("matmul_bf16_small", self.matmul_bf16_small, "the same below 256; 0: as large ones");
+    visitor("matmul_bf16_medium", self.matmul_bf16_medium,
+            "FLOP/s in bf16 of matmuls whose smallest size is 256 to 1023; 0: as large ones");
+    visitor("matmul_bf16_small", self.matmul_bf16_small,
+            "FLOP/s in bf16 of matmuls whose smallest size is below 256; 0: as large ones");
     visitor("matmul_fp32", self.matmul_fp32, "FLOP/s in fp32 of matmuls whose smallest size is at least 1024");
-    visitor("matmul_fp32_medium", self.matmul_fp32_medium, "the same from 256; 0: as large ones");
-    visitor("matmul_fp32_small", self.matmul_fp32_small, "the same below 256; 0: as large ones");
+    visitor("matmul_fp32_medium", self.matmul_fp32_medium,
+            "FLOP/s in fp32 of matmuls whose smallest size is 256 to 1023; 0: as large ones");
+    visitor("matmul_fp32_small", self.matmul_fp32_small,
+            "FLOP/s in fp32 of matmuls whose smallest size is below 256; 0: as large ones");
     visitor("attention", self.attention, "FLOP/s of attention in bf16");
     visitor("memory_bandwidth", self.memory_bandwidth, "bytes/s of a rank's device memory");
     visitor("collective_latency", self.collective_latency, "seconds to start a collective");

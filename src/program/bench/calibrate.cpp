@@ -6,27 +6,33 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
-#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::bench {
 
 Places places_of(std::span<const std::string> hosts) {
-  const auto is = [](const std::string& host) { return [&host](const std::string& other) { return other == host; }; };
-  const auto per_node = std::ranges::find_if_not(hosts, is(hosts[0])) - hosts.begin();
-  std::set<std::string> seen;
-  for (std::ptrdiff_t first = 0; first < std::ssize(hosts); first += per_node) {
-    const std::string& host = hosts[static_cast<std::size_t>(first)];
-    const auto node = hosts.subspan(static_cast<std::size_t>(first))
-                          .first(static_cast<std::size_t>(std::min(per_node, std::ssize(hosts) - first)));
-    require<InputError>(std::ssize(node) == per_node && std::ranges::all_of(node, is(host)) && seen.insert(host).second,
-                        "calibrate: plans have equally many ranks on each node, one node after the other; ", hosts[0],
-                        " has ranks 0 to ", per_node - 1, ", but ", host, " has not just ranks ", first, " to ",
-                        first + per_node - 1, "; start them so (mpirun --map-by slot)");
+  std::vector<std::pair<std::string_view, int>> nodes;  // with their ranks, in the order of ranks
+  for (const std::string& host : hosts) {
+    if (nodes.empty() || nodes.back().first != host) nodes.emplace_back(host, 0);
+    ++nodes.back().second;
   }
-  return {.nodes = static_cast<int>(std::ssize(hosts) / per_node), .per_node = static_cast<int>(per_node)};
+  constexpr const char* then =
+      "; plans have equally many ranks on each node, one node after the other: start them so "
+      "(mpirun --map-by slot)";
+  for (std::size_t node = 1; node < nodes.size(); ++node) {
+    const std::string_view host = nodes[node].first;
+    const auto before = [&](const auto& other) { return other.first == host; };
+    require<InputError>(std::none_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(node), before),
+                        "calibrate: ", host, " has ranks again behind those of ", nodes[node - 1].first, then);
+    require<InputError>(nodes[node].second == nodes[0].second, "calibrate: ", nodes[0].first, " has ", nodes[0].second,
+                        " of the ranks and ", host, " ", nodes[node].second, then);
+  }
+  return {.nodes = static_cast<int>(nodes.size()), .per_node = nodes[0].second};
 }
 
 std::int64_t resident_bytes() {

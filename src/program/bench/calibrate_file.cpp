@@ -2,13 +2,12 @@
 /// @file
 /// What a calibration measured, as a cluster's file.
 #include <sys/sysinfo.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iomanip>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <type_traits>
 
 #include <tessera/comm/launch/print.hpp>
@@ -16,7 +15,7 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
-#include "../../fsdp/checkpoint/posix.hpp"
+#include "../../trainer/report/output_file.hpp"
 #include "calibration.hpp"
 
 namespace fsdp::bench {
@@ -51,6 +50,10 @@ class Figures {
          << (of_.places.per_node > 1 ? " ranks" : " rank") << " each, " << of_.threads
          << (of_.threads > 1 ? " threads\n" : " thread\n") << std::setprecision(4);
     plan::Cluster::visit(cluster_, [&]<class T>(const char* name, const T& value, const char* help) {
+      if (std::string_view(name).starts_with("network_") && !of_.network) {
+        text << "# " << name << ": not measured, one node; give it to plan several\n";
+        return;
+      }
       text << name << " = ";
       if constexpr (std::is_same_v<T, std::string>)
         text << '"' << value << '"';
@@ -135,18 +138,20 @@ class Figures {
       cluster_.node_bandwidth = cluster_.network_bandwidth;
       notes_["node_latency"] = notes_["node_bandwidth"] = "not measured: one rank on each node";
     }
-    if (!of_.network) {
+    if (!of_.network) {  // left out of the file
       cluster_.network_latency = cluster_.node_latency;
       cluster_.network_bandwidth = cluster_.node_bandwidth;
-      notes_["network_latency"] = notes_["network_bandwidth"] = "not measured: one node";
     }
+    if (of_.node && of_.node->ranks == 1)
+      notes_["node_latency"] = notes_["node_bandwidth"] = "not measured, one rank: a copy of its own";
   }
   void set_queues() {
     cluster_.collectives_have_queues = of_.queues;
     if (!of_.queues)
       notes_["beside_collectives"] = "they take the ranks' own time";
     else if (of_.beside_collectives.empty())
-      notes_["beside_collectives"] = "not measured: one rank";
+      notes_["beside_collectives"] =
+          of_.node && of_.node->ranks == 1 ? "not measured: one rank" : "not measured: gathers end too soon";
     else
       set(cluster_.beside_collectives, "beside_collectives",
           figure([&](std::size_t round) { return of_.beside_collectives[round]; }));
@@ -181,19 +186,14 @@ std::string cluster_file(const Calibration& measured) {
   return figures.file();
 }
 
-void require_writable_folder(const std::string& path) {
-  if (path.empty()) return;
-  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  require<InputError>(::access(folder.c_str(), W_OK) == 0, "--out ", path, ": cannot be written: ", folder.string(),
-                      " is no folder that this user may write to");
-}
-
 void write_cluster(const std::string& path, const std::string& text) {
   if (path.empty()) return print_text(stdout, text);
-  const std::filesystem::path whole = std::filesystem::absolute(path);
-  checkpoint::PartFile file(whole.string() + ".part", whole);
-  file.write(text.data(), text.size(), 0);
-  file.finish();
+  try {
+    report::write_output("--out", path, text);
+  } catch (const InputError&) {
+    print_text(stdout, text);  // what took long to measure
+    throw;
+  }
   print_text(stdout, text + path + "\n");
 }
 

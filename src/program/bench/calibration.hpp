@@ -46,12 +46,10 @@ struct Calibration {
 
 /// Returns the cluster as a TOML file that `--cluster` reads, with the spread of each figure behind it.
 std::string cluster_file(const Calibration& measured);
-/// Throws InputError if no file can be written there; empty: stdout.
-void require_writable_folder(const std::string& path);
-/// Prints it, or writes it to a file under a temporary name first. Throws InputError if that cannot be written.
+/// Writes it to a file and prints its name, or prints it all where `path` is empty or cannot be written, which also
+/// throws InputError.
 void write_cluster(const std::string& path, const std::string& text);
-
-/// Bytes of this process that are in memory, of which each of the ranks in it has a part.
+/// Returns the bytes of this process that are in memory.
 std::int64_t resident_bytes();
 
 }  // namespace fsdp::bench

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +21,7 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/run/rank_memory.hpp>
 
+#include "../../trainer/report/output_file.hpp"
 #include "calibrate.hpp"
 #include "calibration.hpp"
 #include "link_works.hpp"
@@ -40,7 +40,7 @@ class Calibrator {
       : options_(options),
         all_(communicator),
         threads_(comm::rank_threads(options.launch.threads, communicator.size())),
-        resident_(resident_bytes() / (train::starts_ranks<Comm> ? communicator.size() : 1)),
+        memory_(memory_of_host(communicator.size())),
         places_(places_of(comm::gather_texts(all_, machine_name(), "hosts"))) {
     train::use_threads(threads_);
     if (places_.per_node > 1 || places_.nodes == 1)
@@ -53,7 +53,7 @@ class Calibrator {
 
   /// Returns the file.
   std::string run() {
-    memory_.exchange_bytes = measure_exchange();
+    if constexpr (requires { Device::total_bytes(); }) memory_.exchange_bytes = measure_exchange();
     works_.emplace(all_, threads_);
     Rounds rounds;
     works_->add_to(rounds);
@@ -74,17 +74,19 @@ class Calibrator {
                          .copies = timed(works_->copies),
                          .node = node,
                          .network = network,
+                         .beside_collectives = {},
                          .memory = {}};
     if constexpr (Device::overlaps)
       if (all_.size() > 1) measured.beside_collectives = measure_beside(measured);
-    measured.memory = measure_memory();
+    if constexpr (requires { Device::total_bytes(); }) measure_device_memory();
+    measured.memory = agreed_memory();
     return cluster_file(measured);
   }
 
  private:
   template <class Work>
   static Timed timed(const SizedWork<Work>& sized) {
-    return {.at = sized.at, .amount = sized.work->amount()};
+    return {.at = sized.at, .amount = sized.amount()};
   }
   std::array<Timed, 3> timed_matmuls(DType dtype) const {
     return {timed(works_->matmuls(dtype, 0)), timed(works_->matmuls(dtype, 1)), timed(works_->matmuls(dtype, 2))};
@@ -93,83 +95,101 @@ class Calibrator {
     rounds.run(options_.repeats, [&] { all_.barrier({"calibrate"}); });
     all_.reduce(rounds.samples(), comm::Reduction::max, {"calibrate"});
   }
-  LinkWorks<Comm>& widest() { return node_ ? *node_ : *network_; }
+  LinkWorks<Comm>& nearest() { return node_ ? *node_ : *network_; }
 
-  /// Returns the speeds of large matmuls beside gathers that last longer, by round.
+  /// Returns the speeds of large matmuls while gathers are under way, by round; none if the gathers cannot be made to
+  /// last as long as the matmuls.
   std::vector<double> measure_beside(const Calibration& measured) {
+    constexpr int most_gathers = 4000;
     const LinkCases& links = measured.node ? *measured.node : *measured.network;
     const auto& matmuls = works_->matmuls(DType::bf16, 0);
     const double gather_seconds = measured.rounds.median_seconds(links.gather) / links.calls_of_many;
-    const int gathers = static_cast<int>(
-        std::clamp(std::ceil(2 * measured.rounds.median_seconds(matmuls.at) / gather_seconds), 1.0, 1000.0));
+    int gathers =
+        static_cast<int>(std::clamp(2 * measured.rounds.median_seconds(matmuls.at) / gather_seconds, 2.0, 1e3));
+    for (; gathers <= most_gathers; gathers *= 2)
+      if (std::vector<double> speeds = speeds_beside(gathers); !speeds.empty()) return speeds;
+    return {};
+  }
+  /// The same with so many gathers; none if a rank's were over before its matmuls. Collective.
+  std::vector<double> speeds_beside(int gathers) {
+    auto& matmuls = *works_->matmuls(DType::bf16, 0).work;
     std::vector<comm::Pending<Comm>> under_way;
-    const auto wait = [&] {
+    std::int64_t covered = 1;
+    const auto begin_round = [&] {
       for (auto& each : under_way) each.wait();
       under_way.clear();
+      all_.barrier({"calibrate"});
     };
     Rounds rounds;
-    const std::size_t alone = rounds.add([&] { matmuls.work->run(); }, wait);
-    const std::size_t beside = rounds.add([&] {
-      for (int call = 0; call < gathers; ++call) under_way.push_back(widest().start_gather(call));
-      matmuls.work->run();
-    });
-    time(rounds);
-    wait();
+    const std::size_t alone = rounds.add([&] { matmuls.run(); }, begin_round);
+    const std::size_t beside = rounds.add(
+        [&] {
+          matmuls.run();
+          if (under_way.back().test()) covered = 0;
+        },
+        [&] {
+          begin_round();
+          for (int call = 0; call < gathers; ++call) under_way.push_back(nearest().start_gather(call));
+        });
+    rounds.run(options_.repeats);
+    begin_round();
+    all_.reduce(rounds.samples(), comm::Reduction::max, {"calibrate"});
+    all_.reduce(std::span<std::int64_t>(&covered, 1), comm::Reduction::min, {"calibrate"});
     std::vector<double> speeds;
-    for (std::size_t round = 0; round < static_cast<std::size_t>(options_.repeats); ++round)
+    for (std::size_t round = 0; covered != 0 && round < static_cast<std::size_t>(options_.repeats); ++round)
       speeds.push_back(std::min(1.0, rounds.seconds(alone, round) / rounds.seconds(beside, round)));
     return speeds;
   }
 
-  /// Returns the bytes that the first all_to_all takes of a device, on the rank where it takes most.
+  /// What a rank has of its host, and what it takes already, before it measures anything.
+  static MeasuredMemory memory_of_host(int ranks) {
+    const std::int64_t resident = resident_bytes() / (train::starts_ranks<Comm> ? ranks : 1);
+    return {.memory = train::host_memory_of_rank(ranks) + resident, .runtime_bytes = resident};
+  }
+  /// Returns the bytes that the first all_to_all takes of a device.
   std::int64_t measure_exchange() {
-    std::int64_t bytes = 0;
-    if constexpr (requires { Device::free_bytes(); }) {
-      const std::int64_t before = Device::free_bytes();
-      widest().exchange();
-      bytes = std::max<std::int64_t>(before - Device::free_bytes(), 0);
-    }
-    return most(bytes);
+    const std::int64_t before = Device::free_bytes();
+    nearest().exchange();
+    return std::max<std::int64_t>(before - Device::free_bytes(), 0);
   }
-  /// Frees all tensors, and looks what is taken besides.
-  MeasuredMemory measure_memory() {
-    MeasuredMemory found{.memory = train::host_memory_of_rank(all_.size()), .runtime_bytes = resident_};
-    if constexpr (requires { Device::total_bytes(); }) {
-      works_.reset();
-      node_.reset();
-      network_.reset();
-      found.memory = Device::total_bytes();
-      found.runtime_bytes = std::max<std::int64_t>(found.memory - Device::free_bytes() - memory_.exchange_bytes, 0);
-    }
-    found.memory = -most(-found.memory);
-    found.runtime_bytes = most(found.runtime_bytes);
-    found.exchange_bytes = memory_.exchange_bytes;
-    return found;
+  /// Frees all tensors of the device, but for no communicator, and looks what is taken besides.
+  void measure_device_memory() {
+    works_.reset();
+    if (node_) node_->free_buffers();
+    if (network_) network_->free_buffers();
+    memory_.memory = Device::total_bytes();
+    memory_.runtime_bytes = std::max<std::int64_t>(memory_.memory - Device::free_bytes() - memory_.exchange_bytes, 0);
   }
-  std::int64_t most(std::int64_t bytes) {
-    all_.reduce(std::span<std::int64_t>(&bytes, 1), comm::Reduction::max, {"calibrate"});
-    return bytes;
+  /// The memory of the rank that has least, and what the rank takes that takes most. Collective.
+  MeasuredMemory agreed_memory() {
+    std::int64_t most[] = {-memory_.memory, memory_.runtime_bytes, memory_.exchange_bytes};
+    all_.reduce(std::span<std::int64_t>(most), comm::Reduction::max, {"calibrate"});
+    return {.memory = -most[0], .runtime_bytes = most[1], .exchange_bytes = most[2]};
   }
 
   const cli::Calibrate& options_;
   comm::Ranks all_;
   int threads_;
-  std::int64_t resident_;
+  MeasuredMemory memory_;  // of this rank
   Places places_;
   std::optional<LinkWorks<Comm>> node_, network_;
   std::optional<RankWorks<Device>> works_;
-  MeasuredMemory memory_;
 };
 
 template <class Comm>
 int calibrate(const cli::Calibrate& options) {
-  require_writable_folder(options.out);
   return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
-    const std::string file = Calibrator<Comm>(options, communicator).run();
     const comm::Ranks all(communicator);
-    comm::together(all, "calibrate", [&] {
-      if (all.rank() == 0) write_cluster(options.out, file);
+    const auto on_first = [&](const auto& f) {
+      comm::together(all, "calibrate", [&] {
+        if (all.rank() == 0) f();
+      });
+    };
+    on_first([&] {
+      if (!options.out.empty()) report::require_writable("--out", options.out);
     });
+    const std::string file = Calibrator<Comm>(options, communicator).run();
+    on_first([&] { write_cluster(options.out, file); });
   });
 }
 

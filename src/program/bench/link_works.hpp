@@ -42,33 +42,43 @@ class LinkWorks {
  public:
   static constexpr std::int64_t few_bytes = 4096, many_bytes = std::int64_t{16} << 20;
 
-  explicit LinkWorks(Comm part)
-      : part_(std::move(part)),
-        few_(std::nullopt, part_, few_bytes, memory()),
-        many_(std::nullopt, part_, many_bytes, memory()) {
-    for (int call = 0; call < many_.buffers.calls(); ++call) segments_.push_back(many_.buffers.apart(call));
+  explicit LinkWorks(Comm part) : part_(std::move(part)) {
+    few_.emplace(std::nullopt, part_, few_bytes, memory());
+    many_.emplace(std::nullopt, part_, many_bytes, memory());
+    for (Way* way : {&*few_, &*many_})
+      for (int call = 0; call < way->buffers.calls(); ++call) way->segments.push_back(way->buffers.apart(call));
   }
   LinkWorks(const LinkWorks&) = delete;
   LinkWorks& operator=(const LinkWorks&) = delete;
 
   LinkCases add_to(Rounds& rounds) {
     return {.ranks = part_.size(),
-            .few = add(rounds, few_, gather),
-            .gather = add(rounds, many_, gather),
-            .scatter = add(rounds, many_, scatter),
-            .calls_of_few = few_.buffers.calls(),
-            .calls_of_many = many_.buffers.calls(),
-            .bytes = static_cast<double>(many_.buffers.bytes())};
+            .few = add(rounds, *few_, gather),
+            .gather = add(rounds, *many_, gather),
+            .scatter = add(rounds, *many_, scatter),
+            .calls_of_few = few_->buffers.calls(),
+            .calls_of_many = many_->buffers.calls(),
+            .bytes = static_cast<double>(many_->buffers.bytes())};
   }
-  /// Starts a gather of many bytes, into the memory of the call before it after some calls.
+  /// Starts a gather of many bytes. There is memory for a few calls; later ones gather there again.
   comm::Pending<Comm> start_gather(int call) {
-    return gather(part_, segments_[static_cast<std::size_t>(call) % segments_.size()]);
+    return gather(part_, many_->segments[static_cast<std::size_t>(call) % many_->segments.size()]);
   }
   /// Exchanges few bytes.
-  void exchange() { comm::all_to_all(part_, few_.buffers.exchange(0), {"calibrate"}).wait(); }
+  void exchange() { comm::all_to_all(part_, few_->buffers.exchange(0), {"calibrate"}).wait(); }
+  /// Leaves the communicator alone, which then can do no more of these.
+  void free_buffers() {
+    few_.reset();
+    many_.reset();
+  }
 
  private:
   using Segments = std::vector<comm::Segment<float>>;
+  struct Way : CommWay<Comm> {
+    using CommWay<Comm>::CommWay;
+    std::vector<Segments> segments = {};  ///< by call
+  };
+
   static comm::Pending<Comm> gather(Comm& part, const Segments& segments) {
     return comm::all_gather(part, segments, {"calibrate"});
   }
@@ -78,16 +88,21 @@ class LinkWorks {
   auto memory() {
     return [this](std::int64_t size) { return comm::shared_memory(part_, size); };
   }
+  /// Adds a case. As in a step, calls are queued one behind another where the device has queues.
   template <class Collective>
-  std::size_t add(Rounds& rounds, const CommWay<Comm>& way, Collective collective) {
+  std::size_t add(Rounds& rounds, const Way& way, Collective collective) {
     return rounds.add([this, &way, collective] {
-      for (int call = 0; call < way.buffers.calls(); ++call) collective(part_, way.buffers.apart(call)).wait();
+      std::vector<comm::Pending<Comm>> started;
+      for (const Segments& segments : way.segments) {
+        started.push_back(collective(part_, segments));
+        if constexpr (!Comm::Device::overlaps) started.back().wait();
+      }
+      for (auto& each : started) each.wait();
     });
   }
 
   Comm part_;
-  CommWay<Comm> few_, many_;
-  std::vector<Segments> segments_;  // by call, of many bytes
+  std::optional<Way> few_, many_;
 };
 
 }  // namespace fsdp::bench

@@ -61,7 +61,7 @@ class BlockOperations {
     stream_.synchronize();
   }
   /// Bytes of a run, as the operations' costs count them, and so do plans. Known after a run.
-  double amount() const { return static_cast<double>(stream_.counters.elementwise_bytes); }
+  double bytes() const { return static_cast<double>(stream_.counters.elementwise_bytes); }
 
  private:
   using Block = device::Block<Device>;
@@ -100,7 +100,7 @@ class HostCopies {
     stream_.synchronize();
     queue_.synchronize();
   }
-  double amount() const { return static_cast<double>(here_.bytes()); }
+  double bytes() const { return static_cast<double>(here_.bytes()); }
 
  private:
   template <class Block>
@@ -132,19 +132,11 @@ class BothPasses {
     passes_.backward();
     passes_.wait();
   }
-  /// FLOPs, as plans count them.
-  double amount() const { return passes_.counted_flops(); }
+  /// As plans count them.
+  double flops() const { return passes_.counted_flops(); }
 
  private:
   AttentionPass<Device, bf16> passes_;
-};
-
-/// Matmuls of one class of plan::Cluster.
-template <class Device>
-class MatmulsOfClass : public MatmulReplay<Device> {
- public:
-  using MatmulReplay<Device>::MatmulReplay;
-  double amount() const { return this->flops(); }
 };
 
 /// A work as large as a clock needs, and its case in the rounds that time it.
@@ -158,6 +150,13 @@ struct SizedWork {
   }
   void prepare() {
     if constexpr (requires { work->prepare(); }) work->prepare();
+  }
+  /// FLOPs or bytes of a run. Known after one.
+  double amount() const {
+    if constexpr (requires { work->flops(); })
+      return work->flops();
+    else
+      return work->bytes();
   }
 };
 
@@ -193,8 +192,8 @@ class RankWorks {
     for (std::size_t size = 0; size < smallest.size(); ++size)
       for (const DType dtype : {DType::bf16, DType::f32})
         (dtype == DType::bf16 ? bf16_ : fp32_)[size] = sized_work(all, 9, [&](int step) {
-          return std::make_unique<MatmulsOfClass<Device>>(matmuls_of_class(dtype, smallest[size], step),
-                                                          (size == 0 ? 64 : 16) * mebi, threads);
+          return std::make_unique<MatmulReplay<Device>>(matmuls_of_class(dtype, smallest[size], step),
+                                                        (size == 0 ? 64 : 16) * mebi, threads);
         });
     attention = sized_work(
         all, 7, [&](int step) { return std::make_unique<BothPasses<Device>>(std::int64_t{128} << step, threads); });
@@ -219,7 +218,7 @@ class RankWorks {
     copies.add_to(rounds);
   }
   /// Matmuls by their class.
-  const SizedWork<MatmulsOfClass<Device>>& matmuls(DType dtype, std::size_t size) const {
+  const SizedWork<MatmulReplay<Device>>& matmuls(DType dtype, std::size_t size) const {
     return (dtype == DType::bf16 ? bf16_ : fp32_)[size];
   }
 
@@ -228,7 +227,7 @@ class RankWorks {
   SizedWork<HostCopies<Device>> copies;
 
  private:
-  std::array<SizedWork<MatmulsOfClass<Device>>, smallest.size()> bf16_, fp32_;
+  std::array<SizedWork<MatmulReplay<Device>>, smallest.size()> bf16_, fp32_;
 };
 
 extern template class RankWorks<device::Cpu>;

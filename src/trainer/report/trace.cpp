@@ -1,45 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/report/trace.hpp>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
-
-#include "../../fsdp/checkpoint/posix.hpp"
+#include "output_file.hpp"
 
 namespace fsdp::report {
-namespace {
-
-/// Whether a file is written at a path, and not into a pipe or a device.
-bool is_file(const std::filesystem::path& path) {
-  std::error_code error;
-  return !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
-}
-
-/// Calls use(part) with the trace's file under a temporary name beside it. Throws InputError.
-void with_part(const std::filesystem::path& path, FunctionRef<void(checkpoint::PartFile&)> use) {
-  std::error_code error;
-  std::filesystem::path named = std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
-  std::filesystem::path part = named;
-  part += ".part";
-  try {
-    checkpoint::PartFile file(std::move(part), std::move(named));
-    use(file);
-  } catch (const InputError& failure) {
-    throw InputError(message("--trace ", failure.what()));
-  }
-}
-
-}  // namespace
-
 TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds) {
   TraceEvent event{.name = "memory", .category = "memory", .begin_microseconds = seconds * 1e6, .rank = rank};
   for (std::size_t kind = 0; kind < held.size(); ++kind)
@@ -91,14 +60,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
 
 Trace::Trace(std::filesystem::path path, std::vector<std::string> lanes)
     : path_(std::move(path)), lanes_(std::move(lanes)) {
-  if (!on()) return;
-  std::error_code error;
-  const bool existed = std::filesystem::exists(path_, error);
-  errno = 0;
-  const std::ofstream file(path_, std::ios::app);
-  require<InputError>(file.is_open(), "--trace ", path_.string(), ": cannot be written: ", std::strerror(errno));
-  if (!existed) std::filesystem::remove(path_, error);  // it is written at the end; a failed run leaves no file
-  if (is_file(path_)) with_part(path_, [](checkpoint::PartFile&) {});
+  if (on()) require_writable("--trace", path_);
 }
 
 Trace::~Trace() = default;
@@ -112,15 +74,7 @@ void Trace::add(TraceEvent event) {
 void Trace::write() const {
   if (!on()) return;
   const std::lock_guard lock(mutex_);
-  const std::string text = trace_json(events_, lanes_);
-  if (is_file(path_))
-    return with_part(path_, [&](checkpoint::PartFile& part) {
-      part.write(text.data(), text.size(), 0);
-      part.finish();
-    });
-  std::ofstream file(path_);
-  file << text << std::flush;
-  require<InputError>(file.good(), "--trace ", path_.string(), ": cannot be written (is the disk full?)");
+  write_output("--trace", path_, trace_json(events_, lanes_));
 }
 
 std::filesystem::path trace_path(const std::filesystem::path& path, std::int64_t rank) {
