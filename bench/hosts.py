@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 HOSTS = {f"tessera-{os.getpid()}-{side}": f"10.97.0.{number}" for number, side in ((1, "a"), (2, "b"))}
-MODEL = "--hidden 256 --layers 4 --heads 8 --kv-heads 4 --intermediate 768 --vocab 1024 --seq-len 512 --batch-size 4"
+MODEL = "--hidden 256 --layers 4 --heads 8 --kv-heads 4 --intermediate 768 --vocab 1024 --seq-len 512"
 WAYS = ["--sharding fsdp2", "--sharding fsdp2 --grad-accum 2", "--sharding zero1", "--sharding zero3 --recompute",
         "--sharding replicated"]
 WITHIN = ["--sharding hybrid:{ranks}", "--sharding hybrid:{ranks}:full"]  # where a host has several ranks
@@ -83,7 +83,8 @@ def report(cluster):
     ways = WAYS + [way.format(ranks=cluster.ranks) for way in WITHIN if cluster.ranks > 1]
     for way in ways:
         text = cluster.tessera("train", "--comm", "mpi", "--cluster", "hosts.toml", "--data", "text.txt", "--data-format",
-                               "bytes", "--validation-fraction", 0, "--steps", 8, *MODEL.split(), *way.split())
+                               "bytes", "--validation-fraction", 0, "--steps", 8, *MODEL.split(), "--batch-size",
+                               4 * cluster.ranks, *way.split())
         found = re.search(r"a step took ([\d.]+) (m?)s \(([\d.]+ m?s) of it in collectives\), .* than the plan's "
                           r"([\d.]+) (m?)s \(([\d.]+ m?s)", text)
         if not found:

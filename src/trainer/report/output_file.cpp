@@ -18,6 +18,15 @@ namespace {
 
 using std::filesystem::path;
 
+/// Returns what a path names behind symbolic links, which need not exist.
+path named_by(const path& at) {
+  std::error_code error;
+  path named = std::filesystem::absolute(at, error);
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(named, error); ++links)
+    named = named.parent_path() / std::filesystem::read_symlink(named, error);
+  return std::filesystem::weakly_canonical(named, error);
+}
+
 /// Whether a file is written there, and not into a pipe or a device.
 bool is_file(const path& at) {
   std::error_code error;
@@ -26,9 +35,7 @@ bool is_file(const path& at) {
 
 /// Calls use(part) with the file under a temporary name.
 void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoint::PartFile&)> use) {
-  std::error_code error;
-  path named = std::filesystem::weakly_canonical(std::filesystem::absolute(at, error), error);
-  path part = named;
+  path named = named_by(at), part = named;
   part += ".part";
   try {
     checkpoint::PartFile file(std::move(part), std::move(named));
@@ -46,7 +53,7 @@ void require_writable(std::string_view flag, const path& at) {
   errno = 0;
   const std::ofstream file(at, std::ios::app);
   require<InputError>(file.is_open(), flag, " ", at.string(), ": cannot be written: ", std::strerror(errno));
-  if (!existed) std::filesystem::remove(at, error);  // a failed run leaves no file
+  if (!existed) std::filesystem::remove(named_by(at), error);  // a failed run leaves no file
   if (is_file(at)) with_part(flag, at, [](checkpoint::PartFile&) {});
 }
 
