@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every public header alone, and sources that a build leaves out, without making code.
 
-usage: sources.py INCLUDE_FOLDER SOURCE... [--together SOURCE...] -- COMPILER [FLAG...]
-
---together: sources that other builds compile several at a time, as this does.
+usage: sources.py INCLUDE_FOLDER SOURCE... -- COMPILER [FLAG...]
 
 A file that includes the header H in any way is compiled on a precompiled H. That hides nothing: the file has H's names with and
 without it. The headers that save most are precompiled, each alone, as which they are compiled in any case.
@@ -18,7 +16,6 @@ import tempfile
 from pathlib import Path
 
 PRECOMPILED = 12
-TOGETHER = 8  # sources; other builds take 8 or 16
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -75,43 +72,32 @@ class Compiler:
             self.usable.append((header, made))
 
     def run(self, file):
-        """Compiles a source, a tuple of sources together, or a header: twice, since the guard is there."""
-        files = file if isinstance(file, tuple) else (file,)
-        inside = frozenset().union(*(self.includes.of(one) for one in files))
+        """Compiles a source, or a header: twice, since the guard is there."""
+        inside = self.includes.of(file)
         on = next((["-include-pch", str(made)] for header, made in self.usable if header in inside), [])
         if file in self.headers:
             line = f"#include <tessera/{file.relative_to(self.includes.folder)}>\n"
             return compiled([*self.command, *on, "-fsyntax-only"], 2 * line + "int main() {}\n")
-        return compiled([*self.command, *on, "-fsyntax-only"], "".join(f'#include "{one}"\n' for one in files))
-
-
-def by_folder(sources):
-    folders = {}
-    for source in sources:
-        folders.setdefault(source.parent, []).append(source)
-    return [tuple(each[i:i + TOGETHER]) for each in folders.values() for i in range(0, len(each), TOGETHER)]
+        return subprocess.run([*self.command, *on, "-fsyntax-only", str(file)], capture_output=True, text=True)
 
 
 def main():
     end = sys.argv.index("--")
     folder, command = Path(sys.argv[1]).resolve(), sys.argv[end + 1:]
-    named = sys.argv[2:end]
-    at = named.index("--together") if "--together" in named else len(named)
-    sources, together = ([Path(source).resolve() for source in part] for part in (named[:at], named[at + 1:]))
+    sources = [Path(source).resolve() for source in sys.argv[2:end]]
     headers = sorted(folder.rglob("*.hpp"))
     includes = Includes(folder)
     with tempfile.TemporaryDirectory() as made, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         compiler = Compiler(command, includes, set(headers), Path(made))
         if "clang" in command[0]:  # g++ takes precompiled headers by another option
-            chosen = most_saving(includes, [*headers, *sources, *together])
+            chosen = most_saving(includes, [*headers, *sources])
             list(pool.map(compiler.precompile, chosen))
             compiler.usable.sort(key=lambda pair: chosen.index(pair[0]))
-        files = [*sources, *by_folder(together), *headers]
+        files = [*sources, *headers]
         failed = [(file, run.stderr) for file, run in zip(files, pool.map(compiler.run, files)) if run.returncode]
     for file, errors in failed:
-        name = " and ".join(map(str, file)) if isinstance(file, tuple) else f"{file}, alone," if file in headers else file
-        print(f"{name} does not compile:\n{errors}")
-    print(f"{len(headers)} headers and {len(sources) + len(together)} sources, {len(failed)} failed")
+        print(f"{file}{', alone,' if file in headers else ''} does not compile:\n{errors}")
+    print(f"{len(headers)} headers and {len(sources)} sources, {len(failed)} failed")
     return 1 if failed or not headers else 0
 
 
