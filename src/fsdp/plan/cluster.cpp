@@ -27,12 +27,16 @@ void require_within(std::string_view name, T value, const Range<T>& range, std::
                       unit);
 }
 
-/// A rate of matmuls of some size, which may be unknown.
-void require_known_or_zero(std::string_view name, double rate, std::string_view peak_name, double peak) {
-  if (rate == 0) return;
-  require_within(name, rate, rates, "FLOP/s, or 0 where it is as that of large ones");
+/// A rate that is reached, and the peak that it cannot be above.
+void require_reached(std::string_view name, double rate, std::string_view peak_name, double peak) {
   require<InputError>(rate <= peak, name, " is ", rate, ", above ", peak_name, ", ", peak,
                       "; a rate that is reached is not above its peak");
+}
+
+/// A rate of smaller matmuls, which may be unknown.
+void require_reached_or_zero(std::string_view name, double rate, std::string_view peak_name, double peak) {
+  if (rate != 0) require_within(name, rate, rates, "FLOP/s, or 0 where it is as that of large ones");
+  require_reached(name, rate, peak_name, peak);
 }
 
 }  // namespace
@@ -75,16 +79,13 @@ void Cluster::validate() const {
   require_within("network_bandwidth", network_bandwidth, bandwidths, "bytes/s");
   require_within("host_bandwidth", host_bandwidth, bandwidths, "bytes/s");
   require_within("beside_collectives", beside_collectives, shares, "of the speed alone");
-  require<InputError>(matmul_bf16 <= peak_bf16, "matmul_bf16 is ", matmul_bf16, ", above peak_bf16, ", peak_bf16,
-                      "; a rate that is reached is not above its peak");
-  require<InputError>(attention <= peak_bf16, "attention is ", attention, ", above peak_bf16, ", peak_bf16,
-                      "; a rate that is reached is not above its peak");
-  require<InputError>(matmul_fp32 <= peak_fp32, "matmul_fp32 is ", matmul_fp32, ", above peak_fp32, ", peak_fp32,
-                      "; a rate that is reached is not above its peak");
-  require_known_or_zero("matmul_bf16_medium", matmul_bf16_medium, "peak_bf16", peak_bf16);
-  require_known_or_zero("matmul_bf16_small", matmul_bf16_small, "peak_bf16", peak_bf16);
-  require_known_or_zero("matmul_fp32_medium", matmul_fp32_medium, "peak_fp32", peak_fp32);
-  require_known_or_zero("matmul_fp32_small", matmul_fp32_small, "peak_fp32", peak_fp32);
+  require_reached("matmul_bf16", matmul_bf16, "peak_bf16", peak_bf16);
+  require_reached("attention", attention, "peak_bf16", peak_bf16);
+  require_reached("matmul_fp32", matmul_fp32, "peak_fp32", peak_fp32);
+  require_reached_or_zero("matmul_bf16_medium", matmul_bf16_medium, "peak_bf16", peak_bf16);
+  require_reached_or_zero("matmul_bf16_small", matmul_bf16_small, "peak_bf16", peak_bf16);
+  require_reached_or_zero("matmul_fp32_medium", matmul_fp32_medium, "peak_fp32", peak_fp32);
+  require_reached_or_zero("matmul_fp32_small", matmul_fp32_small, "peak_fp32", peak_fp32);
 }
 
 }  // namespace fsdp::plan
