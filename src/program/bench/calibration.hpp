@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "link_works.hpp"
+#include "places.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::bench {
@@ -49,7 +50,5 @@ std::string cluster_file(const Calibration& measured);
 /// Writes it to a file and prints its name, or prints it all where `path` is empty or cannot be written, which also
 /// throws InputError.
 void write_cluster(const std::string& path, const std::string& text);
-/// Returns the bytes of this process that are in memory.
-std::int64_t resident_bytes();
 
 }  // namespace fsdp::bench

@@ -25,6 +25,7 @@
 #include "calibrate.hpp"
 #include "calibration.hpp"
 #include "link_works.hpp"
+#include "places.hpp"
 #include "rank_works.hpp"
 #include "rounds.hpp"
 

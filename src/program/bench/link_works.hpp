@@ -6,26 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/comm/ranks.hpp>
 
 #include "collectives.hpp"
 #include "rounds.hpp"
 
 namespace fsdp::bench {
-
-/// How ranks lie in nodes: equally many in each, node by node, as plans have them.
-struct Places {
-  int nodes = 1;
-  int per_node = 1;
-};
-/// Returns the places of ranks on these hosts, by rank. Throws InputError if plans have no such places.
-Places places_of(std::span<const std::string> hosts);
 
 /// Cases of the collectives of one kind of link.
 struct LinkCases {
@@ -43,10 +32,8 @@ class LinkWorks {
   static constexpr std::int64_t few_bytes = 4096, many_bytes = std::int64_t{16} << 20;
 
   explicit LinkWorks(Comm part) : part_(std::move(part)) {
-    few_.emplace(std::nullopt, part_, few_bytes, memory());
-    many_.emplace(std::nullopt, part_, many_bytes, memory());
-    for (Way* way : {&*few_, &*many_})
-      for (int call = 0; call < way->buffers.calls(); ++call) way->segments.push_back(way->buffers.apart(call));
+    few_.emplace(part_, few_bytes);
+    many_.emplace(part_, many_bytes);
   }
   LinkWorks(const LinkWorks&) = delete;
   LinkWorks& operator=(const LinkWorks&) = delete;
@@ -74,9 +61,14 @@ class LinkWorks {
 
  private:
   using Segments = std::vector<comm::Segment<float>>;
-  struct Way : CommWay<Comm> {
-    using CommWay<Comm>::CommWay;
-    std::vector<Segments> segments = {};  ///< by call
+  /// What the calls of a case move.
+  struct Calls {
+    Calls(Comm& part, std::int64_t bytes)
+        : buffers(bytes, part.rank(), part.size(), [&](std::int64_t size) { return comm::shared_memory(part, size); }) {
+      for (int call = 0; call < buffers.calls(); ++call) segments.push_back(buffers.apart(call));
+    }
+    CollectiveBuffers<typename Comm::Device> buffers;
+    std::vector<Segments> segments;
   };
 
   static comm::Pending<Comm> gather(Comm& part, const Segments& segments) {
@@ -85,15 +77,12 @@ class LinkWorks {
   static comm::Pending<Comm> scatter(Comm& part, const Segments& segments) {
     return comm::reduce_scatter<float>(part, segments, Write::overwrite, {"calibrate"});
   }
-  auto memory() {
-    return [this](std::int64_t size) { return comm::shared_memory(part_, size); };
-  }
   /// Adds a case. As in a step, calls are queued one behind another where the device has queues.
   template <class Collective>
-  std::size_t add(Rounds& rounds, const Way& way, Collective collective) {
-    return rounds.add([this, &way, collective] {
+  std::size_t add(Rounds& rounds, const Calls& calls, Collective collective) {
+    return rounds.add([this, &calls, collective] {
       std::vector<comm::Pending<Comm>> started;
-      for (const Segments& segments : way.segments) {
+      for (const Segments& segments : calls.segments) {
         started.push_back(collective(part_, segments));
         if constexpr (!Comm::Device::overlaps) started.back().wait();
       }
@@ -102,7 +91,7 @@ class LinkWorks {
   }
 
   Comm part_;
-  std::optional<Way> few_, many_;
+  std::optional<Calls> few_, many_;
 };
 
 }  // namespace fsdp::bench

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -166,7 +167,8 @@ template <class Make>
 auto sized_work(const comm::Ranks& all, int last, const Make& make) {
   constexpr double enough = 20e-3;
   for (int step = 0;; ++step) {
-    SizedWork<typename decltype(make(step))::element_type> sized{make(step)};
+    SizedWork<typename decltype(make(step))::element_type> sized;
+    comm::together(all, "calibrate", [&] { sized.work = make(step); });
     Rounds rounds;
     sized.add_to(rounds);
     rounds.run(1, [&] { all.barrier({"calibrate"}); });

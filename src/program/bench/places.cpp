@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "calibration.hpp"
+#include "places.hpp"
 
 #include <unistd.h>
 
