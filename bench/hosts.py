@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds `tessera plan` against steps over two hosts: calibrates both, trains in a few ways, and compares.
 
-The hosts are network namespaces of this machine, each with a name and a part of its cores, and a link between them
-whose bandwidth the kernel limits. Ranks are MPI's, and send each other messages over TCP. Needs root, iproute2's `ip` and
-`tc`, util-linux, and a program with stacks over Open MPI.
+The hosts are network namespaces of this machine, each with a name, and a link between them whose bandwidth the kernel
+limits. Ranks are MPI's, and send each other messages over TCP; all share the machine's cores. Needs root, iproute2's `ip`
+and `tc`, util-linux, and a program with stacks over Open MPI.
 
 usage: bench/hosts.py PROGRAM [--rate RATE] [--ranks N]     RATE: as tc has it, 2gbit; N: on each host, 1
 """
@@ -24,7 +24,8 @@ WITHIN = ["--sharding hybrid:{ranks}", "--sharding hybrid:{ranks}:full"]  # wher
 
 
 def run(*command):
-    subprocess.run([str(word) for word in command], check=True)
+    if subprocess.run(command).returncode != 0:
+        sys.exit(f"hosts.py: {' '.join(command)} failed")
 
 
 def make_hosts(rate):
@@ -100,6 +101,10 @@ def main():
     parser.add_argument("--rate", default="2gbit")
     parser.add_argument("--ranks", type=int, default=1)
     options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("hosts.py: only root makes network namespaces")
+    if options.ranks < 1 or not os.access(options.program, os.X_OK):
+        sys.exit(f"hosts.py: {options.program} on {options.ranks} ranks of each host: no program, or no ranks")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "text.txt").write_bytes(pathlib.Path(__file__).read_bytes() * 40)

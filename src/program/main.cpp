@@ -21,6 +21,7 @@
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/flags/cluster_file.hpp>
+#include <tessera/trainer/run/output_files.hpp>
 
 #include "bench/alone.hpp"
 #include "cli/about.hpp"
@@ -208,6 +209,7 @@ struct Run {
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();
     settle_launch(command->comm, command->launch, command.flags.is_given("comm"));
+    train::require_unread("--out", command->out, train::files_of(command.flags));
     return any_stack(command->comm).calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {

@@ -73,10 +73,15 @@ if "$program" stacks | grep -q -- '--comm mpi' && mpirun --version | grep -q 'Op
     ! on_nodes $names || fail "took ranks on $names"
     contains "$err" 'calibrate: one has (ranks again behind those of two|2 of the ranks and two 1); plans have equally many ranks on each node, '
   done
+else
+  echo "== several nodes: not tried, since there is no Open MPI, or no host can be given another name"
 fi
 
 echo "== what it refuses"
 expect_error '--out none/machine.toml: cannot be written: ' "$program" calibrate --out none/machine.toml
+echo 'repeats = 1' >flags.toml
+expect_error '--out ./flags.toml is the file of --config; give it a file of its own' "$program" calibrate --config flags.toml --out ./flags.toml
+contains flags.toml '^repeats = 1$'
 mkdir folder
 expect_error '--out folder: cannot be written: Is a directory' "$program" calibrate --out folder --repeats 1000
 expect_error '--repeats 0' "$program" calibrate --repeats 0

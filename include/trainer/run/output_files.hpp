@@ -22,6 +22,9 @@ struct ReadFile {
 /// Returns the files that the flags themselves were read from.
 std::vector<ReadFile> files_of(const FlagSet& flags);
 
+/// Throws InputError if `file`, which `flag` has written, is one of those that the command reads.
+void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read);
+
 /// Throws InputError if a file that the run writes is also one that it reads, is in its folder of checkpoints, or is
 /// written twice. `read`: files that it reads besides those of its options.
 void require_apart(const TrainOptions& options, std::span<const ReadFile> read = {});

@@ -62,13 +62,15 @@ bool is_of_a_model(const fs::path& path) {
   return path.extension() == ".safetensors" || std::ranges::find(names, name) != names.end();
 }
 
+void refuse_if(bool is, const char* flag, const std::string& file, const std::string& what) {
+  require<InputError>(!is, flag, " ", file, " is ", what, "; give it a file of its own");
+}
+
 /// Throws InputError if `file`, which `flag` has written, is one that the run reads.
-void require_unread(const char* flag, const std::string& file, const TrainOptions& options,
-                    std::span<const ReadFile> read) {
-  const auto refuse = [&](bool is, const std::string& what) {
-    require<InputError>(!is, flag, " ", file, " is ", what, "; give it a file of its own");
-  };
-  for (const ReadFile& each : read) refuse(same(file, each.path), "the file of " + each.flag);
+void require_unread_by_run(const char* flag, const std::string& file, const TrainOptions& options,
+                           std::span<const ReadFile> read) {
+  const auto refuse = [&](bool is, const std::string& what) { refuse_if(is, flag, file, what); };
+  require_unread(flag, file, read);
   for (const std::string& path : data::parse_data(options.data).paths) {
     refuse(same(file, path), "a file of --data");
     refuse(path_exists(file) && folder_exists(path) && is_in(file, path), "in the folder of --data " + path);
@@ -94,6 +96,10 @@ std::vector<ReadFile> files_of(const FlagSet& flags) {
   return files;
 }
 
+void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read) {
+  for (const ReadFile& each : read) refuse_if(same(file, each.path), flag, file, "the file of " + each.flag);
+}
+
 void require_apart(const TrainOptions& options, std::span<const ReadFile> read) {
   std::error_code error;
   using Written = std::pair<const char*, const std::optional<std::string>*>;
@@ -104,7 +110,7 @@ void require_apart(const TrainOptions& options, std::span<const ReadFile> read) 
   };
   for (const auto& [flag, file] : written) {
     if (!*file || !is_file(**file)) continue;
-    require_unread(flag, **file, options, read);
+    require_unread_by_run(flag, **file, options, read);
     if (!options.checkpoint_dir) continue;
     for (const std::string_view name : {checkpoint::lock_name, checkpoint::latest_name})
       require<InputError>(!same(**file, std::filesystem::path(*options.checkpoint_dir) / name), flag, " ", **file,
