@@ -134,7 +134,7 @@ class Figure:
                           f'patternTransform="rotate({angle})"><line x1="0" y1="0" x2="0" y2="5" stroke="#fff" '
                           'stroke-opacity="0.75" stroke-width="1.4"/></pattern>' for angle in (45, -45, 90, 0))
         return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
-                          'fill="#222">', f"<defs>{hatches}</defs>", f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+                          'fill="#222">', f"<title>{html.escape(self.title)}</title>", f"<defs>{hatches}</defs>", f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
                           *self.out, "</svg>", ""])
 
 

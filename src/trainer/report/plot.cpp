@@ -22,6 +22,7 @@ constexpr std::array<const char*, 8> colours = {"#1f77b4", "#d62728", "#2ca02c",
                                                 "#ff7f0e", "#17becf", "#8c564b", "#e377c2"};
 constexpr double width = 960, left = 84, right = 884;    // width of the picture; sides of the panels
 constexpr double loss_height = 360, lower_height = 200;  // heights of the panels
+constexpr double title_row = 26;                         // height of the title above the legend
 constexpr double row = 20, between = 44;                 // height of a legend's row; gap between panels
 constexpr std::size_t most_points = 4000;                // per curve: more than the picture has pixels
 constexpr std::size_t longest_name = 100;                // bytes
@@ -179,7 +180,7 @@ std::string clip(const char* name, const Scale& y) {
 std::string legend(const std::vector<PlottedRun>& runs) {
   std::string svg;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const double y = 16 + row * static_cast<double>(i);
+    const double y = title_row + 16 + row * static_cast<double>(i);
     svg += line(left, y, left + 24, y,
                 message("stroke=\"", colours[i % colours.size()], "\" stroke-width=\"2.5\"").c_str());
     svg += text_at(left + 32, y + 4, "start", xml_text(runs[i].name));
@@ -276,12 +277,14 @@ std::string svg_of(const std::vector<PlottedRun>& runs) {
   if (first == last) first -= 1, last += 1;
   const double margin = (last - first) * 0.01;
   const Scale x{first - margin, last + margin, left, right};
-  const double top = 16 + row * static_cast<double>(runs.size()), lower = top + loss_height + between;
+  const char* const title = "Loss, gradient norm and learning rate by step";
+  const double top = title_row + 16 + row * static_cast<double>(runs.size()), lower = top + loss_height + between;
   const std::string height = pixel(lower + lower_height + 50);
   return message("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", pixel(width), "\" height=\"", height,
                  "\" viewBox=\"0 0 ", pixel(width), " ", height,
-                 "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#333\">\n",
-                 "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n", legend(runs), loss_panel(runs, x, top),
+                 "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#333\">\n", "<title>", title,
+                 "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+                 text_at(left, 22, "start", title, " font-size=\"15\""), legend(runs), loss_panel(runs, x, top),
                  lower_panel(runs, x, lower), "</svg>\n");
 }
 
