@@ -61,7 +61,7 @@ bool takes_ranks(const Strategy& strategy, int ranks) {
 /// elements whose gradient is small would differ by much more (by 1e-4 where SGD gives 5e-7).
 template <class Strategy>
 StrategyRun train_with(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
-  return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.3);
+  return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
 }
 
 /// Calls expect(case, train(case)) for every case, until one fails. An error of a run is a failure.
