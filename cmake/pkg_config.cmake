@@ -43,7 +43,7 @@ tessera_write_pkg_config("" "Sharded training in C++20: the library" tessera-sha
 tessera_write_pkg_config(checkpoint "Tessera's checkpoints" tessera-sharding "${ISAL_LIBRARY}")
 tessera_write_pkg_config(model_files "Tessera's folders of models" "tessera-checkpoint tessera" "")
 tessera_write_pkg_config(trainer "Tessera's training programs: train_main" tessera-model_files "${PCRE2_LIBRARY} ${utf8proc_LIBRARY}")
-tessera_write_pkg_config(foreign_testing "Tessera's suite of foreign loops" "tessera-sharding gtest" "")
+tessera_write_pkg_config(foreign_testing "Tessera's suites of loops, strategies, communicators, precisions and devices" "tessera-sharding gtest" "")
 tessera_write_pkg_config(testing "Tessera's conformance kit" "tessera-model_files gtest" "")
 set(mpi_libraries ${MPI_CXX_LIBRARIES})
 list(FILTER mpi_libraries EXCLUDE REGEX "mpi_cxx")  # MPI's C++ interface, which we do not use

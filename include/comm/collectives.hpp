@@ -283,18 +283,22 @@ std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
 template <Communicator C, class ColorOf>
 C split(C& c, ColorOf color_of) {
   const int color = color_of(c.rank());
+  int ranks = 0;
+  int rank = 0;
+  for (int peer = 0; peer < c.size(); ++peer) {
+    if (color_of(peer) != color) continue;
+    if (peer < c.rank()) ++rank;
+    ++ranks;
+  }
   if constexpr (requires { c.split_into({}); }) {
-    int ranks = 0;
-    int rank = 0;
-    for (int peer = 0; peer < c.size(); ++peer) {
-      if (color_of(peer) != color) continue;
-      if (peer < c.rank()) ++rank;
-      ++ranks;
-    }
     return c.split_into({.ranks = ranks, .rank = rank});
   } else {
-    return watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
-                 [&] { return c.split(color); });
+    C part = watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = {.what = "split"}},
+                   [&] { return c.split(color); });
+    require<InputError>(part.rank() == rank && part.size() == ranks, "split: a communicator made rank ", c.rank(),
+                        " of ", c.size(), " rank ", part.rank(), " of ", part.size(), ", and it is rank ", rank, " of ",
+                        ranks, "; ranks of equal color form the new communicator, in their order");
+    return part;
   }
 }
 

@@ -23,8 +23,9 @@
 
 namespace fsdp::tiling {
 
-/// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) in order, never with an empty tile. `plan` is
-/// checked first, so that the concept works on a class that can be constructed from a policy.
+/// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) once and in order, never with an empty tile;
+/// other plans are refused (tessera/tiling/check.hpp). `plan` is required first, so that the concept works on a class
+/// that can be constructed from a policy.
 template <class Policy>
 concept Tiling = requires(const Policy policy, const Problem& problem) {
   { policy.plan(problem) } -> std::same_as<TilePlan>;

@@ -4,9 +4,14 @@
 #include <tessera/fsdp/buffer/owned.hpp>
 #include <tessera/fsdp/buffer/rows.hpp>
 
+#include <limits>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 #include <gtest/gtest.h>
+
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::buffer {
 namespace {
@@ -231,7 +236,10 @@ struct Counting {
   static constexpr std::string_view name = "counting";
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     std::vector<Layout> layouts(groups.size());
-    for (Layout& layout : layouts) layout.full_size = 100 * parts + std::ssize(groups);
+    for (Layout& layout : layouts) {
+      layout.full_size = 100 * parts + std::ssize(groups);
+      layout.local_sizes.resize(static_cast<std::size_t>(parts));
+    }
     return layouts;
   }
 };
@@ -246,7 +254,82 @@ TEST(BuildLayouts, APolicySeesTogetherWhatIsCutOverEquallyManyRanks) {
   EXPECT_EQ(layouts[3].full_size, 0) << "cut over nobody";
 }
 
-static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat> && LayoutPolicy<Counting>);
+/// PerParameter's layouts of a whole model, but for what `spoil` does to the first.
+struct Spoilt {
+  static constexpr std::string_view name = "spoilt";
+  void (*spoil)(Layout&) = [](Layout&) {};
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
+    std::vector<Layout> layouts = PerParameter{}.build(groups, parts);
+    spoil(layouts.front());
+    return layouts;
+  }
+};
+
+/// The layouts of a group with the tensors "a" [4, 32] and "b" [6, 32], over 2 ranks, are refused so.
+void expect_refused(std::string_view found, void (*spoil)(Layout&)) {
+  const TensorGroup group{{{.shape = {4, 32}, .name = "a"}, {.shape = {6, 32}, .name = "b"}}};
+  const int parts = 2;
+  try {
+    build_layouts(Spoilt{spoil}, std::span(&group, 1), std::span(&parts, 1));
+    ADD_FAILURE() << "accepted, and not refused with: " << found;
+  } catch (const InputError& error) {
+    EXPECT_EQ(std::string_view(error.what()).find("layout spoilt: its layout of group 0 over 2 ranks "), 0u);
+    EXPECT_NE(std::string_view(error.what()).find(found), std::string_view::npos) << error.what();
+  }
+}
+
+TEST(BuildLayouts, RefuseElementsWithoutAnOwnerOrWithTwo) {
+  expect_refused("gives element 0 of tensor 1 ('b') to no rank; each element of a tensor belongs to one rank",
+                 [](Layout& layout) { layout.runs.pop_back(); });
+  expect_refused("gives element 0 of tensor 0 ('a') to no rank", [](Layout& layout) { layout.runs.clear(); });
+  expect_refused("gives element 127 of tensor 0 ('a') to no rank", [](Layout& layout) { --layout.runs[0].counts[1]; });
+  expect_refused("gives element 0 of tensor 0 ('a') to no rank", [](Layout& layout) {
+    ++layout.runs[0].full;
+    --layout.runs[0].counts[0];
+  });
+  expect_refused("gives element 0 of the full buffer to two ranks",
+                 [](Layout& layout) { layout.runs[1].full = layout.runs[0].full; });
+  expect_refused("gives element 127 of the full buffer to two ranks", [](Layout& layout) { --layout.runs[1].full; });
+  expect_refused("has tensor 1 ('b') at 64, inside of tensor 0 ('a')", [](Layout& layout) { layout.offsets[1] = 64; });
+}
+
+TEST(BuildLayouts, RefusePartsThatDoNotLieInTheirBuffers) {
+  expect_refused("has two tensors at 0 of rank 0's buffer",
+                 [](Layout& layout) { layout.runs[1].local = layout.runs[0].local; });
+  expect_refused("has 96 elements of run 1 at 64 of rank 1's buffer, which has 159",
+                 [](Layout& layout) { layout.local_sizes[1] = 159; });
+  expect_refused("gives rank 0 -1 elements", [](Layout& layout) { layout.local_sizes[0] = -1; });
+  expect_refused("has the 192 elements of tensor 1 ('b') at 129 of a full buffer of 320",
+                 [](Layout& layout) { layout.offsets[1] = 129; });
+  expect_refused("elements of tensor 0 ('a') at -1 of", [](Layout& layout) { layout.offsets[0] = -1; });
+  expect_refused("gives rank 1 9223372036854775807 elements of run 1, where the full buffer has 96 left",
+                 [](Layout& layout) { layout.runs[1].counts[1] = std::numeric_limits<std::int64_t>::max(); });
+  expect_refused("gives rank 0 -64 elements of run 0", [](Layout& layout) { layout.runs[0].counts[0] = -64; });
+  expect_refused("has run 0 at 0, and at -64 of the ranks' buffers",
+                 [](Layout& layout) { layout.runs[0].local = -64; });
+}
+
+TEST(BuildLayouts, RefuseOtherNumbersThanThoseOfTheGroup) {
+  expect_refused("has 1 shapes and 2 offsets of 2 tensors", [](Layout& layout) { layout.shapes.pop_back(); });
+  expect_refused("gives tensor 0 ('a') another shape", [](Layout& layout) { layout.shapes[0] = {32, 4}; });
+  expect_refused("has 1 local sizes", [](Layout& layout) { layout.local_sizes.pop_back(); });
+  expect_refused("has 1 counts in run 1", [](Layout& layout) { layout.runs[1].counts.pop_back(); });
+}
+
+/// Gaps, runs out of order, buffers with room to spare and tensors without elements are a layout's own affair.
+TEST(BuildLayouts, TakeAnyLayoutThatGivesEachElementToOneRank) {
+  const TensorGroup group{{{.shape = {4, 32}, .name = "a"}, {.shape = {0, 7}, .name = "none"}, {.shape = {6, 32}}}};
+  const int parts = 2;
+  const Spoilt policy{[](Layout& layout) {
+    std::swap(layout.runs.front(), layout.runs.back());
+    layout.local_sizes = {1000, 2000};
+    layout.full_size = 5000;
+    layout.offsets[1] = 5000;
+  }};
+  EXPECT_EQ(build_layouts(policy, std::span(&group, 1), std::span(&parts, 1)).front().full_size, 5000);
+}
+
+static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat> && LayoutPolicy<Counting> && LayoutPolicy<Spoilt>);
 static_assert(!LayoutPolicy<Layout> && !LayoutPolicy<int>);
 
 }  // namespace

@@ -60,6 +60,43 @@ TEST(ForeignLoopKit, FindsAGradientThatIsNotMade) {
                   "three steps change every tensor", "2 ranks, 1 micro-batch, fsdp2", "b is as it was");
 }
 
+TEST(ForeignLoopKit, FindsPiecesThatAreDividedByTheirOwnSamples) {
+  for (const LoopFlaw flaw : {LoopFlaw::divides_by_its_own, LoopFlaw::divides_loss_alone})
+    expect_sentence(failures_with(flaw, check_foreign_shares<FlawedLoop>), "not by those of the piece",
+                    "1 rank, 2 pieces", "the loss of the first piece is 0.");
+}
+
+/// A step's 12 samples, dealt out to its pieces, and a piece with more samples than the others.
+template <bool shares_out>
+struct UnevenLoop {
+  static std::vector<Unit> units() { return {{.name = "all", .parameters = {{.name = "w", .shape = {3}}}}}; }
+  template <class Pass>
+  static double compute(Pass& pass, int, int piece, int pieces) {
+    const int own = shares_out ? 12 / pieces : 2 + piece, all = shares_out ? 12 : pieces * (pieces + 3) / 2;
+    double loss = 0;
+    float of_w[3] = {};
+    {
+      const auto use = pass.forward(0);
+      for (int sample = 0; sample < own; ++sample)
+        for (int i = 0; i < 3; ++i) {
+          const int number = shares_out ? piece * own + sample : 100 * piece + sample;
+          const float error = use.weight(0).data()[i] - static_cast<float>(number + i) / 8;
+          loss += 0.5 * static_cast<double>(error * error) / all;
+          of_w[i] += error / static_cast<float>(all);
+        }
+    }
+    const auto use = pass.backward(0);
+    const auto gradient = use.gradient(0);
+    const Write write = gradient.next();
+    for (int i = 0; i < 3; ++i) FlawedLoop::put(gradient, i, of_w[i], write);
+    return loss;
+  }
+};
+TEST(ForeignLoopKit, TakesPiecesThatShareTheSamplesOutAndPiecesOfAnySize) {
+  EXPECT_EQ(failures_of(check_foreign_shares<UnevenLoop<true>>), std::vector<std::string>{});
+  EXPECT_EQ(failures_of(check_foreign_shares<UnevenLoop<false>>), std::vector<std::string>{});
+}
+
 TEST(ForeignLoopKit, FindsAComputationThatIsLeftOut) {
   expect_sentence(failures_with(LoopFlaw::leaves_out_a_unit, check_foreign_gradients<FlawedLoop>),
                   "trains without an error", "2 ranks, 1 micro-batch, fsdp2",

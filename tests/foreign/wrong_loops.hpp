@@ -19,6 +19,8 @@ enum class LoopFlaw {
   leaves_out_a_unit,   ///< and so a computation
   keeps_activations,   ///< in memory that an exception does not empty
   declares_more,       ///< units of another size whenever it is asked
+  divides_by_its_own,  ///< samples, not by those of the step
+  divides_loss_alone,  ///< by the samples of the step, and gradients by its own
 };
 
 struct FlawedLoop {
@@ -51,7 +53,7 @@ struct FlawedLoop {
       for (int i = 0; i < width; ++i) kept.push_back(std::tanh((use.weight(0)[i] + 1) * x[i] + use.weight(1)[i]));
     }
     double loss = 0;
-    const float share = 1.0f / static_cast<float>(pieces);
+    float share = flaw == LoopFlaw::divides_by_its_own ? 1.0f : 1.0f / static_cast<float>(pieces);
     {
       const auto use = pass.forward(1);
       for (int i = 0; i < width; ++i) {
@@ -61,6 +63,7 @@ struct FlawedLoop {
       }
     }
     if (flaw == LoopFlaw::leaves_out_a_unit) return loss;
+    if (flaw == LoopFlaw::divides_loss_alone) share = 1;
     float d[width];
     {
       const auto use = pass.backward(1);

@@ -15,7 +15,10 @@ LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute
            ["models", "optim"], ["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]]
 CHECKPOINT = [["checkpoint"]]  # on tessera::sharding
 MODEL_FILES = [["model_files"]]
-FOREIGN_KIT = [["testing/foreign"]]  # the suite of foreign loops, on tessera::sharding
+FOREIGN_KIT = [["testing/foreign"]]  # the suites of what concerns sharding alone, on tessera::sharding
+FOREIGN_HEADERS = {f"{name}.hpp" for name in (  # as in src/fsdp/testing/CMakeLists.txt
+    "foreign_loop", "strategy", "strategy_loop", "communicator", "behaviours", "contract_behaviours", "exchange_behaviours",
+    "faults", "values", "precision", "device", "guarded", "numbers", "planned_bytes", "report")}
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
 PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
@@ -80,7 +83,7 @@ def place_of(path):
         return "comm/launch" if parts[:2] == ("comm", "launch") and len(parts) > 2 else parts[0]
     if parts[:3] in (("fsdp", "device", "compute"), ("fsdp", "device", "cuda"), ("fsdp", "device", "operations.hpp")):
         return "device/compute"
-    if parts[:2] == ("fsdp", "testing") and parts[2:] in (("foreign_loop.hpp",), ("planned_bytes.hpp",), ("report.hpp",)):
+    if parts[:2] == ("fsdp", "testing") and len(parts) == 3 and parts[2] in FOREIGN_HEADERS:
         return "testing/foreign"
     if parts[0] == "fsdp":
         place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "sharded.hpp": "optim", "version.hpp": "core"}.get(parts[1])

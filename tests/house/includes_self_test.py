@@ -98,6 +98,9 @@ class Includes(unittest.TestCase):
         for place in ("fsdp/models", "fsdp/checkpoint", "fsdp/testing", "comm/launch"):
             self.found({f"include/{place}/a.hpp": "", loop: f"#include <tessera/{place}/a.hpp>\n"},
                        f"testing/foreign may not include {place.removeprefix('fsdp/')}")
+        for suite in ("strategy", "communicator", "precision", "device"):
+            self.found({"include/fsdp/models/a.hpp": "", f"include/fsdp/testing/{suite}.hpp": "#include <tessera/fsdp/models/a.hpp>\n"},
+                       "testing/foreign may not include models")
 
     def test_umbrellas_are_for_users_only(self):
         umbrella = {"include/fsdp/fsdp.hpp": ""}

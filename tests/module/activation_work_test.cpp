@@ -19,6 +19,20 @@ namespace {
 
 using Comm = comm::Threads<>;
 using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::Untiled>>;
+
+/// A model that says that it has fewer than no blocks.
+struct FewerThanNoBlocks : Model {
+  using Model::Model;
+  int blocks() const { return -1; }
+};
+TEST(UnitsOf, AModelWithANegativeNumberOfBlocksIsRefused) {
+  try {
+    units_of(FewerThanNoBlocks(uneven_llama(1)));
+    FAIL() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_EQ(std::string(error.what()), "model: it has -1 blocks; blocks() is at least 0");
+  }
+}
 using Base = ShardedModel<Model>::Stack;
 
 /// Tasks that a pass gave its caller.

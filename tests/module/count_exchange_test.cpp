@@ -48,6 +48,26 @@ TEST(BatchCounts, AnErrorOfOneRankIsThatOfAll) {
   EXPECT_EQ(complaints(3, {1, 2}), (std::vector<std::string>(3, "window " + std::string(10, 'x'))));
 }
 
+/// A batch of a user's type whose counts are nonsense on one rank: the mean loss would be divided by them.
+TEST(BatchCounts, ThatAreNegativeOnARankAreRefusedOnAll) {
+  using Comm = comm::Threads<device::Cpu>;
+  for (const BatchCounts& counts :
+       {BatchCounts{.valid_targets = -5, .squares = 1}, {.valid_targets = 1, .squares = -1}})
+    Comm::run(2, {}, [&](Comm& communicator) {
+      device::Ledger ledger;
+      CountExchange<Comm> exchange(communicator, ledger);
+      exchange.start([&] { return communicator.rank() == 1 ? counts : BatchCounts{.valid_targets = 7}; });
+      try {
+        exchange.finish();
+        ADD_FAILURE() << counts.valid_targets << " and " << counts.squares << " were accepted";
+      } catch (const InputError& error) {
+        EXPECT_EQ(std::string(error.what()),
+                  message("batch: counts() of a rank's micro-batches give ", counts.valid_targets,
+                          " valid targets and ", counts.squares, " as the sum of squares; they are at least 0"));
+      }
+    });
+}
+
 TEST(BatchCounts, BringWhatSignalsAskedOfAnyRank) {
   using Comm = comm::Threads<device::Cpu>;
   Comm::run(3, {}, [&](Comm& communicator) {

@@ -20,10 +20,11 @@ struct InGroups : FullyShard<> {
   int ranks_per_group() const { return 2; }
 };
 
+template <class Strategy = InGroups>
 sharding::Axes axes_of_four_ranks(const sharding::Facts& facts) {
   std::vector<sharding::Axes> axes(4);
   Comm::run(4, {}, [&](Comm& world) {
-    const StackMesh<Stack<InGroups, Comm, Fp32, tiling::Untiled>> mesh(world, {});
+    const StackMesh<Stack<Strategy, Comm, Fp32, tiling::Untiled>> mesh(world, {});
     axes[static_cast<std::size_t>(world.rank())] = mesh.axes(facts);
   });
   return axes[0];
@@ -38,15 +39,39 @@ TEST(StackMesh, CutsOverAGroupOrKeepsWeightsInIt) {
   EXPECT_EQ(kept.keep, 2);
 }
 
-TEST(StackMesh, RefusesGroupsThatAreUsedForNothing) {
+/// The same, with the optimizer's state cut over groups by the type.
+struct StateAcross : InGroups {
+  using Across = buffer::Shard;
+};
+
+template <class Strategy = InGroups>
+void expect_refused(const sharding::Facts& facts, const std::string& begin) {
   try {
-    axes_of_four_ranks({});
-    FAIL() << "all ranks would share one model, and nobody would know";
+    axes_of_four_ranks<Strategy>(facts);
+    ADD_FAILURE() << "accepted, and not refused with: " << begin;
   } catch (const InputError& error) {
-    EXPECT_EQ(std::string(error.what()).find("sharding: a strategy works on groups of 2 ranks, and its facts use them"),
-              0u)
-        << error.what();
+    EXPECT_EQ(std::string(error.what()).find(begin), 0u) << error.what();
   }
+}
+
+TEST(StackMesh, RefusesGroupsThatAreUsedForNothing) {
+  expect_refused({}, "sharding: a strategy works on groups of 2 ranks, and its facts use them");
+}
+
+/// Each rank would step a part of its weights, which nothing gathers.
+TEST(StackMesh, RefusesATypeAndFactsThatPlaceTheOptimizersStateDifferently) {
+  expect_refused<StateAcross>({.across = sharding::Across::all_reduce},
+                              "sharding: the strategy's type places optimizer state across groups as Shard, and its "
+                              "facts.across is not sharding::Across::shard");
+  expect_refused({.across = sharding::Across::shard},
+                 "sharding: the strategy's type places optimizer state across groups as Replicate, and its "
+                 "facts.across is sharding::Across::shard");
+}
+
+TEST(StackMesh, RefusesFactsOfGroupsWhereThereAreNone) {
+  for (const sharding::Facts& facts :
+       {sharding::Facts{.across = sharding::Across::all_reduce}, sharding::Facts{.group_after_forward = true}})
+    expect_refused<FullyShard<>>(facts, "sharding: a strategy's facts state what crosses groups of ranks");
 }
 
 }  // namespace

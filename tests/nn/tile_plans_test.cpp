@@ -93,6 +93,19 @@ TEST(TilePlans, AreThePolicysUnlessTheModuleTakesMoreThanUntiled) {
   }
 }
 
+/// Whatever a policy states: its tiles cover the tokens, and cost what they cost.
+TEST(TilePlans, AreCheckedAndPricedWhenTheyAreMade) {
+  struct Fixed {
+    tiling::TilePlan result;
+    tiling::TilePlan plan(const tiling::Problem&) const { return result; }
+  };
+  const MadeUp module;
+  TilePlans gap(Fixed{{.tiles = {{0, 2}, {3, 5}}}}), unpriced(Fixed{{.tiles = {{0, 2}, {2, 5}}, .tile_bytes = 1}});
+  EXPECT_THROW(gap.plan(typeid(MadeUp), module.problem(5)), InputError);
+  unpriced.add(module.dry_run());
+  EXPECT_EQ(unpriced.plan(typeid(MadeUp), module.problem(5)).tile_bytes, 300);
+}
+
 TEST(TilePlans, RunAModuleOnceAndOnlyWhereThePolicyCuts) {
   const MadeUp module;
   TilePlans plans{RunTimeTiling::tiles(4)};

@@ -111,6 +111,23 @@ TEST(CommunicatorKit, FindsWrongSmallValuesAndSplits) {
       "rank 0 of 4", "the rank among those with the same rank % 2 is 1 instead of 0");
 }
 
+/// comm::split knows which rank each has in its part.
+TEST(CommunicatorKit, NeedNotFindWrongSplitsWhichAreRefused) {
+  TurnsPartsRound::run(2, {}, [](TurnsPartsRound& communicator) {
+    try {
+      comm::split(communicator, [](int) { return 0; });
+      ADD_FAILURE() << "accepted";
+    } catch (const InputError& error) {
+      const int rank = communicator.rank();
+      EXPECT_EQ(std::string(error.what())
+                    .find(message("split: a communicator made rank ", rank, " of 2 rank ", 1 - rank,
+                                  " of 2, and it is rank ", rank, " of 2; ranks of equal color")),
+                0u)
+          << error.what();
+    }
+  });
+}
+
 TEST(CommunicatorKit, FindsChecksAndRecordsThatDoNotWork) {
   expect_found<GathersOwnBytes, ChecksFindRanksThatDisagree>("of 4", "");
   expect_found<ForgetsItsMonitor, RecordsWhatWasAskedFor>("rank 0 of 4",

@@ -6,9 +6,11 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/buffer/any_layout.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stacks/own_schedule.hpp>
@@ -150,6 +152,27 @@ struct Fickle : test::OwnSchedule {
 TEST(StrategySuiteFinds, ListsThatDifferFromCallToCall) {
   expect_sentence(failures_of([] { check_strategy_lists(Fickle{}); }), "a strategy and its copy make the same list",
                   "1 micro-batch, lists of training", "two lists differ");
+}
+
+/// Layouts of PerParameter, of which those over two ranks are spoilt.
+struct SpoiltLayout {
+  static constexpr std::string_view name = "spoilt";
+  void (*spoil)(buffer::Layout&) = [](buffer::Layout&) {};
+  std::vector<buffer::Layout> build(std::span<const buffer::TensorGroup> groups, int parts) const {
+    std::vector<buffer::Layout> layouts = buffer::PerParameter{}.build(groups, parts);
+    if (parts == 2) spoil(layouts.back());
+    return layouts;
+  }
+};
+TEST(StrategySuiteFinds, LayoutsThatLeaveElementsWithoutAnOwnerOrGiveThemTwo) {
+  const auto found = [](void (*spoil)(buffer::Layout&), std::string_view what) {
+    const WithLayout<FullyShard<>, SpoiltLayout> strategy{{}, {spoil}};
+    expect_sentence(failures_of([&] { check_strategy_lists(strategy); }), "every list of the strategy",
+                    "2 ranks, 1 micro-batch, lists of training", what);
+  };
+  found([](buffer::Layout& layout) { --layout.runs.back().counts.back(); },
+        "layout spoilt: its layout of group 4 over 2 ranks gives element 298 of tensor 0 ('head') to no rank");
+  found([](buffer::Layout& layout) { layout.runs.push_back(layout.runs.back()); }, "to two ranks");
 }
 
 /// A list that is sound trains right, whatever it is: the comparison itself is given other numbers.

@@ -2,6 +2,10 @@
 // The suite of tilings runs ours, and finds what is wrong with each wrong one.
 #include <tessera/fsdp/testing/tiling.hpp>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "failures.hpp"
@@ -35,6 +39,11 @@ TEST(TilingKit, FindsTokensWithoutATile) {
   expect_sentence(covers<LeavesAGap>(), "cover all tokens", "5 tokens of a unit",
                   "tile 1 of 2, [3, 5), leaves out tokens [2, 3)");
   expect_sentence(covers<LeavesOutTheEnd>(), "cover all tokens", "5 tokens of a unit", "the last tile ends at 4");
+  expect_sentence(covers<HasNoTile>(), "cover all tokens", "1 token of a unit", "the last tile ends at 0");
+}
+
+TEST(TilingKit, FindsTilesPastTheLastToken) {
+  expect_sentence(covers<GoesPastTheEnd>(), "cover all tokens", "5 tokens of a unit", "the last tile ends at 6");
 }
 
 TEST(TilingKit, FindsTokensInTwoTiles) {
@@ -75,9 +84,16 @@ TEST(TilingKit, FindsPlansThatTakeMoreThanUntiled) {
                   "1 token of an MLP", "1530 bytes");
 }
 
-TEST(TilingKit, FindsPlansThatChangeGradients) {
-  expect_sentence(failures_of([] { check_tiling_gradients(LeavesAGap{}); }), "gradients of the untiled one",
-                  "1 x 7 tokens, hidden 12", "");
+/// They do not come to be computed: the table of plans refuses them.
+TEST(TilingKit, FindsPlansThatCannotBeComputedWith) {
+  const auto found = [](const auto& policy, std::string_view what) {
+    expect_sentence(failures_of([&] { check_tiling_gradients(policy); }), "gradients of the untiled one",
+                    "1 x 7 tokens, hidden 12", what);
+  };
+  found(LeavesAGap{}, "an error: tiling: a policy's plan for 7 tokens has tile 1 of 2, [3, 7), which leaves out");
+  found(OverlapsTiles{}, "overlaps the tiles before it");
+  found(GoesPastTheEnd{}, "ends behind the last token");
+  EXPECT_EQ(failures_of([] { check_tiling_gradients(RefusesEverything{}); }), std::vector<std::string>{});
 }
 
 TEST(TilingKit, FindsAPolicyThatPlansNothing) {

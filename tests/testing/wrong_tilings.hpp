@@ -30,6 +30,18 @@ struct LeavesOutTheEnd {
   }
 };
 
+struct GoesPastTheEnd {
+  tiling::TilePlan plan(const tiling::Problem& problem) const {
+    tiling::TilePlan plan = tiling::Untiled{}.plan(problem);
+    if (problem.tokens > 3) plan.tiles = {{0, problem.tokens + 1, true}};
+    return plan;
+  }
+};
+
+struct HasNoTile {
+  tiling::TilePlan plan(const tiling::Problem&) const { return {}; }
+};
+
 struct OverlapsTiles {
   tiling::TilePlan plan(const tiling::Problem& problem) const {
     tiling::TilePlan plan = tiling::Untiled{}.plan(problem);

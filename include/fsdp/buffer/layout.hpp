@@ -89,7 +89,8 @@ struct TensorGroup {
 };
 
 /// A layout policy: a value whose `build(groups, parts)` returns the layout of each group over `parts` ranks. It gets
-/// all groups of a model that are cut over the same number of ranks, and must return the same layouts on all ranks.
+/// all groups of a model that are cut over the same number of ranks, and must return the same layouts on all ranks,
+/// which compare them. Each element of a tensor belongs to one rank; tensors need not follow each other.
 template <class L>
 concept LayoutPolicy = std::copyable<L> && requires(const L layout, std::span<const TensorGroup> groups, int parts) {
   { layout.build(groups, parts) } -> std::same_as<std::vector<Layout>>;
@@ -118,7 +119,8 @@ std::vector<Layout> build_layouts(std::string_view name, const void* policy, Bui
 }  // namespace detail
 
 /// Returns the layouts of groups, where group i is cut over parts[i] ranks; if parts[i] is 0, its layout is empty. The
-/// policy gets all groups with the same number of parts in one call.
+/// policy gets all groups with the same number of parts in one call. Throws InputError, in one sentence, for a layout
+/// that does not give each element of a tensor to one rank, or has parts outside of their buffers.
 template <LayoutPolicy L>
 std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> groups, std::span<const int> parts) {
   const detail::Build build = [](const void* held, std::span<const TensorGroup> together, int ranks) {

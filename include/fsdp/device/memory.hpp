@@ -158,9 +158,10 @@ class Arena {
   Tensor<T> allocate(End end, const Shape& shape, MemoryKind kind = MemoryKind::activations) {
     const std::int64_t bytes =
         round_up(checked_multiply(shape.numel(), static_cast<std::int64_t>(sizeof(T))), alignment);
-    require<MemoryError>(low_ + high_ + bytes <= capacity_, "activation arena: ", bytes, " bytes asked for, ",
-                         capacity_ - low_ - high_, " of ", capacity_,
-                         " left; the dry run planned less than this step needs");
+    // Compared without signs, so that a negative size, which a module or an operation stated, is refused as well.
+    const bool fits = static_cast<std::uint64_t>(bytes) <= static_cast<std::uint64_t>(capacity_ - low_ - high_);
+    require<MemoryError>(fits, "activation arena: ", bytes, " bytes asked for, ", capacity_ - low_ - high_, " of ",
+                         capacity_, " left; the dry run planned less than this step needs");
     const std::int64_t offset = end == End::low ? low_ : base() - high_ - bytes;
     (end == End::low ? low_ : high_) += bytes;
     if (kind == MemoryKind::scratch) scratch_ += bytes;

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operation.hpp>
@@ -71,9 +72,15 @@ class MetaStream : public ImmediateQueue, public Target::Planner {
   Arena* arena_;
 };
 
-/// Does nothing for every operation: enqueue has already checked and counted it, and charged Target's scratch.
+/// Computes nothing: enqueue has already checked and counted the operation, and charged Target's scratch. Throws
+/// InputError for a cost below 0; a run makes the operations of its dry run, and so does not look.
 template <class Target, class Op>
-void run(MetaStream<Target>&, const Op&, Scratch = {}) {}
+void run(MetaStream<Target>&, const Op& op, Scratch = {}) {
+  const Cost cost = op.cost();
+  require<InputError>(cost.matmul_flops >= 0 && cost.attention_flops >= 0 && cost.bytes >= 0, "operation ", Op::name,
+                      ": its cost() is ", cost.matmul_flops, " FLOPs of matmuls, ", cost.attention_flops,
+                      " of attention and ", cost.bytes, " bytes; give numbers of at least 0");
+}
 
 using Meta = MetaOf<Cpu>;
 

@@ -40,6 +40,9 @@ class CountExchange {
     exception_.clear();
     try {
       counts = prepare();
+      require<InputError>(counts.valid_targets >= 0 && counts.squares >= 0,
+                          "batch: counts() of a rank's micro-batches ", "give ", counts.valid_targets,
+                          " valid targets and ", counts.squares, " as the sum of squares; they are at least 0");
     } catch (const InputError&) {
       exception_ = comm::encoded_exception();
     }

@@ -44,6 +44,8 @@ class SequenceCache {
     if constexpr (possible) {
       for (const auto& block : blocks) {
         const std::int64_t columns = nn::visit_kind(block, [](const auto& kind) { return kind.cache_columns(); });
+        require<InputError>(columns >= 0, "model: a block has ", columns,
+                            " cache columns; cache_columns() is at least 0");
         const Shape shape{module.shape().cached_rows, columns};
         const std::int64_t bytes = checked_multiply(checked_multiply(shape[0], columns), std::int64_t{sizeof(Compute)});
         memory_.emplace_back(module.ledger(), device::MemoryKind::cache, bytes);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
@@ -24,6 +25,7 @@ std::vector<Unit> units_of(const Model& model) {
     return unit_of<M::template FieldsOf>(std::move(name), module.parameters(), prefix, needs);
   };
   std::vector<Unit> units;
+  require<InputError>(model.blocks() >= 0, "model: it has ", model.blocks(), " blocks; blocks() is at least 0");
   units.push_back(unit("embedding", model.entry(), "",
                        !nn::EntryWithoutWeightsInBackward<Entry, Local, nn::InputOf<typename Model::Batch, Local>>));
   for (int i = 0; i < model.blocks(); ++i)

@@ -38,6 +38,9 @@ class GroupTensors {
   /// Returns the elements that a rank of the world keeps after forward, if k ranks together keep the weights; else 0.
   std::int64_t kept_size_of(int rank) const;
 
+  /// Returns a hash of its layouts, by which ranks compare them.
+  std::uint64_t digest_of_layouts() const;
+
  protected:
   std::vector<Parameter> parameters_;
   std::unique_ptr<const buffer::Layout> layout_, kept_layout_;

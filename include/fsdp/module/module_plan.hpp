@@ -41,13 +41,13 @@ class ModulePlan {
 
   /// The groups of the units' parameters; the module moves the parameters out of them.
   std::vector<GroupedParameters>& grouped() { return grouped_; }
-  /// Adds the next group's facts.
-  void add(const sharding::GroupFacts& facts);
+  /// Adds the next group's facts and a hash of its layouts, which only `require_same` needs.
+  void add(const sharding::GroupFacts& facts, std::uint64_t layouts);
   /// Makes, checks and places the schedules of all passes; with a budget (sharding::Facts), chooses first how long
   /// groups are held. `bytes_per_weight`: of the type that is gathered. Call it after the last `add`. Throws InputError
   /// for a schedule that cannot be run, and for a budget that holds none.
   void make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_weight);
-  /// Throws the same InputError on every rank unless all ranks have the same units and the same schedules.
+  /// Throws the same InputError on every rank unless all ranks have the same units, layouts and schedules.
   void require_same(const comm::Ranks& ranks) const;
 
   /// See the functions of the same name in ShardedModule.
@@ -99,8 +99,9 @@ class ModulePlan {
   std::uint64_t units_digest_ = 0;                  ///< of all that is declared of tensors
   std::uint64_t steps_digest_ = 0;                  ///< of what groups of parameters set for an optimizer's steps
   std::uint64_t digest_ = 0;                        ///< of all schedules
-  std::vector<std::vector<bool>> classes_;          // [classes][orders]: whether an order trains it
-  std::vector<int> class_of_;                       // [groups]
+  std::uint64_t layouts_digest_ = 0;
+  std::vector<std::vector<bool>> classes_;  // [classes][orders]: whether an order trains it
+  std::vector<int> class_of_;               // [groups]
   sharding::Residency residency_;
   sharding::SlotSizes slots_;
   int first_backward_ = 0;

@@ -22,6 +22,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/traffic.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -290,7 +291,7 @@ class ShardedModule {
       layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
       groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
                            std::move(kept[i]), facts.pieces > 0 ? comm::SumOrder::ranks : comm::SumOrder::any);
-      plan_.add(groups_.back().facts());
+      plan_.add(groups_.back().facts(), Device::counts_only ? 0 : groups_.back().digest_of_layouts());
     }
   }
 
@@ -367,7 +368,12 @@ class ShardedModule {
   }
 
   std::shared_ptr<std::byte> lent(Kind kind, std::int64_t bytes) const {
-    return settings_.lend && bytes > 0 && !Device::counts_only ? settings_.lend(kind, bytes) : nullptr;
+    if (!settings_.lend || bytes == 0 || Device::counts_only) return nullptr;
+    std::shared_ptr<std::byte> memory = settings_.lend(kind, bytes);
+    require<InputError>(reinterpret_cast<std::uintptr_t>(memory.get()) % device::alignment == 0, "memory: the ", bytes,
+                        " bytes that LendMemory gave for ", device::memory_kind_names[static_cast<std::size_t>(kind)],
+                        " do not begin at a multiple of ", device::alignment, " bytes; align them");
+    return memory;
   }
 
   void list_shards(const Group& group, int index) {

@@ -11,6 +11,7 @@
 
 #include <tessera/comm/mesh.hpp>
 #include <tessera/comm/traffic.hpp>
+#include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
@@ -106,10 +107,10 @@ class StackMesh {
   /// Bytes that the communicators hold besides the caller's tensors.
   std::int64_t scratch_bytes() const {
     const auto bytes = [](const Comm& communicator) -> std::int64_t {
-      if constexpr (requires { communicator.scratch_bytes(); })
-        return communicator.scratch_bytes();
-      else
-        return 0;
+      std::int64_t held = 0;
+      if constexpr (requires { communicator.scratch_bytes(); }) held = communicator.scratch_bytes();
+      require<InputError>(held >= 0, "communicator: its scratch_bytes are ", held, "; they are at least 0");
+      return held;
     };
     std::int64_t sum = bytes(mesh_.world());
     if constexpr (Stack::mesh_axes == 2) sum += bytes(mesh_.replicate_axis()) + bytes(mesh_.shard_axis());
@@ -119,8 +120,18 @@ class StackMesh {
   }
 
   /// Returns the sizes of the axes for groups that are not resident. Throws InputError where a strategy on two axes
-  /// uses one.
+  /// uses one, one on a single axis needs two, or its type and its facts place the optimizer's state differently.
   sharding::Axes axes(const sharding::Facts& facts) const {
+    constexpr bool shards_across = std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>;
+    require<InputError>(shards_across == (facts.across == sharding::Across::shard),
+                        "sharding: the strategy's type places optimizer state across groups as ",
+                        shards_across ? "Shard" : "Replicate", ", and its facts.across is ",
+                        facts.across == sharding::Across::shard ? "" : "not ",
+                        "sharding::Across::shard; set `using Across = buffer::Shard` and that together, or neither");
+    require<InputError>(
+        Stack::mesh_axes == 2 || (facts.across == sharding::Across::nothing && !facts.group_after_forward),
+        "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and it has no groups; "
+        "give it mesh_axes = 2 and ranks_per_group(), or leave facts.across and facts.group_after_forward out");
     if constexpr (Stack::mesh_axes == 2) {
       if (facts.across != sharding::Across::nothing)
         return {.shard = mesh_.shards(), .across = world().size() / mesh_.shards()};

@@ -57,8 +57,9 @@ class TilePlans {
   ~TilePlans();
   /// @}
 
-  /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws LogicError if dry runs decide and the
-  /// module was not added. The reference stays valid.
+  /// Returns the policy's plan, or Untiled's if that takes fewer bytes. Throws InputError for a policy's plan that
+  /// cannot be computed with (tiling::checked), and LogicError if dry runs decide and the module was not added. The
+  /// reference stays valid.
   const tiling::TilePlan& plan(ModuleKind kind, const tiling::Problem& problem);
 
   /// Peak bytes of an evaluation and of training on one and on two micro-batches.

@@ -125,6 +125,10 @@ StepWork step_work(const O& optimizer) {
     return elementwise_work;
 }
 
+/// Throws InputError, which names the optimizer, if two of a parameter's states have one name, or one has none.
+void require_state_names(std::string_view optimizer, const Parameter& parameter,
+                         std::span<const std::string_view> names);
+
 /// Throws InputError unless `holds`. The message names the constant as flags do, its value, and the valid range.
 void require_constant(bool holds, std::string_view name, double value, std::string_view range);
 

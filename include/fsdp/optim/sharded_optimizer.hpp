@@ -129,7 +129,10 @@ class ShardedOptimizer {
     const auto& shards = module_->shards();
     views_.resize(shards.size());
     std::size_t count = 0;
-    for (const Shard& shard : shards) count = std::max(count, state_names(shard).size());
+    for (const Shard& shard : shards) {
+      require_state_names(optimizer_.name(), *shard.parameter, state_names(shard));
+      count = std::max(count, state_names(shard).size());
+    }
     for (std::size_t state = 0; state < count; ++state) {
       std::vector<std::int64_t> starts(shards.size());
       std::int64_t skipped = 0;  // elements of trained pieces without this state

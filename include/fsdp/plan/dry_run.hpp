@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
@@ -173,7 +174,11 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   const auto unbacked_logits = [&](std::int64_t rows) {
     using Compute = typename Model::Stack::Precision::Compute;
     std::int64_t columns = 0;
-    if constexpr (generates) columns = module.model().head().logits_columns();
+    if constexpr (generates) {
+      columns = module.model().head().logits_columns();
+      require<InputError>(columns > 0, "model: its head has ", columns,
+                          " columns of logits; logits_columns() is at least 1");
+    }
     return device::unbacked<Compute>({rows, columns});
   };
   Plan result{.rank = request.rank, .residency = module.residency()};

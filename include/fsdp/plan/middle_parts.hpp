@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <tessera/fsdp/core/checked.hpp>
@@ -17,6 +18,7 @@
 #include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/tiling/check.hpp>
 #include <tessera/tiling/policies.hpp>
 
 namespace fsdp::plan {
@@ -65,11 +67,12 @@ int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape
   });
   if (heads == 0) return 1;
   const tiling::Problem problem{.tokens = rows, .tile_bytes_per_token = bytes, .traffic_per_tile = 1};
-  std::int64_t tile_rows = 1;
+  std::optional<tiling::TilePlan> tiles;
   try {
-    tile_rows = tiling.plan(problem).longest_tile();
+    tiles = tiling.plan(problem);
   } catch (const InputError&) {  // no tile of rows is short enough: heads are cut as far as they can be
   }
+  const std::int64_t tile_rows = tiles ? tiling::checked(problem, *std::move(tiles)).longest_tile() : 1;
   return parts_like_tiles(heads, rows, tile_rows, [&](std::int64_t parts) {
     bool allowed = true;
     for_each_staged([&](const auto& block, const nn::HeadRange& own) {

@@ -139,8 +139,8 @@ struct SplitsByColorInRankOrder {
       "again";
   template <class C>
   static void check(C& c) {
-    C parity = comm::split(c, [](int rank) { return rank % 2; });
-    C pair = comm::split(c, [](int rank) { return rank / 2; });
+    C parity = c.split(c.rank() % 2);
+    C pair = c.split(c.rank() / 2);
     const auto expect = [&](std::string_view which, double found, double expected) {
       expect_value(asked, rank_in_words(c), which, found, expected);
     };
@@ -153,7 +153,7 @@ struct SplitsByColorInRankOrder {
     expect("the sum of the ranks with the same rank % 2", comm::sum_over_ranks(parity, c.rank()), expected);
     const bool alone = c.rank() % 2 == 0 && c.rank() + 1 == c.size();
     expect("the sum of 1 over the ranks with the same rank / 2", comm::sum_over_ranks(pair, 1), alone ? 1 : 2);
-    C nested = comm::split(parity, [](int) { return 0; });
+    C nested = parity.split(0);
     expect("the same sum over a part of the part", comm::sum_over_ranks(nested, c.rank()), expected);
   }
 };

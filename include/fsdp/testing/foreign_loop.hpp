@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The suite of a loop with forward and backward of its own (tessera/fsdp/sharded.hpp): results agree under every kind
-/// of strategy and with one rank; its memory is what was planned; an exception or a rank that gives up, at any
-/// computation, leaves no trace. It needs neither modules nor models.
+/// of strategy and with one rank; pieces are divided by the samples of the step; its memory is what was planned; an
+/// exception or a rank that gives up, at any computation, leaves no trace. It needs neither modules nor models.
 ///
 ///     struct MyLoop {
 ///       static std::vector<fsdp::Unit> units();
@@ -13,14 +13,18 @@
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, ForeignLoopSuite, MyLoop);
 ///
 /// `compute` calls what fsdp::Pass has: forward, backward, both, enter, next, poll and progress. It must depend on
-/// nothing but its arguments and the weights. The parts of all pieces add up to the loss, and so do gradients. A step
-/// has up to 6 pieces, and the loop is trained some 100 times for 3 steps by gradient descent: make it small.
+/// nothing but its arguments and the weights. The parts of all pieces add up to the loss, and so do gradients: a piece
+/// is divided by the step's samples, not by its own. Either the pieces share the samples of a step out, or each has its
+/// own, the same whatever the number of pieces. A step has up to 6 pieces, and the loop is trained some 100 times for 3
+/// steps by gradient descent: make it small.
 ///
 /// Optional members: `static fsdp::Order order()`, the order of computations (default: the chain of the units);
 /// `static fsdp::UnitOptions unit_options()`, such as frozen tensors; `static constexpr double lr`, a learning rate
 /// other than 0.01 of gradients with a norm of at most 1.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
@@ -35,6 +39,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/module/full_values.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sgd.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
@@ -119,18 +124,31 @@ Order foreign_order() {
     return chain(static_cast<int>(Loop::units().size()));
 }
 
+namespace detail {
+
+template <class Strategy>
+using ForeignSharded = Sharded<Stack<Strategy, comm::Threads<>, Fp32>, optim::Sgd>;
+
+template <class Loop>
+ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
+  ShardedSettings<optim::Sgd> settings;
+  settings.orders = {foreign_order<Loop>()};
+  settings.micro_batches = micro_batches;
+  settings.rules.clip = 1;
+  if constexpr (has_unit_options<Loop>()) settings.unit_options = Loop::unit_options();
+  return settings;
+}
+
+}  // namespace detail
+
 /// Trains the loop. Rethrows the error of the first rank that failed.
 template <class Loop, class Strategy>
 ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
   using Comm = comm::Threads<>;
-  using Tested = Sharded<Stack<Strategy, Comm, Fp32>, optim::Sgd>;
+  using Tested = detail::ForeignSharded<Strategy>;
   double lr = 0.01;
   if constexpr (detail::has_lr<Loop>()) lr = Loop::lr;
-  typename Tested::Settings settings;
-  settings.orders = {foreign_order<Loop>()};
-  settings.micro_batches = run.micro_batches;
-  settings.rules.clip = 1;
-  if constexpr (detail::has_unit_options<Loop>()) settings.unit_options = Loop::unit_options();
+  const auto settings = detail::foreign_settings<Loop>(run.micro_batches);
 
   ForeignRunResult result;
   result.planned.resize(static_cast<std::size_t>(run.ranks));
@@ -281,6 +299,82 @@ void check_foreign_gradients() {
   });
 }
 
+namespace detail {
+
+/// Returns the loss and the gradients, in place of weights, of the first `computed` pieces of a step of `pieces` with
+/// the first weights, on one rank.
+template <class Loop>
+ForeignRunResult foreign_gradients(int pieces, int computed) {
+  using Tested = ForeignSharded<RunTimeSharded>;
+  ForeignRunResult result{.losses = {0}, .weights = {}, .planned = {}, .held = {}};
+  comm::Threads<>::run(1, {}, [&](comm::Threads<>& communicator) {
+    Tested sharded(communicator, Loop::units(), {FullyShard<>{}}, foreign_settings<Loop>(computed));
+    sharded.initialize(3);
+    auto pass = sharded.train();
+    InterruptedPass<typename Tested::Stack> watched(pass, -1);
+    for (int piece = 0; piece < computed; ++piece) result.losses.front() += Loop::compute(watched, 0, piece, pieces);
+    pass.finish();
+    with_full_gradients(sharded.module(), {"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+      result.weights[parameter.name].assign(values.data(), values.data() + values.numel());
+    });
+  });
+  return result;
+}
+
+/// Whether loss and gradients are `factor` times those of another step, within 1e-5 of the loss and of a tensor's
+/// largest gradient, and 1e-6 of the largest of all.
+inline bool is_multiple(const ForeignRunResult& found, double factor, const ForeignRunResult& of) {
+  double largest = 0;
+  for (const auto& [name, gradients] : of.weights)
+    for (const float value : gradients) largest = std::max(largest, std::abs(static_cast<double>(value)));
+  const double loss = factor * of.losses.front();
+  bool same = std::abs(found.losses.front() - loss) <= 1e-5 * std::abs(loss);
+  for (const auto& [name, gradients] : of.weights) {
+    double own = 0;
+    for (const float value : gradients) own = std::max(own, std::abs(static_cast<double>(value)));
+    const std::vector<float>& others = found.weights.at(name);
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      same = same && std::abs(static_cast<double>(others[i]) - factor * static_cast<double>(gradients[i])) <=
+                         factor * (1e-5 * own + 1e-6 * largest);
+  }
+  return same;
+}
+
+}  // namespace detail
+
+/// Checks that a piece's part is divided by the samples of the step: a step of one piece is compared with steps of two
+/// and of six. Where pieces share the samples of a step out, all steps have one loss and one gradient. Where each has
+/// its own, the first piece's part shrinks by one factor as other pieces join it.
+template <class Loop>
+void check_foreign_shares() {
+  constexpr std::string_view asked =
+      "the parts of a step's pieces are divided by the samples of the step, not by those of the piece: loss and "
+      "gradients of a step do not depend on the number of pieces, or, where each piece has samples of its own, its "
+      "part is smaller the more pieces there are";
+  std::string where = "1 piece";
+  try {
+    const ForeignRunResult one = detail::foreign_gradients<Loop>(1, 1);
+    bool shared = true, own = true;
+    double before = 1;
+    for (const int pieces : {2, 6}) {
+      where = message("1 rank, ", pieces, " pieces");
+      const ForeignRunResult all = detail::foreign_gradients<Loop>(pieces, pieces);
+      const ForeignRunResult first = detail::foreign_gradients<Loop>(pieces, 1);
+      const double factor = first.losses.front() / one.losses.front();
+      shared = shared && detail::is_multiple(all, 1, one);
+      own = own && factor > 0 && factor < 0.999 * before && detail::is_multiple(first, factor, one);
+      before = factor;
+      if (!shared && !own)
+        return void(fail(asked, where,
+                         message("the loss of the first piece is ", in_words(first.losses.front()),
+                                 ", that of all pieces ", in_words(all.losses.front()), ", and that of a single piece ",
+                                 in_words(one.losses.front()), "; gradients do not follow the one or the other")));
+    }
+  } catch (const std::exception& error) {
+    fail(foreign_ends_without_error, where, message("an error: ", error.what()));
+  }
+}
+
 /// Checks that every rank holds the bytes that were planned.
 template <class Loop>
 void check_foreign_bytes() {
@@ -338,11 +432,12 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ForeignLoopSuite);  // checks may 
 
 TYPED_TEST_P(ForeignLoopSuite, IsTheSameUnderEveryStrategyAndWithOneRank) { check_foreign_strategies<TypeParam>(); }
 TYPED_TEST_P(ForeignLoopSuite, MakesEveryGradient) { check_foreign_gradients<TypeParam>(); }
+TYPED_TEST_P(ForeignLoopSuite, DividesByTheSamplesOfTheStep) { check_foreign_shares<TypeParam>(); }
 TYPED_TEST_P(ForeignLoopSuite, TakesWhatWasPlanned) { check_foreign_bytes<TypeParam>(); }
 TYPED_TEST_P(ForeignLoopSuite, MakesAStepAgainAfterAnExceptionAnywhere) { check_foreign_exceptions<TypeParam>(); }
 TYPED_TEST_P(ForeignLoopSuite, SkipsAStepThatARankForfeitsAnywhere) { check_foreign_forfeits<TypeParam>(); }
 REGISTER_TYPED_TEST_SUITE_P(ForeignLoopSuite, IsTheSameUnderEveryStrategyAndWithOneRank, MakesEveryGradient,
-                            TakesWhatWasPlanned, MakesAStepAgainAfterAnExceptionAnywhere,
+                            DividesByTheSamplesOfTheStep, TakesWhatWasPlanned, MakesAStepAgainAfterAnExceptionAnywhere,
                             SkipsAStepThatARankForfeitsAnywhere);
 
 }  // namespace fsdp::testing

@@ -7,30 +7,45 @@
 ///     INSTANTIATE_TYPED_TEST_SUITE_P(Mine, StrategySuite, mine::Sharding);
 ///
 /// The parameter is a strategy with a default constructor, or a struct with `static std::vector<Strategy>
-/// strategies()`, the values to test. A small Llama of odd sizes is trained over Threads in fp32. A strategy on a mesh
-/// of two axes is tested on numbers of ranks that its ranks_per_group divides.
+/// strategies()`, the values to test. A small network of odd sizes (strategy_loop.hpp) is trained over Threads in fp32;
+/// tessera::sharding is all that it needs. A strategy on a mesh of two axes is tested on numbers of ranks that its
+/// ranks_per_group divides.
 #pragma once
 
 #include <algorithm>
 #include <exception>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/sgd.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/testing/planned_bytes.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/strategy_runs.hpp>
+#include <tessera/fsdp/testing/strategy_loop.hpp>
 
 namespace fsdp::testing {
+
+/// Returns cases with numbers of ranks that reveal different mistakes, and with every kind of unit.
+inline std::vector<StrategyCase> strategy_cases() {
+  std::vector<StrategyCase> cases;
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int micro_batches : {1, 3}) cases.push_back({.ranks = ranks, .micro_batches = micro_batches});
+  for (const int ranks : {2, 4}) {
+    cases.push_back({.ranks = ranks, .micro_batches = 2, .tied = true});
+    cases.push_back({.ranks = ranks, .units = {.blocks_per_unit = 2}});
+    cases.push_back({.ranks = ranks, .units = {.replicated = {"*norm*"}}});
+    cases.push_back({.ranks = ranks, .micro_batches = 2, .units = {.frozen = {"layers.1.*"}}});
+  }
+  return cases;
+}
 
 namespace detail {
 
@@ -42,7 +57,14 @@ bool takes_ranks(const Strategy& strategy, int ranks) {
   return true;
 }
 
-/// Calls expect(case, train(strategy, case)) for every case, until one fails. An error of a run is a failure.
+/// Trains by AdamW, or by SGD where sums may differ in their last bits: AdamW divides a gradient by its size, so that
+/// elements whose gradient is small would differ by much more (by 1e-4 where SGD gives 5e-7).
+template <class Strategy>
+StrategyRun train_with(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
+  return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
+}
+
+/// Calls expect(case, train(case)) for every case, until one fails. An error of a run is a failure.
 template <class Strategy, class Train, class Expect>
 void check_runs(std::string_view asked, const Strategy& strategy, Train train, Expect expect) {
   int tried = 0;
@@ -50,7 +72,7 @@ void check_runs(std::string_view asked, const Strategy& strategy, Train train, E
     if (!takes_ranks(strategy, how.ranks)) continue;
     ++tried;
     try {
-      if (!expect(how, train(strategy, how))) return;
+      if (!expect(how, train(how))) return;
     } catch (const std::exception& error) {
       return void(fail(asked, how.in_words(), message("training ended with an error: ", error.what())));
     }
@@ -60,7 +82,7 @@ void check_runs(std::string_view asked, const Strategy& strategy, Train train, E
 template <class Strategy, class Expect>
 void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
   check_runs(
-      asked, strategy, [](const Strategy& by, const StrategyCase& how) { return train_with(by, how); }, expect);
+      asked, strategy, [&](const StrategyCase& how) { return train_with(strategy, how); }, expect);
 }
 
 template <class Strategy>
@@ -71,31 +93,31 @@ std::vector<StrategyCase> list_cases(const Strategy& strategy) {
   return cases;
 }
 
-/// Returns the error of a dry run of the case; empty if there is none.
-template <class Strategy>
-std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
-  try {
-    const StrategyModel<Strategy> model(strategy_config(how.tied), how.units);
-    plan::dry_run(model, strategy, {}, train::plan_request(strategy_size(how), how.ranks, 0, purpose), optim::AdamW{});
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return {};
-}
-
-/// Returns the placed schedules of the passes of a purpose.
+/// Returns the placed schedules of the passes of a purpose, in a dry run. Throws where one is invalid.
 template <class Strategy>
 std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
-  using Model = plan::MetaTwin<StrategyModel<Strategy>>;
-  const plan::Request request = train::plan_request(strategy_size(how), how.ranks, 0, purpose);
-  typename Model::Stack::Comm communicator(comm::simulated_world<comm::Threads<>>(how.ranks, 0));
-  const ShardedModel<Model> module(communicator, Model(strategy_config(how.tied), how.units), strategy, request.shape,
-                                   purpose);
+  using Planned = typename Stack<Strategy, comm::Threads<>, Fp32>::template WithComm<comm::Simulated<device::Meta>>;
+  comm::Simulated<device::Meta> communicator(comm::simulated_world<comm::Threads<>>(how.ranks, 0));
+  ModuleSettings settings;
+  settings.passes = {.unit_options = how.units, .micro_batches = how.micro_batches, .purpose = purpose};
+  const std::vector<Unit> units = StrategyNet::units(how.tied);
+  const ShardedModule<Planned> module(communicator, units, strategy, settings);
   using sharding::Pass;
   std::vector<sharding::Schedule> lists;
   for (const Pass pass : {Pass::train, Pass::evaluate, Pass::generate, Pass::generate_again})
     lists.push_back(module.schedule(pass));
   return lists;
+}
+
+/// Returns the error of a dry run of the case; empty if there is none.
+template <class Strategy>
+std::string unsound_list(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
+  try {
+    lists_of(strategy, how, purpose);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
 }
 
 /// Whether all schedules are valid. If not, training would only repeat the same error.
@@ -130,49 +152,19 @@ void check_strategy_lists(const Strategy& strategy) {
     }
 }
 
-/// Whether a layout keeps weights adjacent that one matmul joins, as the layouts of Replicated do. Another one may
-/// combine other weights in a matmul, so that its results have other last bits.
-template <class L>
-inline constexpr bool joins_as_usual =
-    std::is_same_v<L, buffer::PerParameter> || std::is_same_v<L, buffer::Flat> || std::is_same_v<L, buffer::Owned>;
-
-/// Whether its sums can have the bits of Replicated's in the same layout. Two axes add in another order, and a user's
-/// layout may have other gaps on other numbers of ranks.
-template <class Strategy>
-inline constexpr bool adds_in_the_usual_order = mesh_axes_of<Strategy> == 1 &&
-                                                (joins_as_usual<typename Strategy::Layout> ||
-                                                 std::is_same_v<typename Strategy::Layout, buffer::Rows> ||
-                                                 std::is_same_v<typename Strategy::Layout, buffer::AnyLayout>);
-
-namespace detail {
-
-/// Replicated, in the strategy's layout unless this makes no difference.
-template <class Strategy>
-auto replicated_like(const Strategy& strategy) {
-  using Layout = typename Strategy::Layout;
-  if constexpr (joins_as_usual<Layout>)
-    return Replicated{};
-  else
-    return WithLayout<Replicated, Layout>{{}, layout_of(strategy)};
-}
-
-}  // namespace detail
-
-/// Checks that losses and weights are those of Replicated. Where sums may differ in their last bits, both train by SGD:
-/// AdamW divides a gradient by its size, so that elements whose gradient is small would differ by much more (by 1e-4
-/// where SGD gives 5e-7, with weights by rows under AVX-512).
+/// Checks that losses and weights are those of Replicated.
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
   const auto train = [](const auto& by, const StrategyCase& how) {
-    if (adds_in_the_usual_order<Strategy> && how.micro_batches == 1) return train_with(by, how);
-    return train_with(by, how, optim::Sgd{}, TrainOnly{.lr = 0.3});
+    return detail::train_with(by, how, mesh_axes_of<Strategy> == 1 && how.micro_batches == 1);
   };
   detail::check_runs(
-      "training ends without an error", strategy, train, [&](const StrategyCase& how, const StrategyRun& found) {
-        const StrategyRun expected = train(detail::replicated_like(strategy), how);
-        // Replicated reduces once per step. A reduction in every micro-batch adds in another order.
+      "training ends without an error", strategy, [&](const StrategyCase& how) { return train(strategy, how); },
+      [&](const StrategyCase& how, const StrategyRun& found) {
+        const StrategyRun expected = train(Replicated{}, how);
+        // Replicated reduces once per step. A reduction in every micro-batch adds in another order, and so do two axes.
         const bool to_the_bit =
-            adds_in_the_usual_order<Strategy> && (how.micro_batches == 1 || found.reductions == expected.reductions);
+            mesh_axes_of<Strategy> == 1 && (how.micro_batches == 1 || found.reductions == expected.reductions);
         const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
                                           to_the_bit ? "to the bit" : "within 1e-5 of the largest");
         if (!(expected.losses.back() < expected.losses.front()))
@@ -181,11 +173,8 @@ void check_strategy_trains(const Strategy& strategy) {
         const std::vector<float> found_losses(found.losses.begin(), found.losses.end());
         const std::vector<float> losses(expected.losses.begin(), expected.losses.end());
         bool same = expect(asked, how.in_words(), "the losses of the steps", found_losses, losses);
-        for (const auto& [name, weights] : expected.weights) {
-          const auto at = found.weights.find(name);
-          if (at == found.weights.end()) return fail(asked, how.in_words(), message("no rank holds ", name));
-          same = same && expect(asked, how.in_words(), name, at->second, weights);
-        }
+        for (const auto& [name, weights] : expected.weights)
+          same = same && expect(asked, how.in_words(), name, found.weights.at(name), weights);
         return same;
       });
 }

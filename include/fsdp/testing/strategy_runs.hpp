@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a small Llama of odd sizes over Threads and returns the results, which the suites of strategies and
-/// optimizers compare. Contains no tests.
+/// Trains a small Llama of odd sizes over Threads and returns the results, which the suite of optimizers compares.
+/// Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -16,54 +16,13 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/testing/strategy_loop.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 namespace fsdp::testing {
 
 template <class Strategy>
 using StrategyModel = Llama<Stack<Strategy, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
-
-/// A case: one way to train.
-struct StrategyCase {
-  int ranks = 1;
-  int micro_batches = 1;
-  bool tied = false;
-  UnitOptions units = {};
-
-  std::string in_words() const {
-    return message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
-                   micro_batches == 1 ? " micro-batch" : " micro-batches", tied ? ", embedding and head tied" : "",
-                   units.recompute ? ", blocks recomputed" : "",
-                   units.frozen.empty() ? "" : message(", frozen ", units.frozen.front()),
-                   units.replicated.empty() ? "" : message(", replicated ", units.replicated.front()),
-                   units.blocks_per_unit == 1 ? "" : message(", ", units.blocks_per_unit, " blocks in a unit"));
-  }
-};
-
-/// Returns cases with numbers of ranks that reveal different mistakes, and with every kind of unit.
-inline std::vector<StrategyCase> strategy_cases() {
-  std::vector<StrategyCase> cases;
-  for (const int ranks : {1, 2, 3, 4})
-    for (const int micro_batches : {1, 3}) cases.push_back({.ranks = ranks, .micro_batches = micro_batches});
-  for (const int ranks : {2, 4}) {
-    cases.push_back({.ranks = ranks, .micro_batches = 2, .tied = true});
-    cases.push_back({.ranks = ranks, .micro_batches = 2, .units = {.recompute = true}});
-    cases.push_back({.ranks = ranks, .units = {.blocks_per_unit = 2}});
-    cases.push_back({.ranks = ranks, .units = {.replicated = {"*norm*"}}});
-    cases.push_back({.ranks = ranks, .micro_batches = 2, .units = {.frozen = {"model.layers.1.*"}}});
-  }
-  return cases;
-}
-
-/// The results of a run.
-struct StrategyRun {
-  std::vector<double> losses;
-  std::map<std::string, std::vector<float>> weights;  ///< whole tensors by name
-  std::map<std::string, std::vector<float>> states;   ///< of the optimizer, whole, as "parameter.state"
-  device::BytesByKind planned{}, taken{};             ///< of rank 0
-  std::int64_t gathers = 0, reductions = 0;           ///< that rank 0's schedule has in a step
-  std::int64_t gathered = 0, reduced = 0;             ///< collectives that rank 0 took part in, in one step
-};
 
 namespace detail {
 
@@ -107,16 +66,6 @@ inline train::StepSize strategy_size(const StrategyCase& how) {
           .sequence_length = StrategyBatch::length,
           .micro_batches = how.micro_batches,
           .threads = 1};
-}
-
-/// Returns the number of collectives of this kind on all axes.
-template <class Module>
-std::int64_t recorded(Module& module, std::string_view what) {
-  std::int64_t count = 0;
-  for (auto* axis : module.communicators())
-    count += std::ranges::count(axis->monitor().records, what,
-                                [](const comm::Record& record) { return std::string_view(record.label.what); });
-  return count;
 }
 
 template <class Training>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 
 namespace fsdp {
@@ -23,6 +24,23 @@ GroupTensors::~GroupTensors() = default;
 std::int64_t GroupTensors::kept_size_of(int rank) const {
   const int keepers = static_cast<int>(kept_layout_->local_sizes.size());
   return keepers == 0 ? 0 : kept_layout_->local_size(rank % keepers);
+}
+
+std::uint64_t GroupTensors::digest_of_layouts() const {
+  std::uint64_t hash = hash_seed;
+  const auto add = [&](const std::vector<std::int64_t>& numbers) {
+    hash = hashed(hash, std::ssize(numbers));
+    for (const std::int64_t number : numbers) hash = hashed(hash, number);
+  };
+  for (const buffer::Layout* const layout : {layout_.get(), kept_layout_.get()}) {
+    add(layout->offsets);
+    add(layout->local_sizes);
+    for (const buffer::Run& run : layout->runs) {
+      add({run.full, run.local});
+      add(run.counts);
+    }
+  }
+  return hash;
 }
 
 void append(std::vector<const GroupTensors*>& list, const GroupTensors& group) { list.push_back(&group); }

@@ -66,6 +66,8 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
     : passes_(passes), budget_(facts.budget), units_digest_(digest_of(units)) {
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
+  require<InputError>(facts.persistence_threshold >= 0, "sharding: a persistence threshold of ",
+                      facts.persistence_threshold, " elements; give 0 for no persistent tensors");
   check_ranks_per_sequence(passes.ranks_per_sequence, ranks);
   check_pieces(facts, ranks / passes.ranks_per_sequence);
   digest_ = hashed(digest_, std::int64_t{passes.ranks_per_sequence});
@@ -150,7 +152,10 @@ void ModulePlan::require_used() const {
   }
 }
 
-void ModulePlan::add(const sharding::GroupFacts& facts) { problem_.groups.push_back(facts); }
+void ModulePlan::add(const sharding::GroupFacts& facts, std::uint64_t layouts) {
+  problem_.groups.push_back(facts);
+  layouts_digest_ = hashed(layouts_digest_, static_cast<std::int64_t>(layouts));
+}
 
 bool ModulePlan::has(sharding::Pass pass) const {
   const std::span<const sharding::Pass> all = passes_of(passes_.purpose);
@@ -265,8 +270,8 @@ const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro
 
 void ModulePlan::require_same(const comm::Ranks& ranks) const {
   if (ranks.size() == 1) return;
-  using Digests = std::array<std::uint64_t, 3>;
-  const Digests mine{units_digest_, digest_, steps_digest_};
+  using Digests = std::array<std::uint64_t, 4>;
+  const Digests mine{units_digest_, digest_, steps_digest_, layouts_digest_};
   std::vector<Digests> all(static_cast<std::size_t>(ranks.size()));
   ranks.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), {"schedules"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -280,6 +285,9 @@ void ModulePlan::require_same(const comm::Ranks& ranks) const {
     require<InputError>(all[rank][2] == all[0][2], "sharding: rank ", rank,
                         " has other groups of parameters than rank 0; their learning rates, weight decays and clips "
                         "must be the same on every rank");
+    require<InputError>(all[rank][3] == all[0][3], "sharding: rank ", rank,
+                        " has another layout than rank 0; a layout policy must depend on nothing but the tensors and "
+                        "the number of ranks, and its numbers must be the same on every rank");
   }
 }
 

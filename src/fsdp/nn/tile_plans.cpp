@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/tiling/check.hpp>
 
 namespace fsdp::nn {
 
@@ -22,7 +23,7 @@ void TilePlans::add(ModuleDryRun module) { modules_.push_back(std::move(module))
 const tiling::TilePlan& TilePlans::plan(ModuleKind kind, const tiling::Problem& problem) {
   if (fixed_) return *fixed_;
   if (const auto known = plans_.find({kind, problem}); known != plans_.end()) return known->second;
-  tiling::TilePlan plan = policy_(problem), untiled = tiling::Untiled{}.plan(problem);
+  tiling::TilePlan plan = tiling::checked(problem, policy_(problem)), untiled = tiling::Untiled{}.plan(problem);
   if (plan != untiled) {
     const ModuleDryRun& module = module_of(kind, problem);
     const auto peak = [&](const tiling::TilePlan& each) {  // with what the other units keep meanwhile

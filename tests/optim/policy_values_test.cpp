@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user's types return is checked where it comes in: nonsense is refused on all ranks, before a step.
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/optim/sharded.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+
+namespace fsdp {
+namespace {
+
+using Comm = comm::Threads<>;
+const std::vector<Unit> units{
+    {.name = "only", .parameters = {{.name = "w", .shape = {64}}, {.name = "v", .shape = {64}}}}};
+
+/// Each of two ranks that makes a Sharded throws this.
+template <class Tested>
+void expect_refused(std::string_view found, const typename Tested::Strategy& strategy = {},
+                    const typename Tested::Settings& settings = {}) {
+  Comm::run(2, {}, [&](Comm& communicator) {
+    try {
+      const Tested sharded(communicator, units, strategy, settings);
+      ADD_FAILURE() << "accepted, and not refused with: " << found;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string_view(error.what()).find(found), std::string_view::npos) << error.what();
+    }
+  });
+}
+
+/// Flat, with the tensors the other way round on one of the ranks: sizes and counts are the same.
+struct TurnedOnARank {
+  static constexpr std::string_view name = "turned";
+  static inline thread_local bool turns = false;
+  std::vector<buffer::Layout> build(std::span<const buffer::TensorGroup> groups, int parts) const {
+    std::vector<buffer::Layout> layouts = buffer::Flat{}.build(groups, parts);
+    if (turns) std::swap(layouts.front().offsets.front(), layouts.front().offsets.back());
+    return layouts;
+  }
+};
+TEST(PolicyValues, LayoutsMustBeTheSameOnAllRanks) {
+  using Tested = Sharded<Stack<WithLayout<FullyShard<>, TurnedOnARank>, Comm, Fp32>>;
+  Comm::run(2, {}, [&](Comm& communicator) {
+    TurnedOnARank::turns = communicator.rank() == 1;
+    try {
+      const Tested sharded(communicator, units);
+      ADD_FAILURE() << "rank 1 holds \"v\" where rank 0 holds \"w\"";
+    } catch (const InputError& error) {
+      EXPECT_EQ(std::string_view(error.what()).find("sharding: rank 1 has another layout than rank 0; "), 0u)
+          << error.what();
+    }
+  });
+}
+
+TEST(PolicyValues, AStrategysThresholdAndLentMemoryMustBePossible) {
+  expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("sharding: a persistence threshold of -1 elements",
+                                                    Zero3{.persistence_threshold = -1});
+  ShardedSettings<> settings;
+  settings.lend = [](device::MemoryKind, std::int64_t bytes) {
+    const auto room = static_cast<std::size_t>(round_up(bytes, device::alignment) + device::alignment);
+    const std::shared_ptr<void> whole(std::aligned_alloc(device::alignment, room), &std::free);
+    return std::shared_ptr<std::byte>(whole, static_cast<std::byte*>(whole.get()) + 4);
+  };
+  expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("that LendMemory gave for weights do not begin at a multiple of 64",
+                                                    {}, settings);
+}
+
+TEST(PolicyValues, StatesOfAnOptimizerHaveNamesOfTheirOwn) {
+  const Parameter parameter{.name = "w", .shape = {3}};
+  const auto refused = [&](std::vector<std::string_view> names) {
+    try {
+      optim::require_state_names("mine", parameter, names);
+      return std::string();
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refused({"m", "v"}), "");
+  EXPECT_EQ(refused({"m", "m"}).find("the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints"), 0u);
+  EXPECT_EQ(refused({"m", ""}).find("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"), 0u);
+}
+
+/// An operation with costs and scratch that cannot be.
+struct Impossible {
+  static constexpr std::string_view name = "impossible";
+  std::int64_t bytes = 0, scratch_bytes = 0;
+  auto tensors() const { return std::tie(); }
+  device::Cost cost() const { return {.bytes = bytes}; }
+};
+std::int64_t scratch(const device::Cpu::Planner&, const Impossible& op) { return op.scratch_bytes; }
+[[maybe_unused]] void run(device::Cpu::Stream&, const Impossible&, device::Scratch) {}
+
+TEST(PolicyValues, CostsAndScratchOfAnOperationAreNotNegative) {
+  auto arena = device::Meta::Arena::unbounded();
+  device::Meta::Stream stream(arena, 1);
+  device::enqueue(stream, Impossible{.bytes = 5, .scratch_bytes = 64});
+  EXPECT_THROW(device::enqueue(stream, Impossible{.bytes = -5}), InputError);
+  EXPECT_THROW(device::enqueue(stream, Impossible{.scratch_bytes = -128}), MemoryError);
+}
+
+}  // namespace
+}  // namespace fsdp
