@@ -15,6 +15,19 @@ std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(),
 
 namespace {
 
+/// Throws InputError unless the tensors lie where a group that is `aligned` needs them.
+void require_aligned(std::string_view policy, const TensorGroup& group, const Layout& layout) {
+  for (std::size_t i = 0; i < group.tensors.size() && group.aligned; ++i) {
+    const auto next = i == 0 ? 0 : layout.offsets[i - 1] + round_up(layout.shapes[i - 1].numel(), element_alignment);
+    const bool joins = i > 0 && group.tensors[i].joins_previous;
+    require<InputError>(layout.offsets[i] % element_alignment == 0 && (!joins || layout.offsets[i] == next), "layout ",
+                        policy, ": '", group.tensors[i].name, "' starts at element ", layout.offsets[i],
+                        "; steps in pieces need every tensor at a multiple of ", element_alignment,
+                        " elements, and one that joins the previous tensor right behind it, since results would "
+                        "depend on the layout; place it there where TensorGroup::aligned is set");
+  }
+}
+
 /// Adds the parts of ranges of a buffer that lie in its elements [begin, end), which another buffer has from `local`
 /// on.
 void add_within(std::vector<TensorRange>& held, const std::vector<TensorRange>& ranges, std::int64_t begin,
@@ -95,6 +108,7 @@ std::vector<Layout> detail::build_layouts(std::string_view name, const void* pol
     std::vector<Layout> built = build(policy, together, ranks);
     require(built.size() == together.size(), "layout ", name, ": gave ", built.size(), " layouts for ", together.size(),
             " groups");
+    for (std::size_t i = 0; i < built.size(); ++i) require_aligned(name, together[i], built[i]);
     auto next = built.begin();
     for (std::size_t i = 0; i < groups.size(); ++i)
       if (parts[i] == ranks) layouts[i] = std::move(*next++);
