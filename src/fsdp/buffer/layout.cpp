@@ -17,11 +17,14 @@ namespace {
 
 /// Throws InputError unless the tensors lie where a group that is `aligned` needs them.
 void require_aligned(std::string_view policy, const TensorGroup& group, const Layout& layout) {
-  for (std::size_t i = 0; i < group.tensors.size() && group.aligned; ++i) {
-    const auto next = i == 0 ? 0 : layout.offsets[i - 1] + round_up(layout.shapes[i - 1].numel(), element_alignment);
+  const std::size_t count = group.aligned ? std::min(layout.offsets.size(), group.tensors.size()) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
     const bool joins = i > 0 && group.tensors[i].joins_previous;
-    require<InputError>(layout.offsets[i] % element_alignment == 0 && (!joins || layout.offsets[i] == next), "layout ",
-                        policy, ": '", group.tensors[i].name, "' starts at element ", layout.offsets[i],
+    const bool follows =
+        !joins || layout.offsets[i] ==
+                      layout.offsets[i - 1] + round_up(group.tensors[i - 1].shape.numel(), element_alignment);
+    require<InputError>(follows && layout.offsets[i] % element_alignment == 0, "layout ", policy, ": '",
+                        group.tensors[i].name, "' starts at element ", layout.offsets[i],
                         "; steps in pieces need every tensor at a multiple of ", element_alignment,
                         " elements, and one that joins the previous tensor right behind it, since results would "
                         "depend on the layout; place it there where TensorGroup::aligned is set");
