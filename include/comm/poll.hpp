@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Deadlines, and polling with back-off, for conditions that send no notification: a device event, a file, a library's state.
+/// Deadlines, and polling with back-off, for conditions that send no notification: a device event, a file, a library's
+/// state.
 #pragma once
 
 #include <chrono>
@@ -8,7 +9,8 @@
 
 namespace fsdp::comm {
 
-/// Returns begin + deadline, or the clock's last time if the sum is later: a deadline may be as long as its type allows.
+/// Returns begin + deadline, or the clock's last time if the sum is later: a deadline may be as long as its type
+/// allows.
 inline std::chrono::steady_clock::time_point deadline_after(std::chrono::steady_clock::time_point begin,
                                                             std::chrono::milliseconds deadline) {
   using Time = std::chrono::steady_clock::time_point;

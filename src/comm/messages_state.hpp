@@ -53,8 +53,8 @@ struct Messages::State {
   std::vector<int> ranks;  ///< in the MPI communicator, by rank
   std::uint64_t trades = 0;
   std::vector<MPI_Request> requests;
-  std::vector<Message> under_way;  ///< by request
-  std::vector<int> indices;        ///< completed by the last poll
+  std::vector<Message> under_way;    ///< by request
+  std::vector<int> indices;          ///< completed by the last poll
   std::vector<MPI_Status> statuses;  ///< of these
   std::vector<Message> completed;
   Notice told, ended;

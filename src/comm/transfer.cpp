@@ -102,14 +102,13 @@ void require_same(int rank, const Outline& mine, int peer, const Outline& theirs
                    " elements)");
   };
   const bool same_words = words(mine) == words(theirs);
-  throw CollectiveError(message("ranks disagree: rank ", rank, " is in ", words(mine), ", rank ", peer, " is in ",
-                                words(theirs), !same_words                 ? ""
-                                               : mine.root != theirs.root ? ", of another root"
-                                               : mine.counts_hash != theirs.counts_hash
-                                                   ? ", with other counts by rank"
-                                                   : ", with another reduction",
-                                "; every rank must make the same collectives in the same order; Options::checks ",
-                                "tells more"));
+  throw CollectiveError(
+      message("ranks disagree: rank ", rank, " is in ", words(mine), ", rank ", peer, " is in ", words(theirs),
+              !same_words                              ? ""
+              : mine.root != theirs.root               ? ", of another root"
+              : mine.counts_hash != theirs.counts_hash ? ", with other counts by rank"
+                                                       : ", with another reduction",
+              "; every rank must make the same collectives in the same order; Options::checks ", "tells more"));
 }
 
 void require_same_counts(const Monitor& monitor, const CountedPiece& piece) {

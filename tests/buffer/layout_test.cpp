@@ -212,7 +212,8 @@ TEST(BuildLayouts, RefuseTensorsThatAreNotAlignedWhereTheyMustBe) {
   };
   EXPECT_NO_THROW(build({64, 192}, true));
   EXPECT_NO_THROW(build({0, 90}, false));
-  EXPECT_INPUT_ERROR(build({0, 90}, true), "layout placed: 'v' starts at element 90; steps in pieces need every tensor");
+  EXPECT_INPUT_ERROR(build({0, 90}, true),
+                     "layout placed: 'v' starts at element 90; steps in pieces need every tensor");
   EXPECT_INPUT_ERROR(build({0, 256}, true), "'v' starts at element 256");
   EXPECT_INPUT_ERROR(build({8, 136}, true), "'k' starts at element 8");
 }

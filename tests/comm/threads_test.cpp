@@ -100,9 +100,8 @@ TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
 /// What two ranks are told that enter these collectives at once.
 std::vector<std::string> told(const std::function<void(Threads<>&)>& call) {
   std::vector<std::string> texts(2);
-  Threads<>::run(2, {}, [&](Threads<>& c) {
-    texts[static_cast<std::size_t>(c.rank())] = failure_of([&] { call(c); });
-  });
+  Threads<>::run(2, {},
+                 [&](Threads<>& c) { texts[static_cast<std::size_t>(c.rank())] = failure_of([&] { call(c); }); });
   return texts;
 }
 
@@ -120,7 +119,9 @@ TEST(Threads, OtherSizesRootsAndReductionsAreAnErrorOnEveryRankEvenWithoutChecks
     f(std::vector<Segment<float>>{{own, full.data(), counts}});
   };
   for (const bool longer_first : {true, false}) {
-    const auto sizes = [=](Threads<>& c) { return (c.rank() == 0) == longer_first ? Counts{5000, 5000} : Counts{5, 5}; };
+    const auto sizes = [=](Threads<>& c) {
+      return (c.rank() == 0) == longer_first ? Counts{5000, 5000} : Counts{5, 5};
+    };
     expect_told("(f32, 1 segments, 10 elements)",
                 [&](auto& c) { with(c, sizes(c), [&](auto list) { all_gather(c, list).wait(); }); });
     expect_told("(f32, 1 segments, 10000 elements)", [&](auto& c) {

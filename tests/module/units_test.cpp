@@ -133,11 +133,13 @@ TEST(Units, WithPartsOrAxesThatNothingHasAreErrors) {
     return std::vector<Unit>{{.name = "part", .parameters = {{"weight", {3}}}, .stages = {.parts = parts}}};
   };
   EXPECT_INPUT_ERROR(group_parameters(in_parts(-1), {}, 0), "units: part is to be computed in -1 parts; give 0");
-  EXPECT_INPUT_ERROR(group_parameters(in_parts(std::numeric_limits<int>::max()), {}, 0), "is to be computed in 2147483647");
+  EXPECT_INPUT_ERROR(group_parameters(in_parts(std::numeric_limits<int>::max()), {}, 0),
+                     "is to be computed in 2147483647");
   for (const int rank : {-1, 5}) {
     std::vector<Unit> units = with_absent({});
     units[0].parameters[0].shape.rank = rank;
-    EXPECT_INPUT_ERROR(group_parameters(units, {}, 0), message("'weight' of part has ", rank, " axes; a shape has 0 to 4"));
+    EXPECT_INPUT_ERROR(group_parameters(units, {}, 0),
+                       message("'weight' of part has ", rank, " axes; a shape has 0 to 4"));
   }
 }
 

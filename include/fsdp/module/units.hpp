@@ -106,8 +106,8 @@ struct Reference {
   bool present() const { return group >= 0; }
 };
 
-/// Throws InputError for a number of axes that no shape has, a negative extent, or more elements than any memory holds. `what`: begins the sentence, as
-/// "units: parameter 'w' of encoder".
+/// Throws InputError for a number of axes that no shape has, a negative extent, or more elements than any memory holds.
+/// `what`: begins the sentence, as "units: parameter 'w' of encoder".
 void check_shape(std::string_view what, const Shape& shape);
 
 /// The result of group_parameters.
@@ -122,11 +122,11 @@ struct UnitGroups {
 /// frozen or persistent while the rest is not. Tensors of at most `persistence_threshold` elements are persistent.
 /// With `keeps_joined`, tensors that join each other (Parameter::joins_previous) are persistent together or not at all,
 /// so that the matmuls of a unit do not depend on the threshold. Sets each parameter's Parameter::step. Throws
-/// InputError if a number of `options` or of a unit is out of range, a pattern or a group matches nothing, groups give a
-/// parameter different values, everything is frozen, a unit or a parameter has no name, or two tensors of different
+/// InputError if a number of `options` or of a unit is out of range, a pattern or a group matches nothing, groups give
+/// a parameter different values, everything is frozen, a unit or a parameter has no name, or two tensors of different
 /// shapes share a name.
-UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
-                            std::int64_t persistence_threshold, bool keeps_joined = false);
+UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options, std::int64_t persistence_threshold,
+                            bool keeps_joined = false);
 
 /// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
 /// replicated.

@@ -21,8 +21,8 @@ void require_aligned(std::string_view policy, const TensorGroup& group, const La
   for (std::size_t i = 0; i < count; ++i) {
     const bool joins = i > 0 && group.tensors[i].joins_previous;
     const bool follows =
-        !joins || layout.offsets[i] ==
-                      layout.offsets[i - 1] + round_up(group.tensors[i - 1].shape.numel(), element_alignment);
+        !joins ||
+        layout.offsets[i] == layout.offsets[i - 1] + round_up(group.tensors[i - 1].shape.numel(), element_alignment);
     require<InputError>(follows && layout.offsets[i] % element_alignment == 0, "layout ", policy, ": '",
                         group.tensors[i].name, "' starts at element ", layout.offsets[i],
                         "; steps in pieces need every tensor at a multiple of ", element_alignment,

@@ -29,7 +29,7 @@ std::span<const sharding::Pass> passes_of(Purpose purpose) {
   return purpose == Purpose::evaluate ? passes.subspan(1, 1) : passes.last(2);
 }
 
-/// Most computations of a step: so many take about a second to plan, and some hundred megabytes.
+/// Most computations of a step: so many take seconds to plan, and some hundred megabytes.
 constexpr std::int64_t most_computations = 1 << 20;
 /// Where passes may have fewer micro-batches, all numbers below this one are planned.
 constexpr int all_planned = 16;
@@ -205,7 +205,8 @@ std::vector<ModulePlan::Key> ModulePlan::keys() const {
       for (int count = 1; passes_.fewer && count < std::min(most, all_planned); ++count)
         list.emplace_back(pass, order, count);
       // Halves of larger numbers, so that time and memory are in proportion to the largest.
-      for (int count = most / 2; passes_.fewer && count >= all_planned; count /= 2) list.emplace_back(pass, order, count);
+      for (int count = most / 2; passes_.fewer && count >= all_planned; count /= 2)
+        list.emplace_back(pass, order, count);
       list.emplace_back(pass, order, most);
     }
   return list;
@@ -286,9 +287,9 @@ const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro
   if (const auto found = passes_made_.find(key); found != passes_made_.end()) return found->second;
   PlannedPass late = made(key);
   require<InputError>(sharding::largest(slots_, sharding::slot_sizes(late.schedule, late.problem)) == slots_,
-                      "train: the strategy's schedule of ", micro_batches, " micro-batches takes larger slots than its ",
-                      "schedules of ", passes_.micro_batches, " and of their halves, for which memory was planned; ",
-                      "plan for ", micro_batches);
+                      "train: the strategy's schedule of ", micro_batches,
+                      " micro-batches takes larger slots than its ", "schedules of ", passes_.micro_batches,
+                      " and of their halves, for which memory was planned; ", "plan for ", micro_batches);
   return passes_made_.emplace(key, std::move(late)).first->second;
 }
 

@@ -145,8 +145,7 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
   for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    const std::vector<bool> persistent =
-        persistent_in(units[unit].parameters, persistence_threshold, keeps_joined);
+    const std::vector<bool> persistent = persistent_in(units[unit].parameters, persistence_threshold, keeps_joined);
     for (std::size_t i = 0; i < persistent.size(); ++i) {
       const Parameter& parameter = units[unit].parameters[i];
       const auto& using_it = users[parameter.name];
@@ -207,9 +206,9 @@ std::string group_name(const Key& key, const std::vector<std::size_t>& users, Un
 void check_fields(const Unit& unit) {
   const std::size_t fields = unit.parameters.size() + unit.absent.size();
   for (int next = 0; const int field : unit.absent) {
-    require<InputError>(field >= next && static_cast<std::size_t>(field) < fields, "units: ", unit.name, " lists field ",
-                        field, " as absent; it has ", unit.parameters.size(), " parameters and ", unit.absent.size(),
-                        " absent fields, whose numbers are 0 to ", fields - 1, " and ascend");
+    require<InputError>(field >= next && static_cast<std::size_t>(field) < fields, "units: ", unit.name,
+                        " lists field ", field, " as absent; it has ", unit.parameters.size(), " parameters and ",
+                        unit.absent.size(), " absent fields, whose numbers are 0 to ", fields - 1, " and ascend");
     next = field + 1;
   }
   constexpr int most_parts = 4096;  // of heads; so that numbers of stages fit into an int

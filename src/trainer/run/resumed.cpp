@@ -26,8 +26,8 @@ const std::set<std::string, std::less<>> harmless_in_pieces = {
     "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
 
 /// What is recorded of runs in pieces alone, and tells others nothing that the stack's text does not.
-constexpr std::array<std::string_view, 7> parts_of_stack = {
-    "build", "device", "library", "optimizer-device", "precision", "tiling", "tiling-plans"};
+constexpr std::array<std::string_view, 7> parts_of_stack = {"build",     "device", "library",     "optimizer-device",
+                                                            "precision", "tiling", "tiling-plans"};
 
 /// "--lr", or "the data".
 std::string subject_of(const std::string& name) {
@@ -99,7 +99,8 @@ class InPieces {
   /// What this run records and the other did not, as it was made by another program or optimizer.
   void unrecorded(const std::string& name, const std::string& value) {
     if (harmless_in_pieces.contains(name)) return;
-    changes_ += message(changes_.empty() ? "" : "; ", subject_of(name), " was not recorded, is ", value_in_words(value));
+    changes_ +=
+        message(changes_.empty() ? "" : "; ", subject_of(name), " was not recorded, is ", value_in_words(value));
   }
   std::vector<std::string> lines(bool anew) && {
     if (anew) changes_ += (changes_.empty() ? "" : "; ") + std::string("the order of the data begins anew");
