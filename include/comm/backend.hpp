@@ -162,18 +162,16 @@ class Backend {
 
   /// See Communicator. All of them block.
   /// @{
-  void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction); }
-  void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction); }
+  void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction, 1); }
+  void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction, 2); }
 
   void broadcast(std::span<std::byte> bytes, int root) {
     counts_.assign(1, static_cast<std::int64_t>(bytes.size()));
-    move_bytes(Op::broadcast, {.local = bytes.data(), .full = bytes.data(), .counts = counts_}, root);
+    Transfer& transfer = prepare_values(Op::broadcast);
+    transfer.root = root;
+    move(transfer, {.local = bytes.data(), .full = bytes.data(), .counts = counts_});
   }
-  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) {
-    counts_.assign(static_cast<std::size_t>(size()), static_cast<std::int64_t>(mine.size()));
-    move_bytes(Op::all_gather, {.local = const_cast<std::byte*>(mine.data()), .full = all.data(), .counts = counts_},
-               0);
-  }
+  void gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) { gather_values(mine, all, 0); }
   void barrier() {
     prepare_values(Op::barrier);
     start().wait();
@@ -187,11 +185,15 @@ class Backend {
  private:
   Request start() { return Request(*core_, core_->start()); }
 
-  void move_bytes(Op op, const ByteSegment& segment, int root) {
-    Transfer& transfer = prepare_values(op);
-    transfer.root = root;
+  void move(Transfer& transfer, const ByteSegment& segment) {
     add_segment(transfer, segment);
     start().wait();
+  }
+  void gather_values(std::span<const std::byte> mine, std::span<std::byte> all, int reduction) {
+    counts_.assign(static_cast<std::size_t>(size()), static_cast<std::int64_t>(mine.size()));
+    Transfer& transfer = prepare_values(Op::all_gather);
+    transfer.reduction = static_cast<std::uint8_t>(reduction);
+    move(transfer, {.local = const_cast<std::byte*>(mine.data()), .full = all.data(), .counts = counts_});
   }
   Transfer& prepare_values(Op op) {
     Transfer& transfer = core_->prepare();
@@ -201,10 +203,11 @@ class Backend {
   }
 
   template <class T>
-  void reduce_values(std::span<T> values, Reduction reduction) {
+  void reduce_values(std::span<T> values, Reduction reduction, int type) {
     if (values.empty()) return barrier();
     std::vector<T> gathered(values.size() * static_cast<std::size_t>(size()));
-    gather_bytes(std::as_bytes(values), std::as_writable_bytes(std::span(gathered)));
+    gather_values(std::as_bytes(values), std::as_writable_bytes(std::span(gathered)),
+                  type + 2 * static_cast<int>(reduction));
     combine_in_rank_order(std::span<const T>(gathered), reduction, values);
   }
 

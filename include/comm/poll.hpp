@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Polling with back-off, for conditions that send no notification: a device event, a file, a library's state.
+/// Deadlines, and polling with back-off, for conditions that send no notification: a device event, a file, a library's
+/// state.
 #pragma once
 
 #include <chrono>
 #include <thread>
 
 namespace fsdp::comm {
+
+/// Returns begin + deadline, or the clock's last time if the sum is later: a deadline may be as long as its type
+/// allows.
+inline std::chrono::steady_clock::time_point deadline_after(std::chrono::steady_clock::time_point begin,
+                                                            std::chrono::milliseconds deadline) {
+  using Time = std::chrono::steady_clock::time_point;
+  if (deadline.count() <= 0) return begin;
+  const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(Time::max() - begin);
+  return deadline < longest ? begin + deadline : Time::max();
+}
 
 /// Polls `done` until it returns true; after 500 polls sleeps 20 us between polls. Returns false if the deadline passes
 /// first.

@@ -71,6 +71,7 @@ class ThreadsRank {
   void copy_from(const Transfer& transfer, int peer);
   const Transfer& own_transfer(Ticket ticket) const;
   const Transfer& active_transfer_of(int peer) const;
+  void require_all_same() const;
   void set_finished(std::uint64_t step);
   bool complete(Ticket ticket) const;
   std::string missing(Ticket ticket, bool only_left) const;

@@ -66,8 +66,11 @@ struct Transfer {
   Contributions contributions = Contributions::kept;
   SumOrder order = SumOrder::any;  ///< of a reduce_scatter
   int root = 0;
-  bool values = false;  ///< small values: in host memory, whatever the device
+  bool values = false;         ///< small values: in host memory, whatever the device
+  std::uint8_t reduction = 0;  ///< of a reduce: a number of its own for each Reduction and type
   std::vector<ByteSegment> segments;
+  std::int64_t elements = 0;      ///< of all `full`, except of exchanges
+  std::uint64_t counts_hash = 0;  ///< of all counts of the segments, except of exchanges
 
   /// Bytes of an element in memory.
   std::int64_t element_bytes() const { return size_of(dtype); }
@@ -81,13 +84,25 @@ struct Transfer {
 struct Outline {
   Op op = Op::barrier;
   DType dtype = DType::u8;
+  DType wire = DType::u8;
+  std::uint8_t reduction = 0;
+  int root = 0;
   std::int64_t segments = 0;
+  std::int64_t elements = 0;
+  std::uint64_t counts_hash = 0;
 
   friend bool operator==(const Outline&, const Outline&) = default;
 };
 /// Returns a transfer's outline.
 inline Outline outline_of(const Transfer& transfer) {
-  return {.op = transfer.op, .dtype = transfer.dtype, .segments = static_cast<std::int64_t>(transfer.segments.size())};
+  return {.op = transfer.op,
+          .dtype = transfer.dtype,
+          .wire = transfer.wire,
+          .reduction = transfer.reduction,
+          .root = transfer.root,
+          .segments = static_cast<std::int64_t>(transfer.segments.size()),
+          .elements = transfer.elements,
+          .counts_hash = transfer.counts_hash};
 }
 /// Throws CollectiveError, which names both outlines, unless they are equal.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);

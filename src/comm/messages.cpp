@@ -38,7 +38,7 @@ Messages::Messages(const void* communicator, Deadline deadline) : Messages(std::
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Comm_idup(*static_cast<const MPI_Comm*>(communicator), &made->communicator, &request), "MPI_Comm_idup");
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + deadline, [&request] {
+  const bool in_time = poll_until(deadline_after(begin, deadline), [&request] {
     int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Comm_idup");
     return done != 0;
@@ -81,14 +81,16 @@ std::span<const Message> Messages::poll() {
   state.completed.clear();
   if (state.requests.empty()) return {};
   state.indices.resize(state.requests.size());
+  state.statuses.resize(state.requests.size());
   int count = 0;
   const int code = MPI_Testsome(static_cast<int>(state.requests.size()), state.requests.data(), &count,
-                                state.indices.data(), MPI_STATUSES_IGNORE);
+                                state.indices.data(), state.statuses.data());
   if (code == MPI_SUCCESS) {
     if (count == 0) return {};
     for (int i = 0; i < count; ++i)
       state.completed.push_back(state.under_way[static_cast<std::size_t>(state.indices[static_cast<std::size_t>(i)])]);
   }
+  const std::optional<int> longer = code == MPI_ERR_IN_STATUS ? state.truncated(count) : std::nullopt;
   std::size_t kept = 0;  // after an error, too: MPI has freed the requests that it completed
   for (std::size_t index = 0; index < state.requests.size(); ++index) {
     if (state.requests[index] == MPI_REQUEST_NULL) continue;
@@ -97,6 +99,10 @@ std::span<const Message> Messages::poll() {
   }
   state.requests.resize(kept);
   state.under_way.resize(kept);
+  if (longer)
+    throw CollectiveError(message("ranks disagree: rank ", *longer, " sends more elements than rank ",
+                                  state.rank_of({.peer = rank_}), " receives from it; every rank must make the same ",
+                                  "collectives in the same order; Options::checks tells more"));
   check_mpi(code, "MPI_Testsome");
   return state.completed;
 }
@@ -147,7 +153,7 @@ void Messages::trade(const Parts& parts, Deadline deadline) {
 
 void Messages::await_trade(Deadline deadline) {
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + deadline, [this] {
+  const bool in_time = poll_until(deadline_after(begin, deadline), [this] {
     poll();
     if (state_->requests.empty()) return true;
     if (const auto notice = hear_failure())

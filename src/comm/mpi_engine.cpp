@@ -5,6 +5,7 @@
 #include <exception>
 #include <thread>
 
+#include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
 namespace fsdp::comm {
@@ -155,7 +156,7 @@ void MpiRank::Engine::wait(Ticket ticket) {
     if (moved) last_moved = now;
     if (complete(ticket)) return;
     throw_if_a_peer_failed(slot(ticket), now);
-    if (now - last_moved >= monitor.options.deadline)
+    if (now >= deadline_after(last_moved, monitor.options.deadline))
       fail(missed_deadline(now - last_moved, missing(slot(ticket)), monitor.options));
   }
 }

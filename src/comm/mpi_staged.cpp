@@ -78,7 +78,7 @@ void StagedMpiRank::start_on_host(const Transfer& transfer) {
 void StagedMpiRank::wait_for(const AnyEvent& event) {
   const auto begin = std::chrono::steady_clock::now();
   const Options& options = monitor().options;
-  if (!poll_until(begin + options.device_deadline, [&] { return queue_.happened(event); }))
+  if (!poll_until(deadline_after(begin, options.device_deadline), [&] { return queue_.happened(event); }))
     throw CollectiveError(missed_device_deadline(std::chrono::steady_clock::now() - begin, options));
 }
 

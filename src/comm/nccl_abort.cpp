@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include <tessera/comm/poll.hpp>
+
 namespace fsdp::comm {
 
 void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
@@ -19,7 +21,7 @@ void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
 
 void NcclAbort::finish(std::chrono::milliseconds limit) noexcept {
   if (!thread_.joinable()) return;
-  if (done_.wait_for(limit) == std::future_status::ready)
+  if (done_.wait_until(deadline_after(std::chrono::steady_clock::now(), limit)) == std::future_status::ready)
     thread_.join();
   else
     thread_.detach();

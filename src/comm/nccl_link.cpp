@@ -77,7 +77,7 @@ void NcclLink::deregister_memory(void* handle) noexcept {
 void NcclLink::end(Deadline deadline) noexcept {
   if (!alive()) return;
   Result state = table_.finalize(comm_);
-  const bool settled = poll_until(Clock::now() + deadline, [&] {
+  const bool settled = poll_until(deadline_after(Clock::now(), deadline), [&] {
     if (state == Result::in_progress) table_.async_error(comm_, state);
     return state != Result::in_progress;
   });
@@ -105,7 +105,7 @@ void NcclLink::require_good(Result result, std::string_view what) {
 /// Waits until the last call has completed: communicators are nonblocking, so calls continue after they return.
 void NcclLink::settle(std::string_view what, Deadline deadline) {
   const Clock::time_point begin = Clock::now();
-  const bool settled = poll_until(begin + deadline, [&] {
+  const bool settled = poll_until(deadline_after(begin, deadline), [&] {
     Result state = Result::success;
     require_good(table_.async_error(comm_, state), what);
     require_good(state, what);

@@ -159,8 +159,8 @@ std::unique_ptr<NcclRank> NcclRank::split(int color) {
 void NcclRank::wait_for(const AnyEvent& event) {
   const Clock::time_point begin = Clock::now();
   const auto happened = [&] { return queue_.happened(event); };
-  const bool in_time =
-      poll_until(begin + monitor_.options.device_deadline, [&] { return happened() || link_->has_lost_peer(); });
+  const bool in_time = poll_until(deadline_after(begin, monitor_.options.device_deadline),
+                                  [&] { return happened() || link_->has_lost_peer(); });
   if (in_time && !poll_until(Clock::now() + on_its_way, happened)) link_->check();
   if (!in_time) link_->fail(missed_device_deadline(Clock::now() - begin, monitor_.options, " or the other ranks"));
 }

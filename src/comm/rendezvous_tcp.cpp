@@ -18,6 +18,7 @@
 #include <boost/asio/write.hpp>
 
 #include <tessera/comm/monitor.hpp>
+#include <tessera/comm/poll.hpp>
 
 #include "rendezvous_message.hpp"
 
@@ -55,7 +56,7 @@ bool completes(asio::io_context& io, Clock::time_point deadline, const Start& st
 
 void ask(const Meeting& meeting, const std::string& address, int port, std::span<std::byte> bytes) {
   const std::string where = place_of(address, port);
-  const Clock::time_point deadline = Clock::now() + meeting.deadline;
+  const Clock::time_point deadline = deadline_after(Clock::now(), meeting.deadline);
   asio::io_context io;
   error_code unknown;
   const auto endpoints = tcp::resolver(io).resolve(address, std::to_string(port), unknown);
@@ -112,7 +113,7 @@ class Host {
 
   void serve() {
     accept();
-    io_.run_until(Clock::now() + meeting_.deadline);
+    io_.run_until(deadline_after(Clock::now(), meeting_.deadline));
     require<InputError>(missing_ == 0, "rendezvous at port ", port_, ": ", missing_ranks(came_),
                         " did not come within ", in_seconds(meeting_.deadline), "; is WORLD_SIZE ", meeting_.size,
                         ", and do all ranks know this machine as MASTER_ADDR?");

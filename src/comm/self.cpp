@@ -39,7 +39,8 @@ void SelfRank::queue_transfer() {
 
 void SelfRank::wait_for(const AnyEvent& event) const {
   const auto begin = std::chrono::steady_clock::now();
-  const bool in_time = poll_until(begin + monitor_.options.device_deadline, [&] { return queue_.happened(event); });
+  const bool in_time =
+      poll_until(deadline_after(begin, monitor_.options.device_deadline), [&] { return queue_.happened(event); });
   if (!in_time)
     throw CollectiveError(missed_device_deadline(std::chrono::steady_clock::now() - begin, monitor_.options));
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <tessera/comm/poll.hpp>
+
 #include "threads_group.hpp"
 
 namespace fsdp::comm {
@@ -72,7 +74,7 @@ void ThreadsRank::wait(Ticket ticket) {
   ThreadsWorld& world = *group_->world;
   static const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const Clock::time_point begin = Clock::now();
-  Clock::time_point deadline = begin + monitor_.options.deadline;
+  Clock::time_point deadline = deadline_after(begin, monitor_.options.deadline);
   for (;;) {
     const std::uint64_t seen = world.version();
     const bool expired = Clock::now() >= deadline;
@@ -80,7 +82,7 @@ void ThreadsRank::wait(Ticket ticket) {
     if (complete(ticket)) return;
     throw_if_poisoned();
     if (moved) {
-      deadline = Clock::now() + monitor_.options.deadline;
+      deadline = deadline_after(Clock::now(), monitor_.options.deadline);
       continue;
     }
     if (const std::string left = missing(ticket, true); !left.empty())
@@ -140,8 +142,9 @@ bool ThreadsRank::advance(const Transfer& transfer) {
       return gather_from_ready(transfer, &ThreadsRank::reduced) || moved;
     }
     case Op::broadcast:
+      if (!all_published()) return false;
+      require_all_same();
       if (transfer.root != rank_) {
-        if (!published(transfer.root)) return false;
         const Stopwatch copying(monitor_.totals.copy_seconds);
         copy_bytes(transfer.segments[0].local, active_transfer_of(transfer.root).segments[0].local,
                    transfer.segments[0].count(0), monitor_.options.threads);
@@ -150,7 +153,11 @@ bool ThreadsRank::advance(const Transfer& transfer) {
       return true;
     case Op::barrier:
     case Op::reduce:
-    case Op::gather_bytes: set_finished(last_step); return true;
+    case Op::gather_bytes:
+      if (!all_published()) return false;
+      require_all_same();
+      set_finished(last_step);
+      return true;
   }
   return false;
 }
@@ -187,8 +194,13 @@ bool ThreadsRank::all_published() const {
   return true;
 }
 
+void ThreadsRank::require_all_same() const {
+  for (int peer = 0; peer < size(); ++peer) static_cast<void>(active_transfer_of(peer));
+}
+
 void ThreadsRank::sum_own_pieces(const Transfer& transfer) {
   const Stopwatch copying(monitor_.totals.copy_seconds);
+  require_all_same();
   for (int peer = 0; peer < size(); ++peer) join(transfer, peer);
   for (std::size_t index = 0; index < transfer.segments.size(); ++index) {
     const ByteSegment& segment = transfer.segments[index];

@@ -69,7 +69,9 @@ std::string ThreadsWorld::failure() const {
 }
 
 std::shared_ptr<ThreadsGroup> group_of_threads(int ranks) {
-  require<InputError>(ranks > 0, "threads communicator: ", ranks, " ranks were asked for; at least 1 is needed");
+  constexpr int most = 65'536;  // a rank is a thread; Linux has fewer of them by default
+  require<InputError>(ranks > 0 && ranks <= most, "threads communicator: ", ranks, " ranks were asked for; give 1 to ",
+                      most);
   return std::make_shared<ThreadsGroup>(std::make_shared<ThreadsWorld>(), ranks);
 }
 

@@ -113,7 +113,8 @@ class ThreadsGroup {
   std::vector<ThreadsPeer> peers;
 };
 
-/// Returns the ranks of a job of their own. Throws InputError unless there is at least one.
+/// Returns the ranks of a job of their own. Throws InputError unless there is at least one,
+/// and for more than any machine has threads.
 std::shared_ptr<ThreadsGroup> group_of_threads(int ranks);
 
 }  // namespace fsdp::comm

@@ -38,7 +38,7 @@ AnyEvent ThreadsRank::done(Ticket ticket) {
 
 void ThreadsRank::wait_for(const AnyEvent& event) {
   const Clock::time_point begin = Clock::now();
-  const bool in_time = poll_until(begin + monitor_.options.device_deadline, [&] {
+  const bool in_time = poll_until(deadline_after(begin, monitor_.options.device_deadline), [&] {
     if (queue_.happened(event)) return true;
     progress();
     throw_if_poisoned();
@@ -60,7 +60,7 @@ void ThreadsRank::finish_queued() noexcept {
 /// Waits, after a failure, for all ranks' queues up to the deadline. Nothing new is enqueued by then.
 void ThreadsRank::let_queues_finish() const noexcept {
   if (!queue_) return;
-  const Clock::time_point deadline = Clock::now() + monitor_.options.deadline;
+  const Clock::time_point deadline = deadline_after(Clock::now(), monitor_.options.deadline);
   for (int peer = 0; peer < size(); ++peer) {
     try {
       poll_until(deadline, [&] { return queue_.happened(group_->peer(peer).latest); });

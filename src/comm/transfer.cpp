@@ -12,6 +12,8 @@
 #include <omp.h>
 #endif
 
+#include <tessera/fsdp/core/hash.hpp>
+
 #include "../fsdp/device/cpu/isa.hpp"
 #include "sum_loops.hpp"
 
@@ -76,16 +78,37 @@ void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
   transfer.order = SumOrder::any;
   transfer.root = 0;
   transfer.values = false;
+  transfer.reduction = 0;
   transfer.segments.clear();
+  transfer.elements = 0;
+  transfer.counts_hash = 0;
 }
 
-void add_segment(Transfer& transfer, const ByteSegment& segment) { transfer.segments.push_back(segment); }
+void add_segment(Transfer& transfer, const ByteSegment& segment) {
+  transfer.segments.push_back(segment);
+  if (!segment.sent.empty()) return;  // each rank counts its own
+  for (const std::int64_t count : segment.counts) {
+    transfer.elements += count;
+    transfer.counts_hash = mixed(transfer.counts_hash ^ static_cast<std::uint64_t>(count));
+  }
+}
 
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs) {
-  require<CollectiveError>(mine == theirs, "ranks disagree: rank ", rank, " is in ", name_of(mine.op), " (",
-                           name_of(mine.dtype), ", ", mine.segments, " segments), rank ", peer, " is in ",
-                           name_of(theirs.op), " (", name_of(theirs.dtype), ", ", theirs.segments,
-                           " segments); Options::checks tells more");
+  if (mine == theirs) return;
+  const auto words = [](const Outline& outline) {
+    const bool rounds = outline.wire != outline.dtype;
+    return message(name_of(outline.op), " (", name_of(outline.dtype), rounds ? " as " : "",
+                   rounds ? name_of(outline.wire) : "", ", ", outline.segments, " segments, ", outline.elements,
+                   " elements)");
+  };
+  const bool same_words = words(mine) == words(theirs);
+  throw CollectiveError(
+      message("ranks disagree: rank ", rank, " is in ", words(mine), ", rank ", peer, " is in ", words(theirs),
+              !same_words                              ? ""
+              : mine.root != theirs.root               ? ", of another root"
+              : mine.counts_hash != theirs.counts_hash ? ", with other counts by rank"
+                                                       : ", with another reduction",
+              "; every rank must make the same collectives in the same order; Options::checks ", "tells more"));
 }
 
 void require_same_counts(const Monitor& monitor, const CountedPiece& piece) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <support/temporary_folder.hpp>
 
 namespace fsdp::buffer {
 namespace {
@@ -173,6 +174,52 @@ TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
     expect_whole_rows(block, ranks);
     EXPECT_EQ(Rows::of_group(block, ranks).offsets, Rows::of_group(block, 1).offsets);
   }
+}
+
+/// Where a step is cut into pieces.
+TEST(Rows, PlaceAlignedTensorsAsFlatDoesAndSplitNoRow) {
+  TensorGroup group{.tensors = {}, .aligned = true};
+  for (const Shape& shape : uneven) group.tensors.push_back({.shape = shape});
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    const Layout layout = Rows{}.build(std::span<const TensorGroup>(&group, 1), ranks).front();
+    EXPECT_EQ(layout.offsets, Flat::of_group(uneven, ranks).offsets);
+    std::int64_t held = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      for (const TensorRange& range : layout.ranges(rank)) {
+        const Shape& shape = uneven[static_cast<std::size_t>(range.tensor)];
+        EXPECT_EQ(range.begin % (shape.numel() / shape[0]), 0);
+        EXPECT_EQ(range.count % (shape.numel() / shape[0]), 0);
+        held += range.count;
+      }
+    EXPECT_EQ(held, std::accumulate(uneven.begin(), uneven.end(), std::int64_t{0},
+                                    [](std::int64_t sum, const Shape& shape) { return sum + shape.numel(); }));
+  }
+}
+
+/// Places the tensors as it is told.
+struct Placed {
+  static constexpr std::string_view name = "placed";
+  Counts offsets;
+  std::vector<Layout> build(std::span<const TensorGroup>, int) const {
+    Layout layout;
+    layout.offsets = offsets;
+    return {layout};
+  }
+};
+
+TEST(BuildLayouts, RefuseTensorsThatAreNotAlignedWhereTheyMustBe) {
+  const auto build = [](const Counts& offsets, bool aligned) {
+    const std::vector<TensorGroup> groups{
+        {.tensors = {{.shape = {3, 30}, .name = "k"}, {.shape = {3, 30}, .joins_previous = true, .name = "v"}},
+         .aligned = aligned}};
+    return build_layouts(Placed{offsets}, std::span<const TensorGroup>(groups), std::vector{1});
+  };
+  EXPECT_NO_THROW(build({64, 192}, true));
+  EXPECT_NO_THROW(build({0, 90}, false));
+  EXPECT_INPUT_ERROR(build({0, 90}, true),
+                     "layout placed: 'v' starts at element 90; steps in pieces need every tensor");
+  EXPECT_INPUT_ERROR(build({0, 256}, true), "'v' starts at element 256");
+  EXPECT_INPUT_ERROR(build({8, 136}, true), "'k' starts at element 8");
 }
 
 TEST(Rows, BoundsThePaddingOfCoprimeRows) {

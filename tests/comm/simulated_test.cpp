@@ -57,7 +57,10 @@ TEST(Simulated, AMeshHasItsRanksWhereThreadsWouldHaveThem) {
   EXPECT_EQ(mesh.replicate_axis().rank(), 1);
 }
 
-TEST(Simulated, RefusesARankThatIsNotThere) { EXPECT_THROW(Simulated<>({.ranks = 2, .rank = 2}), InputError); }
+TEST(Simulated, RefusesARankThatIsNotThere) {
+  EXPECT_THROW(Simulated<>({.ranks = 2, .rank = 2}), InputError);
+  EXPECT_THROW(Simulated<>({.ranks = 1 << 30}), InputError);
+}
 
 }  // namespace
 }  // namespace fsdp::comm

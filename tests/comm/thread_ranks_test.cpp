@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/testing/communicator.hpp>
 
 #include <support/sanitizer.hpp>
@@ -65,8 +66,31 @@ TEST(ThreadRanks, WaitForTenMinutesAndUseOneThreadUnlessTheOptionsSayOtherwise) 
   EXPECT_EQ(other.monitor().options.threads, 3);
 }
 
+TEST(DeadlineAfter, IsTheClocksLastTimeWhereTheSumIsLater) {
+  using Time = std::chrono::steady_clock::time_point;
+  const Time now = std::chrono::steady_clock::now();
+  EXPECT_EQ(deadline_after(now, milliseconds(5)), now + milliseconds(5));
+  EXPECT_EQ(deadline_after(now, milliseconds(9'000'000'000'000)), now + milliseconds(9'000'000'000'000));
+  for (const std::int64_t count : {9'223'372'036'854, 9'223'372'036'855, 31'536'000'000'000, 9'223'372'036'854'775'807})
+    EXPECT_EQ(deadline_after(now, milliseconds(count)), Time::max()) << count;
+  for (const milliseconds none : {milliseconds(0), milliseconds(-7), milliseconds::min()})
+    EXPECT_EQ(deadline_after(now, none), now);
+}
+
+TEST(ThreadRanks, WaitWithoutADeadlineWhereItIsTheLongest) {
+  ThreadRanks ranks(2, {.deadline = milliseconds::max(), .device_deadline = milliseconds::max()});
+  const auto errors = on_own_threads(2, [&](int rank) {
+    auto c = ranks.join(rank);
+    for (int i = 0; i < 3; ++i) {
+      if (rank == 1) std::this_thread::sleep_for(milliseconds(5));
+      barrier(c);
+    }
+  });
+  EXPECT_EQ(errors, std::vector<std::string>(2));
+}
+
 TEST(ThreadRanks, JoinOnceEach) {
-  EXPECT_THROW(ThreadRanks(0), InputError);
+  for (const int none : {0, -1, 65'537, 1 << 30}) EXPECT_THROW(ThreadRanks{none}, InputError) << none;
   ThreadRanks ranks(2);
   EXPECT_EQ(ranks.size(), 2);
   const auto c = ranks.join(1);

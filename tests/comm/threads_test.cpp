@@ -2,8 +2,10 @@
 #include <tessera/comm/threads.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -93,6 +95,77 @@ TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
     });
   });
   EXPECT_TRUE(contains(text, "ranks disagree")) << text;
+}
+
+/// What two ranks are told that enter these collectives at once.
+std::vector<std::string> told(const std::function<void(Threads<>&)>& call) {
+  std::vector<std::string> texts(2);
+  Threads<>::run(2, {},
+                 [&](Threads<>& c) { texts[static_cast<std::size_t>(c.rank())] = failure_of([&] { call(c); }); });
+  return texts;
+}
+
+TEST(Threads, OtherSizesRootsAndReductionsAreAnErrorOnEveryRankEvenWithoutChecks) {
+  const auto expect_told = [](const std::string& part, const std::function<void(Threads<>&)>& call) {
+    for (const std::string& text : told(call)) {
+      EXPECT_TRUE(contains(text, "ranks disagree: rank ")) << text;
+      EXPECT_TRUE(contains(text, part)) << text;
+    }
+  };
+  /// Calls f with a segment of these counts, whose memory is not longer.
+  const auto with = [](Threads<>& c, const Counts& counts, auto f) {
+    std::vector<float> full(static_cast<std::size_t>(counts[0] + counts[1]), 1.0f);
+    float* const own = full.data() + (c.rank() == 0 ? 0 : counts[0]);
+    f(std::vector<Segment<float>>{{own, full.data(), counts}});
+  };
+  for (const bool longer_first : {true, false}) {
+    const auto sizes = [=](Threads<>& c) {
+      return (c.rank() == 0) == longer_first ? Counts{5000, 5000} : Counts{5, 5};
+    };
+    expect_told("(f32, 1 segments, 10 elements)",
+                [&](auto& c) { with(c, sizes(c), [&](auto list) { all_gather(c, list).wait(); }); });
+    expect_told("(f32, 1 segments, 10000 elements)", [&](auto& c) {
+      with(c, sizes(c), [&](auto list) { reduce_scatter<float>(c, list, Write::overwrite).wait(); });
+    });
+    expect_told("all_reduce (f32, 1 segments, 10 elements)",
+                [&](auto& c) { with(c, sizes(c), [&](auto list) { all_reduce<float>(c, list).wait(); }); });
+    expect_told("broadcast (u8, 1 segments, 16 elements)", [&](auto& c) {
+      std::vector<std::byte> bytes((c.rank() == 0) == longer_first ? 16 : 8);
+      broadcast(c, std::span(bytes), 0);
+    });
+    expect_told("(u8, 1 segments, 16 elements)", [&](auto& c) {
+      std::vector<double> values((c.rank() == 0) == longer_first ? 2 : 1);
+      reduce(c, std::span(values), Reduction::sum);
+    });
+  }
+  expect_told(", with other counts by rank", [&](auto& c) {
+    with(c, c.rank() == 0 ? Counts{3, 1} : Counts{1, 3}, [&](auto list) { all_gather(c, list).wait(); });
+  });
+  expect_told(", of another root", [](auto& c) {
+    std::array<std::byte, 4> bytes{};
+    broadcast(c, std::span<std::byte>(bytes), c.rank());
+  });
+  expect_told(", with another reduction", [](auto& c) {
+    double value = 1;
+    reduce(c, std::span(&value, 1), c.rank() == 0 ? Reduction::sum : Reduction::max);
+  });
+  expect_told(", with another reduction", [](auto& c) {
+    double value = 1;
+    std::int64_t number = 1;
+    if (c.rank() == 0) return reduce(c, std::span(&value, 1), Reduction::sum);
+    reduce(c, std::span(&number, 1), Reduction::sum);
+  });
+  expect_told("barrier (u8, 0 segments, 0 elements)", [](auto& c) {
+    std::array<std::byte, 4> bytes{};
+    if (c.rank() == 0) return barrier(c);
+    broadcast(c, std::span<std::byte>(bytes), 1);
+  });
+  expect_told("(f32 as bf16, 1 segments, 4 elements)", [&](auto& c) {
+    with(c, {2, 2}, [&](auto list) {
+      if (c.rank() == 0) return all_reduce<float>(c, list).wait();
+      all_reduce<bf16>(c, list).wait();
+    });
+  });
 }
 
 TEST(Threads, RandomDelaysDifferByRankAndCollective) {

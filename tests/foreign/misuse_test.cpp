@@ -86,6 +86,10 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
   expect_refused<InputError>("it names no computation", [](int, auto&, auto& settings) { settings.orders[0] = {}; });
   expect_refused<InputError>("0 micro-batches make no step",
                              [](int, auto&, auto& settings) { settings.micro_batches = 0; });
+  expect_refused<InputError>("computations each; a step has at most 1048576 computations, so that at most ",
+                             [](int, auto&, auto& settings) { settings.micro_batches = 1 << 20; });
+  expect_refused<InputError>("middle lists field 99 as absent",
+                             [](int, auto& units, auto&) { units[middle].absent = {99}; });
   expect_refused<InputError>("frozen pattern 'encoder.*' matches no parameter",
                              [](int, auto&, auto& settings) { settings.unit_options.frozen = {"encoder.*"}; });
 }

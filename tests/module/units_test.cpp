@@ -2,11 +2,14 @@
 // A model's list of units as groups: together, apart, replicated, frozen.
 #include <tessera/fsdp/module/units.hpp>
 
+#include <limits>
 #include <numeric>
 
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/sharding/scheduler.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
@@ -105,6 +108,93 @@ TEST(UnitOptions, WhatMakesNoSenseIsAnError) {
   EXPECT_THROW(group_parameters(small_units(), {.merge_below = -1}, 0), InputError);
   EXPECT_THROW(group_parameters(small_units(), {.replicated = {"nothing"}}, 0), InputError);
   EXPECT_THROW(group_parameters(small_units(), {.frozen = {"*"}}, 0), InputError);
+}
+
+/// A unit of one parameter with these absent fields.
+std::vector<Unit> with_absent(std::vector<int> absent) {
+  return {{.name = "part", .parameters = {{"weight", {3}}}, .absent = std::move(absent)}};
+}
+
+TEST(Units, FieldsAreAbsentWhereTheUnitHasThem) {
+  const UnitGroups groups = group_parameters(with_absent({0, 2}), {}, 0);
+  ASSERT_EQ(groups.references[0].size(), 3u);
+  EXPECT_FALSE(groups.references[0][0].present());
+  EXPECT_TRUE(groups.references[0][1].present());
+  EXPECT_FALSE(groups.references[0][2].present());
+  EXPECT_INPUT_ERROR(group_parameters(with_absent({99}), {}, 0),
+                     "units: part lists field 99 as absent; it has 1 parameters and 1 absent fields, whose numbers are "
+                     "0 to 1 and ascend");
+  for (const std::vector<int>& wrong : {std::vector{2}, {-1}, {1, 1}, {2, 0}, {0, 3}})
+    EXPECT_THROW(group_parameters(with_absent(wrong), {}, 0), InputError) << wrong.front();
+}
+
+TEST(Units, WithPartsOrAxesThatNothingHasAreErrors) {
+  const auto in_parts = [](int parts) {
+    return std::vector<Unit>{{.name = "part", .parameters = {{"weight", {3}}}, .stages = {.parts = parts}}};
+  };
+  EXPECT_INPUT_ERROR(group_parameters(in_parts(-1), {}, 0), "units: part is to be computed in -1 parts; give 0");
+  EXPECT_INPUT_ERROR(group_parameters(in_parts(std::numeric_limits<int>::max()), {}, 0),
+                     "is to be computed in 2147483647");
+  for (const int rank : {-1, 5}) {
+    std::vector<Unit> units = with_absent({});
+    units[0].parameters[0].shape.rank = rank;
+    EXPECT_INPUT_ERROR(group_parameters(units, {}, 0),
+                       message("'weight' of part has ", rank, " axes; a shape has 0 to 4"));
+  }
+}
+
+/// So that the matmuls of a unit do not depend on the threshold.
+TEST(Units, TensorsThatJoinArePersistentTogetherWhereTheyAreKeptJoined) {
+  std::vector<Unit> units{{"block", {{"norm", {4}}, {"q", {8, 4}}, {"k", {2, 4}}, {"v", {2, 4}}}}};
+  for (const int field : {2, 3}) units[0].parameters[static_cast<std::size_t>(field)].joins_previous = true;
+  EXPECT_EQ(text_of(group_parameters(units, {}, 8)), "block: q; block, persistent: norm k v");
+  EXPECT_EQ(text_of(group_parameters(units, {}, 8, true)), "block: q k v; block, persistent: norm");
+}
+
+/// A plan of training passes of at most so many micro-batches over the small units, on two ranks. `asked` gets the
+/// numbers of micro-batches that `rules_of` is asked about.
+ModulePlan planned_for(int micro_batches, std::vector<int>& asked, sharding::Rules (*rules_of)(int micro_batches)) {
+  const std::vector<Unit> units = small_units();
+  ModulePlan plan(units, {.orders = {chain(5)}, .micro_batches = micro_batches, .fewer = true}, {}, {.shard = 2}, 2,
+                  false);
+  for (const GroupedParameters& group : plan.grouped()) {
+    sharding::GroupFacts facts = facts_of(group, {}, true);
+    facts.slot_elements = group.elements();
+    plan.add(facts);
+  }
+  const auto schedule_of = [&asked, rules_of](const sharding::Problem& problem) {
+    if (problem.pass == sharding::Pass::train) asked.push_back(problem.micro_batches);
+    return sharding::make_schedule(rules_of(problem.micro_batches), problem);
+  };
+  plan.make_schedules(schedule_of, 4);
+  return plan;
+}
+
+TEST(ModulePlan, MakesSchedulesInProportionToTheMostMicroBatchesAndOthersWhenAskedFor) {
+  std::vector<int> asked;
+  const ModulePlan plan = planned_for(1000, asked, [](int) { return FullyShard<>{}.rules(); });
+  EXPECT_EQ(asked, (std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 500, 250, 125, 62, 31, 1000}));
+  EXPECT_EQ(plan.planned(sharding::Pass::train, 0, 17).problem.micro_batches, 17);
+  EXPECT_EQ(asked.back(), 17);
+}
+
+TEST(ModulePlan, RefusesAScheduleThatTakesMoreThanWasPlanned) {
+  std::vector<int> asked;
+  const ModulePlan plan = planned_for(40, asked, [](int micro_batches) {
+    return sharding::Rules{.hold = micro_batches == 17 ? sharding::Hold::step : sharding::Hold::use};
+  });
+  EXPECT_NO_THROW(plan.planned(sharding::Pass::train, 0, 18));
+  EXPECT_INPUT_ERROR(plan.planned(sharding::Pass::train, 0, 17),
+                     "train: the strategy's schedule of 17 micro-batches takes larger slots than its schedules of 40");
+}
+
+TEST(ModulePlan, NamesTheMostMicroBatches) {
+  std::vector<int> asked;
+  const auto rules_of = [](int) { return FullyShard<>{}.rules(); };
+  EXPECT_INPUT_ERROR(planned_for(1 << 20, asked, rules_of),
+                     "sharded module: 1048576 micro-batches of 10 computations each; a step has at most 1048576 "
+                     "computations, so that at most 104857 of these micro-batches are possible");
+  EXPECT_THROW(planned_for(std::numeric_limits<int>::max(), asked, rules_of), InputError);
 }
 
 /// The tests below train.

@@ -55,6 +55,29 @@ TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyOfTheFamily) {
   }
 }
 
+/// Sizes where tensors of a block are adjacent as they are packed and not at multiples of 64 elements, or the reverse;
+/// and a threshold between the tensors of one matmul.
+TEST(SameBits, WhateverTheLayoutAndThePersistentTensorsAre) {
+  for (const std::int64_t hidden : {24, 64}) {
+    const auto options_of = [&](int ranks) {
+      RunOptions options = pieces_options(3, ranks);
+      options.config.hidden_size = hidden;
+      options.config.head_dim = hidden / 4;
+      options.config.intermediate_size = hidden == 24 ? 1 : 96;
+      options.steps = 2;
+      return options;
+    };
+    const RunResults expected = run(in_pieces("fsdp2", 3), options_of(1));
+    const std::string between = message("zero3:persist=", hidden * hidden / 4);  // of k and v, not of q
+    for (const auto& [strategy, stack] : std::vector<std::pair<std::string, std::string>>{
+             {"fsdp2", "/layout=rows/run-time"}, {"zero3", "/layout=owned/run-time"}, {between, "/run-time"}})
+      for (const int ranks : sampled({1, 2})) {
+        SCOPED_TRACE(message(strategy, stack, ", ", ranks, " ranks, width ", hidden));
+        expect_same_bits(run(in_pieces(strategy, 3, stack), options_of(ranks)), expected);
+      }
+  }
+}
+
 TEST(SameBits, RecomputedTiledAndWithTiedWeights) {
   const auto options_of = [](int ranks) {
     RunOptions options = pieces_options(6, ranks);

@@ -171,6 +171,7 @@ RunRecord in_pieces(const TrainOptions& of, const RunRecord& other = {}) {
                          {"library", "oneDNN 2.6.3, avx2"},
                          {"build", "0.3.0, g++ 12.2.0, Release -O3"},
                          {"device", "cpu"},
+                         {"optimizer-device", "cpu"},
                          {"precision", "fp32"},
                          {"tiling", "tokens:512"},
                          {"tiling-plans", "4 tiles"}});
@@ -216,8 +217,10 @@ TEST(ResumedInPieces, SaysWhatMakesItAnotherRun) {
   TrainOptions shared = options;
   shared.sequence = {.ranks = 2};
   EXPECT_EQ(lines_in_pieces({}, shared), Lines{"resumed: goes on, not to the bit: --sequence was whole, is ulysses:2"});
-  EXPECT_EQ(lines_in_pieces({{"beta1", "0.8"}}), Lines{"resumed: goes on to the bit"})
-      << "the other says nothing of it";
+  EXPECT_EQ(lines_in_pieces({{"beta1", "0.8"}}),
+            Lines{"resumed: goes on, not to the bit: --beta1 was not recorded, is 0.8"});
+  EXPECT_EQ(lines_in_pieces({{"optimizer-device", "cuda"}}),
+            Lines{"resumed: goes on, not to the bit: the optimizer's device was cpu, is cuda"});
   now = options;
   now.seed = 1;
   now.resume_anyway = true;

@@ -86,6 +86,9 @@ struct TensorSpec {
 /// A group of tensors that are gathered and reduced together.
 struct TensorGroup {
   std::vector<TensorSpec> tensors;  ///< in the order of Layout::shapes
+  /// Whether results must not depend on the layout, since steps are cut into pieces: every tensor then starts at a
+  /// multiple of element_alignment, and one that joins the previous tensor starts at the first such multiple behind it.
+  bool aligned = false;
 };
 
 /// A layout policy: a value whose `build(groups, parts)` returns the layout of each group over `parts` ranks. It gets
@@ -120,7 +123,8 @@ std::vector<Layout> build_layouts(std::string_view name, const void* policy, Bui
 
 /// Returns the layouts of groups, where group i is cut over parts[i] ranks; if parts[i] is 0, its layout is empty. The
 /// policy gets all groups with the same number of parts in one call. Throws InputError, in one sentence, for a layout
-/// that does not give each element of a tensor to one rank, or has parts outside of their buffers.
+/// that does not give each element of a tensor to one rank, has parts outside of their buffers, or places tensors of a
+/// group that is `aligned` elsewhere.
 template <LayoutPolicy L>
 std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> groups, std::span<const int> parts) {
   const detail::Build build = [](const void* held, std::span<const TensorGroup> together, int ranks) {

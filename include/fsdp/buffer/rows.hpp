@@ -18,18 +18,21 @@ namespace fsdp::buffer {
 /// at a multiple of the chunk and all parts are equal, as in Megatron's DBuffer; the padding is less than two longest
 /// rows per tensor and per rank. If the multiple is larger (rows of 1024 and 50257), tensors follow each other without
 /// padding, and each cut is at the last row border before the end of an equal part: parts differ by less than two
-/// longest rows, and every rank's buffer has room for the largest part.
+/// longest rows, and every rank's buffer has room for the largest part. Groups that are `aligned` (TensorGroup) are cut
+/// in this way too, with each tensor at a multiple of element_alignment.
 struct Rows {
   static constexpr std::string_view name = "rows";
 
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
     require_rows(groups);
-    return group_by_group(groups, parts, of_group);
+    return group_by_group(groups, parts, !groups.empty() && groups.front().aligned ? of_aligned_group : of_group);
   }
   /// Throws InputError, by its name, for a tensor without axes.
   static void require_rows(std::span<const TensorGroup> groups);
   /// Returns the layout of one group over `ranks` ranks. Throws LogicError for a tensor of rank 0.
   static Layout of_group(std::span<const Shape> shapes, int ranks);
+  /// The same for a group that is `aligned`.
+  static Layout of_aligned_group(std::span<const Shape> shapes, int ranks);
 };
 
 static_assert(LayoutPolicy<Rows>);

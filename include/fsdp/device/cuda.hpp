@@ -77,6 +77,9 @@ struct Cuda {
   /// which says what is wrong, if there is no usable device.
   static std::int64_t free_bytes();
   static std::int64_t total_bytes();  ///< all of them, used or not; throws as free_bytes does
+  /// Returns what the calling thread's device is, as "NVIDIA H200, sm_90": kernels of another kind give other last
+  /// bits. Throws InputError if there is no usable device.
+  static std::string kind();
 
   /// Allocates zeroed memory, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how
   /// much is free.

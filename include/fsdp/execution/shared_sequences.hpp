@@ -59,13 +59,18 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
     });
 }
 
-/// Returns the units of a model, with the stages of its blocks where several ranks share a sequence.
+/// Returns the units of a model, with the stages of its blocks where several ranks share a sequence. Throws InputError
+/// for parts that do not divide a rank's heads: lists of so many stages are made before check_shared_sequences.
 template <class Model>
 std::vector<Unit> staged_units_of(const Model& model, const RunShape& shape) {
   std::vector<Unit> units = units_of(model);
   if (shape.ranks_per_sequence == 1) return units;
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&](const auto& block) {
+      if constexpr (requires { nn::staged(block).shares(); })
+        if (const std::int64_t heads = nn::staged(block).shares(), sharing = shape.ranks_per_sequence;
+            sharing > 0 && heads % sharing == 0)
+          check_middle_parts(heads / sharing, parts_of(shape));
       units[static_cast<std::size_t>(i + 1)].stages = {.parts = parts_of(shape), .replays = nn::replays(block)};
     });
   return units;

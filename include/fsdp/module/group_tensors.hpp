@@ -64,7 +64,8 @@ std::string first_cut(GroupList groups, bool across);
 /// Returns the parameter of this name. Throws InputError if there is none.
 const Parameter& parameter_named(GroupList groups, std::string_view name);
 
-/// Returns the groups as layout policies see them; `work` is the cost of an optimizer's step.
-std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work);
+/// Returns the groups as layout policies see them; `work` is the cost of an optimizer's step, `aligned` as in
+/// TensorGroup.
+std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned);
 
 }  // namespace fsdp

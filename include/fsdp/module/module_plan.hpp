@@ -79,9 +79,10 @@ class ModulePlan {
 
   void check_pieces(const sharding::Facts& facts, int groups) const;
   void check_orders(std::span<const Unit> units) const;
+  void check_length(const Order& order) const;
   void require_used() const;
   void find_classes();
-  bool trains(const sharding::Problem& problem, int group) const;
+  std::vector<bool> trained_by(int order) const;
   std::vector<Key> keys() const;
   int most_micro_batches(sharding::Pass pass) const;
   void choose_holds(std::int64_t bytes_per_weight);

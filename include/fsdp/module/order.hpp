@@ -43,7 +43,9 @@ struct PassPlan {
   /// Empty: a model's order, whose last unit makes the loss (sharding::Problem::order). Orders are chosen by index.
   std::vector<Order> orders = {};
   int micro_batches = 1;
-  bool fewer = false;          ///< passes may have fewer micro-batches; each number is planned
+  /// Passes may have fewer micro-batches. Numbers below 16 are planned, and of larger ones the half, its half and so
+  /// on; the others when a pass first has so many.
+  bool fewer = false;
   bool repeats = false;        ///< a micro-batch may be computed again without its reductions (Reductions::left_out)
   bool fixed_slots = false;    ///< see sharding::Problem
   int ranks_per_sequence = 1;  ///< consecutive ranks that share each micro-batch (SequenceGroup)

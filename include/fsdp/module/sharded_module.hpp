@@ -282,7 +282,7 @@ class ShardedModule {
       shards.push_back(GroupAxes<Comm>::size(on.shard));
       keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
     }
-    const std::vector<buffer::TensorGroup> specs = specs_of(plan_.grouped(), settings_.step_work);
+    const std::vector<buffer::TensorGroup> specs = specs_of(plan_.grouped(), settings_.step_work, facts.pieces > 0);
     auto layouts = buffer::build_layouts(layout, specs, shards);
     auto kept = buffer::build_layouts(layout, specs, keepers);
     for (std::size_t i = 0; i < axes.size(); ++i) {

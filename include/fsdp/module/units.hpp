@@ -26,7 +26,7 @@ struct Unit {
   bool backward_needs_weights = true;  ///< false: it is not gathered for its backward, as an embedding
   /// False: no computation uses it whole, so that it is never gathered nor reduced. Its rows are sent (RowTable).
   bool gathered = true;
-  std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending
+  std::vector<int> absent = {};  ///< fields of the unit that have no parameter, ascending, from 0
   sharding::Stages stages = {};  ///< how it is computed where several ranks share a sequence
 };
 
@@ -106,8 +106,8 @@ struct Reference {
   bool present() const { return group >= 0; }
 };
 
-/// Throws InputError for a negative extent, or for more elements than any memory holds. `what`: begins the sentence, as
-/// "units: parameter 'w' of encoder".
+/// Throws InputError for a number of axes that no shape has, a negative extent, or more elements than any memory holds.
+/// `what`: begins the sentence, as "units: parameter 'w' of encoder".
 void check_shape(std::string_view what, const Shape& shape);
 
 /// The result of group_parameters.
@@ -120,11 +120,13 @@ struct UnitGroups {
 /// Puts the parameters of units into groups. First comes one group per unit, in order (units may be merged, as
 /// `options` say); then one for each weight that different units share; then those parts of units that are replicated,
 /// frozen or persistent while the rest is not. Tensors of at most `persistence_threshold` elements are persistent.
-/// Sets each parameter's Parameter::step. Throws InputError if a number of `options` is out of range, a pattern or a
-/// group matches nothing, groups give a parameter different values, everything is frozen, a unit or a parameter has no
-/// name, or two tensors of different shapes share a name.
-UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options,
-                            std::int64_t persistence_threshold);
+/// With `keeps_joined`, tensors that join each other (Parameter::joins_previous) are persistent together or not at all,
+/// so that the matmuls of a unit do not depend on the threshold. Sets each parameter's Parameter::step. Throws
+/// InputError if a number of `options` or of a unit is out of range, a pattern or a group matches nothing, groups give
+/// a parameter different values, everything is frozen, a unit or a parameter has no name, or two tensors of different
+/// shapes share a name.
+UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options, std::int64_t persistence_threshold,
+                            bool keeps_joined = false);
 
 /// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
 /// replicated.

@@ -21,9 +21,9 @@ class Pass;
 /// A unit's tensors while the caller computes it. One Use of a pass is alive at a time. Its end (`done`, or the
 /// destructor) starts what follows in the schedule (releases, reductions, the next gathers) and does not wait.
 ///
-/// Views are contiguous, row-major, aligned to device::alignment, and valid until the end of the Use; afterwards they
-/// are poisoned in debug builds and under AddressSanitizer. Where the module has fixed slots, a unit's views have the
-/// same addresses in each of its uses in a pass.
+/// Views are contiguous, row-major, aligned to device::alignment (but not in buffer::Rows without pieces), and valid
+/// until the end of the Use; afterwards they are poisoned in debug builds and under AddressSanitizer. Where the module
+/// has fixed slots, a unit's views have the same addresses in each of its uses in a pass.
 template <class Stack>
 class Use {
  public:

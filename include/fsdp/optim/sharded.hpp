@@ -48,8 +48,8 @@ namespace fsdp {
 template <class Optimizer = optim::AdamW>
 struct ShardedSettings {
   std::vector<Order> orders = {};  ///< chosen by index; empty: the chain of all units that are gathered
-  /// Most in a step; `train` may be given fewer. Where a step is cut into pieces (Reproducible), pieces and ranks
-  /// determine the number, and this is 1 or that number.
+  /// Most in a step; `train` may be given fewer. A step has at most 2^20 computations. Where a step is cut into pieces
+  /// (Reproducible), pieces and ranks determine the number, and this is 1 or that number.
   int micro_batches = 1;
   Optimizer optimizer = {};                ///< with its constants
   device::StepRules rules = {};            ///< clipping, and whether steps with overflowing gradients are skipped

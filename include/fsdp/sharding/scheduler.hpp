@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -48,10 +49,16 @@ class Scheduler {
  public:
   constexpr Scheduler(const Rules& rules, const Problem& problem)
       : rules_(rules), problem_(problem), computes_(computations(problem)) {
+    find_shared();
     check_live_bound();
     for (const Task& task : computes_)
       steps_.push_back(steps_.empty() ? 0 : steps_.back() + (problem_.begins(task) ? 1 : 0));
-    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) lives_.push_back(lifetime(group));
+    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) all_.push_back(group);
+    for (const UnitUse& unit : problem_.units) {
+      ascending_.push_back(unit.groups);
+      std::sort(ascending_.back().begin(), ascending_.back().end());
+    }
+    find_lifetimes();
   }
 
   constexpr Schedule run() {
@@ -117,33 +124,37 @@ class Scheduler {
 
   /// Whether units that do not follow each other use the group: a tied weight. It is held through a micro-batch at
   /// least.
-  constexpr bool is_shared(int group) const {
-    int first = -1, last = -1, users = 0;
-    for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit) {
-      if (!contains(problem_.unit(unit).groups, group)) continue;
-      first = first < 0 ? unit : first;
-      last = unit;
-      ++users;
-    }
-    return last - first + 1 > users;
+  constexpr bool is_shared(int group) const { return shared_[static_cast<std::size_t>(group)] != 0; }
+  constexpr void find_shared() {
+    std::vector<int> last(problem_.groups.size(), -1);
+    shared_.resize(problem_.groups.size());
+    for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit)
+      for (const int group : problem_.unit(unit).groups) {
+        int& before = last[static_cast<std::size_t>(group)];
+        if (before >= 0 && before + 1 < unit) shared_[static_cast<std::size_t>(group)] = 1;
+        before = unit;
+      }
   }
 
-  constexpr Lifetime lifetime(int group) const {
-    Lifetime life;
-    std::vector<int> uses;
-    for (int k = 0; k < static_cast<int>(computes_.size()); ++k) {
-      if (!contains(groups_at(k), group)) continue;
-      if (uses_weights(k)) uses.push_back(k);
-      if (!problem_.writes_gradients(at(k)) || !problem_.group(group).trainable) continue;
-      auto& ends = life.gradient_ends;
-      if (!ends.empty() && at(ends.back()).micro_batch == at(k).micro_batch)
-        ends.back() = k;
-      else
-        ends.push_back(k);
+  constexpr void find_lifetimes() {
+    lives_.resize(problem_.groups.size());
+    std::vector<std::vector<int>> uses(problem_.groups.size());
+    for (int k = 0; k < static_cast<int>(computes_.size()); ++k)
+      for (const int group : groups_at(k)) {
+        if (uses_weights(k)) uses[static_cast<std::size_t>(group)].push_back(k);
+        if (!problem_.writes_gradients(at(k)) || !problem_.group(group).trainable) continue;
+        auto& ends = lives_[static_cast<std::size_t>(group)].gradient_ends;
+        if (!ends.empty() && at(ends.back()).micro_batch == at(k).micro_batch)
+          ends.back() = k;
+        else
+          ends.push_back(k);
+      }
+    for (const int group : all_) {
+      Lifetime& life = lives_[static_cast<std::size_t>(group)];
+      const std::vector<int>& own = uses[static_cast<std::size_t>(group)];
+      if (!own.empty()) life.first_use = own.front();
+      if (hold_of(group) != Hold::always) life.gathered = held(group, own);
     }
-    if (!uses.empty()) life.first_use = uses.front();
-    if (hold_of(group) != Hold::always) life.gathered = held(group, uses);
-    return life;
   }
 
   /// Merges a group's uses into the intervals during which the rules hold it.
@@ -206,10 +217,15 @@ class Scheduler {
     return facts.across == Across::shard && problem_.pass != Pass::generate_again;
   }
 
+  /// Returns the groups whose holds or gradients may end with a computation, ascending: its own, and at the end all.
+  constexpr const std::vector<int>& ending_at(int k) const {
+    return k + 1 == static_cast<int>(computes_.size()) ? all_ : ascending_[static_cast<std::size_t>(at(k).index)];
+  }
+
   constexpr void release_after(int k) {
     if (problem_.pass == Pass::generate) return;
     const int micro_batch = at(k).micro_batch;
-    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
+    for (const int group : ending_at(k)) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       if (life.released == life.gathered.size() || life.gathered[life.released].last != k) continue;
       ++life.released;
@@ -224,7 +240,7 @@ class Scheduler {
   constexpr void reduce_after(int k) {
     const int micro_batch = at(k).micro_batch;
     const bool last = micro_batch == problem_.micro_batches - 1;
-    for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
+    for (const int group : ending_at(k)) {
       Lifetime& life = lives_[static_cast<std::size_t>(group)];
       if (life.ended == life.gradient_ends.size() || life.gradient_ends[life.ended] != k) continue;
       ++life.ended;
@@ -240,7 +256,10 @@ class Scheduler {
   const Rules& rules_;
   const Problem& problem_;
   Schedule computes_;
-  std::vector<int> steps_;  // [computes_]
+  std::vector<int> steps_;                   // [computes_]
+  std::vector<char> shared_;                 // [groups]
+  std::vector<int> all_;                     // [groups]
+  std::vector<std::vector<int>> ascending_;  // [units]: their groups
   std::vector<Lifetime> lives_;
   std::int64_t live_ = 0;
   Schedule schedule_;

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -197,7 +199,6 @@ class SlotNumbers {
   struct Slot {
     bool named = false;  ///< by the list itself
     bool taken = false;
-    std::vector<Held> holders;  ///< if slots are fixed
   };
 
   constexpr Slot& at(int slot) {
@@ -219,9 +220,10 @@ class SlotNumbers {
   }
 
   /// Gives every group the lowest slot that is free whenever it holds one; groups in the order of their first use.
-  constexpr void fix(const Schedule& schedule) {
+  void fix(const Schedule& schedule) {
     std::vector<int> order;
     std::vector<std::vector<Held>> held(problem_.groups.size());
+    std::vector<std::map<int, int>> holders;  // by slot: from the first task of each hold to its last
     for (int number = 0; const Task& task : schedule) {
       if (takes_part(task)) {
         auto& own = held[static_cast<std::size_t>(task.index)];
@@ -237,15 +239,19 @@ class SlotNumbers {
     for (const int group : order) {
       const auto& own = held[static_cast<std::size_t>(group)];
       int slot = 0;
-      while (at(slot).named || overlap(at(slot).holders, own)) ++slot;
+      for (;; ++slot) {
+        if (static_cast<std::size_t>(slot) == holders.size()) holders.emplace_back();
+        if (!at(slot).named && !overlap(holders[static_cast<std::size_t>(slot)], own)) break;
+      }
       fixed_[static_cast<std::size_t>(group)] = slot;
-      at(slot).holders.insert(at(slot).holders.end(), own.begin(), own.end());
+      for (const Held& hold : own) holders[static_cast<std::size_t>(slot)].emplace(hold.first, hold.last);
     }
   }
-  static constexpr bool overlap(const std::vector<Held>& some, const std::vector<Held>& others) {
-    return std::any_of(some.begin(), some.end(), [&](const Held& one) {
-      return std::any_of(others.begin(), others.end(),
-                         [&](const Held& other) { return one.first < other.last && other.first < one.last; });
+  /// Whether a hold overlaps one of the holders, of which no two overlap.
+  static bool overlap(const std::map<int, int>& holders, const std::vector<Held>& own) {
+    return std::any_of(own.begin(), own.end(), [&](const Held& hold) {
+      const auto next = holders.lower_bound(hold.last);
+      return next != holders.begin() && std::prev(next)->second > hold.first;
     });
   }
 

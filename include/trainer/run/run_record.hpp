@@ -11,6 +11,7 @@
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/options.hpp>
@@ -67,6 +68,8 @@ RunRecord run_record(const TrainOptions& options, const Model& model, const type
     record["pieces"] = std::to_string(pieces);
     record["precision"] = policies.precision;
     record["tiling"] = policies.tiling;
+    const bool on_host = Stack::Device::host_memory || offloads_optimizer_of<typename Stack::Sharding>;
+    record["optimizer-device"] = on_host ? "cpu" : std::string(Stack::Device::name);
     record["tiling-plans"] = tiles_text(plan::tiling_text(model, tiling, request));
     record.merge(last_bits<typename Stack::Device>(request.shape.threads));
   }

@@ -28,11 +28,20 @@ std::string tiles_text(std::string_view plans);
 /// Returns version, compiler and optimisation flags of the library's build.
 std::string build_text();
 
+/// Returns a device's name, and the kind of the calling thread's device where there are several.
+template <class Device>
+std::string device_text() {
+  if constexpr (requires { Device::kind(); })
+    return message(Device::name, ", ", Device::kind());
+  else
+    return std::string(Device::name);
+}
+
 /// Returns what the last bits of a rank's results depend on besides data, flags and tile plans.
 template <class Device>
 RunRecord last_bits(std::int64_t threads) {
   RunRecord record{{"build", build_text()},
-                   {"device", std::string(Device::name)},
+                   {"device", device_text<Device>()},
                    {"instruction-set", device::arithmetic()},
                    {"threads", std::to_string(threads)}};
   if constexpr (Device::host_memory) record["library"] = device::matmul_library();

@@ -10,6 +10,7 @@
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/monitor.hpp>
+#include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::comm {
@@ -20,7 +21,7 @@ Watchdog::Watchdog(std::string whom, std::chrono::milliseconds limit) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this, limit, whom = std::move(whom)] {
     std::unique_lock lock(mutex_);
-    if (over_.wait_for(lock, limit, [&] { return done_; })) return;
+    if (over_.wait_until(lock, deadline_after(std::chrono::steady_clock::now(), limit), [&] { return done_; })) return;
     print_text(stderr, message(whom, " waited ", in_seconds(limit), " for the other ranks; the deadline is ",
                                in_seconds(limit), "\n"));
     ::_exit(ExitStatus::lost);

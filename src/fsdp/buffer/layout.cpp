@@ -16,6 +16,22 @@ std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(),
 
 namespace {
 
+/// Throws InputError unless the tensors lie where a group that is `aligned` needs them.
+void require_aligned(std::string_view policy, const TensorGroup& group, const Layout& layout) {
+  const std::size_t count = group.aligned ? std::min(layout.offsets.size(), group.tensors.size()) : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool joins = i > 0 && group.tensors[i].joins_previous;
+    const bool follows =
+        !joins ||
+        layout.offsets[i] == layout.offsets[i - 1] + round_up(group.tensors[i - 1].shape.numel(), element_alignment);
+    require<InputError>(follows && layout.offsets[i] % element_alignment == 0, "layout ", policy, ": '",
+                        group.tensors[i].name, "' starts at element ", layout.offsets[i],
+                        "; steps in pieces need every tensor at a multiple of ", element_alignment,
+                        " elements, and one that joins the previous tensor right behind it, since results would "
+                        "depend on the layout; place it there where TensorGroup::aligned is set");
+  }
+}
+
 /// Adds the parts of ranges of a buffer that lie in its elements [begin, end), which another buffer has from `local`
 /// on.
 void add_within(std::vector<TensorRange>& held, const std::vector<TensorRange>& ranges, std::int64_t begin,
@@ -225,6 +241,7 @@ std::vector<Layout> detail::build_layouts(std::string_view name, const void* pol
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (parts[i] != ranks) continue;
       LayoutCheck(name, i, groups[i], ranks, *next).run();
+      require_aligned(name, groups[i], *next);
       layouts[i] = std::move(*next++);
     }
   }

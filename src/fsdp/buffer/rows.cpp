@@ -88,8 +88,8 @@ std::int64_t border_before(const Layout& layout, std::int64_t element) {
   return layout.offsets[i] + (element - layout.offsets[i]) / row * row;
 }
 
-Layout parts_by_rows(std::span<const Shape> shapes, int ranks) {
-  Layout layout = lay_out(shapes, 1);
+Layout parts_by_rows(std::span<const Shape> shapes, int ranks, std::int64_t alignment) {
+  Layout layout = lay_out(shapes, alignment);
   Run run{.full = 0, .local = 0, .counts = {}};
   std::int64_t begin = 0, largest = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -120,7 +120,11 @@ Layout Rows::of_group(std::span<const Shape> shapes, int ranks) {
     longest = std::max(longest, row_of(shape));
   }
   const std::optional<std::int64_t> chunk = common_multiple(shapes, 2 * longest);
-  return chunk ? equal_parts(shapes, ranks, *chunk) : parts_by_rows(shapes, ranks);
+  return chunk ? equal_parts(shapes, ranks, *chunk) : parts_by_rows(shapes, ranks, 1);
+}
+
+Layout Rows::of_aligned_group(std::span<const Shape> shapes, int ranks) {
+  return parts_by_rows(shapes, ranks, element_alignment);
 }
 
 }  // namespace fsdp::buffer

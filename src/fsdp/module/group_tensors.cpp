@@ -83,10 +83,11 @@ const Parameter& parameter_named(GroupList groups, std::string_view name) {
   throw InputError(message("there is no parameter '", name, "'; ", suggestion(std::string(name), names)));
 }
 
-std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work) {
+std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned) {
   std::vector<buffer::TensorGroup> specs;
   for (const GroupedParameters& group : groups) {
     buffer::TensorGroup& spec = specs.emplace_back();
+    spec.aligned = aligned;
     for (const Parameter& parameter : group.parameters)
       spec.tensors.push_back({.shape = parameter.shape,
                               .work = group.frozen ? 0 : work(parameter),

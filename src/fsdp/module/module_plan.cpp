@@ -29,9 +29,10 @@ std::span<const sharding::Pass> passes_of(Purpose purpose) {
   return purpose == Purpose::evaluate ? passes.subspan(1, 1) : passes.last(2);
 }
 
-bool contains(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
+/// Most computations of a step: so many take seconds to plan, and some hundred megabytes.
+constexpr std::int64_t most_computations = 1 << 20;
+/// Where passes may have fewer micro-batches, all numbers below this one are planned.
+constexpr int all_planned = 16;
 
 std::uint64_t digest_of(std::span<const Unit> units) {
   std::uint64_t hash = hash_seed;
@@ -71,7 +72,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
   check_ranks_per_sequence(passes.ranks_per_sequence, ranks);
   check_pieces(facts, ranks / passes.ranks_per_sequence);
   digest_ = hashed(digest_, std::int64_t{passes.ranks_per_sequence});
-  UnitGroups groups = group_parameters(units, passes.unit_options, facts.persistence_threshold);
+  UnitGroups groups = group_parameters(units, passes.unit_options, facts.persistence_threshold, facts.pieces > 0);
   for (const GroupedParameters& group : groups.groups) names_.groups.push_back(group.name);
   for (const Unit& unit : units) {
     names_.units.push_back(unit.name);
@@ -89,6 +90,7 @@ ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, cons
               .fixed_slots = passes.fixed_slots};
   check_orders(units);
   if (passes_.orders.empty()) passes_.orders.emplace_back();
+  for (const Order& order : passes_.orders) check_length(order);
 }
 
 ModulePlan::~ModulePlan() = default;
@@ -135,18 +137,33 @@ void ModulePlan::check_orders(std::span<const Unit> units) const {
   if (passes_.purpose == Purpose::train && !passes_.orders.empty()) require_used();
 }
 
+void ModulePlan::check_length(const Order& order) const {
+  const auto stages_of = [&](int unit) {
+    const sharding::Stages& stages = problem_.unit(unit).stages;
+    return std::int64_t{stages.parts == 0 ? 2 : sharding::stage_count(stages)};
+  };
+  std::int64_t length = 0;  // of one micro-batch: each unit's forward and backward, or the computations of an order
+  for (const sharding::Computation& next : order.list) length += (stages_of(next.unit) + 1) / 2;
+  for (int unit = 0; order.list.empty() && unit < std::ssize(problem_.units); ++unit) length += stages_of(unit);
+  require<InputError>(passes_.micro_batches == 1 || length <= most_computations / passes_.micro_batches,
+                      "sharded module: ", passes_.micro_batches, " micro-batches of ", length,
+                      " computations each; a step has at most ", most_computations, " computations, so that at most ",
+                      std::max<std::int64_t>(most_computations / std::max<std::int64_t>(length, 1), 1),
+                      " of these micro-batches are possible");
+}
+
 void ModulePlan::require_used() const {
+  std::vector<bool> makes_gradient(grouped_.size());
+  for (const Order& order : passes_.orders) {
+    std::vector<bool> without(problem_.units.size());
+    for (const int unit : order.without_gradients) without[static_cast<std::size_t>(unit)] = true;
+    for (const sharding::Computation& next : order.list)
+      if (next.action != Action::forward && !without[static_cast<std::size_t>(next.unit)])
+        for (const int group : problem_.unit(next.unit).groups) makes_gradient[static_cast<std::size_t>(group)] = true;
+  }
   for (std::size_t group = 0; group < grouped_.size(); ++group) {
     if (grouped_[group].frozen || !grouped_[group].gathered) continue;
-    const auto makes_gradient = [&](const Order& order, const sharding::Computation& next) {
-      return next.action != Action::forward && !contains(order.without_gradients, next.unit) &&
-             contains(problem_.unit(next.unit).groups, static_cast<int>(group));
-    };
-    const bool trained = std::any_of(passes_.orders.begin(), passes_.orders.end(), [&](const Order& order) {
-      return std::any_of(order.list.begin(), order.list.end(),
-                         [&](const sharding::Computation& next) { return makes_gradient(order, next); });
-    });
-    require<InputError>(trained, "order: nothing makes a gradient of ", names_.groups[group],
+    require<InputError>(makes_gradient[group], "order: nothing makes a gradient of ", names_.groups[group],
                         ", which is to be trained; add its backward to an order, freeze its tensors "
                         "(UnitOptions::frozen), or declare the unit with gathered = false if rows of it are sent");
   }
@@ -189,8 +206,13 @@ std::vector<ModulePlan::Key> ModulePlan::keys() const {
   for (const sharding::Pass pass : passes_of(passes_.purpose))
     for (int order = 0; order < orders(); ++order) {
       const int most = most_micro_batches(pass);
-      for (int count = passes_.fewer || passes_.repeats ? 1 : most; count <= most; ++count)
-        if (count == 1 || count == most || passes_.fewer) list.emplace_back(pass, order, count);
+      if (passes_.repeats && !passes_.fewer && most > 1) list.emplace_back(pass, order, 1);
+      for (int count = 1; passes_.fewer && count < std::min(most, all_planned); ++count)
+        list.emplace_back(pass, order, count);
+      // Halves of larger numbers, so that time and memory are in proportion to the largest.
+      for (int count = most / 2; passes_.fewer && count >= all_planned; count /= 2)
+        list.emplace_back(pass, order, count);
+      list.emplace_back(pass, order, most);
     }
   return list;
 }
@@ -230,28 +252,31 @@ void ModulePlan::make_schedules(ScheduleOf schedule_of, std::int64_t bytes_per_w
   find_classes();
 }
 
-bool ModulePlan::trains(const sharding::Problem& problem, int group) const {
-  if (!problem.group(group).trainable) return false;
-  if (!problem.group(group).gathered) return true;  // its rows may be used in any order
-  const sharding::Schedule list = sharding::computations(problem);
-  return std::any_of(list.begin(), list.end(), [&](const sharding::Task& task) {
-    return problem.writes_gradients(task) && contains(problem.unit(task.index).groups, group);
-  });
+std::vector<bool> ModulePlan::trained_by(int order) const {
+  const sharding::Problem problem = problem_of({sharding::Pass::train, order, 1});
+  std::vector<bool> trains;
+  for (const sharding::GroupFacts& group : problem.groups)
+    trains.push_back(group.trainable && !group.gathered);  // its rows may be used in any order
+  for (const sharding::Task& task : sharding::computations(problem))
+    if (problem.writes_gradients(task))
+      for (const int group : problem.unit(task.index).groups)
+        trains[static_cast<std::size_t>(group)] = problem.group(group).trainable;
+  return trains;
 }
 
 void ModulePlan::find_classes() {
-  std::vector<sharding::Problem> problems;
-  for (int order = 0; order < orders(); ++order) problems.push_back(problem_of({sharding::Pass::train, order, 1}));
-  for (int group = 0; group < static_cast<int>(problem_.groups.size()); ++group) {
+  std::vector<std::vector<bool>> orders_train;
+  for (int order = 0; order < orders(); ++order) orders_train.push_back(trained_by(order));
+  for (std::size_t group = 0; group < problem_.groups.size(); ++group) {
     std::vector<bool> trained_by;
-    for (const sharding::Problem& problem : problems) trained_by.push_back(trains(problem, group));
+    for (const std::vector<bool>& trains : orders_train) trained_by.push_back(trains[group]);
     // What nothing trains is of no class: any will do.
     const bool trained = std::find(trained_by.begin(), trained_by.end(), true) != trained_by.end();
     auto found = std::find(classes_.begin(), classes_.end(), trained_by);
     if (trained && found == classes_.end()) found = classes_.insert(classes_.end(), trained_by);
     class_of_.push_back(trained ? static_cast<int>(found - classes_.begin()) : 0);
   }
-  if (classes_.empty()) classes_.emplace_back(problems.size(), true);
+  if (classes_.empty()) classes_.emplace_back(orders_train.size(), true);
 }
 
 const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro_batches) const {
@@ -264,8 +289,13 @@ const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro
               (passes_.repeats && micro_batches == 1),
           "train: ", micro_batches, " micro-batches given to a module planned for ", passes_.micro_batches);
   const Key key{pass, order, pass == sharding::Pass::train ? micro_batches : 1};
-  const auto found = passes_made_.find(key);
-  return found != passes_made_.end() ? found->second : passes_made_.emplace(key, made(key)).first->second;
+  if (const auto found = passes_made_.find(key); found != passes_made_.end()) return found->second;
+  PlannedPass late = made(key);
+  require<InputError>(sharding::largest(slots_, sharding::slot_sizes(late.schedule, late.problem)) == slots_,
+                      "train: the strategy's schedule of ", micro_batches,
+                      " micro-batches takes larger slots than its ", "schedules of ", passes_.micro_batches,
+                      " and of their halves, for which memory was planned; ", "plan for ", micro_batches);
+  return passes_made_.emplace(key, std::move(late)).first->second;
 }
 
 void ModulePlan::require_same(const comm::Ranks& ranks) const {

@@ -120,9 +120,21 @@ struct Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
+/// Returns which parameters are persistent. With `keeps_joined`, those that join each other are so together.
+std::vector<bool> persistent_in(std::span<const Parameter> parameters, std::int64_t threshold, bool keeps_joined) {
+  std::vector<bool> persistent;
+  for (std::size_t begin = 0, end = 0; begin < parameters.size(); begin = end) {
+    bool all = true;
+    do all = all && parameters[end].shape.numel() <= threshold;
+    while (++end < parameters.size() && keeps_joined && parameters[end].joins_previous);
+    persistent.resize(end, all);
+  }
+  return persistent;
+}
+
 /// Returns the key of every parameter.
 std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& options, const SetByGroups& by_groups,
-                                      std::int64_t persistence_threshold) {
+                                      std::int64_t persistence_threshold, bool keeps_joined) {
   const std::vector<int> together = gathered_with(units, options);
   const bool adapts = std::any_of(units.begin(), units.end(), [](const Unit& unit) {
     return std::any_of(unit.parameters.begin(), unit.parameters.end(), [](const auto& own) { return own.adapter; });
@@ -132,8 +144,10 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
     for (const Parameter& parameter : units[unit].parameters) users[parameter.name].push_back(together[unit]);
   std::vector<std::vector<Key>> keys(units.size());
   std::map<Key, std::int64_t> sizes;
-  for (std::size_t unit = 0; unit < units.size(); ++unit)
-    for (const Parameter& parameter : units[unit].parameters) {
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    const std::vector<bool> persistent = persistent_in(units[unit].parameters, persistence_threshold, keeps_joined);
+    for (std::size_t i = 0; i < persistent.size(); ++i) {
+      const Parameter& parameter = units[unit].parameters[i];
       const auto& using_it = users[parameter.name];
       const bool shared = using_it.front() != using_it.back();
       Key key{.part = shared ? Part::shared : Part::most,
@@ -142,12 +156,13 @@ std::vector<std::vector<Key>> keys_of(UnitLists units, const UnitOptions& option
               .replicated = matches_any(options.replicated, parameter.name),
               .frozen = (adapts && !parameter.adapter) || matches_any(options.frozen, parameter.name) ||
                         by_groups.freezes(parameter.name),
-              .persistent = parameter.shape.numel() <= persistence_threshold,
+              .persistent = persistent[i],
               .gathered = units[unit].gathered};
       if (key.replicated || !key.gathered) key.persistent = false;
       sizes[key] += parameter.shape.numel();
       keys[unit].push_back(std::move(key));
     }
+  }
   // A unit's largest part stays Part::most; its other parts come after all units.
   std::map<int, Key> largest;
   for (const auto& [key, size] : sizes) {
@@ -176,11 +191,8 @@ bool uses(const sharding::UnitUse& use, int group) {
 }
 
 /// Returns a group's name: "block 0", "block 0 and block 1", "block 0 to block 7, frozen", or a shared weight's own
-/// name.
-std::string group_name(const Key& key, int group, const std::vector<sharding::UnitUse>& uses_of, UnitLists units) {
-  std::vector<std::size_t> users;
-  for (std::size_t unit = 0; unit < uses_of.size(); ++unit)
-    if (uses(uses_of[unit], group)) users.push_back(unit);
+/// name. `users`: the units that use it, in order.
+std::string group_name(const Key& key, const std::vector<std::size_t>& users, UnitLists units) {
   std::string name = key.shared;
   if (key.part != Part::shared) {
     name = units[users.front()].name;
@@ -188,6 +200,21 @@ std::string group_name(const Key& key, int group, const std::vector<sharding::Un
   }
   return name + (key.frozen ? ", frozen" : "") + (key.replicated ? ", replicated" : "") +
          (key.persistent ? ", persistent" : "");
+}
+
+/// Throws InputError for absent fields that a unit does not have, and for a number of parts that none is computed in.
+void check_fields(const Unit& unit) {
+  const std::size_t fields = unit.parameters.size() + unit.absent.size();
+  for (int next = 0; const int field : unit.absent) {
+    require<InputError>(field >= next && static_cast<std::size_t>(field) < fields, "units: ", unit.name,
+                        " lists field ", field, " as absent; it has ", unit.parameters.size(), " parameters and ",
+                        unit.absent.size(), " absent fields, whose numbers are 0 to ", fields - 1, " and ascend");
+    next = field + 1;
+  }
+  constexpr int most_parts = 4096;  // of heads; so that numbers of stages fit into an int
+  require<InputError>(unit.stages.parts >= 0 && unit.stages.parts <= most_parts, "units: ", unit.name,
+                      " is to be computed in ", unit.stages.parts, " parts; give 0, for a unit without stages, to ",
+                      most_parts);
 }
 
 /// Throws InputError for what cannot be sharded: a unit or a tensor that messages could not name, one name for
@@ -198,10 +225,12 @@ void check(UnitLists units) {
   for (std::size_t number = 0; number < units.size(); ++number) {
     const Unit& unit = units[number];
     require<InputError>(!unit.name.empty(), "units: unit ", number, " has no name");
+    check_fields(unit);
+    std::set<std::string_view> names;
     for (const Parameter& parameter : unit.parameters) {
       require_tensor_name(parameter.name, "units: " + unit.name);
-      require<InputError>(std::ranges::count(unit.parameters, parameter.name, &Parameter::name) == 1,
-                          "units: parameter '", parameter.name, "' is twice in ", unit.name);
+      require<InputError>(names.insert(parameter.name).second, "units: parameter '", parameter.name, "' is twice in ",
+                          unit.name);
       check_shape(message("units: parameter '", parameter.name, "' of ", unit.name), parameter.shape);
       const Shape& shape = parameter.shape;
       const auto [place, inserted] = seen.try_emplace(parameter.name, shape, unit.gathered);
@@ -233,6 +262,8 @@ void check(const UnitOptions& options, UnitLists units) {
 void check_shape(std::string_view what, const Shape& shape) {
   constexpr std::int64_t most = std::int64_t{1} << 56;  // so that sums of bytes of a few tensors do not overflow either
   std::int64_t elements = 1;
+  require<InputError>(shape.rank >= 0 && shape.rank <= std::ssize(shape.extents), what, " has ", shape.rank,
+                      " axes; a shape has 0 to ", shape.extents.size());
   for (std::int64_t axis = 0; axis < shape.rank; ++axis) {
     require<InputError>(shape[axis] >= 0, what, " has extent ", shape[axis], " on axis ", axis,
                         "; extents are at least 0");
@@ -243,11 +274,12 @@ void check_shape(std::string_view what, const Shape& shape) {
 
 std::int64_t GroupedParameters::elements() const { return elements_of(parameters); }
 
-UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold) {
+UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::int64_t persistence_threshold,
+                            bool keeps_joined) {
   check(units);
   check(options, units);
   const SetByGroups by_groups(units, options.groups);
-  const auto keys = keys_of(units, options, by_groups, persistence_threshold);
+  const auto keys = keys_of(units, options, by_groups, persistence_threshold, keeps_joined);
   const std::map<Key, int> numbers = numbered(keys);
   UnitGroups result;
   for (const auto& [key, number] : numbers)
@@ -286,8 +318,13 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
     std::sort(use.groups.begin(), use.groups.end());
   }
   by_groups.require_trained(trained);
-  for (const auto& [key, number] : numbers)
-    result.groups[static_cast<std::size_t>(number)].name = group_name(key, number, result.uses, units);
+  std::vector<std::vector<std::size_t>> users(result.groups.size());
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    for (const int group : result.uses[unit].groups) users[static_cast<std::size_t>(group)].push_back(unit);
+  for (const auto& [key, number] : numbers) {
+    const auto group = static_cast<std::size_t>(number);
+    result.groups[group].name = group_name(key, users[group], units);
+  }
   return result;
 }
 

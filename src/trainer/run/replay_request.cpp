@@ -39,6 +39,7 @@ std::string sentence_of(const std::string& name, const std::string& was, const s
         message(bits, "take processors that have it; TESSERA_ISA chooses a lesser one than a processor has"));
   if (name == "library")
     return differs("matmul library", message(bits, "take machines of that kind with that library"));
+  if (name == "optimizer-device") return differs("optimizer's device", message(bits, "take the run's --offload"));
   if (name == "build" || name == "device") return differs(name, message(bits, "take that one"));
   if (name == "tiling-plans") return differs("tile plan", message(bits, "take the program that trained it"));
   return differs("--" + name, "; take a checkpoint that was saved with one setting");

@@ -26,7 +26,7 @@ const std::set<std::string, std::less<>> harmless_in_pieces = {
     "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
 
 /// What is recorded of runs in pieces alone, and tells others nothing that the stack's text does not.
-constexpr std::array<std::string_view, 6> parts_of_stack = {"build",     "device", "library",
+constexpr std::array<std::string_view, 7> parts_of_stack = {"build",     "device", "library",     "optimizer-device",
                                                             "precision", "tiling", "tiling-plans"};
 
 /// "--lr", or "the data".
@@ -35,6 +35,7 @@ std::string subject_of(const std::string& name) {
   if (name == "instruction-set") return "the instruction set";
   if (name == "library") return "the matmul library";
   if (name == "tiling-plans") return "the tile plan";
+  if (name == "optimizer-device") return "the optimizer's device";
   return name == "ranks" ? "the number of ranks" : name == "pieces" ? "the number of pieces" : "--" + name;
 }
 
@@ -94,6 +95,12 @@ class InPieces {
       lines_.push_back("resumed: " + change_of(name, before, value));
     else if (name != "steps" || !keeps_its_rate())
       changes_ += (changes_.empty() ? "" : "; ") + change_of(name, before, value);
+  }
+  /// What this run records and the other did not, as it was made by another program or optimizer.
+  void unrecorded(const std::string& name, const std::string& value) {
+    if (harmless_in_pieces.contains(name)) return;
+    changes_ +=
+        message(changes_.empty() ? "" : "; ", subject_of(name), " was not recorded, is ", value_in_words(value));
   }
   std::vector<std::string> lines(bool anew) && {
     if (anew) changes_ += (changes_.empty() ? "" : "; ") + std::string("the order of the data begins anew");
@@ -204,6 +211,8 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
         differs("group '" + each.group + "'", each.before, each.now);
     else if (before != then.run.end() && before->second != value)
       differs(name, before->second, value);
+    else if (unrecorded && in_pieces && name != "sequence")
+      in_pieces->unrecorded(name, value);
   }
   if (in_pieces)
     for (std::string& line : std::move(*in_pieces).lines(anew)) resumed.lines.push_back(std::move(line));

@@ -102,6 +102,15 @@ int Cuda::count() {
   return machine.devices;
 }
 
+std::string Cuda::kind() {
+  int device = 0;
+  cudaDeviceProp properties{};
+  cudaError_t status = cudaGetDevice(&device);
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
+  require<InputError>(status == cudaSuccess, "device ", device, " cannot be used: ", cudaGetErrorString(status));
+  return message(properties.name, ", sm_", properties.major, properties.minor);
+}
+
 std::int64_t Cuda::free_bytes() { return static_cast<std::int64_t>(usable_device_bytes().unused); }
 std::int64_t Cuda::total_bytes() { return static_cast<std::int64_t>(usable_device_bytes().all); }
 
