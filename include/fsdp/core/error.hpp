@@ -6,6 +6,8 @@
 /// never aborts.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <sstream>
 #include <stdexcept>
 #include <string>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -88,7 +89,7 @@ struct StepRules {
 
 /// The host's inputs of a step.
 struct StepInputs {
-  double lr = 0;
+  double lr = std::numeric_limits<double>::quiet_NaN();  ///< has no default: a step refuses NaN
   double loss_scale = 1;  ///< that the gradients include
 };
 
