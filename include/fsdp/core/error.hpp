@@ -6,8 +6,6 @@
 /// never aborts.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
-
 #include <sstream>
 #include <stdexcept>
 #include <string>

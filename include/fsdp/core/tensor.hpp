@@ -6,8 +6,6 @@
 /// A Tensor is trivially copyable, so that bit_cast turns an aggregate of tensors into an array and back.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
-
 #include <array>
 #include <cstddef>
 #include <cstdint>

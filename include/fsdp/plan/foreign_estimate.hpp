@@ -62,7 +62,7 @@ void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
   recorder.set_active(true);
   Pass<typename Twin::Stack> pass(twin.module(), sharding::Pass::train, step.order, step.micro_batches,
                                   recorder.observer());
-  while (pass.next().has_value()) pass.enter();
+  while (pass.next().has_value()) pass.enter().done();
   pass.finish();
   recorder.set_active(false);
   recorder.record(&StepRecord::optimizer, [&] { twin.queue_step({}); });
