@@ -5,7 +5,7 @@
 #pragma once
 
 #if __cplusplus < 202002L
-#error "fsdp: Tessera needs C++20; compile this file with -std=c++20 or later (CMake: target_compile_features(... cxx_std_20))"
+#error "fsdp: Tessera needs C++20; compile this file with -std=c++20 or later"
 #endif
 #if !defined(__cpp_exceptions)
 #error "fsdp: Tessera reports errors by exceptions; compile this file without -fno-exceptions"

@@ -37,8 +37,7 @@ void require_memory(const Tensor<T>& t, const char* view) {
 /// Whether an Eigen map is a column. Other libraries' maps may not say.
 template <class Map>
 consteval bool is_column() {
-  if constexpr (requires { Map::ColsAtCompileTime; })
-    return Map::ColsAtCompileTime == 1 && Map::RowsAtCompileTime != 1;
+  if constexpr (requires { Map::ColsAtCompileTime; }) return Map::ColsAtCompileTime == 1 && Map::RowsAtCompileTime != 1;
   return false;
 }
 /// Whether the elements of an Eigen map's rows lie one after the other.
@@ -50,16 +49,17 @@ consteval bool is_row_major() {
 
 }  // namespace detail
 
-/// Returns a row-major map [first extent, all others]; a vector is one row, or one column if `Map` is a column. `Map` is
-/// an Eigen::Map of a row-major matrix or of a vector, whose scalar may be another type of the same size
+/// Returns a row-major map [first extent, all others]; a vector is one row, or one column if `Map` is a column. `Map`
+/// is an Eigen::Map of a row-major matrix or of a vector, whose scalar may be another type of the same size
 /// (Eigen::bfloat16 for bf16). Throws LogicError for rows with gaps, a tensor without memory, and a map with strides or
 /// fixed sizes other than the tensor's.
 template <class Map, class T>
 Map as_eigen(const Tensor<T>& t) {
-  static_assert(detail::is_row_major<Map>(),
-                "fsdp: as_eigen's map is column-major, Eigen's default, and a tensor is row-major: its elements would be "
-                "in other places; take an Eigen::Map of Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, "
-                "Eigen::RowMajor>");
+  static_assert(
+      detail::is_row_major<Map>(),
+      "fsdp: as_eigen's map is column-major, Eigen's default, and a tensor is row-major: its elements would be "
+      "in other places; take an Eigen::Map of Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, "
+      "Eigen::RowMajor>");
   require(t.contiguous(), "as_eigen: the view's rows have gaps between them");
   detail::require_memory(t, "as_eigen");
   constexpr bool column = detail::is_column<Map>();

@@ -110,8 +110,8 @@ class Executor {
     see_whole_sequences();
     for (const Batch& batch : micro_batches)
       if constexpr (requires { batch.tokens.numel(); })
-        require<InputError>(batch.tokens.numel() == batch.sequences * context_.sequence_length, "batch: ",
-                            batch.tokens.numel(), " tokens of ", batch.sequences,
+        require<InputError>(batch.tokens.numel() == batch.sequences * context_.sequence_length,
+                            "batch: ", batch.tokens.numel(), " tokens of ", batch.sequences,
                             " sequences, and passes were planned for sequences of ", context_.sequence_length,
                             "; give them that length, or plan with another StepSize::sequence_length");
     return upload_any(micro_batches);

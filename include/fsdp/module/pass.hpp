@@ -63,7 +63,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// left out makes one, of any piece of the step, and must be planned (PassPlan::repeats). Throws LogicError if the
   /// module has no such pass, or the last one is unfinished; or if the schedule moves activations and `activations` is
   /// left out. `module` must outlive it.
-  Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
+  Pass(Module & module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
        Reductions reductions = Reductions::made, const ActivationWork& activations = {})
       : module_(module),
         tasks_(module, reductions == Reductions::made),
@@ -110,28 +110,28 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// nothing unless it is this one. `enter` takes whatever is next, and throws at the end of the pass. Of a temporary
   /// pass, which its Use would outlive, they do not compile.
   /// @{
-  Use<Stack> forward(int unit) & { return enter(sharding::Action::forward, unit); }
-  Use<Stack> backward(int unit) & { return enter(sharding::Action::backward, unit); }
-  Use<Stack> both(int unit) & { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
-  Use<Stack> enter() & {
+  Use<Stack> forward(int unit)& { return enter(sharding::Action::forward, unit); }
+  Use<Stack> backward(int unit)& { return enter(sharding::Action::backward, unit); }
+  Use<Stack> both(int unit)& { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
+  Use<Stack> enter()& {
     const std::optional<sharding::Task> task = next();
     require(task.has_value(), "pass: nothing is left to compute");
     return enter(task->action, task->index);
   }
   template <class Unit>
-  Use<Stack> forward(Unit unit) && {
+  Use<Stack> forward(Unit unit)&& {
     return named(*this).forward(unit);
   }
   template <class Unit>
-  Use<Stack> backward(Unit unit) && {
+  Use<Stack> backward(Unit unit)&& {
     return named(*this).backward(unit);
   }
   template <class Unit>
-  Use<Stack> both(Unit unit) && {
+  Use<Stack> both(Unit unit)&& {
     return named(*this).both(unit);
   }
   template <class Self = Pass>
-  Use<Stack> enter() && {
+  Use<Stack> enter()&& {
     return named<Self>(*this).enter();
   }
   /// @}
@@ -146,7 +146,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// Use order the queues: work enqueued on `queue` inside of a Use may access the Use's tensors, and the library's
   /// later work follows it. After `finish`, work on the module's stream, such as a step that reads the loss, follows
   /// all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
-  void compute_on(typename Device::Queue& queue) requires(Device::asynchronous) {
+  void compute_on(typename Device::Queue & queue) requires(Device::asynchronous) {
     require_under_way();
     require_outside("compute_on");
     own_queue_ = &queue;
@@ -234,7 +234,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
       throw LogicError(message("pass: ", what, " inside of a use, that of ", text(schedule()[at_]), "; ", then));
   }
   template <class Temporary>
-  static Temporary& named(Temporary& pass) {
+  static Temporary& named(Temporary & pass) {
     static_assert(!std::is_same_v<Temporary, Temporary>,
                   "fsdp: a Pass that is not named ends with this expression, and a Use of it may not outlive it; write "
                   "auto pass = module.train(), and pass.forward(unit)");

@@ -55,7 +55,7 @@ template <class T>
 consteval int place_in_stack() {
   if constexpr (requires { typename T::AtRest; }) return 0;
   if constexpr (requires { typename T::Request; }) return 1;
-  if constexpr (requires { typename T::Compute; typename T::Main; }) return 2;
+  if constexpr (requires { typename T::Accumulate; }) return 2;
   if constexpr (requires { &T::plan; }) return 3;
   return -1;
 }
@@ -89,10 +89,11 @@ consteval bool check_stack() {
 template <class ShardingT, class CommT, class PrecisionT, class TilingT = tiling::Untiled,
           class SequenceT = WholeSequences>
 struct Stack {
-  static_assert(detail::in_order<ShardingT, CommT, PrecisionT, TilingT>(),
-                "fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>; give "
-                "a strategy such as FullyShard<>, then a communicator such as comm::Threads<>, then a precision such as "
-                "Fp32, then the tiling, if there is one");
+  static_assert(
+      detail::in_order<ShardingT, CommT, PrecisionT, TilingT>(),
+      "fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>; give "
+      "a strategy such as FullyShard<>, then a communicator such as comm::Threads<>, then a precision such as "
+      "Fp32, then the tiling, if there is one");
   static_assert(check_sharding<ShardingT>(),
                 "fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy");
   static_assert(comm::check_communicator<CommT>(),

@@ -36,7 +36,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
 
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  Use(Use&& other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
+  Use(Use && other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
   /// Ends the computation, unless an exception unwinds.
   ~Use() noexcept(false) {
     if (std::uncaught_exceptions() == thrown_) done();
@@ -101,23 +101,23 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   /// Of a temporary, which ends before its views are used, they do not compile.
   /// @{
   template <class Which>
-  Tensor<const Compute> weight(const Which& which) && {
+  Tensor<const Compute> weight(const Which& which)&& {
     return named(*this).weight(which);
   }
   template <class Which>
-  GradientView<Accumulate> gradient(const Which& which) && {
+  GradientView<Accumulate> gradient(const Which& which)&& {
     return named(*this).gradient(which);
   }
   template <class Which>
-  Tensor<Accumulate> zeroed(const Which& which) && {
+  Tensor<Accumulate> zeroed(const Which& which)&& {
     return named(*this).zeroed(which);
   }
   template <template <class> class Fields>
-  Fields<Tensor<const Compute>> weights() && {
+  Fields<Tensor<const Compute>> weights()&& {
     return named(*this).template weights<Fields>();
   }
   template <template <class> class Fields>
-  Fields<GradientView<Accumulate>> gradients() && {
+  Fields<GradientView<Accumulate>> gradients()&& {
     return named(*this).template gradients<Fields>();
   }
   /// @}
@@ -128,13 +128,14 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
  private:
   friend class Pass<Stack>;
   template <class Temporary>
-  static Temporary& named(Temporary& use) {
+  static Temporary& named(Temporary & use) {
     static_assert(!std::is_same_v<Temporary, Temporary>,
                   "fsdp: a Use that is not named ends with this expression, and its weights and gradients with it; "
                   "write auto use = pass.forward(unit), and take its tensors from use");
     return use;
   }
-  Use(Pass<Stack>& pass, const sharding::Task& task) : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
+  Use(Pass<Stack> & pass, const sharding::Task& task)
+      : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
 
   bool under_way() const { return pass_ != nullptr && !pass_->over_; }
   void require_weights() const {

@@ -184,8 +184,8 @@ class Sharded {
   /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
   /// computed, in their order. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass, the
   /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
-  /// of losses; InputError for a learning rate that is not finite or not given, and DivergedError if loss or gradient are not
-  /// finite: no weight has then changed, and training may go on.
+  /// of losses; InputError for a learning rate that is not finite or not given, and DivergedError if loss or gradient
+  /// are not finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.

@@ -94,8 +94,8 @@ struct ForeignRun {
   std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps that are made
   int interrupted = -1;                ///< computation of `interrupted_step` that throws
   int interrupted_step = 1;
-  int forfeits = -1;  ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
-  std::string frozen_unit = {};           ///< if given, its tensors are frozen
+  int forfeits = -1;             ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
+  std::string frozen_unit = {};  ///< if given, its tensors are frozen
   std::vector<std::string> frozen = {};  ///< besides the tensors that the loop itself freezes
 
   /// Returns the run as text.

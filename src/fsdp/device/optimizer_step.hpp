@@ -157,8 +157,8 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.lr = inputs.lr * lr;
 }
 
-/// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double, from the betas that
-/// the elements use: their moments then add up to what is divided by, also where float rounds a beta near 1.
+/// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double, from the betas
+/// that the elements use: their moments then add up to what is divided by, also where float rounds a beta near 1.
 struct AdamWFactors {
   float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
   float root_scale;  ///< 1 / sqrt(1 - beta2^taken)
@@ -175,7 +175,8 @@ struct AdamWFactors {
         eps(rules.eps),
         decay(static_cast<float>(1.0 - static_cast<double>(static_cast<float>(step.lr)) *
                                            static_cast<double>(rules.weight_decay))),
-        step_size(static_cast<float>(step.lr / (1 - pow(static_cast<double>(beta1), static_cast<double>(step.taken))))) {}
+        step_size(
+            static_cast<float>(step.lr / (1 - pow(static_cast<double>(beta1), static_cast<double>(step.taken))))) {}
 };
 
 }  // namespace fsdp::device

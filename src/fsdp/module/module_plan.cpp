@@ -49,7 +49,8 @@ std::string text_of(std::span<const Unit> units) {
       for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
         text += (axis > 0 ? ", " : "") + std::to_string(parameter.shape[axis]);
       std::array<char, 32> deviation{};
-      const auto end = std::to_chars(deviation.data(), deviation.data() + deviation.size(), parameter.initial.deviation);
+      const auto end =
+          std::to_chars(deviation.data(), deviation.data() + deviation.size(), parameter.initial.deviation);
       text += std::string("], initially ") + word(initials, parameter.initial.kind) + " " +
               std::string(deviation.data(), end.ptr) + ", " + word(roles, parameter.role) +
               (parameter.decays ? ", decays" : "") + (unit.gathered ? "\n" : ", not gathered\n");
@@ -281,9 +282,10 @@ void ModulePlan::require_same(const comm::Ranks& ranks) const {
   ranks.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), {"schedules"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank][0] != all[0][0])
-      comm::require_same_texts(ranks.monitor(), comm::gather_texts(ranks, units_, "units"),
-                               message("sharding: rank ", rank, " has other units than rank 0"),
-                               "names, shapes, initial values, roles and decay of tensors must be the same on every rank");
+      comm::require_same_texts(
+          ranks.monitor(), comm::gather_texts(ranks, units_, "units"),
+          message("sharding: rank ", rank, " has other units than rank 0"),
+          "names, shapes, initial values, roles and decay of tensors must be the same on every rank");
     require<InputError>(all[rank][1] == all[0][1], "sharding: rank ", rank,
                         " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
                         "the problem, and its numbers, the orders of computations and the number of micro-batches must "

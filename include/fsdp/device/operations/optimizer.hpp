@@ -90,7 +90,7 @@ struct StepRules {
 /// The host's inputs of a step.
 struct StepInputs {
   double lr = std::numeric_limits<double>::quiet_NaN();  ///< has no default: a step refuses NaN
-  double loss_scale = 1;  ///< that the gradients include
+  double loss_scale = 1;                                 ///< that the gradients include
 };
 
 /// The device's decision on a step (DecideStep), for the optimizer and, later, the host.

@@ -50,8 +50,7 @@ void Cpu::deallocate(std::byte* data, std::int64_t bytes) {
 
 void Cpu::poison(std::byte* data, std::int64_t bytes) {
   if (bytes == 0 || data == nullptr) return;
-  if (__asan_poison_memory_region != nullptr)
-    __asan_poison_memory_region(data, static_cast<std::size_t>(bytes));
+  if (__asan_poison_memory_region != nullptr) __asan_poison_memory_region(data, static_cast<std::size_t>(bytes));
 #if !defined(NDEBUG)
   else
     std::memset(data, 0xff, static_cast<std::size_t>(bytes));  // NaN in every floating-point type
