@@ -13,6 +13,25 @@ foreach(target IN LISTS targets)
   list(APPEND TESSERA_COMPONENTS_BUILT ${name})
 endforeach()
 
+# Before anything is copied: an installation that broke off at a library that was not built would leave headers that
+# find_package does not know.
+set(built_for_dev ${targets})
+set(built_for_program tessera_program)
+foreach(component dev program)
+  foreach(target IN LISTS built_for_${component})
+    if(NOT TARGET ${target})
+      continue()
+    endif()
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "INTERFACE_LIBRARY")
+      continue()
+    endif()
+    install(CODE "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
+      message(FATAL_ERROR \"Nothing was installed: $<TARGET_FILE:${target}> is not there; build all of it first (cmake --build ${PROJECT_BINARY_DIR})\")
+    endif()" COMPONENT ${component})
+  endforeach()
+endforeach()
+
 # An export set for each component: find_package then asks for the libraries of those alone that were named. The COMPONENTs of
 # installing are Debian's packages: dev (headers and libraries), and program (the program and the docs).
 foreach(target IN LISTS targets)

@@ -80,8 +80,8 @@ class BareLoop {
     ++taken_;
     const auto b1 = static_cast<float>(rule_.beta1), b2 = static_cast<float>(rule_.beta2);
     const auto eps = static_cast<float>(rule_.eps);
-    const auto size = static_cast<float>(lr / (1 - std::pow(rule_.beta1, taken_)));
-    const auto root = static_cast<float>(1 / std::sqrt(1 - std::pow(rule_.beta2, taken_)));
+    const auto size = static_cast<float>(lr / (1 - std::pow(static_cast<double>(b1), taken_)));
+    const auto root = static_cast<float>(1 / std::sqrt(1 - std::pow(static_cast<double>(b2), taken_)));
     for (auto& unit : units_)
       for (Whole& own : unit) {
         const auto kept = static_cast<float>(own.decays ? 1 - lr * rule_.weight_decay : 1.0);

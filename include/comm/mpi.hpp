@@ -11,6 +11,8 @@
 /// host, one at a time.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -4,6 +4,8 @@
 /// asynchronous device it copies on its own queue.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <memory>
 #include <string_view>
 #include <utility>

@@ -7,6 +7,8 @@
 ///     auto c = ranks.join(0);             auto c = ranks.join(1);
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <memory>
 #include <string_view>
 

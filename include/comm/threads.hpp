@@ -9,6 +9,8 @@
 /// enqueues its part on its own queue.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -8,6 +8,8 @@
 /// folders of models in tessera/fsdp/model_files; a whole program that trains is tessera/trainer/train_main.hpp.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>

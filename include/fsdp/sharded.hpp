@@ -4,6 +4,8 @@
 /// passes. A communicator's header comes besides (tessera/comm/threads.hpp, mpi.hpp, nccl.hpp).
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 #include <tessera/fsdp/precision/policies.hpp>

@@ -8,6 +8,8 @@
 /// tests/tiling/policies_test.cpp and its name in src/program/cli/stack_choice.cpp.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <algorithm>
 #include <concepts>
 #include <cstdint>

@@ -7,6 +7,8 @@
 /// For a training loop of your own see tessera/fsdp/training/training.hpp.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <type_traits>
 #include <utility>
 

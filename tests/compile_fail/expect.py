@@ -9,6 +9,8 @@ Case n is the code under `#if CASE == n`. The file lists the cases with what the
     // expect 1: fsdp: StaticTiles<N> needs at least one tile
 A case may have several lines: mistakes that one compilation reports. What one compiler alone says stands behind its name:
     // expect 1 of g++: StaticTiles<N> [with int N = 0]
+A sentence that must stand in the first error:
+    // expect 1 first: fsdp: the arguments are in another order
 
 The cases that must fail are compiled together first, each in a namespace of its own. A case of which that leaves any doubt, since
 what was expected is not said in errors that name its lines and those of no other case, is compiled alone and judged by that.
@@ -97,16 +99,21 @@ def check(file, command, builds=False):
     """All that is wrong with the file, one text each."""
     text = Path(file).read_text()
     expected = {}
-    for case, compiler, sentence in re.findall(r"^// expect (\d+)(?: of (g\+\+|clang\+\+))?: (.+?)\s*$", text, re.MULTILINE):
+    for case, compiler, first, sentence in re.findall(r"^// expect (\d+)(?: of (g\+\+|clang\+\+))?( first)?: (.+?)\s*$", text, re.MULTILINE):
         sentences = expected.setdefault(int(case), [])
         if not compiler or is_clang([compiler]) == is_clang(command):
-            sentences.append(sentence)
+            sentences.append((sentence, bool(first)))
     cases = {int(case) for case in re.findall(r"^#\s*(?:el)?if CASE == (\d+)", text, re.MULTILINE)}
     if not expected or cases - {0} != set(expected):
         return [f"the cases {sorted(cases)} and the expectations {sorted(expected)} are not the same"]
 
     with precompiled(text, command) as flags:
         return check_cases(file, text, expected, [*command, *flags], builds)
+
+
+def says(output, sentence, first):
+    """Whether a compiler's output has the sentence, in its first error if it must be the first."""
+    return sentence in (re.search(r"error: .*|$", output)[0] if first else output)
 
 
 def check_cases(file, text, expected, command, builds):
@@ -116,14 +123,14 @@ def check_cases(file, text, expected, command, builds):
         wrong.append(f"case 0 must compile:\n{output}")
     together = errors_by_case(file, text, command)
     for case, sentences in sorted(expected.items()):
-        if "error: " in together.get(case, "") and all(sentence in together[case] for sentence in sentences):
+        if "error: " in together.get(case, "") and all(says(together[case], *sentence) for sentence in sentences):
             continue
         passed, output = compile_case(file, command, case)
-        for sentence in sentences:
+        for sentence, first in sentences:
             if passed:
                 wrong.append(f"case {case} compiles; it must fail with: {sentence}")
-            elif sentence not in output:
-                wrong.append(f"case {case} fails without saying: {sentence}\n{output}")
+            elif not says(output, sentence, first):
+                wrong.append(f"case {case} fails without saying{' first' if first else ''}: {sentence}\n{output}")
     return wrong
 
 

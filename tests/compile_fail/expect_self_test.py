@@ -32,6 +32,11 @@ class Expect(unittest.TestCase):
         self.assertEqual(1, len(found))
         self.assertIn("without saying: large", found[0])
 
+    def test_a_sentence_that_must_be_the_first(self):
+        body = '#if CASE == 1\nstatic_assert(false, "small");\nstatic_assert(false, "large");\n#endif\n'
+        self.assertEqual([], check("// expect 1 first: small\n" + body))
+        self.assertIn("without saying first: large", check("// expect 1 first: large\n" + body)[0])
+
     def test_a_sentence_of_one_compiler(self):
         found = check('// expect 1 of g++: other\n// expect 1 of clang++: other\n#if CASE == 1\nstatic_assert(false, "b");\n#endif\n')
         self.assertEqual(1, len(found))

@@ -12,10 +12,19 @@
 // expect 11: fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const
 // expect 12: fsdp: a sharding strategy's Layout is no layout policy
 // expect 13: fsdp: RunTimeStrategy holds strategies whose placements and mesh axes are the same
-// expect 14: fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy
+// expect 14 first: fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>
 // expect 15: fsdp: this communicator cannot exchange pieces, as sharded sequences require; give it template <class T>
+// expect 16 first: fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>
+// expect 17 first: fsdp: the first argument of Sharded<Stack, Optimizer> is not a Stack
+// expect 18: fsdp: a Use that is not named ends with this expression, and its weights and gradients with it
+// expect 19: fsdp: a Pass that is not named ends with this expression, and a Use of it may not outlive it
+// expect 20: a Use that is not named ends at once; write auto use = pass.forward(unit)
+// expect 21: a Pass that is not named is left unfinished at once; write auto pass = module.train()
+// expect 22 first: fsdp: as_eigen's map is column-major, Eigen's default, and a tensor is row-major
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/views.hpp>
 #include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/sharded.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/tiling/policies.hpp>
 
@@ -87,7 +96,22 @@ struct OldLayout : Zero3 {
   using Layout = OfOneGroup;
 };
 
+/// As Eigen::Map<const Eigen::MatrixXf>.
+struct ColumnMajorMap {
+  using Scalar = float;
+  using Index = std::ptrdiff_t;
+  enum { RowsAtCompileTime = -1, ColsAtCompileTime = -1, IsRowMajor = 0 };
+  ColumnMajorMap(const float* data, Index rows, Index columns);
+};
+
+using Whole = Stack<FullyShard<>, comm::Threads<>, Fp32>;
+
 #if CASE == 0
+inline void named(Sharded<Whole>& module) {
+  auto pass = module.train();
+  auto use = pass.forward(0);
+  (void)use.weight("w");
+}
 Stack<OwnSchedule, comm::Threads<>, Fp32, tiling::Untiled> own_schedule;
 Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::Untiled> stack;
 Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
@@ -126,6 +150,20 @@ Stack<RunTimeStrategy<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled
 Stack<comm::Threads<>, FullyShard<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 15
 Stack<FullyShard<>, WithoutExchanges, Fp32, tiling::Untiled, Ulysses> stack;
+#elif CASE == 16
+Stack<FullyShard<>, Fp32, comm::Threads<>> stack;
+#elif CASE == 17
+std::size_t bytes() { return sizeof(Sharded<FullyShard<>>); }
+#elif CASE == 18
+void unnamed(Pass<Whole>& pass) { (void)pass.forward(0).weight("w"); }
+#elif CASE == 19
+auto unnamed(Sharded<Whole>& module) { return module.train().forward(0); }
+#elif CASE == 20
+void unnamed(Pass<Whole>& pass) { pass.forward(0); }
+#elif CASE == 21
+void unnamed(Sharded<Whole>& module) { module.train(); }
+#elif CASE == 22
+auto weight(Use<Whole>& use) { return as_eigen<ColumnMajorMap>(use.weight("w")); }
 #endif
 
 }  // namespace fsdp

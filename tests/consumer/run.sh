@@ -45,6 +45,12 @@ finds_headers() {  # FOLDER: every source of a project's `all` finds what it inc
 
 # The library asks for its own libraries only; it goes into a shared library.
 try_install() {
+  # Where a library is not built, nothing is copied.
+  sed 's/libtessera_sharding[.]a/libtessera_unbuilt.a/g' "$build/cmake_install.cmake" >"$work/cmake_install.cmake"
+  refused "Nothing was installed: [^ ]*libtessera_unbuilt.a is not there; build all of it first" "an installation without a library" \
+    cmake -DCMAKE_INSTALL_PREFIX="$work/half" -P "$work/cmake_install.cmake"
+  [ ! -e "$work/half" ] || fail "an installation broke off after it had copied files"
+
   cmake --install "$build" --prefix "$work/prefix" >"$work/installed"
   local part missing=(unheard-of)
   [ -n "$(find "$work/prefix" -name 'libtessera_nccl*')" ] || missing+=(nccl)

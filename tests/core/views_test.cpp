@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include <tessera/fsdp/core/gradient_view.hpp>
+
 namespace fsdp {
 namespace {
 
@@ -25,6 +27,19 @@ struct MapLike {
 using Map = MapLike<float, float>;
 using ConstMap = MapLike<float, const float>;
 
+/// As Eigen::Map of a type with these extents (-1: any), order and strides.
+template <int rows_of, int columns_of, bool row_major, int inner = 1>
+struct EigenLike : ConstMap {
+  enum { RowsAtCompileTime = rows_of, ColsAtCompileTime = columns_of, IsRowMajor = row_major };
+  using ConstMap::ConstMap;
+  Index innerStride() const { return inner; }
+  Index outerStride() const { return inner * columns; }
+};
+template <bool row_major>
+using MatrixLike = EigenLike<-1, -1, row_major>;
+static_assert(detail::is_row_major<MatrixLike<true>>() && !detail::is_row_major<MatrixLike<false>>());
+static_assert(detail::is_row_major<EigenLike<-1, 1, false>>(), "a column has no order");
+
 /// Two bytes, as Eigen::bfloat16.
 struct TheirBf16 {
   std::uint16_t bits;
@@ -38,6 +53,14 @@ struct MdspanLike {
   explicit MdspanLike(T* begin, Extents... list) : data(begin), extents{static_cast<std::size_t>(list)...} {}
   T* data;
   std::array<std::size_t, rank_of> extents;
+};
+
+/// As a std::mdspan with these strides, whose first extent is fixed unless it is 0.
+template <std::array<std::size_t, 2> strides, std::size_t fixed = 0>
+struct LaidOut : MdspanLike<float, 2> {
+  using MdspanLike<float, 2>::MdspanLike;
+  std::size_t extent(std::size_t axis) const { return axis == 0 && fixed > 0 ? fixed : extents[axis]; }
+  std::size_t stride(std::size_t axis) const { return strides[axis]; }
 };
 
 TEST(AsEigen, IsARowMajorMapOfTheFirstExtentAndAllOthers) {
@@ -67,6 +90,35 @@ TEST(AsEigen, TakesAScalarOfTheSameSize) {
 TEST(AsEigen, RefusesRowsWithGaps) {
   std::array<float, 12> values{};
   EXPECT_THROW(as_eigen<Map>(Tensor<float>::strided(values.data(), 2, 3, 6)), LogicError);
+}
+
+TEST(AsEigen, AVectorIsAColumnWhereTheMapIsOne) {
+  std::array<float, 12> values{};
+  using Column = EigenLike<-1, 1, false>;
+  const auto column = as_eigen<Column>(Tensor<const float>(values.data(), {5}));
+  EXPECT_EQ(column.rows, 5);
+  EXPECT_EQ(column.columns, 1);
+  EXPECT_EQ(as_eigen<Column>(Tensor<const float>(values.data(), {5, 1})).rows, 5);
+  EXPECT_THROW(as_eigen<Column>(Tensor<const float>(values.data(), {4, 3})), LogicError);
+}
+
+TEST(AsEigen, RefusesFixedSizesAndStridesThatAreNotTheTensors) {
+  std::array<float, 12> values{};
+  const Tensor<const float> tensor(values.data(), {4, 3});
+  EXPECT_EQ((as_eigen<EigenLike<4, 3, true>>(tensor).rows), 4);
+  EXPECT_THROW((as_eigen<EigenLike<3, 3, true>>(tensor)), LogicError);
+  EXPECT_THROW((as_eigen<EigenLike<-1, 4, true>>(tensor)), LogicError);
+  EXPECT_THROW((as_eigen<EigenLike<-1, -1, true, 2>>(tensor)), LogicError);
+}
+
+TEST(AsMdspan, RefusesAnotherLayoutAndFixedExtentsThatAreNotTheTensors) {
+  std::array<float, 12> values{};
+  const Tensor<float> tensor(values.data(), {4, 3}), square(values.data(), {3, 3});
+  using Right = LaidOut<std::array<std::size_t, 2>{3, 1}>;
+  EXPECT_EQ(as_mdspan<Right>(tensor).data, values.data());
+  EXPECT_THROW((as_mdspan<LaidOut<std::array<std::size_t, 2>{1, 4}>>(tensor)), LogicError) << "std::layout_left";
+  EXPECT_THROW((as_mdspan<LaidOut<std::array<std::size_t, 2>{3, 1}, 3>>(tensor)), LogicError);
+  EXPECT_EQ((as_mdspan<LaidOut<std::array<std::size_t, 2>{3, 1}, 3>>(square).data), values.data());
 }
 
 TEST(AsMdspan, HasTheTensorsExtents) {
@@ -127,6 +179,16 @@ using Taken = std::unique_ptr<Managed, Delete>;
 template <class Managed, class T>
 Taken<Managed> taken(const Tensor<T>& tensor, std::shared_ptr<const void> keeps = nullptr) {
   return Taken<Managed>(to_dlpack<Managed>(tensor, dlpack_cpu, 0, std::move(keeps)));
+}
+
+TEST(Views, RefuseTheGradientOfAFrozenParameter) {
+  bool written = false;
+  const GradientView<float> gradient{Tensor<float>(nullptr, {4, 3}), &written};
+  ASSERT_FALSE(gradient.wanted());
+  EXPECT_THROW(as_eigen<Map>(gradient.tensor), LogicError);
+  EXPECT_THROW((as_mdspan<MdspanLike<float, 2>>(gradient.tensor)), LogicError);
+  EXPECT_THROW((taken<DLManagedTensor>(gradient.tensor)), LogicError);
+  EXPECT_EQ(as_eigen<Map>(Tensor<float>(nullptr, {0, 3})).rows, 0) << "an empty tensor needs no memory";
 }
 
 TEST(ToDlpack, SaysWhatTheTensorIs) {

@@ -185,6 +185,20 @@ TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
   EXPECT_TRUE(std::isnan(w) && std::isnan(m) && std::isnan(v));
 }
 
+TEST(CudaArithmetic, AdamWsBiasCorrectionsAreThoseOfItsMoments) {
+  for (const double beta : {0.0, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999}) {
+    double moment = 0, power = 1;  // of gradients of 1: (1 - beta) sum beta^k = 1 - beta^t
+    for (int t = 1; t <= 3000; ++t) {
+      const AdamWFactors factors({.beta1 = beta, .beta2 = beta}, {.taken = t, .lr = 1});
+      moment += static_cast<double>(factors.one_minus_beta2) * power;
+      power *= static_cast<double>(factors.beta2);
+      ASSERT_NEAR(moment / (1 - power), 1, 1e-7) << beta << " at " << t;
+      ASSERT_NEAR(static_cast<double>(factors.root_scale) * std::sqrt(moment), 1, 1e-7) << beta << " at " << t;
+      ASSERT_NEAR(static_cast<double>(factors.step_size) * moment, 1, 1e-7) << beta << " at " << t;
+    }
+  }
+}
+
 TEST(CudaArithmetic, AdamWTakesNoStepWhereGradientAndMomentsAreZero) {
   float w = 2, m = 0, v = 0;
   adamw(AdamWFactors({}, {.taken = 1, .lr = 0.01}), w, m, v, 0);

@@ -38,6 +38,24 @@ TEST(AdamW, IsTheReferenceAndRoundsTheModelOnce) {
     }
 }
 
+TEST(AdamW, StepsByTheLearningRateFirstWhateverTheBetas) {
+  for (const double beta2 : {0.0, 0.95, 0.99, 0.999, 0.9999, 0.99999}) {
+    Rank rank(1);
+    Matrix<float> w(1, 16), m(1, 16), v(1, 16), g(1, 16);
+    for (const auto& zeros : {&w, &m, &v}) zeros->set([](std::int64_t) { return 0.0; });
+    g.set([](std::int64_t i) { return i % 2 == 0 ? 2.0 : -0.5; });
+    const StepDecision step{.taken = 1, .lr = 0.01};
+    enqueue(rank.stream, AdamWStep<float>{.rules = {.beta1 = beta2 / 1.001, .beta2 = beta2},
+                                          .step = on_device(step),
+                                          .main = w.vector(),
+                                          .first_moment = m.vector(),
+                                          .second_moment = v.vector(),
+                                          .gradient = g.vector_input()});
+    for (std::int64_t i = 0; i < 16; ++i)
+      EXPECT_NEAR(static_cast<double>(w.at(0, i)) / (i % 2 == 0 ? -0.01 : 0.01), 1, 1e-6) << beta2;
+  }
+}
+
 TEST(AdamW, WithoutAModelGivesTheSameWeights) {
   Rank rank(2);
   auto w = Matrix<float>::random(1, 1, 257), m = Matrix<float>::random(2, 1, 257);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page about code of one's own shows: it compiles, and links tessera::sharding alone.
+// What the pages about code of one's own show: it compiles, and links tessera::sharding and tessera::checkpoint alone.
 // clang-format off
+#include <filesystem>
+#include <string>
+
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/checkpoint/sharded.hpp>
 #include <tessera/fsdp/sharded.hpp>
 
 using Weight = fsdp::Tensor<const float>;
@@ -24,6 +28,52 @@ void train(fsdp::comm::Threads<>& ranks, double loss) {
   { auto use = pass.backward(0); encode_gradient(use.weight("w"), use.gradient("w"), use.gradient("b")); }
   pass.finish();
   module.step(loss, {.lr = 1e-3});
+}
+
+using Rows = fsdp::Tensor<float>;
+void write_or_add(const Gradient&, Rows, Rows) {}
+void multiply(Rows, Weight, Rows) {}
+std::string train_one_step(Shards&, const std::string& position) { return position; }
+
+void linear_backward(Rows x, Rows dy, Weight w, const Gradient& dw, Rows dx) {
+  if (dw.wanted()) write_or_add(dw, dy, x);
+  multiply(dy, w, dx);
+}
+
+fsdp::Order without_first_backward(int units) {
+  fsdp::Order order = fsdp::chain(units);
+  order.list.pop_back();  // backward of unit 0
+  return order;
+}
+
+template <class Pass, class EventLoop, class Compute>
+void run(Pass& pass, EventLoop& events, const Compute& compute) {
+  while (true) {
+    while (!pass.poll()) events.run_one();
+    if (!pass.next().has_value()) return pass.finish();
+    auto use = pass.enter();
+    compute(use);
+  }
+}
+
+struct Events { void run_one() {} };
+
+void train_with_checkpoints(Shards& module, const std::filesystem::path& dir, int steps) {
+  namespace checkpoint = fsdp::checkpoint;
+  std::string position = "0";
+  if (std::filesystem::exists(dir))
+    position = checkpoint::restore(module, dir).at("position");
+  else
+    module.initialize(1);
+  while (module.optimizer().steps() < steps) {
+    position = train_one_step(module, position);
+    if (module.optimizer().steps() % 100 == 0) checkpoint::save(module, dir, {{"position", position}});
+  }
+}
+
+void evaluate_in(Shards& module, Events& events) {
+  auto pass = module.evaluate();
+  run(pass, events, [](auto& use) { (void)use.weight(0); });
 }
 
 int main() {

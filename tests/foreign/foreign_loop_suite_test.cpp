@@ -97,6 +97,11 @@ TEST(ForeignLoopKit, TakesPiecesThatShareTheSamplesOutAndPiecesOfAnySize) {
   EXPECT_EQ(failures_of(check_foreign_shares<UnevenLoop<false>>), std::vector<std::string>{});
 }
 
+TEST(ForeignLoopKit, FindsAUnitThatMustNotBeFrozen) {
+  expect_sentence(failures_with(LoopFlaw::stops_at_frozen, check_foreign_gradients<FlawedLoop>),
+                  "whichever unit a setting freezes", "2 ranks, 1 micro-batch, fsdp2, frozen second", "a is as it was");
+}
+
 TEST(ForeignLoopKit, FindsAComputationThatIsLeftOut) {
   expect_sentence(failures_with(LoopFlaw::leaves_out_a_unit, check_foreign_gradients<FlawedLoop>),
                   "trains without an error", "2 ranks, 1 micro-batch, fsdp2",

@@ -64,12 +64,14 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
   });
   expect_refused<InputError>("rank 1 has another schedule than rank 0",
                              [](int rank, auto&, auto& settings) { settings.micro_batches = 1 + rank; });
-  expect_refused<InputError>("rank 1 has other units than rank 0", [](int rank, auto& units, auto&) {
-    if (rank == 1) units[middle].parameters[1].name = "another";
-  });
-  expect_refused<InputError>("rank 1 has other units than rank 0", [](int rank, auto& units, auto&) {
-    if (rank == 1) units[middle].parameters[0].decays = !units[middle].parameters[0].decays;
-  });
+  expect_refused<InputError>("rank 1 has other units than rank 0: rank 0 has 'middle: middle.gamma [",
+                             [](int rank, auto& units, auto&) {
+                               if (rank == 1) units[middle].parameters[1].name = "another";
+                             });
+  expect_refused<InputError>("rank 1 has 'head: head.bias [1], initially zeros 0, vector, decays'",
+                             [](int rank, auto& units, auto&) {
+                               if (rank == 1) units[head].parameters[1].decays = true;
+                             });
   expect_refused<InputError>("middle.gamma", [](int, auto& units, auto&) {
     units[enc1].parameters.push_back({.name = "middle.gamma", .shape = {3}});
   });
@@ -176,7 +178,7 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
     Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
     const auto expect_without = [&](const std::string& name) {
       expect_error<LogicError>("pass: " + name + " and others have no values yet; initialize, load or set them first",
-                               [&] { sharded.train(); });
+                               [&] { (void)sharded.train(); });
     };
     const std::string first = network.units.front().parameters[0].name,
                       second = network.units.front().parameters[1].name;
@@ -186,8 +188,8 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
     expect_without(second);
     sharded.initialize(seed);
     expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {.lr = lr}); });
-    expect_error<LogicError>("7 micro-batches given to a module planned for 1", [&] { sharded.train(7); });
-    expect_error<LogicError>("order 1 is asked for, and there are 1", [&] { sharded.train(1, 1); });
+    expect_error<LogicError>("7 micro-batches given to a module planned for 1", [&] { (void)sharded.train(7); });
+    expect_error<LogicError>("order 1 is asked for, and there are 1", [&] { (void)sharded.train(1, 1); });
 
     std::vector<double> losses;
     for (const int step : {0, 1}) {
@@ -196,25 +198,28 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
       int count = 0;
       any.before = [&] {
         const std::string next = count < 6 ? "the next computation is " : "the next computation is backward ";
-        expect_error<LogicError>(next, [&] { pass.forward(head); });
+        expect_error<LogicError>(next, [&] { (void)pass.forward(head); });
         expect_error<LogicError>(
             count == 0 ? "the next computation is forward enc1 of micro-batch 0, not backward middle" : next,
-            [&] { pass.backward(count == 0 ? middle : head); });
+            [&] { (void)pass.backward(count == 0 ? middle : head); });
         expect_error<LogicError>("finished before", [&] { pass.finish(); });
         ++count;
       };
       any.inside = [&] {
-        expect_error<LogicError>("inside of another one", [&] { pass.enter(); });
-        expect_error<LogicError>("poll inside of a use; call progress", [&] { pass.poll(); });
-        expect_error<LogicError>("finish inside of a use", [&] { pass.finish(); });
+        const std::string alive = " inside of a use, that of " + (count == 1 ? "forward enc1; " : std::string());
+        expect_error<LogicError>("pass: both head" + alive, [&] { (void)pass.both(head); });
+        expect_error<LogicError>("pass: finish" + alive, [&] { pass.finish(); });
+        expect_error<LogicError>("pass: skip" + alive, [&] { pass.skip(); });
+        expect_error<LogicError>("pass: poll" + alive, [&] { pass.poll(); });
       };
       const double loss = network.compute(any, step, communicator.rank(), ranks);
-      expect_error<LogicError>("nothing is left to compute", [&] { pass.enter(); });
+      expect_error<LogicError>("nothing is left to compute", [&] { (void)pass.enter(); });
       pass.finish();
       expect_error<LogicError>("it is over; begin another one", [&] { pass.finish(); });
       expect_error<LogicError>("it is over; begin another one", [&] { pass.forfeit(); });
 
       expect_error<InputError>("the learning rate is nan", [&] { sharded.step(loss, {.lr = std::nan("")}); });
+      expect_error<InputError>("StepInputs::lr must be given", [&] { sharded.step(loss, {}); });
       expect_error<InputError>("the loss scale 0", [&] { sharded.step(loss, {.lr = lr, .loss_scale = 0}); });
       losses.push_back(sharded.step(loss, {.lr = lr_of(step)}).loss);
       expect_error<LogicError>("no training pass was finished since the last one", [&] { sharded.step(0, {}); });
@@ -236,7 +241,8 @@ TEST(Misuse, OfAUseNamesItsUnit) {
       auto use = pass.forward(enc1);
       expect_error<LogicError>("forward enc1 makes no gradient", [&] { (void)use.gradient(0); });
       expect_error<LogicError>("tensor 3 is asked for, and enc1 has 3, counted from 0", [&] { (void)use.weight(3); });
-      expect_error<LogicError>("enc1 has no tensor 'middle.gamma'", [&] { (void)use.weight("middle.gamma"); });
+      expect_error<LogicError>("enc1 has no tensor 'middle.gamma'; did you mean 'enc1.gamma'? Known: ",
+                               [&] { (void)use.weight("middle.gamma"); });
       EXPECT_EQ(use.weight("enc1.gamma").data(), use.weight(1).data());
       use.done();
       expect_error<LogicError>("a weight is asked for after the end of the use", [&] { (void)use.weight(0); });
@@ -272,11 +278,11 @@ TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
     sharded.initialize(seed);
     {
       auto pass = sharded.train();
-      expect_error<LogicError>("another one is under way", [&] { sharded.evaluate(); });
+      expect_error<LogicError>("another one is under way", [&] { (void)sharded.evaluate(); });
       pass.forward(enc1).done();
     }
     expect_error<LogicError>("neither finished nor forfeited", [&] { sharded.step(0, {}); });
-    expect_error<LogicError>("the one before was left unfinished", [&] { sharded.train(); });
+    expect_error<LogicError>("the one before was left unfinished", [&] { (void)sharded.train(); });
     auto pass = sharded.train();
     AnyPass any = any_pass(pass);
     const double loss = network.compute(any, 0, communicator.rank(), ranks);

@@ -75,11 +75,13 @@ class AdamW {
   AdamW(const Settings& settings, std::int64_t taken, double gradient_scale, bool decays)
       : rounding_(settings.rounding),
         gradient_scale_(static_cast<S>(gradient_scale)),
-        root_scale_(static_cast<S>(1 / std::sqrt(1 - std::pow(0.95, static_cast<double>(taken))))),
+        root_scale_(
+            static_cast<S>(1 / std::sqrt(1 - std::pow(static_cast<double>(beta2_), static_cast<double>(taken))))),
         decay_(decays ? static_cast<S>(1 - static_cast<double>(static_cast<S>(settings.lr)) *
                                                static_cast<double>(static_cast<S>(settings.weight_decay)))
                       : S(1)),
-        step_size_(static_cast<S>(settings.lr / (1 - std::pow(0.9, static_cast<double>(taken))))) {}
+        step_size_(
+            static_cast<S>(settings.lr / (1 - std::pow(static_cast<double>(beta1_), static_cast<double>(taken))))) {}
 
   void step(S& weight, S& first, S& second, S sum) const {
     const S g = sum * gradient_scale_;

@@ -21,6 +21,7 @@ enum class LoopFlaw {
   declares_more,       ///< units of another size whenever it is asked
   divides_by_its_own,  ///< samples, not by those of the step
   divides_loss_alone,  ///< by the samples of the step, and gradients by its own
+  stops_at_frozen,     ///< a unit whose gradients are not wanted, and makes none of the units before it
 };
 
 struct FlawedLoop {
@@ -38,6 +39,7 @@ struct FlawedLoop {
 
   template <class Gradient>
   static void put(const Gradient& gradient, std::int64_t i, float value, Write write) {
+    if (!gradient.wanted()) return;
     float& element = gradient.tensor.data()[i];
     element = write == Write::accumulate && flaw != LoopFlaw::overwrites ? element + value : value;
   }
@@ -72,6 +74,7 @@ struct FlawedLoop {
       for (int i = 0; i < width; ++i) {
         put(gradient, i, share * error[i] * kept[static_cast<std::size_t>(i)], write);
         d[i] = share * error[i] * (use.weight(0)[i] + 1);
+        if (flaw == LoopFlaw::stops_at_frozen && !gradient.wanted()) d[i] = 0;
       }
     }
     const auto use = pass.backward(0);

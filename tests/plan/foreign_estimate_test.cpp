@@ -130,7 +130,7 @@ comm::MeshTraffic traffic_of_a_step(const typename Tested::Strategy& strategy,
     for (int i = 0; i < 2; ++i) {
       before = sharded.traffic();
       auto pass = sharded.train();
-      while (pass.next().has_value()) pass.enter();
+      while (pass.next().has_value()) pass.enter().done();
       pass.finish();
       sharded.step(1, {.lr = 0.1});
     }

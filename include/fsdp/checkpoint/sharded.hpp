@@ -7,6 +7,8 @@
 /// error of one rank is thrown on all.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>

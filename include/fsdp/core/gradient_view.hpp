@@ -16,7 +16,7 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
-  /// False for a frozen weight, whose gradient has a shape and no memory.
+  /// False for a frozen weight, whose gradient has a shape and no memory: skip what would compute it.
   bool wanted() const { return tensor.data() != nullptr; }
   /// Returns rows [begin, end); `part_written` is the flag of this part alone.
   GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {

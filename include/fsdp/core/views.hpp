@@ -7,6 +7,9 @@
 ///     auto w = fsdp::as_eigen<Eigen::Map<const Matrix>>(use.weight("w"));
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,29 +24,84 @@
 
 namespace fsdp {
 
-/// Returns a row-major map [first extent, all others]; a vector is one row. `Map` is an Eigen::Map of a row-major
-/// matrix, whose scalar may be another type of the same size (Eigen::bfloat16 for bf16). Throws LogicError for rows
-/// with gaps.
+namespace detail {
+
+/// Throws LogicError for a tensor that has a shape and no memory.
+template <class T>
+void require_memory(const Tensor<T>& t, const char* view) {
+  require(t.data() != nullptr || t.numel() == 0, view,
+          ": the tensor has a shape and no memory, as the gradient of a frozen parameter; ask GradientView::wanted() "
+          "before you take a view of a gradient");
+}
+
+/// Whether an Eigen map is a column. Other libraries' maps may not say.
+template <class Map>
+consteval bool is_column() {
+  if constexpr (requires { Map::ColsAtCompileTime; }) return Map::ColsAtCompileTime == 1 && Map::RowsAtCompileTime != 1;
+  return false;
+}
+/// Whether the elements of an Eigen map's rows lie one after the other.
+template <class Map>
+consteval bool is_row_major() {
+  if constexpr (requires { Map::IsRowMajor; }) return Map::IsRowMajor || is_column<Map>();
+  return true;
+}
+
+}  // namespace detail
+
+/// Returns a row-major map [first extent, all others]; a vector is one row, or one column if `Map` is a column. `Map`
+/// is an Eigen::Map of a row-major matrix or of a vector, whose scalar may be another type of the same size
+/// (Eigen::bfloat16 for bf16). Throws LogicError for rows with gaps, a tensor without memory, and a map with strides or
+/// fixed sizes other than the tensor's.
 template <class Map, class T>
 Map as_eigen(const Tensor<T>& t) {
+  static_assert(
+      detail::is_row_major<Map>(),
+      "fsdp: as_eigen's map is column-major, Eigen's default, and a tensor is row-major: its elements would be "
+      "in other places; take an Eigen::Map of Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, "
+      "Eigen::RowMajor>");
   require(t.contiguous(), "as_eigen: the view's rows have gaps between them");
-  const std::int64_t rows = t.rank() < 2 ? 1 : t.extent(0);
+  detail::require_memory(t, "as_eigen");
+  constexpr bool column = detail::is_column<Map>();
+  const std::int64_t rows = t.rank() >= 2 ? t.extent(0) : column ? t.numel() : 1;
+  const std::int64_t columns = rows > 0 ? t.numel() / rows : column ? 1 : 0;
+  if constexpr (requires { Map::RowsAtCompileTime; })  // -1: of any size
+    require((Map::RowsAtCompileTime < 0 || Map::RowsAtCompileTime == rows) &&
+                (Map::ColsAtCompileTime < 0 || Map::ColsAtCompileTime == columns),
+            "as_eigen: a tensor of ", rows, " rows and ", columns, " columns, and the map's type fixes other sizes");
   using Index = typename Map::Index;
   using Scalar = std::conditional_t<std::is_const_v<T>, const typename Map::Scalar, typename Map::Scalar>;
   static_assert(sizeof(Scalar) == sizeof(T), "fsdp: as_eigen's map has a scalar of another size than the tensor's");
-  return Map(reinterpret_cast<Scalar*>(t.data()), static_cast<Index>(rows),
-             static_cast<Index>(rows == 0 ? 0 : t.numel() / rows));
+  const Map map(reinterpret_cast<Scalar*>(t.data()), static_cast<Index>(rows), static_cast<Index>(columns));
+  if constexpr (requires { map.innerStride(); })
+    require(t.numel() < 2 || (map.innerStride() == 1 && (column || rows < 2 || map.outerStride() == columns)),
+            "as_eigen: the map's type has strides of its own, and a tensor has none; take a map without");
+  return map;
 }
 
 /// Returns a view whose extents are the tensor's: `View` is a std::mdspan, or anything that is constructed from a
-/// pointer and as many extents as its rank(). Throws LogicError for another rank, or rows with gaps.
+/// pointer and as many extents as its rank(). Throws LogicError for another rank, rows with gaps, a tensor without
+/// memory, and a view that is not row-major (std::layout_right) or has fixed extents other than the tensor's.
 template <class View, class T>
 View as_mdspan(const Tensor<T>& t) {
   constexpr auto rank = static_cast<std::size_t>(View::rank());
   require(t.rank() == static_cast<std::int64_t>(rank) && t.contiguous(),
           "as_mdspan: a tensor of another rank, or one whose rows have gaps");
+  detail::require_memory(t, "as_mdspan");
   return [&]<std::size_t... Axis>(std::index_sequence<Axis...>) {
-    return View(t.data(), t.extent(static_cast<std::int64_t>(Axis))...);
+    const View view(t.data(), t.extent(static_cast<std::int64_t>(Axis))...);
+    if constexpr (requires { view.stride(rank); }) {
+      std::int64_t stride = t.numel();
+      [[maybe_unused]] const auto is_axis = [&](std::int64_t axis, std::int64_t extent, std::int64_t found) {
+        stride /= std::max<std::int64_t>(t.extent(axis), 1);
+        return extent == t.extent(axis) && (extent < 2 || t.numel() == 0 || found == stride);
+      };
+      require((is_axis(static_cast<std::int64_t>(Axis), static_cast<std::int64_t>(view.extent(Axis)),
+                       static_cast<std::int64_t>(view.stride(Axis))) &&
+               ...),
+              "as_mdspan: the view is not row-major (std::layout_right), or its type fixes other extents");
+    }
+    return view;
   }
   (std::make_index_sequence<rank>());
 }
@@ -84,12 +142,13 @@ struct DlpackHolder {
 /// Exports the tensor to DLPack: `Managed` is DLManagedTensorVersioned (1.0) or DLManagedTensor. The consumer calls its
 /// deleter, which frees the description and releases `keeps`. Without `keeps` the memory is borrowed: a tensor of a Use
 /// is valid until the Use ends. A read-only tensor is flagged; throws LogicError if `Managed` is DLManagedTensor, which
-/// has no flag for it.
+/// has no flag for it, and for a tensor without memory.
 template <class Managed, class T>
 Managed* to_dlpack(const Tensor<T>& t, std::int32_t device_type = dlpack_cpu, std::int32_t device = 0,
                    std::shared_ptr<const void> keeps = nullptr) {
   using Holder = detail::DlpackHolder<Managed>;
   constexpr bool versioned = requires(Managed managed) { managed.version; };
+  detail::require_memory(t, "to_dlpack");
   require(versioned || !std::is_const_v<T>,
           "to_dlpack: DLManagedTensor cannot say that a tensor is read-only; take "
           "DLManagedTensorVersioned");

@@ -4,6 +4,8 @@
 /// Face's.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <cstdint>
 #include <optional>
 #include <string>

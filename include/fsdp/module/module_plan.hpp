@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -97,7 +98,7 @@ class ModulePlan {
   std::vector<std::vector<Reference>> references_;
   ScheduleOf schedule_of_;
   mutable std::map<Key, PlannedPass> passes_made_;  ///< those of fewer micro-batches are made when asked for
-  std::uint64_t units_digest_ = 0;                  ///< of all that is declared of tensors
+  std::string units_;                               ///< all that is declared of tensors, a line each
   std::uint64_t steps_digest_ = 0;                  ///< of what groups of parameters set for an optimizer's steps
   std::uint64_t digest_ = 0;                        ///< of all schedules
   std::uint64_t layouts_digest_ = 0;

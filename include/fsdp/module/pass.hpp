@@ -19,6 +19,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -52,7 +54,7 @@ enum class Reductions : std::uint8_t { made, left_out };
 
 /// A pass over the schedule of sharded units. See the head of this file.
 template <class Stack>
-class Pass {
+class [[nodiscard("a Pass that is not named is left unfinished at once; write auto pass = module.train()")]] Pass {
  public:
   using Module = ShardedModule<Stack>;
   using Device = typename Stack::Device;
@@ -61,7 +63,7 @@ class Pass {
   /// left out makes one, of any piece of the step, and must be planned (PassPlan::repeats). Throws LogicError if the
   /// module has no such pass, or the last one is unfinished; or if the schedule moves activations and `activations` is
   /// left out. `module` must outlive it.
-  Pass(Module& module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
+  Pass(Module & module, sharding::Pass kind, int order = 0, int micro_batches = 0, const Observer& observer = {},
        Reductions reductions = Reductions::made, const ActivationWork& activations = {})
       : module_(module),
         tasks_(module, reductions == Reductions::made),
@@ -105,18 +107,34 @@ class Pass {
   }
 
   /// Hand out the weights and gradients of the next computation. Throw LogicError, which names the next one, and change
-  /// nothing unless it is this one.
+  /// nothing unless it is this one. `enter` takes whatever is next, and throws at the end of the pass. Of a temporary
+  /// pass, which its Use would outlive, they do not compile.
   /// @{
-  Use<Stack> forward(int unit) { return enter(sharding::Action::forward, unit); }
-  Use<Stack> backward(int unit) { return enter(sharding::Action::backward, unit); }
-  Use<Stack> both(int unit) { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
-  /// @}
-  /// The same for whatever is next. Throws LogicError at the end of the pass.
-  Use<Stack> enter() {
+  Use<Stack> forward(int unit)& { return enter(sharding::Action::forward, unit); }
+  Use<Stack> backward(int unit)& { return enter(sharding::Action::backward, unit); }
+  Use<Stack> both(int unit)& { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
+  Use<Stack> enter()& {
     const std::optional<sharding::Task> task = next();
     require(task.has_value(), "pass: nothing is left to compute");
     return enter(task->action, task->index);
   }
+  template <class Unit>
+  Use<Stack> forward(Unit unit)&& {
+    return named(*this).forward(unit);
+  }
+  template <class Unit>
+  Use<Stack> backward(Unit unit)&& {
+    return named(*this).backward(unit);
+  }
+  template <class Unit>
+  Use<Stack> both(Unit unit)&& {
+    return named(*this).both(unit);
+  }
+  template <class Self = Pass>
+  Use<Stack> enter()&& {
+    return named<Self>(*this).enter();
+  }
+  /// @}
   /// The next computation; nothing at the end of the pass.
   std::optional<sharding::Task> next() const {
     for (std::size_t i = at_; i < schedule().size(); ++i)
@@ -128,9 +146,9 @@ class Pass {
   /// Use order the queues: work enqueued on `queue` inside of a Use may access the Use's tensors, and the library's
   /// later work follows it. After `finish`, work on the module's stream, such as a step that reads the loss, follows
   /// all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
-  void compute_on(typename Device::Queue& queue) requires(Device::asynchronous) {
+  void compute_on(typename Device::Queue & queue) requires(Device::asynchronous) {
     require_under_way();
-    require(!inside_, "pass: compute_on inside of a use");
+    require_outside("compute_on");
     own_queue_ = &queue;
   }
 
@@ -138,7 +156,7 @@ class Pass {
   /// begin, or the pass be finished, without waiting. Throws LogicError inside of a Use.
   bool poll(int most = std::numeric_limits<int>::max()) {
     require_under_way();
-    require(!inside_, "pass: poll inside of a use; call progress");
+    require_outside("poll", "call progress");
     run_until_computation_or_wait(most);
     if (at_ == schedule().size()) return true;
     const sharding::Task& task = schedule()[at_];
@@ -155,7 +173,7 @@ class Pass {
   /// gradients at rest are then complete for work that follows on the compute stream.
   void finish() {
     require_under_way();
-    require(!inside_, "pass: finish inside of a use");
+    require_outside("finish");
     if (const auto left = next())
       throw LogicError(message("pass: finished before ", text(*left), " of micro-batch ", left->micro_batch));
     end();
@@ -166,7 +184,7 @@ class Pass {
   /// in the middle of a micro-batch, and if the rank has a piece.
   void skip() {
     require_under_way();
-    require(!inside_, "pass: skip inside of a use");
+    require_outside("skip");
     const std::optional<sharding::Task> first = next();
     require(first.has_value(), "pass: nothing is left to compute");
     const int micro_batch = first->micro_batch;
@@ -206,8 +224,22 @@ class Pass {
   const sharding::Schedule& schedule() const { return planned_.schedule; }
   bool reads(const sharding::Task& task) const { return planned_.problem.uses_weights(task); }
   bool writes(const sharding::Task& task) const { return planned_.problem.writes_gradients(task); }
-  std::string text(const sharding::Task& task) const { return text_of(task, module_.names()); }
+  /// A task as the caller wrote it: Action::loss is requested by `both`.
+  std::string text(const sharding::Task& task) const {
+    return task.action == sharding::Action::loss ? "both " + name_of(task.index) : text_of(task, module_.names());
+  }
   void require_under_way() const { require(!over_, "pass: it is over; begin another one"); }
+  void require_outside(std::string_view what, const char* then = "end that use first, by done() or its scope") const {
+    if (inside_)
+      throw LogicError(message("pass: ", what, " inside of a use, that of ", text(schedule()[at_]), "; ", then));
+  }
+  template <class Temporary>
+  static Temporary& named(Temporary & pass) {
+    static_assert(!std::is_same_v<Temporary, Temporary>,
+                  "fsdp: a Pass that is not named ends with this expression, and a Use of it may not outlive it; write "
+                  "auto pass = module.train(), and pass.forward(unit)");
+    return pass;
+  }
   const std::string& name_of(int unit) const { return module_.names().units[static_cast<std::size_t>(unit)]; }
 
   void begin_anew() {
@@ -238,7 +270,7 @@ class Pass {
     if (observer_.before != nullptr) observer_.before(observer_.state, task);
     const bool computed = task.micro_batch != skipped_;
     if constexpr (requires { typename Device::Range; }) {
-      const typename Device::Range range(text(task).c_str());
+      const typename Device::Range range(text_of(task, module_.names()).c_str());
       execute(task, computed);
     } else {
       execute(task, computed);
@@ -267,7 +299,7 @@ class Pass {
 
   Use<Stack> enter(sharding::Action action, int unit) {
     require_under_way();
-    require(!inside_, "pass: a computation is asked for inside of another one");
+    if (inside_) require_outside(text({.action = action, .index = unit}));
     const std::optional<sharding::Task> found = next();
     require(found.has_value(), "pass: nothing is left to compute");
     if (found->action != action || found->index != unit)

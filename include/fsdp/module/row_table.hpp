@@ -3,6 +3,8 @@
 /// Tables whose rows are sent and never gathered: embeddings of a recommender.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

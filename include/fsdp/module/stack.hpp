@@ -3,6 +3,8 @@
 /// A stack of policies. This is the only place that checks whether they fit together.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <string>
 #include <type_traits>
 
@@ -46,12 +48,52 @@ consteval bool exchanges_sequences() {
 
 }  // namespace detail
 
+namespace detail {
+
+/// The place of a policy among a Stack's arguments, as its member types tell it; -1 for anything else.
+template <class T>
+consteval int place_in_stack() {
+  if constexpr (requires { typename T::AtRest; }) return 0;
+  if constexpr (requires { typename T::Request; }) return 1;
+  if constexpr (requires { typename T::Accumulate; }) return 2;
+  if constexpr (requires { &T::plan; }) return 3;
+  return -1;
+}
+
+/// Whether no policy stands at the place of another one.
+template <class... Policies>
+consteval bool in_order() {
+  bool good = true;
+  int at = 0;
+  const auto add = [&](int place) { good = good && (place < 0 || place == at), ++at; };
+  (add(place_in_stack<Policies>()), ...);
+  return good;
+}
+
+}  // namespace detail
+
+/// Whether a type is a Stack, or has the same member types.
+template <class T>
+consteval bool check_stack() {
+  return requires {
+    typename T::Sharding;
+    typename T::Comm;
+    typename T::Device;
+    typename T::Precision;
+  };
+}
+
 /// The policies of a program: sharding, communication, precision, tiling, and whether sequences are sharded. Policies
 /// are types; their numbers are values of those types. Code with a forward and backward of its own tiles and cuts
 /// sequences as it likes, and leaves the last two out.
 template <class ShardingT, class CommT, class PrecisionT, class TilingT = tiling::Untiled,
           class SequenceT = WholeSequences>
 struct Stack {
+  static_assert(
+      detail::in_order<ShardingT, CommT, PrecisionT, TilingT>(),
+      "fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>; give "
+      "a strategy such as FullyShard<>, then a communicator such as comm::Threads<>, then a precision such as "
+      "Fp32, then the tiling, if there is one");
   static_assert(check_sharding<ShardingT>(),
                 "fsdp: the first argument of Stack<Sharding, Comm, Precision, Tiling> is no sharding strategy");
   static_assert(comm::check_communicator<CommT>(),

@@ -6,10 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <exception>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 
@@ -25,14 +29,14 @@ class Pass;
 /// until the end of the Use; afterwards they are poisoned in debug builds and under AddressSanitizer. Where the module
 /// has fixed slots, a unit's views have the same addresses in each of its uses in a pass.
 template <class Stack>
-class Use {
+class [[nodiscard("a Use that is not named ends at once; write auto use = pass.forward(unit)")]] Use {
  public:
   using Compute = typename Stack::Precision::Compute;
   using Accumulate = typename Stack::Precision::Accumulate;
 
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  Use(Use&& other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
+  Use(Use && other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
   /// Ends the computation, unless an exception unwinds.
   ~Use() noexcept(false) {
     if (std::uncaught_exceptions() == thrown_) done();
@@ -47,24 +51,24 @@ class Use {
   /// tensor, for a weight in a backward that was declared to need none, and for a gradient in a computation that makes
   /// none. The first request for a weight waits for the unit's gather.
   /// @{
-  Tensor<const Compute> weight(std::size_t index) const {
+  Tensor<const Compute> weight(std::size_t index) const& {
     require_weights();
     require_index(index);
     pass_->wait_for_weights();
     return pass_->tasks_.weight(task_.index, index);
   }
-  Tensor<const Compute> weight(std::string_view name) const { return weight(index_of(name)); }
-  GradientView<Accumulate> gradient(std::size_t index) const {
+  Tensor<const Compute> weight(std::string_view name) const& { return weight(index_of(name)); }
+  GradientView<Accumulate> gradient(std::size_t index) const& {
     require_gradients();
     require_index(index);
     return pass_->tasks_.gradient(task_.index, index, pass_->writes(task_));
   }
-  GradientView<Accumulate> gradient(std::string_view name) const { return gradient(index_of(name)); }
+  GradientView<Accumulate> gradient(std::string_view name) const& { return gradient(index_of(name)); }
   /// @}
   /// The same as a struct of fields.
   /// @{
   template <template <class> class Fields>
-  Fields<Tensor<const Compute>> weights() const {
+  Fields<Tensor<const Compute>> weights() const& {
     require_weights();
     pass_->wait_for_weights();
     std::array<Tensor<const Compute>, field_count<Fields, Tensor<const Compute>>> list;
@@ -73,7 +77,7 @@ class Use {
     return unflatten<Fields, Tensor<const Compute>>(list);
   }
   template <template <class> class Fields>
-  Fields<GradientView<Accumulate>> gradients() const {
+  Fields<GradientView<Accumulate>> gradients() const& {
     require_gradients();
     std::array<GradientView<Accumulate>, field_count<Fields, GradientView<Accumulate>>> list;
     require_count(list.size());
@@ -84,7 +88,7 @@ class Use {
   /// @}
   /// A gradient for code that only adds: cleared before its first write.
   /// @{
-  Tensor<Accumulate> zeroed(std::size_t index) const {
+  Tensor<Accumulate> zeroed(std::size_t index) const& {
     const GradientView<Accumulate> view = gradient(index);
     if (view.wanted() && view.next() == Write::overwrite) {
       device::enqueue(pass_->module_.stream(), device::Fill<Accumulate>{.y = view.tensor, .value = 0.0f});
@@ -92,7 +96,30 @@ class Use {
     }
     return view.tensor;
   }
-  Tensor<Accumulate> zeroed(std::string_view name) const { return zeroed(index_of(name)); }
+  Tensor<Accumulate> zeroed(std::string_view name) const& { return zeroed(index_of(name)); }
+  /// @}
+  /// Of a temporary, which ends before its views are used, they do not compile.
+  /// @{
+  template <class Which>
+  Tensor<const Compute> weight(const Which& which)&& {
+    return named(*this).weight(which);
+  }
+  template <class Which>
+  GradientView<Accumulate> gradient(const Which& which)&& {
+    return named(*this).gradient(which);
+  }
+  template <class Which>
+  Tensor<Accumulate> zeroed(const Which& which)&& {
+    return named(*this).zeroed(which);
+  }
+  template <template <class> class Fields>
+  Fields<Tensor<const Compute>> weights()&& {
+    return named(*this).template weights<Fields>();
+  }
+  template <template <class> class Fields>
+  Fields<GradientView<Accumulate>> gradients()&& {
+    return named(*this).template gradients<Fields>();
+  }
   /// @}
 
   /// The computation: its action, unit and micro-batch.
@@ -100,7 +127,15 @@ class Use {
 
  private:
   friend class Pass<Stack>;
-  Use(Pass<Stack>& pass, const sharding::Task& task) : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
+  template <class Temporary>
+  static Temporary& named(Temporary & use) {
+    static_assert(!std::is_same_v<Temporary, Temporary>,
+                  "fsdp: a Use that is not named ends with this expression, and its weights and gradients with it; "
+                  "write auto use = pass.forward(unit), and take its tensors from use");
+    return use;
+  }
+  Use(Pass<Stack> & pass, const sharding::Task& task)
+      : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
 
   bool under_way() const { return pass_ != nullptr && !pass_->over_; }
   void require_weights() const {
@@ -131,7 +166,11 @@ class Use {
     const auto& references = pass_->module_.references(task_.index);
     for (std::size_t i = 0; i < references.size(); ++i)
       if (references[i].present() && pass_->module_.parameter(references[i]).name == name) return i;
-    throw LogicError(message("use: ", pass_->name_of(task_.index), " has no tensor '", name, "'"));
+    std::vector<std::string> names;
+    for (const Reference& reference : references)
+      if (reference.present()) names.push_back(pass_->module_.parameter(reference).name);
+    throw LogicError(message("use: ", pass_->name_of(task_.index), " has no tensor '", name, "'; ",
+                             names.empty() ? "it has none" : suggestion(name, names)));
   }
 
   Pass<Stack>* pass_;

@@ -14,8 +14,9 @@
 /// reads no environment and keeps no setting of a thread: errors are exceptions.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -36,6 +37,7 @@
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
@@ -86,6 +88,10 @@ void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer,
 /// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
 template <class StackT, class OptimizerT = optim::AdamW>
 class Sharded {
+  static_assert(check_stack<StackT>(),
+                "fsdp: the first argument of Sharded<Stack, Optimizer> is not a Stack; write "
+                "Sharded<Stack<FullyShard<>, comm::Threads<>, Fp32>>, with your own policies");
+
  public:
   using Stack = StackT;
   using Comm = typename Stack::Comm;
@@ -178,8 +184,8 @@ class Sharded {
   /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
   /// computed, in their order. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass, the
   /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
-  /// of losses; InputError for a learning rate that is not finite, and DivergedError if loss or gradient are not
-  /// finite: no weight has then changed, and training may go on.
+  /// of losses; InputError for a learning rate that is not finite or not given, and DivergedError if loss or gradient
+  /// are not finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.
@@ -223,12 +229,7 @@ class Sharded {
   /// Queue one step before the capture. Ranks capture and launch together, and no other pass that trains may come in
   /// between. A step that is launched cannot be forfeited.
   /// @{
-  void begin_step(const device::StepInputs& inputs) {
-    require<InputError>(std::isfinite(inputs.lr) && std::isfinite(inputs.loss_scale) && inputs.loss_scale > 0,
-                        "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
-                        "; both must be finite, and the scale above 0");
-    optimizer_.control().begin(inputs);
-  }
+  void begin_step(const device::StepInputs& inputs) { optimizer_.control().begin(inputs); }
   void update() {
     require_gradients();
     optimizer_.update(loss_);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +13,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -84,8 +84,13 @@ class StepControl {
   /// decision has arrived.
   std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
 
-  /// Begins a step: sends its inputs to the device. `decide` and `end` must follow.
+  /// Begins a step: sends its inputs to the device. `decide` and `end` must follow. Throws InputError for a learning
+  /// rate or a loss scale that is not finite; dry runs need none.
   void begin(const device::StepInputs& inputs) {
+    require<InputError>(
+        Device::counts_only || (is_finite(inputs.lr) && is_finite(inputs.loss_scale) && inputs.loss_scale > 0),
+        "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
+        "; both must be finite, and the scale above 0; StepInputs::lr must be given, it has no default");
     auto& host_inputs = inputs_[slot_of(steps_)];
     comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
     host_inputs.value() = inputs;
@@ -219,7 +224,7 @@ class StepControl {
   }
 
   static device::StepRules checked(const device::StepRules& rules) {
-    require<InputError>(std::isfinite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
+    require<InputError>(is_finite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
                         "; the largest norm of gradients must be finite and above 0, or 0 for no clipping");
     return rules;
   }

@@ -11,7 +11,6 @@
 ///         plan::known_cluster("h100", 64));
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,6 +19,7 @@
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/pass.hpp>
@@ -62,7 +62,7 @@ void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
   recorder.set_active(true);
   Pass<typename Twin::Stack> pass(twin.module(), sharding::Pass::train, step.order, step.micro_batches,
                                   recorder.observer());
-  while (pass.next().has_value()) pass.enter();
+  while (pass.next().has_value()) pass.enter().done();
   pass.finish();
   recorder.set_active(false);
   recorder.record(&StepRecord::optimizer, [&] { twin.queue_step({}); });
@@ -86,7 +86,7 @@ inline void state_seconds(StepRecord& record, const ForeignStep& step) {
   for (RecordedTask& each : record.tasks) {
     if (!sharding::computes(each.task.action)) continue;
     each.work.stated_seconds = step.seconds(each.task);
-    require<InputError>(std::isfinite(each.work.stated_seconds) && each.work.stated_seconds >= 0,
+    require<InputError>(is_finite(each.work.stated_seconds) && each.work.stated_seconds >= 0,
                         "plan: ", sharding::text_of(each.task, record.names), " is said to take ",
                         each.work.stated_seconds, " seconds; a computation takes 0 or more");
   }

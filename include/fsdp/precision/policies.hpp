@@ -6,6 +6,8 @@
 /// src/program/cli/stack_choice.cpp.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <string>
 #include <string_view>
 

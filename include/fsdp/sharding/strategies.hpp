@@ -7,6 +7,8 @@
 /// in cmake/stacks.cmake. Texts, flags and help show what it lists in `visit` (tessera/fsdp/core/policy_parts.hpp).
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <concepts>
 #include <cstdint>
 #include <string>

@@ -23,6 +23,8 @@
 /// other than 0.01 of gradients with a norm of at most 1.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -96,12 +98,15 @@ struct ForeignRun {
   std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps that are made
   int interrupted = -1;                ///< computation of `interrupted_step` that throws
   int interrupted_step = 1;
-  int forfeits = -1;  ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
+  int forfeits = -1;             ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
+  std::string frozen_unit = {};  ///< if given, its tensors are frozen
+  std::vector<std::string> frozen = {};  ///< besides the tensors that the loop itself freezes
 
   /// Returns the run as text.
   std::string in_words() const {
     std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
-                               micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy));
+                               micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy),
+                               frozen_unit.empty() ? "" : ", frozen " + frozen_unit);
     if (interrupted < 0) return text;
     return message(text, ", computation ", interrupted, " of step ", interrupted_step,
                    forfeits < 0 ? " throws on all ranks" : message(" throws on rank ", forfeits, ", which forfeits"));
@@ -148,7 +153,9 @@ ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
   using Tested = detail::ForeignSharded<Strategy>;
   double lr = 0.01;
   if constexpr (detail::has_lr<Loop>()) lr = Loop::lr;
-  const auto settings = detail::foreign_settings<Loop>(run.micro_batches);
+  auto settings = detail::foreign_settings<Loop>(run.micro_batches);
+  auto& frozen = settings.unit_options.frozen;
+  frozen.insert(frozen.end(), run.frozen.begin(), run.frozen.end());
 
   ForeignRunResult result;
   result.planned.resize(static_cast<std::size_t>(run.ranks));
@@ -274,10 +281,13 @@ void check_foreign_strategies() {
   });
 }
 
-/// Checks that every tensor that is trained gets a gradient: three steps change it.
+/// Checks that every tensor that is trained gets a gradient: three steps change it, and nothing that is frozen, with
+/// each unit frozen once.
 template <class Loop>
 void check_foreign_gradients() {
-  constexpr std::string_view asked = "three steps change every tensor that is trained";
+  constexpr std::string_view asked =
+      "three steps change every tensor that is trained, and none that is frozen, whichever unit a setting freezes: ask "
+      "GradientView::wanted() before a gradient is written, and pass gradients on to other units all the same";
   UnitOptions unit_options;
   if constexpr (detail::has_unit_options<Loop>()) unit_options = Loop::unit_options();
   std::vector<std::string> frozen = unit_options.frozen;
@@ -287,15 +297,32 @@ void check_foreign_gradients() {
   auto begin = detail::foreign_fsdp2(2, 1);
   begin.steps = {};
   detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {
-    return detail::with_foreign<Loop>(detail::foreign_fsdp2(2, 1), [&](auto& where, const ForeignRunResult& found) {
-      bool good = true;
-      for (const Unit& unit : Loop::units())
-        for (const Parameter& parameter : unit.parameters)
-          if (unit.gathered && !matches_any(frozen, parameter.name) &&
-              found.weights.at(parameter.name) == first.weights.at(parameter.name))
-            good = fail(asked, where, message(parameter.name, " is as it was"));
-      return good;
-    });
+    const auto check = [&](const ForeignRun<RunTimeSharded>& run) {
+      return detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
+        bool good = true;
+        for (const Unit& unit : Loop::units())
+          for (const Parameter& parameter : unit.parameters) {
+            const std::string& name = parameter.name;
+            const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
+            const bool same = found.weights.at(name) == first.weights.at(name);
+            if (unit.gathered && trains == same)
+              good = fail(asked, where, message(name, trains ? " is as it was" : " is frozen, and has changed"));
+          }
+        return good;
+      });
+    };
+    bool good = check(detail::foreign_fsdp2(2, 1));
+    for (const Unit& unit : Loop::units()) {
+      auto run = detail::foreign_fsdp2(2, 1);
+      run.frozen_unit = unit.name;
+      for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
+      const std::vector<Parameter> all = distinct_parameters(Loop::units());
+      const auto trains = [&](const Parameter& own) {
+        return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
+      };
+      if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
+    }
+    return good;
   });
 }
 

@@ -3,6 +3,8 @@
 /// Starts the ranks of a stack, or joins those that a launcher started.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <chrono>
 #include <cmath>
 #include <concepts>

@@ -7,6 +7,8 @@
 /// them, too.
 #pragma once
 
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -23,6 +23,13 @@ FSDP_BOTH std::int64_t magnitude_bits(float x) {
   return bits & 0x7fffffffu;
 }
 
+/// Returns whether x is neither infinite nor NaN, by its bits: what compares it may be compiled with -ffast-math.
+FSDP_BOTH bool is_finite(double x) {
+  std::uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return (bits >> 52 & 0x7ff) != 0x7ff;
+}
+
 FSDP_BOTH std::int64_t larger_of(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
 /// Returns e of FixedPointSquares for the bits of the largest magnitude, which is finite.
@@ -132,16 +139,16 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.forfeited = of.forfeited();
   step.loss = of.loss();
   double norm = of.norm(number);
-  for (std::int64_t other = 0; other <= of.apart && norm - norm == 0; ++other)
+  for (std::int64_t other = 0; other <= of.apart && is_finite(norm); ++other)
     if (other != number)
-      if (const double found = of.norm(other); found - found != 0) norm = found;
+      if (const double found = of.norm(other); !is_finite(found)) norm = found;
   step.norm = norm / inputs.loss_scale;
   if (step.forfeited >= 0) {  // what it would have computed is missing, and says nothing of the loss
     step.skipped = 1;
     return;
   }
-  const bool overflow = step.norm - step.norm != 0;
-  if (step.loss - step.loss != 0 || (overflow && !rules.skips_overflow)) step.stopped = 1;
+  const bool overflow = !is_finite(step.norm);
+  if (!is_finite(step.loss) || (overflow && !rules.skips_overflow)) step.stopped = 1;
   step.skipped = overflow || step.stopped != 0 ? 1 : 0;
   if (step.skipped != 0) return;
   ++step.taken;
@@ -150,7 +157,8 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.lr = inputs.lr * lr;
 }
 
-/// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double.
+/// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double, from the betas
+/// that the elements use: their moments then add up to what is divided by, also where float rounds a beta near 1.
 struct AdamWFactors {
   float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
   float root_scale;  ///< 1 / sqrt(1 - beta2^taken)
@@ -163,11 +171,12 @@ struct AdamWFactors {
         one_minus_beta1(static_cast<float>(1.0 - static_cast<double>(beta1))),
         beta2(static_cast<float>(rules.beta2)),
         one_minus_beta2(static_cast<float>(1.0 - static_cast<double>(beta2))),
-        root_scale(static_cast<float>(1 / sqrt(1 - pow(rules.beta2, static_cast<double>(step.taken))))),
+        root_scale(static_cast<float>(1 / sqrt(1 - pow(static_cast<double>(beta2), static_cast<double>(step.taken))))),
         eps(rules.eps),
         decay(static_cast<float>(1.0 - static_cast<double>(static_cast<float>(step.lr)) *
                                            static_cast<double>(rules.weight_decay))),
-        step_size(static_cast<float>(step.lr / (1 - pow(rules.beta1, static_cast<double>(step.taken))))) {}
+        step_size(
+            static_cast<float>(step.lr / (1 - pow(static_cast<double>(beta1), static_cast<double>(step.taken))))) {}
 };
 
 }  // namespace fsdp::device

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/policy_parts.hpp>
@@ -34,18 +36,27 @@ constexpr std::int64_t most_computations = 1 << 20;
 /// Where passes may have fewer micro-batches, all numbers below this one are planned.
 constexpr int all_planned = 16;
 
-std::uint64_t digest_of(std::span<const Unit> units) {
-  std::uint64_t hash = hash_seed;
+/// Returns what ranks must declare alike, a line for each tensor. Numbers are written to the bit.
+std::string text_of(std::span<const Unit> units) {
+  static constexpr std::array initials{"normal", "zeros", "ones"}, roles{"matrix", "table", "vector"};
+  const auto word = [](const auto& words, auto choice) {
+    const auto index = static_cast<std::size_t>(choice);
+    return index < words.size() ? words[index] : "of no kind";
+  };
+  std::string text;
   for (const Unit& unit : units)
     for (const Parameter& parameter : unit.parameters) {
-      hash = hashed(hash, std::string_view(parameter.name));
-      for (const std::int64_t extent : parameter.shape.extents) hash = hashed(hash, extent);
-      for (const int choice : {static_cast<int>(parameter.initial.kind), static_cast<int>(parameter.role),
-                               static_cast<int>(parameter.decays), static_cast<int>(unit.gathered)})
-        hash = hashed(hash, static_cast<std::int64_t>(choice));
-      hash = hashed(hash, std::bit_cast<std::int64_t>(parameter.initial.deviation));
+      text += unit.name + ": " + parameter.name + " [";
+      for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
+        text += (axis > 0 ? ", " : "") + std::to_string(parameter.shape[axis]);
+      std::array<char, 32> deviation{};
+      const auto end =
+          std::to_chars(deviation.data(), deviation.data() + deviation.size(), parameter.initial.deviation);
+      text += std::string("], initially ") + word(initials, parameter.initial.kind) + " " +
+              std::string(deviation.data(), end.ptr) + ", " + word(roles, parameter.role) +
+              (parameter.decays ? ", decays" : "") + (unit.gathered ? "\n" : ", not gathered\n");
     }
-  return hash;
+  return text;
 }
 
 std::uint64_t digest_of_steps(std::span<const GroupedParameters> groups) {
@@ -64,7 +75,7 @@ std::uint64_t digest_of_steps(std::span<const GroupedParameters> groups) {
 
 ModulePlan::ModulePlan(std::span<const Unit> units, const PassPlan& passes, const sharding::Facts& facts,
                        const sharding::Axes& axes, int ranks, bool overlaps)
-    : passes_(passes), budget_(facts.budget), units_digest_(digest_of(units)) {
+    : passes_(passes), budget_(facts.budget), units_(text_of(units)) {
   require<InputError>(passes.micro_batches >= 1, "sharded module: ", passes.micro_batches,
                       " micro-batches make no step; give at least 1");
   require<InputError>(facts.persistence_threshold >= 0, "sharding: a persistence threshold of ",
@@ -301,13 +312,15 @@ const PlannedPass& ModulePlan::planned(sharding::Pass pass, int order, int micro
 void ModulePlan::require_same(const comm::Ranks& ranks) const {
   if (ranks.size() == 1) return;
   using Digests = std::array<std::uint64_t, 4>;
-  const Digests mine{units_digest_, digest_, steps_digest_, layouts_digest_};
+  const Digests mine{hashed(hash_seed, std::string_view(units_)), digest_, steps_digest_, layouts_digest_};
   std::vector<Digests> all(static_cast<std::size_t>(ranks.size()));
   ranks.gather_bytes(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), {"schedules"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    require<InputError>(all[rank][0] == all[0][0], "sharding: rank ", rank,
-                        " has other units than rank 0; names, shapes, initial values, roles and decay of tensors must "
-                        "be the same on every rank");
+    if (all[rank][0] != all[0][0])
+      comm::require_same_texts(
+          ranks.monitor(), comm::gather_texts(ranks, units_, "units"),
+          message("sharding: rank ", rank, " has other units than rank 0"),
+          "names, shapes, initial values, roles and decay of tensors must be the same on every rank");
     require<InputError>(all[rank][1] == all[0][1], "sharding: rank ", rank,
                         " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
                         "the problem, and its numbers, the orders of computations and the number of micro-batches must "

@@ -2,12 +2,12 @@
 #include <tessera/fsdp/module/optimizer_group.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <span>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
 #include "../core/value_names.hpp"
@@ -31,7 +31,7 @@ void OptimizerGroup::check() const {
   for (const GroupNumber& number : group_numbers) {
     if (!sets(number)) continue;
     const double value = *(this->*number.value);
-    require<InputError>(std::isfinite(value) && value >= 0 && value <= number.most, "group ", selection(), ": ",
+    require<InputError>(is_finite(value) && value >= 0 && value <= number.most, "group ", selection(), ": ",
                         number.name, " is ", value, "; give at least 0 and at most ", number.most);
     require<InputError>(!frozen, "group ", selection(), ": ", number.name,
                         " has no effect on frozen parameters; leave one of them out");

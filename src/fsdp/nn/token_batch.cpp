@@ -13,6 +13,8 @@ TokenBatch TokenBatch::unread(std::int64_t sequences, std::int64_t sequence_leng
 }
 
 void TokenBatch::validate(std::int64_t sequence_length, std::int64_t vocabulary) const {
+  require<InputError>(targets.numel() == 0 || targets.numel() == tokens.numel(), "batch: ", tokens.numel(),
+                      " tokens have ", targets.numel(), " targets; give one for each, or none for logits");
   for (std::int64_t t = 0; t < tokens.numel(); ++t)
     require<InputError>(tokens[t] >= 0 && tokens[t] < vocabulary, "token ", t, " is ", tokens[t],
                         ", outside the vocabulary of ", vocabulary);

@@ -2,15 +2,15 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
 
 namespace fsdp::optim {
 
 void require_constant(bool holds, std::string_view name, double value, std::string_view range) {
-  require<InputError>(holds && std::isfinite(value), "--", name, " ", value, " must be ", range);
+  require<InputError>(holds && is_finite(value), "--", name, " ", value, " must be ", range);
 }
 
 void require_state_names(std::string_view optimizer, const Parameter& parameter,

@@ -30,7 +30,7 @@ const std::vector<std::vector<std::string>> names = {{"w", "b"}, {"v"}};
 template <class SharedT>
 void step(SharedT& sharded, int ranks) {
   auto pass = sharded.train();
-  for (int unit = 0; unit < 2; ++unit) (void)pass.forward(unit).weight(names[static_cast<std::size_t>(unit)][0]);
+  for (int unit = 0; unit < 2; ++unit) pass.forward(unit).done();
   for (int unit = 1; unit >= 0; --unit) {
     const auto use = pass.backward(unit);
     for (const std::string& name : names[static_cast<std::size_t>(unit)]) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -88,8 +89,8 @@ struct StepRules {
 
 /// The host's inputs of a step.
 struct StepInputs {
-  double lr = 0;
-  double loss_scale = 1;  ///< that the gradients include
+  double lr = std::numeric_limits<double>::quiet_NaN();  ///< has no default: a step refuses NaN
+  double loss_scale = 1;                                 ///< that the gradients include
 };
 
 /// The device's decision on a step (DecideStep), for the optimizer and, later, the host.

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 
@@ -15,17 +17,11 @@
 
 #include "../../core/control_groups.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define FSDP_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FSDP_ADDRESS_SANITIZER 1
-#endif
-#endif
-
-#if defined(FSDP_ADDRESS_SANITIZER)
-#include <sanitizer/asan_interface.h>
-#endif
+extern "C" {
+// AddressSanitizer's, if the program has it: null otherwise. The library need not be compiled with it.
+[[gnu::weak]] void __asan_poison_memory_region(const volatile void* data, std::size_t bytes);
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* data, std::size_t bytes);
+}
 
 namespace fsdp::device {
 namespace {
@@ -52,19 +48,18 @@ void Cpu::deallocate(std::byte* data, std::int64_t bytes) {
   munmap(data, static_cast<std::size_t>(bytes));
 }
 
-void Cpu::poison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t bytes) {
+void Cpu::poison(std::byte* data, std::int64_t bytes) {
   if (bytes == 0 || data == nullptr) return;
-#if defined(FSDP_ADDRESS_SANITIZER)
-  __asan_poison_memory_region(data, static_cast<std::size_t>(bytes));
-#elif !defined(NDEBUG)
-  std::memset(data, 0xff, static_cast<std::size_t>(bytes));  // NaN in every floating-point type
+  if (__asan_poison_memory_region != nullptr) __asan_poison_memory_region(data, static_cast<std::size_t>(bytes));
+#if !defined(NDEBUG)
+  else
+    std::memset(data, 0xff, static_cast<std::size_t>(bytes));  // NaN in every floating-point type
 #endif
 }
 
-void Cpu::unpoison([[maybe_unused]] std::byte* data, [[maybe_unused]] std::int64_t bytes) {
-#if defined(FSDP_ADDRESS_SANITIZER)
-  if (bytes > 0 && data != nullptr) __asan_unpoison_memory_region(data, static_cast<std::size_t>(bytes));
-#endif
+void Cpu::unpoison(std::byte* data, std::int64_t bytes) {
+  if (bytes > 0 && data != nullptr && __asan_unpoison_memory_region != nullptr)
+    __asan_unpoison_memory_region(data, static_cast<std::size_t>(bytes));
 }
 
 std::string affinity_mask() {
