@@ -123,10 +123,12 @@ TEST(UnitOptions, HowTheyAreCutChangesNoBit) {
     SCOPED_TRACE(stack);
     const RunResults first = trained(stack, 2, {}, 2);
     for (const UnitOptions& units :
-         {UnitOptions{.blocks_per_unit = 2}, UnitOptions{.merge_below = 5000}, UnitOptions{.keep_last_block = false}}) {
+         {UnitOptions{.blocks_per_unit = 2}, UnitOptions{.merge_below = 5000}, UnitOptions{.keep_last_block = false},
+          UnitOptions{.blocks_per_unit = 2, .recompute = true}, UnitOptions{.merge_below = 5000, .recompute = true}}) {
       const RunResults other = trained(stack, 2, units, 2);
       EXPECT_EQ(other.losses, first.losses);
       EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{});
+      EXPECT_EQ(other.last_evaluation, first.last_evaluation);
     }
   }
 }
@@ -138,6 +140,7 @@ TEST(UnitOptions, PersistentTensorsAndALiveBoundChangeNoBit) {
     const RunResults other = trained(stack, 3, {});
     EXPECT_EQ(other.losses, first.losses) << stack;
     EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{}) << stack;
+    EXPECT_EQ(other.last_evaluation, first.last_evaluation) << stack;
   }
 }
 

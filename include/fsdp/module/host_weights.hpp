@@ -32,8 +32,8 @@ namespace fsdp {
 enum class AccessKind : std::uint8_t { read, write, replace };
 
 /// The kinds, each a constant of its own type, so that values that are only read are handed out as const. `read`: the
-/// callback is given const values. `write`: its writes become the weights; it may leave some as they are. `replace`: the
-/// same, with memory of any content, all of which it writes.
+/// callback is given const values. `write`: its writes become the weights; it may leave some as they are. `replace`:
+/// the same, with memory of any content, all of which it writes.
 struct Access {
   template <AccessKind Kind>
   using Constant = std::integral_constant<AccessKind, Kind>;

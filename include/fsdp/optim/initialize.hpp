@@ -25,8 +25,8 @@ void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t 
 enum class Initialized : std::uint8_t { all, adapters };
 
 /// Initializes the elements that this rank holds, by its own threads, in parts that are sent to the device. Under
-/// Options::checks it is collective, and throws InputError on all ranks, before anything is written, unless all have the
-/// same seed.
+/// Options::checks it is collective, and throws InputError on all ranks, before anything is written, unless all have
+/// the same seed.
 template <class Stack>
 void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Initialized which = Initialized::all) {
   comm::check_same(module.communicator(), "initialize", "initialize: ranks give other seeds for all tensors",

@@ -131,10 +131,10 @@ class Sharded {
   }
 
   /// Set the weights. `initialize`: as functions of seed, name and index. `fill`: by a callback, for this rank's ranges
-  /// alone. `set`: from a whole tensor, of which each rank takes its part. All ranks must give the same. This is compared
-  /// under Options::checks alone, where the three are collective: InputError on all ranks for another seed or other
-  /// values of a whole tensor, before anything is written, and for `fill` if replicas were given other values. Throws
-  /// InputError for an unknown name or another number of elements, LogicError inside of a pass.
+  /// alone. `set`: from a whole tensor, of which each rank takes its part. All ranks must give the same. This is
+  /// compared under Options::checks alone, where the three are collective: InputError on all ranks for another seed or
+  /// other values of a whole tensor, before anything is written, and for `fill` if replicas were given other values.
+  /// Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
   /// @{
   void initialize(std::uint64_t seed) {
     require_no_pass("initialize");
@@ -188,10 +188,10 @@ class Sharded {
 
   /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
   /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
-  /// computed, in their order. `inputs` must be the same on all ranks (compared under Options::checks). Collective. If a rank forfeited the pass, the
-  /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
-  /// of losses; InputError for a learning rate that is not finite, and DivergedError if loss or gradient are not
-  /// finite: no weight has then changed, and training may go on.
+  /// computed, in their order. `inputs` must be the same on all ranks (compared under Options::checks). Collective. If
+  /// a rank forfeited the pass, the step is skipped. Throws LogicError unless a training pass has finished since the
+  /// last step, and for another number of losses; InputError for a learning rate that is not finite, and DivergedError
+  /// if loss or gradient are not finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.
