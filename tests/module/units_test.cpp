@@ -111,7 +111,7 @@ TEST(UnitOptions, WhatMakesNoSenseIsAnError) {
 RunResults trained(std::string_view stack, int ranks, const UnitOptions& units, int micro_batches = 1) {
   RunOptions options = uneven_options(ranks, micro_batches);
   options.units = units;
-  options.steps = 5;
+  options.steps = 4;
   options.evaluated = some_windows(1, 7, 37);
   const RunResults results = run(stack, options);
   for (const Memory& memory : results.memory) EXPECT_EQ(memory.used, memory.planned) << stack;

@@ -225,8 +225,8 @@ void expect_gradients_and_evaluation(const Program& program, const RunTimeSharde
 
 TEST(RandomOrders, HaveTheGradientsOfALoopOverWholeTensors) {
   Draw draw(1);
-  std::array<int, 3> late_losses_at_once{};
-  for (int trial = 0; trial < 90; ++trial) {
+  std::array<int, 3> programs{};  // with late weight gradients, with several sweeps, with losses in one computation
+  for (int trial = 0; trial < 60; ++trial) {
     Program program = random_program(draw);
     while (std::ranges::all_of(program.list, [](const Entry& one) { return one.action == Action::forward; }))
       program = random_program(draw);
@@ -236,11 +236,11 @@ TEST(RandomOrders, HaveTheGradientsOfALoopOverWholeTensors) {
     expect_gradients_and_evaluation(program, strategy, 1 + trial % 3, 1 + draw(3));
     if (::testing::Test::HasFailure()) return;
     const auto has = [&](auto holds) { return std::ranges::any_of(program.list, holds) ? 1 : 0; };
-    late_losses_at_once[0] += has([](const Entry& one) { return !one.input; });
-    late_losses_at_once[1] += has([](const Entry& one) { return one.action == Action::backward && one.sweep > 0; });
-    late_losses_at_once[2] += has([](const Entry& one) { return one.action == Action::loss; });
+    programs[0] += has([](const Entry& one) { return !one.input; });
+    programs[1] += has([](const Entry& one) { return one.action == Action::backward && one.sweep > 0; });
+    programs[2] += has([](const Entry& one) { return one.action == Action::loss; });
   }
-  for (const int count : late_losses_at_once) EXPECT_GT(count, 20);
+  for (const int count : programs) EXPECT_GT(count, 12);
 }
 
 }  // namespace

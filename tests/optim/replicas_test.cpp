@@ -109,11 +109,15 @@ TEST(Replicas, ThatDifferAreMadeEqualByOneRanksWeights) {
       Net<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(2), strategy);
       sharded.initialize(rank);
       before[rank] = net::weights(sharded);
-      with_full_parameters(
-          sharded.module(), {"*"}, [](auto&&...) {}, Access::write, 1);
+      const auto add_rank = [&](const Parameter&, Tensor<float> whole) {
+        for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] += static_cast<float>(rank);
+      };
+      with_full_parameters(sharded.module(), {"*"}, add_rank, Access::write, 1);
       after[rank] = net::weights(sharded);
     });
     EXPECT_NE(before[0], before[static_cast<std::size_t>(ranks - 1)]) << "replicas that do not differ prove nothing";
+    for (auto& [name, values] : before[1])
+      for (float& value : values) value += 1;
     for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(after[static_cast<std::size_t>(rank)], before[1]) << rank;
   };
   check(Replicated{}, 3);
