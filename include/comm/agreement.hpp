@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
 
 namespace fsdp::comm {
 
@@ -25,6 +26,10 @@ void require_same_texts(const Monitor& monitor, std::span<const std::string> tex
 
 /// Returns every rank's text, by rank. Texts must not contain NUL. `label`: names the collective in errors.
 std::vector<std::string> gather_texts(const Ranks& ranks, const std::string& mine, std::string_view label);
+
+/// Under Options::checks, throws the same InputError on every rank unless all ranks pass the same text of lines
+/// "name = value"; otherwise it does not call `text`. `what`: the problem, for require_same_texts.
+void check_same(const Ranks& ranks, std::string_view label, std::string_view what, FunctionRef<std::string()> text);
 
 /// Throws the same InputError on every rank unless flags, policies and the program's build are equal on all ranks.
 void agree_on_arguments(const Ranks& ranks, const std::string& arguments);

@@ -55,6 +55,11 @@ std::vector<std::string> gather_texts(const Ranks& ranks, const std::string& min
   return texts;
 }
 
+void check_same(const Ranks& ranks, std::string_view label, std::string_view what, FunctionRef<std::string()> text) {
+  if (ranks.size() == 1 || !ranks.monitor().options.checks) return;
+  require_same_texts(ranks.monitor(), gather_texts(ranks, text(), label), what, "give all ranks the same");
+}
+
 void agree_on_arguments(const Ranks& ranks, const std::string& arguments) {
   require_same_texts(ranks.monitor(), gather_texts(ranks, arguments + build_identity(), "arguments"),
                      "ranks were started with different arguments", "start all ranks with the same");

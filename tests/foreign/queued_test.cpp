@@ -2,9 +2,11 @@
 // On an asynchronous device, where the computations of a network that the library does not know are operations of the
 // library's queue, or of a queue of the host's own: the bits of a loop without the library, every access ordered, no
 // event too many, and a pass and its step as one graph.
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -51,6 +53,35 @@ struct Found {
   testing::EventPoints points;
 };
 
+/// Enqueues the next computation of a network.
+template <class AnyPassOf>
+void enqueue_next(AnyPassOf& pass, const Network& network, Queue& queue, Kernels& kernels, bool clears = false) {
+  const auto use = pass.enter();
+  const sharding::Task& task = use.task();
+  const Unit& unit = network.units[static_cast<std::size_t>(task.index)];
+  Operands operands{.task = task};
+  std::vector<Access> accesses;
+  for (std::size_t tensor = 0; tensor < unit.parameters.size(); ++tensor) {
+    if (task.action != sharding::Action::backward || unit.backward_needs_weights)
+      testing::list_access(accesses, operands.weights.emplace_back(use.weight(tensor)));
+    if (task.action == sharding::Action::forward) continue;
+    if (clears) use.zeroed(tensor);
+    const auto gradient = use.gradient(tensor);
+    testing::list_access(accesses, operands.gradients.emplace_back(gradient.tensor));
+    operands.adds.push_back(gradient.wanted() && gradient.next() == Write::accumulate);
+  }
+  queue.submit(unit.name.c_str(), accesses, [&kernels, operands](auto&) { kernels.compute(operands); });
+}
+
+/// Enqueues the sum of the losses of micro-batches 0 to m.
+void enqueue_loss(const Tensor<double>& loss, int m, Queue& queue, Kernels& kernels) {
+  const Access write{.begin = loss.data(), .bytes = sizeof(double), .writes = true};
+  queue.submit("loss", std::span(&write, 1), [&kernels, loss, m](auto&) {
+    const double own_loss = kernels.loss();
+    loss.data()[0] = m == 0 ? own_loss : loss.data()[0] + own_loss;
+  });
+}
+
 /// Enqueues a pass of a network.
 template <class AnySharded>
 void enqueue_pass(AnySharded& sharded, const Network& network, int stops_at, Kernels& kernels, Queue* own,
@@ -59,33 +90,14 @@ void enqueue_pass(AnySharded& sharded, const Network& network, int stops_at, Ker
   auto pass = sharded.train(micro_batches);
   if (own != nullptr && how.told) pass.compute_on(*own);
   Queue& queue = own != nullptr ? *own : sharded.stream();
-  const Tensor<double> loss = sharded.loss();
   for (int m = 0; m < micro_batches; ++m) {
     for (std::size_t i = 0; i < network.order.list.size(); ++i) {
-      const auto use = pass.enter();
-      const sharding::Task& task = use.task();
-      const Unit& unit = network.units[static_cast<std::size_t>(task.index)];
-      Operands operands{.task = task};
-      std::vector<Access> accesses;
-      for (std::size_t tensor = 0; tensor < unit.parameters.size(); ++tensor) {
-        if (task.action != sharding::Action::backward || unit.backward_needs_weights)
-          testing::list_access(accesses, operands.weights.emplace_back(use.weight(tensor)));
-        if (task.action == sharding::Action::forward) continue;
-        if (how.clears) use.zeroed(tensor);
-        const auto gradient = use.gradient(tensor);
-        testing::list_access(accesses, operands.gradients.emplace_back(gradient.tensor));
-        operands.adds.push_back(gradient.wanted() && gradient.next() == Write::accumulate);
-      }
-      queue.submit(unit.name.c_str(), accesses, [&kernels, operands](auto&) { kernels.compute(operands); });
+      enqueue_next(pass, network, queue, kernels, how.clears);
       if (stops_at-- != 0) continue;
       if (!how.forfeits) throw GivenUp();
       if (sharded.module().communicator().rank() == 0) return pass.forfeit();
     }
-    const Access write{.begin = loss.data(), .bytes = sizeof(double), .writes = true};
-    queue.submit("loss", std::span(&write, 1), [&kernels, loss, m](auto&) {
-      const double own_loss = kernels.loss();
-      loss.data()[0] = m == 0 ? own_loss : loss.data()[0] + own_loss;
-    });
+    enqueue_loss(sharded.loss(), m, queue, kernels);
   }
   pass.finish();
 }
@@ -283,6 +295,50 @@ TEST(QueuedForeignLoop, ItsMisuseIsAnError) {
     EXPECT_THROW(pass.compute_on(own), LogicError) << "the pass is over";
   });
   Queue::check_only(false);
+}
+
+/// Two objects on one communicator, each with a stream of its own. Their computations take turns.
+template <class AnyComm>
+void expect_two_objects_in_turn() {
+  const std::vector<Network> both = networks();
+  const RunTimeSharded strategy{FullyShard<>{}};
+  const Request request{.ranks = 3, .micro_batches = {1, 1, 1}};
+  std::array<Outcome, 2> found;
+  QueuedCpu::take_races();
+  AnyComm::run(request.ranks, {.before = comm::random_delays(3, std::chrono::microseconds(200))},
+               [&](AnyComm& communicator) {
+                 using Object = Sharded<Stack<RunTimeSharded, AnyComm, Fp32>>;
+                 std::array<std::optional<Object>, 2> objects;
+                 std::array<std::optional<Kernels>, 2> kernels;
+                 std::array<Outcome, 2> own;
+                 for (std::size_t i : {0, 1}) {
+                   objects[i].emplace(communicator, both[i].units, strategy, settings_for(both[i], 1));
+                   objects[i]->initialize(seed);
+                   kernels[i].emplace(both[i], communicator.rank(), request.ranks, 1);
+                 }
+                 for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
+                   std::array passes{objects[0]->train(), objects[1]->train()};
+                   while (passes[0].next() || passes[1].next())
+                     for (std::size_t i : {0, 1})
+                       if (passes[i].next()) enqueue_next(passes[i], both[i], objects[i]->stream(), *kernels[i]);
+                   for (std::size_t i : {1, 0}) {
+                     enqueue_loss(objects[i]->loss(), 0, objects[i]->stream(), *kernels[i]);
+                     passes[i].finish();
+                     objects[i]->queue_step({.lr = lr_of(step)});
+                   }
+                   for (std::size_t i : {0, 1}) own[i].losses.push_back(objects[i]->result().loss);
+                 }
+                 for (std::size_t i : {0, 1}) own[i].weights = whole_weights(*objects[i]);
+                 if (communicator.rank() == 0) found = own;
+               });
+  EXPECT_EQ(QueuedCpu::take_races(), Names{});
+  for (std::size_t i : {0, 1})
+    expect_same(found[i], train_by<AnyComm>(both[i], strategy, {.request = request}).outcome);
+}
+
+TEST(SeveralQueuedObjects, HaveTheBitsThatEachHasAlone) {
+  expect_two_objects_in_turn<Threads>();
+  expect_two_objects_in_turn<Nccl>();
 }
 
 TEST(GraphOfAForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {

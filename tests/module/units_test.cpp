@@ -201,7 +201,7 @@ TEST(ModulePlan, NamesTheMostMicroBatches) {
 RunResults trained(std::string_view stack, int ranks, const UnitOptions& units, int micro_batches = 1) {
   RunOptions options = uneven_options(ranks, micro_batches);
   options.units = units;
-  options.steps = 5;
+  options.steps = 4;
   options.evaluated = some_windows(1, 7, 37);
   const RunResults results = run(stack, options);
   for (const Memory& memory : results.memory) EXPECT_EQ(memory.used, memory.planned) << stack;
@@ -213,10 +213,12 @@ TEST(UnitOptions, HowTheyAreCutChangesNoBit) {
     SCOPED_TRACE(stack);
     const RunResults first = trained(stack, 2, {}, 2);
     for (const UnitOptions& units :
-         {UnitOptions{.blocks_per_unit = 2}, UnitOptions{.merge_below = 5000}, UnitOptions{.keep_last_block = false}}) {
+         {UnitOptions{.blocks_per_unit = 2}, UnitOptions{.merge_below = 5000}, UnitOptions{.keep_last_block = false},
+          UnitOptions{.blocks_per_unit = 2, .recompute = true}, UnitOptions{.merge_below = 5000, .recompute = true}}) {
       const RunResults other = trained(stack, 2, units, 2);
       EXPECT_EQ(other.losses, first.losses);
       EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{});
+      EXPECT_EQ(other.last_evaluation, first.last_evaluation);
     }
   }
 }
@@ -228,6 +230,7 @@ TEST(UnitOptions, PersistentTensorsAndALiveBoundChangeNoBit) {
     const RunResults other = trained(stack, 3, {});
     EXPECT_EQ(other.losses, first.losses) << stack;
     EXPECT_EQ(tensors_that_differ(other.weights, first.weights), Names{}) << stack;
+    EXPECT_EQ(other.last_evaluation, first.last_evaluation) << stack;
   }
 }
 

@@ -115,6 +115,43 @@ TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
   });
 }
 
+/// Where gradients are reduced with the last micro-batch, a use of that one has the rank's own sum, which may be
+/// changed.
+TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
+  const auto check = [](const auto& strategy) {
+    on_ranks(2, [&](Comm& communicator) {
+      Net<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(1), strategy, {.micro_batches = 2});
+      sharded.initialize(1);
+      const bool drops = communicator.rank() == 1;
+      net::Values own, sum(net::width * net::width);  // of this rank: of one micro-batch, and of both
+      auto pass = sharded.train();
+      for (int m = 0; m < 2; ++m) {
+        const net::Values x = net::inputs({.rank = communicator.rank(), .micro_batch = m});
+        pass.forward(0).done();
+        auto use = pass.backward(0);
+        const GradientView<float> view = use.gradient(0);
+        if (m == 1) {
+          EXPECT_TRUE(std::equal(own.begin(), own.end(), view.tensor.data()));
+          if (drops) std::fill_n(view.tensor.data(), view.tensor.numel(), 0.0f);
+        }
+        own.assign(net::width * net::width, 0);
+        bool written = false;
+        net::backward(use.weight(0), GradientView<float>{Tensor<float>(own.data(), view.tensor.shape()), &written}, {},
+                      x, x);
+        net::backward(use.weight(0), view, use.gradient(1), x, x);
+        if (m == 1 || !drops) std::transform(sum.begin(), sum.end(), own.begin(), sum.begin(), std::plus());
+      }
+      pass.finish();
+      for (float& value : sum) value = static_cast<float>(comm::sum_over_ranks(communicator, value, {"test"}));
+      with_full_gradients(sharded.module(), {"unit0.w"}, [&](const Parameter&, Tensor<const float> found) {
+        for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(found.data()[i], sum[i], 1e-6);
+      });
+    });
+  };
+  check(RunTimeSharded{.strategy = Zero1{}});
+  check(Replicated{});
+}
+
 TEST(Pieces, StayWhereTheyAreAndHaveTheWeightsOfEachStep) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeSharded> sharded(communicator, net::units(2), {.strategy = Zero3{}});

@@ -57,11 +57,11 @@ struct HandMade {
 /// Steps of a network, with what settings change of it. The gradients are clipped by 0.5.
 template <class Optimizer, class Sharding>
 Whole trained(const Sharding& strategy, int ranks, const UnitOptions& unit_options, const Optimizer& optimizer,
-              double clip = 0.5, int steps = 4) {
+              double clip = 0.5, int steps = 4, const std::vector<Unit>& units = net::units(3)) {
   Whole found;
   on_ranks(ranks, [&](Comm& communicator) {
     const int micro_batches = sharding::facts_of(strategy).pieces > 0 ? 1 : 2;
-    Sharded<NetStack<Sharding>, Optimizer> sharded(communicator, net::units(3), strategy,
+    Sharded<NetStack<Sharding>, Optimizer> sharded(communicator, units, strategy,
                                                    {.micro_batches = micro_batches,
                                                     .optimizer = optimizer,
                                                     .rules = {.clip = clip},
@@ -119,6 +119,18 @@ TEST(OptimizerGroups, HaveTheseBitsUnderEveryStrategy) {
   check(in_shards, 3);
   check(Replicated{}, 2);
   check(Offload<FullyShard<>>{}, 2);
+}
+
+/// A unit whose only tensor has no elements: there is nothing of it to move.
+TEST(OffloadedOptimizer, StepsNextToTensorsWithoutElements) {
+  std::vector<Unit> units = net::units(3);
+  units[1].parameters = {{.name = "odd", .shape = {0, 8}}};
+  for (const int ranks : {1, 2}) {
+    const auto weights = [&](const auto& strategy) {
+      return trained(strategy, ranks, {}, optim::AdamW{}, 0.5, 4, units);
+    };
+    EXPECT_EQ(weights(Offload<FullyShard<>>{}), weights(in_shards));
+  }
 }
 
 TEST(OptimizerGroups, SetTheDecayOfEachKindOfOptimizer) {

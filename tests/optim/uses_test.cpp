@@ -165,6 +165,17 @@ TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
   });
 }
 
+TEST(FrozenUnit, TakesNoMemoryForGradientsAndStates) {
+  const auto bytes = [](const std::vector<Unit>& units, const UnitOptions& options, device::MemoryKind kind) {
+    return Net<RunTimeSharded>::plan(2, 0, units, {.strategy = FullyShard<>{}}, {.unit_options = options})
+        .bytes[static_cast<std::size_t>(kind)];
+  };
+  std::vector<Unit> others = net::units(3);
+  others.erase(others.begin() + 1);
+  for (const auto kind : {device::MemoryKind::gradients, device::MemoryKind::optimizer})
+    EXPECT_EQ(bytes(net::units(3), {.frozen = {"unit1.*"}}, kind), bytes(others, {}, kind));
+}
+
 /// No tensor at all, one without axes, one without elements.
 TEST(OddTensors, TrainUnderEveryStrategyAndLayout) {
   const std::vector<std::vector<Parameter>> kinds = {
@@ -204,6 +215,36 @@ TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
   const Trained replicas = train(units, run, 2, Replicated{});
   for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}}, {.strategy = Zero1{}}})
     EXPECT_EQ(train(units, run, 2, strategy).losses, replicas.losses) << strategy.text();
+}
+
+/// Before a step, between its pass and its update, and after it. A rank's loss of a micro-batch is that of its
+/// training.
+TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
+  const Loop chain{.uses = {0, 1, 2, 3}};
+  std::vector<std::vector<double>> all;
+  const auto check = [&](const RunTimeSharded& strategy) {
+    SCOPED_TRACE(policy_text(strategy));
+    on_ranks(2, [&](Comm& communicator) {
+      Net<RunTimeSharded> sharded(communicator, net::units(4), strategy);
+      sharded.initialize(1);
+      std::vector<double> losses;
+      Loop run = chain;
+      for (; run.step < 3; ++run.step) {
+        const double before = net::evaluate(sharded, run), loss = net::train(sharded, run);
+        EXPECT_EQ(before, loss);
+        EXPECT_EQ(net::evaluate(sharded, run), loss) << "before the update";
+        losses.push_back(sharded.step(loss, {.lr = 1e-2}).loss);
+        EXPECT_LT(net::evaluate(sharded, run), loss) << "after the update";
+      }
+      if (communicator.rank() == 0) all.push_back(losses);
+    });
+  };
+  for (const int depth : {0, 1, 2, 3}) {
+    check({.strategy = FullyShard<>{.prefetch_depth = depth}});
+    check({.strategy = FullyShard<ReshardAfterForward::no>{.prefetch_depth = depth}});
+    check({.strategy = Zero3{.prefetch_depth = depth}});
+  }
+  for (const auto& losses : all) EXPECT_EQ(losses, all.front());
 }
 
 /// Two networks of different sizes, their computations in turn, and a third that is only evaluated.
@@ -260,6 +301,57 @@ TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
     EXPECT_EQ(of_a, found);
     EXPECT_EQ(of_b, other);
   });
+}
+
+/// Trains a chain of three units, of which the middle one is in an object of its own.
+template <class Precision>
+std::vector<double> train_middle_apart(int steps) {
+  std::vector<double> losses;
+  on_ranks(2, [&](Comm& communicator) {
+    const RunTimeSharded strategy{.strategy = FullyShard<>{}};
+    Net<RunTimeSharded> outer(communicator, {net::unit("unit0"), net::unit("unit2")}, strategy);
+    Net<RunTimeSharded, Precision> middle(communicator, {net::unit("unit1")}, strategy);
+    outer.initialize(1);
+    middle.initialize(1);
+    for (int step = 0; step < steps; ++step) {
+      const net::Place place{.rank = communicator.rank(), .step = step};
+      std::vector<net::Values> saved;
+      net::Values x = net::inputs(place);
+      auto pass = outer.train();
+      auto middle_pass = middle.train();
+      const auto forward = [&](auto use) {
+        saved.push_back(x);
+        x = net::forward_of(use, 2, x);
+      };
+      const auto backward = [&](auto use) {
+        x = net::backward_of(use, 2, saved.back(), x);
+        saved.pop_back();
+      };
+      forward(pass.forward(0));
+      forward(middle_pass.forward(0));
+      forward(pass.forward(1));
+      const double loss = net::error(x, net::targets(place));
+      backward(pass.backward(1));
+      backward(middle_pass.backward(0));
+      backward(pass.backward(0));
+      pass.finish();
+      middle_pass.finish();
+      const double sum = outer.step(loss, {.lr = 1e-2}).loss;
+      EXPECT_EQ(middle.step(loss, {.lr = 1e-2}).loss, sum);
+      if (communicator.rank() == 0) losses.push_back(sum);
+    }
+  });
+  return losses;
+}
+
+/// Without clipping, which would be by the norm of each object.
+TEST(SeveralObjects, TrainPartsOfOneNetworkInTheirOwnPrecisions) {
+  const Loop run{.uses = {0, 1, 2}};
+  const std::vector<double> whole = train(net::units(3), run, 2, RunTimeSharded{.strategy = FullyShard<>{}}).losses;
+  EXPECT_EQ(train_middle_apart<Fp32>(3), whole);
+  const std::vector<double> mixed = train_middle_apart<Bf16Mixed>(3);
+  EXPECT_NE(mixed, whole);
+  for (std::size_t step = 0; step < whole.size(); ++step) EXPECT_NEAR(mixed[step], whole[step], 1e-2 * whole[step]);
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOp
     const auto& shard = module.shards()[i];
     if (!shard.owned) continue;
     with_host_weights(module, shard, Access::read,
-                      [&](Tensor<float> values, std::int64_t begin) { f(shard, values, begin, "weight"); });
+                      [&](Tensor<const float> values, std::int64_t begin) { f(shard, values, begin, "weight"); });
     const auto names = optimizer.state_names(shard);
     const std::span<const Tensor<float>> states = optimizer.states(i);
     for (std::size_t state = 0; state < states.size(); ++state) {

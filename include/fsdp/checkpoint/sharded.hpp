@@ -80,7 +80,7 @@ bool holds_values(const Module& module) {
 
 /// Calls f(parameter, values) with each statistic's values in host memory, and writes them back unless f only reads.
 template <class SharedT, class F>
-void with_statistics(SharedT& sharded, Access access, F f) {
+void with_statistics(SharedT& sharded, AccessKind access, F f) {
   const std::vector<Parameter> list = statistics_of(sharded);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Tensor<float> whole = sharded.statistics().values(i);

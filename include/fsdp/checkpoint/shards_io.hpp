@@ -124,7 +124,7 @@ void write_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<St
     const auto span_of = [](Tensor<const float> values) {
       return std::span(values.data(), static_cast<std::size_t>(values.numel()));
     };
-    with_host_weights(module, shard, Access::read, [&](Tensor<float> values, std::int64_t begin) {
+    with_host_weights(module, shard, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
       save.write_weight(parameter, begin, span_of(values));
     });
     const std::span<const Tensor<float>> states = optimizer.states(i);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,9 +28,25 @@
 
 namespace fsdp {
 
-/// Whether the callback's writes become the weights, and what it is given: with `write` the weights' values, of which
-/// it may leave some; with `replace` memory of any content, all of which it writes.
-enum class Access : std::uint8_t { read, write, replace };
+/// What a callback does with weights.
+enum class AccessKind : std::uint8_t { read, write, replace };
+
+/// The kinds, each a constant of its own type, so that values that are only read are handed out as const. `read`: the
+/// callback is given const values. `write`: its writes become the weights; it may leave some as they are. `replace`:
+/// the same, with memory of any content, all of which it writes.
+struct Access {
+  template <AccessKind Kind>
+  using Constant = std::integral_constant<AccessKind, Kind>;
+  static constexpr Constant<AccessKind::read> read{};
+  static constexpr Constant<AccessKind::write> write{};
+  static constexpr Constant<AccessKind::replace> replace{};
+};
+/// One of Access's constants.
+template <class As>
+concept WeightAccess = std::same_as<As, Access::Constant<As::value>>;
+/// The element type that a callback is given.
+template <WeightAccess As, class T>
+using Accessed = std::conditional_t<As::value == AccessKind::read, const T, T>;
 
 /// As a source: every rank writes, all the same values.
 inline constexpr int every_rank = -1;
@@ -37,12 +54,13 @@ inline constexpr int every_rank = -1;
 namespace detail {
 
 /// Takes the floats of a part of a tensor, and the number of their first element.
-using WithHostWeights = FunctionRef<void(Tensor<float>, std::int64_t begin)>;
+template <WeightAccess As>
+using WithHostWeights = FunctionRef<void(Tensor<Accessed<As, float>>, std::int64_t begin)>;
 
 /// with_host_weights of a tensor that starts at element `first`, in parts.
 template <class Space, class T>
-void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, Access access,
-                        WithHostWeights f) {
+void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int64_t first, AccessKind access,
+                        FunctionRef<void(Tensor<float>, std::int64_t begin)> f) {
   constexpr std::int64_t part = 1 << 20;
   const device::Fetch fetch = access == Access::replace ? device::Fetch::nothing : device::Fetch::values;
   std::vector<float> widened;
@@ -68,19 +86,20 @@ void with_parts_on_host(typename Space::Queue& queue, Tensor<T> tensor, std::int
 
 /// Calls f(values, begin) with the floats of a shard that start at element `begin` of the whole tensor: main weights if
 /// the shard has any, else the model's weights, converted to float. Main weights in host memory come in one call, all
-/// else in parts of at most 2^20 elements. Unless f only reads, what it writes becomes the weights. Main weights are
-/// not rounded into the model's weights here: call ShardedModule::sync_model_weights.
-template <class Stack>
+/// else in parts of at most 2^20 elements. Main weights are not rounded into the model's weights here: call
+/// ShardedModule::sync_model_weights.
+template <class Stack, WeightAccess As>
 void with_host_weights(ShardedModule<Stack>& module, const typename ShardedModule<Stack>::ParameterShard& shard,
-                       Access access, detail::WithHostWeights f) {
+                       As access, std::type_identity_t<detail::WithHostWeights<As>> f) {
   using Module = ShardedModule<Stack>;
   using MainSpace = typename Module::Group::MainSpace;
+  const auto give = [&](Tensor<float> values, std::int64_t begin) { f(values, begin); };
   if (!shard.has_main())
-    detail::with_parts_on_host<typename Module::Device>(module.stream(), shard.model, shard.begin, access, f);
+    detail::with_parts_on_host<typename Module::Device>(module.stream(), shard.model, shard.begin, access, give);
   else if constexpr (MainSpace::host_memory)
-    f(device::OnHost<MainSpace, float>(module.stream(), shard.main).values(), shard.begin);
+    give(device::OnHost<MainSpace, float>(module.stream(), shard.main).values(), shard.begin);
   else
-    detail::with_parts_on_host<MainSpace>(module.stream(), shard.main, shard.begin, access, f);
+    detail::with_parts_on_host<MainSpace>(module.stream(), shard.main, shard.begin, access, give);
 }
 
 namespace detail {
@@ -116,16 +135,49 @@ inline void require_same_writes(const comm::Ranks& ranks, std::uint64_t written,
                         " than rank 0; each rank keeps its own part, so all must write the same");
 }
 
+/// What a rank holds of a parameter: hashes of which elements and of their values; 0 if it holds none.
+struct HeldPart {
+  std::uint64_t elements = 0, values = 0;
+};
+
+/// Throws InputError on all ranks if ranks that hold the same elements of a parameter hold other values of them.
+/// `mine`: by the number of the parameter in `names`, the same on all ranks. Collective.
+void require_same_replicas(const comm::Ranks& ranks, std::string_view call, std::span<const std::string_view> names,
+                           std::span<const HeldPart> mine);
+
+/// Under Options::checks, require_same_replicas of all weights. `call`: who has set them, for the message. Collective.
+template <class Stack>
+void check_replicas(ShardedModule<Stack>& module, std::string_view call) {
+  if (!module.communicator().monitor().options.checks) return;
+  std::vector<std::string_view> names;
+  std::vector<std::size_t> first;  // number of each group's first parameter
+  for (const auto& group : module.groups()) {
+    first.push_back(names.size());
+    for (const Parameter& parameter : group.parameters()) names.push_back(parameter.name);
+  }
+  std::vector<HeldPart> held(names.size());
+  for (const auto& shard : module.shards()) {
+    const auto group = static_cast<std::size_t>(shard.group);
+    const auto index = static_cast<std::size_t>(shard.parameter - module.groups()[group].parameters().data());
+    HeldPart& part = held[first[group] + index];
+    part.elements = hashed(hashed(part.elements, shard.begin), shard.count());
+    with_host_weights(module, shard, Access::read,
+                      [&](Tensor<const float> values, std::int64_t) { part.values = hash_of(part.values, values); });
+  }
+  require_same_replicas(module.communicator(), call, names, held);
+}
+
 }  // namespace detail
 
 /// Calls f(parameter, tensor) on every rank for each parameter whose name matches one of `names` (with * and ?); the
-/// tensor is the whole parameter in Main, in host memory. Unless f only reads, each rank takes its own part of the
-/// tensor as the new weights; throws InputError on all ranks if they wrote different values. With a `source`, all take
-/// what that rank wrote. Gathers one group at a time, in memory that is not part of the plan. Collective. Idea:
-/// DeepSpeed's GatheredParameters and FSDP's summon_full_params.
-template <class Stack, class F>
-void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f,
-                          Access access = Access::read, int source = every_rank) {
+/// tensor is the whole parameter in Main, in host memory, and const unless Access::write is given. Each rank then takes
+/// its own part of the tensor as the new weights; throws InputError on all ranks if they wrote different values. With a
+/// `source`, all take what that rank wrote. Gathers one group at a time, in memory that is not part of the plan.
+/// Collective. Idea: DeepSpeed's GatheredParameters and FSDP's summon_full_params.
+template <class Stack, class F, WeightAccess As = Access::Constant<AccessKind::read>>
+requires std::invocable<F&, const Parameter&, Tensor<Accessed<As, typename Stack::Precision::Main>>>
+void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::string>& names, F f, As access = {},
+                          int source = every_rank) {
   using Module = ShardedModule<Stack>;
   using Device = typename Module::Device;
   using Main = typename Module::Main;
@@ -147,7 +199,7 @@ void with_full_parameters(ShardedModule<Stack>& module, const std::vector<std::s
     for (std::size_t i = 0; i < group.parameters().size(); ++i) {
       if (!matches_any(names, group.parameters()[i].name)) continue;
       device::OnHost<Device, Main> host(module.stream(), {data + layout.offsets[i], layout.shapes[i]});
-      f(group.parameters()[i], host.values());
+      f(group.parameters()[i], Tensor<Accessed<As, Main>>(host.values()));
       if (access == Access::read) continue;
       const Tensor<Main> written = host.values();
       if (source == every_rank)

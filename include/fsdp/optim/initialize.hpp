@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/units.hpp>
@@ -22,9 +24,13 @@ void initialize(Tensor<float> weights, const Parameter& parameter, std::int64_t 
 /// Which parameters are initialized.
 enum class Initialized : std::uint8_t { all, adapters };
 
-/// Initializes the elements that this rank holds, by its own threads, in parts that are sent to the device.
+/// Initializes the elements that this rank holds, by its own threads, in parts that are sent to the device. Under
+/// Options::checks it is collective, and throws InputError on all ranks, before anything is written, unless all have
+/// the same seed.
 template <class Stack>
 void initialize(ShardedModule<Stack>& module, std::uint64_t seed, Initialized which = Initialized::all) {
+  comm::check_same(module.communicator(), "initialize", "initialize: ranks give other seeds for all tensors",
+                   [&] { return message("seed = ", seed); });
   int threads = 0;
   if constexpr (ShardedModule<Stack>::Device::host_memory) threads = module.stream().threads();
   for (const auto& shard : module.shards()) {

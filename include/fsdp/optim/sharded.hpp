@@ -24,10 +24,12 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/together.hpp>
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
@@ -83,6 +85,9 @@ namespace detail {
 void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, const NamedValues& constants,
                            const device::StepRules& rules, const std::vector<Statistic>& statistics);
 
+/// Under Options::checks, throws InputError on all ranks unless all give the same inputs.
+void check_same_inputs(const comm::Ranks& ranks, const device::StepInputs& inputs);
+
 }  // namespace detail
 
 /// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
@@ -132,8 +137,10 @@ class Sharded {
   }
 
   /// Set the weights. `initialize`: as functions of seed, name and index. `fill`: by a callback, for this rank's ranges
-  /// alone. `set`: from a whole tensor, of which each rank takes its part. All ranks must give the same; nothing
-  /// compares them. Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
+  /// alone. `set`: from a whole tensor, of which each rank takes its part. All ranks must give the same. This is
+  /// compared under Options::checks alone, where the three are collective: InputError on all ranks for another seed or
+  /// other values of a whole tensor, before anything is written, and for `fill` if replicas were given other values.
+  /// Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
   /// @{
   void initialize(std::uint64_t seed) {
     require_no_pass("initialize");
@@ -146,10 +153,15 @@ class Sharded {
       with_host_weights(module_, shard, Access::write, [&](Tensor<float> part, std::int64_t begin) {
         values(*shard.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
       });
+    detail::check_replicas(module_, "fill");
     module_.sync_model_weights();
   }
   void set(std::string_view name, std::span<const float> whole) {
     require_no_pass("set");
+    comm::check_same(module_.communicator(), "set", "set: ranks give other weights", [&] {
+      const std::uint64_t hash = detail::hash_of(hash_seed, Tensor<const float>(whole.data(), {std::ssize(whole)}));
+      return message("hash of the ", whole.size(), " elements of ", name, " = ", hash);
+    });
     const Parameter& parameter = module_.parameter(name);
     require<InputError>(std::ssize(whole) == parameter.shape.numel(), "set: '", name, "' has ", parameter.shape.numel(),
                         " elements, and ", whole.size(), " are given");
@@ -182,10 +194,10 @@ class Sharded {
 
   /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
   /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
-  /// computed, in their order. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass, the
-  /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
-  /// of losses; InputError for a learning rate that is not finite or not given, and DivergedError if loss or gradient
-  /// are not finite: no weight has then changed, and training may go on.
+  /// computed, in their order. `inputs` must be the same on all ranks (compared under Options::checks). Collective. If
+  /// a rank forfeited the pass, the step is skipped. Throws LogicError unless a training pass has finished since the
+  /// last step, and for another number of losses; InputError for a learning rate that is not finite or not given, and
+  /// DivergedError if loss or gradient are not finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.
@@ -214,6 +226,7 @@ class Sharded {
   /// all later steps are skipped (StepDecision::stopped).
   void queue_step(const device::StepInputs& inputs) {
     require_gradients();
+    detail::check_same_inputs(module_.communicator(), inputs);
     begin_step(inputs);
     update();
     end_step();

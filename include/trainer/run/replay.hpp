@@ -301,7 +301,7 @@ class Replay {
   }
   void write_weights() {
     for_each_stepped([&](const auto& piece) {
-      with_host_weights(module(), piece, Access::read, [&](Tensor<float> values, std::int64_t begin) {
+      with_host_weights(module(), piece, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
         tensors_->write_parameter(Kind::weights, piece.parameter->name, begin,
                                   {values.data(), static_cast<std::size_t>(values.numel())});
       });

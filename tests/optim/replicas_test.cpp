@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that give other weights or inputs are found under Options::checks, and replicas that differ are made equal.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <support/nets.hpp>
+
+namespace fsdp::test {
+namespace {
+
+const RunTimeSharded shards{.strategy = FullyShard<>{}};
+const RunTimeGrouped groups_of_two{.strategy = HybridShard<RunTimeSharded>{.group = 2}};
+
+/// Calls call(sharded, rank), which is found on every rank, and call(sharded, 0), which is not. Nothing is written.
+template <class Sharding, class Call>
+void expect_found(const Sharding& strategy, int ranks, const std::string& text, const Call& call,
+                  const UnitOptions& unit_options = {}) {
+  SCOPED_TRACE(policy_text(strategy));
+  on_ranks(ranks, [&](Comm& communicator) {
+    Net<Sharding> sharded(communicator, net::units(2), strategy, {.unit_options = unit_options});
+    sharded.initialize(1);
+    try {
+      call(sharded, communicator.rank());
+      ADD_FAILURE() << "rank " << communicator.rank() << " found nothing";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+    call(sharded, 0);
+  });
+}
+
+const auto sets = [](auto& sharded, int rank) {
+  net::Values values(net::width, 0.5f);
+  values[3] += rank == 1 ? 1e-6f : 0;
+  sharded.set("unit1.b", values);
+};
+/// Rank 1 or 3 fills with another value.
+const auto fills = [](auto& sharded, int rank) {
+  sharded.fill([&](const Parameter& parameter, std::int64_t, std::span<float> part) {
+    std::ranges::fill(part, parameter.name == "unit1.b" && rank % 2 == 1 ? static_cast<float>(rank) : 0.5f);
+  });
+};
+
+TEST(Replicas, ThatAreSetToOtherValuesAreFoundOnEveryRank) {
+  const auto check = [](const auto& strategy, int ranks) {
+    expect_found(strategy, ranks,
+                 "set: ranks give other weights: rank 0 has 'hash of the 5 elements of unit1.b = ", sets);
+    expect_found(strategy, ranks, "set: ranks give other weights", [](auto& sharded, int rank) {
+      sharded.set(rank == 1 ? "unit0.b" : "unit1.b", net::Values(net::width));
+    });
+    expect_found(strategy, ranks,
+                 "initialize: ranks give other seeds for all tensors: rank 0 has 'seed = 4', rank 1 has 'seed = 5'",
+                 [](auto& sharded, int rank) { sharded.initialize(rank == 1 ? 5 : 4); });
+  };
+  check(shards, 2);
+  check(Replicated{}, 3);
+  check(groups_of_two, 4);
+}
+
+TEST(Replicas, ThatAreFilledWithOtherValuesAreFoundOnEveryRank) {
+  expect_found(Replicated{}, 3, "fill: rank 1 has other values of 'unit1.b' than rank 0, and both hold the same",
+               fills);
+  expect_found(groups_of_two, 4, "fill: rank 3 has other values of 'unit1.b' than rank 1, and both hold the same",
+               fills);
+  expect_found(shards, 2, "fill: rank 1 has other values of 'unit1.b' than rank 0", fills, {.replicated = {"unit1.b"}});
+  on_ranks(2, [](Comm& communicator) {  // nothing is there twice
+    Net<RunTimeSharded> sharded(communicator, net::units(2), shards);
+    EXPECT_NO_THROW(fills(sharded, communicator.rank()));
+  });
+}
+
+TEST(Replicas, ThatStepByOtherInputsAreFoundOnEveryRank) {
+  const auto steps_by = [](double lr, double loss_scale) {
+    return [=](auto& sharded, int rank) {
+      const double loss = net::train(sharded, {.uses = {0, 1}});
+      sharded.step(loss, {.lr = rank == 1 ? lr : 1e-2, .loss_scale = rank == 1 ? loss_scale : 1});
+    };
+  };
+  expect_found(Replicated{}, 2,
+               "step: ranks give other inputs: rank 0 has 'learning rate = 0.01', rank 1 has 'learning",
+               steps_by(1e-2 + 1e-12, 1));
+  expect_found(shards, 2, "rank 0 has 'loss scale = 1', rank 1 has 'loss scale = 8'", steps_by(1e-2, 8));
+}
+
+TEST(Replicas, AreNotComparedWithoutChecks) {
+  Comm::run(2, {}, [](Comm& communicator) {
+    Net<RunTimeSharded> sharded(communicator, net::units(2), shards);
+    const auto& monitor = communicator.monitor();
+    const auto before = monitor.sequence;
+    sharded.initialize(1);
+    sets(sharded, communicator.rank());
+    fills(sharded, communicator.rank());
+    EXPECT_EQ(monitor.sequence, before) << "collectives were made";
+  });
+}
+
+/// With a source, all ranks of all groups take what it wrote.
+TEST(Replicas, ThatDifferAreMadeEqualByOneRanksWeights) {
+  const auto check = [](const auto& strategy, int ranks) {
+    SCOPED_TRACE(policy_text(strategy));
+    std::array<std::map<std::string, net::Values>, 4> before, after;
+    Comm::run(ranks, {}, [&](Comm& communicator) {
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      Net<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(2), strategy);
+      sharded.initialize(rank);
+      before[rank] = net::weights(sharded);
+      const auto add_rank = [&](const Parameter&, Tensor<float> whole) {
+        for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] += static_cast<float>(rank);
+      };
+      with_full_parameters(sharded.module(), {"*"}, add_rank, Access::write, 1);
+      after[rank] = net::weights(sharded);
+    });
+    EXPECT_NE(before[0], before[static_cast<std::size_t>(ranks - 1)]) << "replicas that do not differ prove nothing";
+    for (auto& [name, values] : before[1])
+      for (float& value : values) value += 1;
+    for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(after[static_cast<std::size_t>(rank)], before[1]) << rank;
+  };
+  check(Replicated{}, 3);
+  check(groups_of_two, 4);
+}
+
+}  // namespace
+}  // namespace fsdp::test
