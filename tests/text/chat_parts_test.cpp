@@ -188,8 +188,9 @@ TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
 }
 
 const std::string whole =
-    "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.reasoning_content }}{{ m.content | trim }}"
-    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}>{% endfor %}";
+    "{{ tools | tojson if tools }}{% for m in messages %}{% generation %}{{ m.reasoning_content }}{{ m.content | trim }}"
+    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endgeneration %}"
+    "{% endfor %}";
 /// The same, with one text in place of another one.
 std::string whole_but(const std::string& what, const std::string& by) {
   std::string text = whole;
@@ -203,7 +204,7 @@ TEST(ChatParts, WhatATemplateDoesNotWriteIsReported) {
             "");
   EXPECT_EQ(missing(whole_but("{{ m.content | trim }}", "{{ m.content if m.role == 'user' }}"), json),
             "T does not write the text of message 3");
-  EXPECT_EQ(missing("{% for m in messages | reverse %}{{ m.content }}{% endfor %}", record(chat)),
+  EXPECT_EQ(missing(whole_but("in messages", "in messages | reverse"), record(chat)),
             "T does not write the text of message 2");
   EXPECT_EQ(missing(whole_but("{{ c.function.name }}", ""), record(ask + ", " + call)),
             "T does not write all of the call of add in message 2");
@@ -231,7 +232,8 @@ TEST(ChatParts, ReasoningThatATemplateDropsIsCounted) {
   EXPECT_EQ(reasoning(whole), 0);
   EXPECT_EQ(reasoning(whole_but("{{ m.reasoning_content }}", "")), 1);
   EXPECT_EQ(reasoning("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"), 3);
-  EXPECT_EQ(missing("{% for m in messages %}{{ m.content.split('</think>')[0] }}{% endfor %}", json),
+  EXPECT_EQ(missing("{% for m in messages %}{{ m.content.split('</think>')[0] }}{% endfor %}",
+                    record(ask + ", " + content("assistant", "\"<think>r</think>b\""))),
             "T does not write the text of message 2");
 }
 
