@@ -72,8 +72,8 @@ struct Findings {
                             " conversations lost a part; the first: ", first_missing));
     if (reasoning > 0) all.push_back(message(format, " does not write the reasoning of ", answers(reasoning)));
     if (empty > 0)
-      all.push_back(message("warning: ", answers(empty), empty == 1 ? " that is" : " that are",
-                            " learned are empty; the first: ", first_empty));
+      all.push_back(message("warning: ", answers(empty), empty == 1 ? " that is learned is" : " that are learned are",
+                            " empty; the first: ", first_empty));
     if (unread.empty()) return all;
     constexpr std::size_t most_named = 12;
     std::string keys;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
@@ -36,15 +37,21 @@ std::size_t place_of(std::string_view what, std::string_view text) {
                           : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
-/// A text, and for each byte the place in the rendered text from which it was decoded.
+/// A text that was decoded from the rendered one.
 struct Decoded {
   std::string text = {};
-  std::vector<std::size_t> places = {};  ///< one more than bytes; empty for the rendered text itself
+  /// Behind each escape: the number of bytes of `text`, and the place in the rendered text. In between both grow alike.
+  std::vector<std::pair<std::size_t, std::size_t>> escapes = {};
 
-  std::size_t place(std::size_t byte) const { return places.empty() ? byte : places[byte]; }
+  std::size_t place(std::size_t byte) const {
+    const auto next = std::ranges::upper_bound(escapes, byte, {}, &std::pair<std::size_t, std::size_t>::first);
+    return next == escapes.begin() ? byte : std::prev(next)->second + (byte - std::prev(next)->first);
+  }
   std::size_t byte(std::size_t place) const {
-    if (places.empty()) return std::min(place, text.size());
-    return std::min(static_cast<std::size_t>(std::ranges::lower_bound(places, place) - places.begin()), text.size());
+    const auto next = std::ranges::upper_bound(escapes, place, {}, &std::pair<std::size_t, std::size_t>::second);
+    const std::size_t byte =
+        next == escapes.begin() ? place : std::prev(next)->first + (place - std::prev(next)->second);
+    return std::min(byte, next == escapes.end() ? text.size() : next->first);
   }
 };
 
@@ -65,27 +72,28 @@ Decoded decoded(const Decoded& from) {
   constexpr std::string_view letters = "\"\\/'bfnrt", meanings = "\"\\/'\b\f\n\r\t";
   const std::string& text = from.text;
   Decoded to;
+  auto earlier = from.escapes.begin();
   for (std::size_t at = 0; at < text.size();) {
     std::size_t length = 1;
-    std::string out(1, text[at]);
     const std::size_t letter = text[at] == '\\' && at + 1 < text.size() ? letters.find(text[at + 1]) : letters.npos;
     if (letter != letters.npos) {
-      out = meanings[letter];
+      to.text += meanings[letter];
       length = 2;
     } else if (const std::optional<char32_t> high = unit_at(text, at)) {
-      const std::optional<char32_t> low =
-          *high >= 0xd800 && *high < 0xdc00 ? unit_at(text, at + 6) : std::optional<char32_t>();
+      const bool leads = *high >= 0xd800 && *high < 0xdc00;
+      const std::optional<char32_t> low = leads ? unit_at(text, at + 6) : std::nullopt;
       const bool pair = low && *low >= 0xdc00 && *low < 0xe000;
-      out.clear();
-      append_utf8(out, pair ? 0x10000 + ((*high - 0xd800) << 10) + (*low - 0xdc00)
-                            : *high >= 0xd800 && *high < 0xe000 ? 0xfffd : *high);
+      const char32_t alone = *high >= 0xd800 && *high < 0xe000 ? 0xfffd : *high;
+      append_utf8(to.text, pair ? 0x10000 + ((*high - 0xd800) << 10) + (*low - 0xdc00) : alone);
       length = pair ? 12 : 6;
+    } else {
+      to.text += text[at];
     }
-    to.places.insert(to.places.end(), out.size(), from.place(at));
-    to.text += out;
     at += length;
+    const bool passes = earlier != from.escapes.end() && earlier->first <= at;
+    if (length > 1 || passes) to.escapes.emplace_back(to.text.size(), from.place(at));
+    while (earlier != from.escapes.end() && earlier->first <= at) ++earlier;
   }
-  to.places.push_back(from.place(text.size()));
   return to;
 }
 
