@@ -47,7 +47,8 @@ std::string content(const std::string& role, const std::string& json, const std:
 }
 const std::string ask = content("user", "\"q\""), answer = content("assistant", "\"a\"");
 const std::string chat = ask + ", " + answer;
-const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "add", "description": "Sums \"two\" é",
+const std::string tools =
+    R"(, "tools": [{"type": "function", "function": {"name": "add", "description": "Sums \"two\" é",
     "parameters": {"type": "object", "properties": {"first": {"type": "number", "enum": ["one", "two"]}}}}}])";
 const std::string called = R"(, "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": )";
 const std::string call = content("assistant", "null", called + R"({"first": "li\"ne\n2"}}}])");
@@ -67,7 +68,8 @@ TEST(ChatParts, KeysThatAreNullCountAsAbsent) {
   for (const char* key : {"prompt", "completion", "tools", "chat_template_kwargs", "system", "images", "conversations",
                           "functions", "weight", "other"})
     EXPECT_EQ(all(format, record(chat, std::string(", \"") + key + "\": null")), text) << key;
-  for (const char* key : {"tool_calls", "name", "tool_call_id", "reasoning_content", "images", "weight", "function_call"})
+  for (const char* key :
+       {"tool_calls", "name", "tool_call_id", "reasoning_content", "images", "weight", "function_call"})
     EXPECT_EQ(all(format, record(ask + ", " + content("assistant", "\"a\"", std::string(", \"") + key + "\": null"))),
               text)
         << key;
@@ -91,7 +93,8 @@ TEST(ChatParts, ContentOfAnotherTypeIsRefusedByName) {
     expect(R"(["hi"])", ": part 1 of \"content\" is of the type string, and must be an object {\"type\": \"text\"");
     expect(R"([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}])",
            ": part 2 of \"content\" has \"image_url\", and the model reads text alone");
-    expect(R"([{"type": "image"}])", ": part 1 of \"content\" is of the type \"image\", and the model reads text alone");
+    expect(R"([{"type": "image"}])",
+           ": part 1 of \"content\" is of the type \"image\", and the model reads text alone");
     expect(R"([{"type": "text", "text": null}])", ": part 1 of \"content\" has no \"text\"");
   }
   const ChatFormat format = folder.format("chatml");
@@ -104,7 +107,8 @@ TEST(ChatParts, ContentOfAnotherTypeIsRefusedByName) {
   EXPECT_INPUT_ERROR(encode(content("assistant", "\"\"", called + "null}}]")),
                      "message 1: call 1 has no \"arguments\"; give them as an object, or as the text of one");
   EXPECT_INPUT_ERROR(encode(content("assistant", "\"\"", called + "[1]}}]")), "has \"arguments\" of the type array");
-  EXPECT_INPUT_ERROR(encode(content("assistant", "\"\"", R"(, "tool_calls": [{"id": "1"}])")), "call 1 has no \"name\"");
+  EXPECT_INPUT_ERROR(encode(content("assistant", "\"\"", R"(, "tool_calls": [{"id": "1"}])")),
+                     "call 1 has no \"name\"");
 }
 
 TEST(ChatParts, TextPartsAreJoinedUnlessTheTemplateGoesThroughThem) {
@@ -113,9 +117,10 @@ TEST(ChatParts, TextPartsAreJoinedUnlessTheTemplateGoesThroughThem) {
   const auto text = [&](const std::string& content) { return "{% for m in messages %}" + content + ";{% endfor %}"; };
   EXPECT_EQ(learned(Folder().format("chatml"), json), "one two<|im_end|>");
   EXPECT_EQ(learned(Folder().format("llama3"), json), "one two<|eot_id|>");
-  for (const char* joined : {"{{ m.content }}", "{{ m.content if m.content is string else '' }}", "{{ m.content + '' }}",
-                             "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content | tojson }}{% endif %}",
-                             "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content[0].text }}{% endif %}"})
+  for (const char* joined :
+       {"{{ m.content }}", "{{ m.content if m.content is string else '' }}", "{{ m.content + '' }}",
+        "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content | tojson }}{% endif %}",
+        "{% if m.content is string %}{{ m.content }}{% else %}{{ m.content[0].text }}{% endif %}"})
     EXPECT_EQ(all(Folder(text(joined)).format(), json), "one two;one two;") << joined;
   EXPECT_EQ(all(Folder(text("{% for p in m.content %}<{{ p.text | trim }}>{% endfor %}")).format(), json),
             "<one><two>;<one><two>;");
@@ -145,8 +150,10 @@ TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
   const auto encode = [&](const std::string& more) { return format.encode(record(chat, more), "chats.jsonl line 3"); };
   for (const char* key : {"images", "videos", "audios", "image"}) {
     const std::string member = std::string(", \"") + key + "\": [\"x\"]";
-    EXPECT_INPUT_ERROR(encode(member), std::string("chats.jsonl line 3: has \"") + key + "\", and the model reads text");
-    EXPECT_INPUT_ERROR(format.encode(record(content("user", "\"q\"", member) + ", " + answer), "x"), "x: message 1 has");
+    EXPECT_INPUT_ERROR(encode(member),
+                       std::string("chats.jsonl line 3: has \"") + key + "\", and the model reads text");
+    EXPECT_INPUT_ERROR(format.encode(record(content("user", "\"q\"", member) + ", " + answer), "x"),
+                       "x: message 1 has");
     EXPECT_EQ(encode(std::string(", \"") + key + "\": []").ids, encode("").ids);
   }
   EXPECT_INPUT_ERROR(encode(R"(, "functions": [{"name": "f"}])"), "which templates do not read; write it as \"tools\"");
@@ -168,8 +175,7 @@ TEST(ChatParts, KeysThatNothingReadsAreReported) {
       record(content("user", "\"q\"", R"(, "name": "n", "id": 7, "tool_call_id": null)") + ", " + answer,
              R"(, "prompt": "q", "source": "s", "weight": 1, "chat_template_kwargs": {"thinking": true, "tone": 1})"),
       "x");
-  EXPECT_EQ(tokens.unread,
-            (std::vector<std::string>{"prompt", "source", "chat_template_kwargs.tone", "messages.id"}));
+  EXPECT_EQ(tokens.unread, (std::vector<std::string>{"prompt", "source", "chat_template_kwargs.tone", "messages.id"}));
 }
 
 TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
@@ -179,8 +185,8 @@ TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
     EXPECT_INPUT_ERROR(format.encode(record(ask + ", " + call + ", " + ask + ", " + answer), "chats.jsonl line 3"),
                        std::string("chats.jsonl line 3: message 2 calls tools, and the template ") + name +
                            " has no place for calls; take the model's own template, or --chat-template qwen3");
-    EXPECT_INPUT_ERROR(format.encode(record(chat, tools), "x"), std::string("x: \"tools\" is given, and the template ") +
-                                                                    name + " has no place for tools");
+    EXPECT_INPUT_ERROR(format.encode(record(chat, tools), "x"),
+                       std::string("x: \"tools\" is given, and the template ") + name + " has no place for tools");
   }
   EXPECT_EQ(folder.format("chatml").encode(record(ask + ", " + content("assistant", "\" \\n\"")), "x").empty, 1);
   EXPECT_EQ(folder.format("plain").encode(R"({"prompt": "p", "completion": ""})", "x").empty, 1);
@@ -188,8 +194,10 @@ TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
 }
 
 const std::string whole =
-    "{{ tools | tojson if tools }}{% for m in messages %}{% generation %}{{ m.reasoning_content }}{{ m.content | trim }}"
-    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endgeneration %}"
+    "{{ tools | tojson if tools }}{% for m in messages %}{% generation %}{{ m.reasoning_content }}{{ m.content | trim "
+    "}}"
+    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}|{% endgeneration "
+    "%}"
     "{% endfor %}";
 /// The same, with one text in place of another one.
 std::string whole_but(const std::string& what, const std::string& by) {
@@ -200,8 +208,9 @@ std::string whole_but(const std::string& what, const std::string& by) {
 TEST(ChatParts, WhatATemplateDoesNotWriteIsReported) {
   const std::string json = record(content("user", "\" q \"") + ", " + call + ", " + answer, tools);
   EXPECT_EQ(missing(whole, json), "");
-  EXPECT_EQ(missing(whole, record(chat + ", " + content("assistant", "\"\"", called + R"("{\"first\": \"\\u00e9\"}"}}])"))),
-            "");
+  EXPECT_EQ(
+      missing(whole, record(chat + ", " + content("assistant", "\"\"", called + R"("{\"first\": \"\\u00e9\"}"}}])"))),
+      "");
   EXPECT_EQ(missing(whole_but("{{ m.content | trim }}", "{{ m.content if m.role == 'user' }}"), json),
             "T does not write the text of message 3");
   EXPECT_EQ(missing(whole_but("in messages", "in messages | reverse"), record(chat)),
@@ -270,37 +279,41 @@ TEST(ChatQwen3, EachAnswerIsWhatTheModelsTemplateWritesForALastOne) {
     EXPECT_EQ(learned(own, record(prefix)), expected);
   }
   EXPECT_EQ(learned(own, record(chat, R"(, "chat_template_kwargs": {"enable_thinking": false})")), "a<|im_end|>");
-  EXPECT_INPUT_ERROR(own.encode(record(ask + ", " + says("\"<think>r</think>x\"", R"(, "reasoning_content": "r")")), "x"),
-                     "an answer has its reasoning twice");
+  EXPECT_INPUT_ERROR(
+      own.encode(record(ask + ", " + says("\"<think>r</think>x\"", R"(, "reasoning_content": "r")")), "x"),
+      "an answer has its reasoning twice");
   EXPECT_INPUT_ERROR(own.encode(record(ask + ", " + says("\"<think>a</think>b<think>c</think>d\"")), "x"),
                      "the template qwen3 does not write the text of message 2");
 }
 
 TEST(ChatQwen3, ToolsAreWrittenBeforeTheQuestion) {
-  EXPECT_EQ(all(Folder().format("qwen3"), record(content("system", "\"s\"") + ", " + chat, tools)),
-            "<|im_start|>system\ns\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou "
-            "are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{\"type\": \"function\", "
-            "\"function\": {\"name\": \"add\", \"description\": \"Sums \\\"two\\\" é\", \"parameters\": {\"type\": "
-            "\"object\", \"properties\": {\"first\": {\"type\": \"number\", \"enum\": [\"one\", \"two\"]}}}}}\n</tools>\n\n"
-            "For each function call, return a json object with function name and arguments within "
-            "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-            "<args-json-object>}\n</tool_call><|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>"
-            "\n\n</think>\n\na<|im_end|>\n");
+  EXPECT_EQ(
+      all(Folder().format("qwen3"), record(content("system", "\"s\"") + ", " + chat, tools)),
+      "<|im_start|>system\ns\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou "
+      "are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{\"type\": \"function\", "
+      "\"function\": {\"name\": \"add\", \"description\": \"Sums \\\"two\\\" é\", \"parameters\": {\"type\": "
+      "\"object\", \"properties\": {\"first\": {\"type\": \"number\", \"enum\": [\"one\", \"two\"]}}}}}\n</tools>\n\n"
+      "For each function call, return a json object with function name and arguments within "
+      "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
+      "<args-json-object>}\n</tool_call><|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>"
+      "\n\n</think>\n\na<|im_end|>\n");
 }
 
 TEST(ChatLearn, TheLastAnswerAloneWithATemplateThatRewritesEarlierOnes) {
   const std::string two = record(chat + ", " + ask + ", " + content("assistant", "\"b\""));
   const Folder folder(qwen3_itself());
-  EXPECT_INPUT_ERROR(folder.format().encode(two, "x"),
-                     "writes message 2 otherwise once others follow it, so that what the model is to write there is not "
-                     "known; learn the last answer alone by --learn last, mark earlier answers by \"weight\": 0, or give "
-                     "another --chat-template, such as qwen3 or chatml");
+  EXPECT_INPUT_ERROR(
+      folder.format().encode(two, "x"),
+      "writes message 2 otherwise once others follow it, so that what the model is to write there is not "
+      "known; learn the last answer alone by --learn last, mark earlier answers by \"weight\": 0, or give "
+      "another --chat-template, such as qwen3 or chatml");
   EXPECT_EQ(learned(folder.format("auto", Learn::last), two), "<think>\n\n</think>\n\nb<|im_end|>\n");
   EXPECT_EQ(learned(folder.format("chatml", Learn::last), two), "b<|im_end|>");
   EXPECT_EQ(learned(folder.format("plain", Learn::last), R"({"prompt": "p", "completion": "c"})"), "c<|endoftext|>");
-  EXPECT_INPUT_ERROR(folder.format("chatml", Learn::last)
-                         .encode(record(chat + ", " + ask + ", " + content("assistant", "\"b\"", R"(, "weight": 0)")), "x"),
-                     "holds no answer that is learned: the mark of its last one says so, and --learn is last");
+  EXPECT_INPUT_ERROR(
+      folder.format("chatml", Learn::last)
+          .encode(record(chat + ", " + ask + ", " + content("assistant", "\"b\"", R"(, "weight": 0)")), "x"),
+      "holds no answer that is learned: the mark of its last one says so, and --learn is last");
   EXPECT_NE(folder.format("chatml", Learn::last).digest(), folder.format("chatml").digest());
 }
 

@@ -29,10 +29,10 @@ std::string to_text(Learn value);
 /// Tokens of one conversation.
 struct ChatTokens {
   std::vector<TokenId> ids = {};
-  std::vector<bool> answers = {};  ///< for each token: whether it is part of an answer, which the model learns
-  std::string missing = {};        ///< the first part of the record that the template does not write; empty: none
-  std::int64_t reasoning = 0;      ///< number of answers whose reasoning the template does not write
-  std::int64_t empty = 0;          ///< number of learned answers without text and calls
+  std::vector<bool> answers = {};        ///< for each token: whether it is part of an answer, which the model learns
+  std::string missing = {};              ///< the first part of the record that the template does not write; empty: none
+  std::int64_t reasoning = 0;            ///< number of answers whose reasoning the template does not write
+  std::int64_t empty = 0;                ///< number of learned answers without text and calls
   std::vector<std::string> unread = {};  ///< keys of the record that neither a form nor the template reads
 };
 

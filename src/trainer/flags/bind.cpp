@@ -25,7 +25,8 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
             "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
             "tokens without a header | chat: JSON records of conversations; only the answers are trained on");
   flags.add("chat-template", o.text.chat_template,
-            "template of conversations: auto (the one beside the tokenizer) | chatml | llama3 | qwen3 | plain | a Jinja file");
+            "template of conversations: auto (the one beside the tokenizer) | chatml | llama3 | qwen3 | plain | a "
+            "Jinja file");
   flags.add(Effect::results, "learn", o.text.learn, "all | last: which answers of a conversation are trained on");
   flags.add(Effect::results, "on-long", o.text.on_long,
             "error | drop | cut: conversations longer than a sequence; dropped ones are counted");

@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
 constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
-constexpr const char* part_mark = "tessera_part_of_content";  // a key that only a part printed whole shows
+constexpr const char* part_mark = "tessera_part_of_content";             // a key that only a part printed whole shows
 constexpr ValueNames<Learn::last> learn_names("all", "last");
 constexpr std::size_t most_encoded_again = 1000;  // how often a row may be encoded for its answers
 
@@ -119,9 +119,9 @@ std::string text_behind_answers(const ChatFormat& format) {
 bool is_empty(const Json& message) {
   const Json& content = message.at("content");
   const auto blank = [](const Json& text) { return jinja::strip(text.get_ref<const std::string&>()).empty(); };
-  const bool has_text = content.is_string() ? !blank(content) : std::ranges::any_of(content, [&](const Json& part) {
-    return !blank(part.at("text"));
-  });
+  const bool has_text = content.is_string()
+                            ? !blank(content)
+                            : std::ranges::any_of(content, [&](const Json& part) { return !blank(part.at("text")); });
   return !has_text && !calls_tools(message) && std::ranges::none_of(reasoning_keys, [&](std::string_view key) {
     return message.contains(key) && !blank(message.at(key));
   });
@@ -220,14 +220,16 @@ void ChatFormat::check_parts(const ChatRow& row, std::string_view text, std::siz
     case Kind::none: return;
     case Kind::text: tokens.missing = message(name(), " does not write the text of ", number); break;
     case Kind::call:
-      tokens.missing = template_.may_read("tool_calls")
-                           ? message(name(), " does not write all of the call of ", shortened(missing.name), " in ", number)
-                           : message(number, " calls tools, and ", name(), " has no place for calls");
+      tokens.missing =
+          template_.may_read("tool_calls")
+              ? message(name(), " does not write all of the call of ", shortened(missing.name), " in ", number)
+              : message(number, " calls tools, and ", name(), " has no place for calls");
       break;
     case Kind::tool:
-      tokens.missing = template_.may_read("tools") ? message(name(), " does not write all of the tool ", shortened(missing.name),
-                                                   " before the first answer")
-                                         : message("\"tools\" is given, and ", name(), " has no place for tools");
+      tokens.missing =
+          template_.may_read("tools")
+              ? message(name(), " does not write all of the tool ", shortened(missing.name), " before the first answer")
+              : message("\"tools\" is given, and ", name(), " has no place for tools");
   }
 }
 

@@ -186,8 +186,8 @@ void append_texts(const Json& value, std::vector<std::string>& texts) {  // NOLI
   }
 }
 
-/// Appends the texts in a tool's schema: those of its values, and the names of its properties. Types are left out, since
-/// a template may write them in words of its own. `names`: the keys are names of properties.
+/// Appends the texts in a tool's schema: those of its values, and the names of its properties. Types are left out,
+/// since a template may write them in words of its own. `names`: the keys are names of properties.
 void append_schema(const Json& value, bool names, std::vector<std::string>& texts) {  // NOLINT(misc-no-recursion)
   if (value.is_string() && !value.get_ref<const std::string&>().empty()) texts.push_back(value);
   if (value.is_array())
@@ -240,8 +240,7 @@ void append_call(const Json& call, std::vector<Piece>& pieces) {
   }
   append_texts(arguments.is_string() ? parsed.value_or(nullptr) : arguments, texts);
   for (std::string& text : texts)
-    if (!text.empty())
-      pieces.push_back({.text = std::move(text), .kind = MissingPart::Kind::call, .called = name});
+    if (!text.empty()) pieces.push_back({.text = std::move(text), .kind = MissingPart::Kind::call, .called = name});
 }
 
 std::vector<Piece> pieces_of(const Json& message) {

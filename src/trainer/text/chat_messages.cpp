@@ -34,13 +34,13 @@ void check_call(Json& call, const std::string& where) {
                       ", and must be an object");
   if (wrapped) drop_nulls(function);
   const auto name = function.find("name");
-  require<InputError>(name != function.end() && name->is_string() && !name->get_ref<const std::string&>().empty(), where,
-                      " has no \"name\"; give it the tool's name");
+  require<InputError>(name != function.end() && name->is_string() && !name->get_ref<const std::string&>().empty(),
+                      where, " has no \"name\"; give it the tool's name");
   const auto arguments = function.find("arguments");
-  require<InputError>(arguments != function.end() && (arguments->is_string() || arguments->is_object()), where,
-                      arguments == function.end() ? " has no \"arguments\""
-                                                  : " has \"arguments\" of the type " + type_of(*arguments),
-                      "; give them as an object, or as the text of one, such as \"{}\"");
+  require<InputError>(
+      arguments != function.end() && (arguments->is_string() || arguments->is_object()), where,
+      arguments == function.end() ? " has no \"arguments\"" : " has \"arguments\" of the type " + type_of(*arguments),
+      "; give them as an object, or as the text of one, such as \"{}\"");
 }
 
 void check_part(Json& part, const std::string& where) {
@@ -49,9 +49,9 @@ void check_part(Json& part, const std::string& where) {
   drop_nulls(part);
   refuse_unsupported_keys(part, where);
   const auto type = part.find("type");
-  const bool known = type == part.end() ||
-                     (type->is_string() &&
-                      std::ranges::find(text_types, type->get_ref<const std::string&>()) != text_types.end());
+  const bool known =
+      type == part.end() ||
+      (type->is_string() && std::ranges::find(text_types, type->get_ref<const std::string&>()) != text_types.end());
   require<InputError>(known, where, " is of the type ", shortened(type == part.end() ? "" : type->dump()),
                       ", and the model reads text alone; leave the record out, or write its content as text");
   const auto text = part.find("text");
@@ -78,8 +78,9 @@ void refuse_unsupported_keys(const Json& object, const std::string& where) {
   }
   for (const char* key : {"functions", "function_call"}) {
     const auto found = object.find(key);
-    require<InputError>(found == object.end() || found->empty(), where, " has \"", key, "\", which templates do not read; ",
-                        "write it as \"", key == std::string_view("functions") ? "tools" : "tool_calls", "\"");
+    require<InputError>(found == object.end() || found->empty(), where, " has \"", key,
+                        "\", which templates do not read; ", "write it as \"",
+                        key == std::string_view("functions") ? "tools" : "tool_calls", "\"");
   }
 }
 

@@ -44,13 +44,12 @@ constexpr std::array<std::string_view, 6> roles_of_answers = {"assistant", "gpt"
 constexpr std::array<std::string_view, 3> system_keys = {"system", "system_prompt", "system_message"};
 
 // Forms of other trainers: keys that hold a conversation, each alone or both together.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> other_forms = {
-    {{"conversations", ""},
-     {"conversation", ""},
-     {"dialogue", ""},
-     {"dialog", ""},
-     {"instruction", "output"},
-     {"instruction", "response"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> other_forms = {{{"conversations", ""},
+                                                                                       {"conversation", ""},
+                                                                                       {"dialogue", ""},
+                                                                                       {"dialog", ""},
+                                                                                       {"instruction", "output"},
+                                                                                       {"instruction", "response"}}};
 
 bool is_mark(std::string_view key) { return std::ranges::find(marks, key) != marks.end(); }
 
@@ -187,9 +186,9 @@ std::vector<std::string_view> form_of(const Json& root, const std::string& sourc
     if (root.contains(one) && (two.empty() || root.contains(two))) other = one;
   require<InputError>(messages || pair, source, ": has neither \"messages\" nor \"prompt\" and \"completion\"",
                       other == "instruction" ? R"(; write its "instruction" as "prompt", and the rest as "completion")"
-                      : other.empty() ? ""
-                                      : message("; write its \"", other, "\" as \"messages\", each with ",
-                                                "\"role\" (user, assistant) and \"content\""));
+                      : other.empty()        ? ""
+                                             : message("; write its \"", other, "\" as \"messages\", each with ",
+                                                       "\"role\" (user, assistant) and \"content\""));
   require<InputError>(other.empty(), source, ": has \"", messages ? "messages" : "prompt", "\" and \"", other,
                       "\", two forms of a conversation; leave one of them out");
   if (messages) return {"messages"};
@@ -203,8 +202,8 @@ std::optional<std::string> system_text(const Json& root, const std::string& sour
     const auto found = root.find(key);
     if (found == root.end() || *found == "") continue;
     require<InputError>(found->is_string(), source, ": \"", key, "\" is no text; write it as a message");
-    require<InputError>(!text || *text == found->get_ref<const std::string&>(), source, ": has two system messages, one of them \"", key,
-                        "\"; leave one of them out");
+    require<InputError>(!text || *text == found->get_ref<const std::string&>(), source,
+                        ": has two system messages, one of them \"", key, "\"; leave one of them out");
     text = *found;
   }
   return text;
@@ -250,9 +249,10 @@ ChatRow ChatRow::of(std::string_view json, const std::string& source) {
     require<InputError>(row.is_text == completion.is_string(), source,
                         ": one of \"prompt\" and \"completion\" is a text, and the other is none");
     if (row.is_text) {
-      require<InputError>(!system && !root.contains("tools"), source, ": has \"", system ? "system" : "tools",
-                          "\" next to a \"prompt\" that is a text, which no template writes; write it into the prompt, ",
-                          "or \"prompt\" and \"completion\" as lists of messages");
+      require<InputError>(
+          !system && !root.contains("tools"), source, ": has \"", system ? "system" : "tools",
+          "\" next to a \"prompt\" that is a text, which no template writes; write it into the prompt, ",
+          "or \"prompt\" and \"completion\" as lists of messages");
       row.prompt = prompt;
       row.completion = completion;
     } else {

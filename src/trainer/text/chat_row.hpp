@@ -22,8 +22,8 @@ struct ChatRow {
   bool asks = false;               ///< add_generation_prompt
   bool is_text = false;            ///< `prompt` and `completion` are texts; there are no messages
   std::string prompt = {}, completion = {};
-  std::size_t added = 0;                   ///< messages before those of the record: 1 for its "system"
-  std::vector<std::string> unread = {};    ///< keys of the record that no form of it has
+  std::size_t added = 0;                    ///< messages before those of the record: 1 for its "system"
+  std::vector<std::string> unread = {};     ///< keys of the record that no form of it has
   std::set<std::string> message_keys = {};  ///< keys of messages that a template may read or not
 
   /// Returns the number of message i in the record, from 1.
