@@ -81,7 +81,7 @@ Train everything() {
   o.sequence = {.ranks = 2, .parts = 3};
   o.data_format = data::TokenFormat::u16;
   o.text.tokenizer = "tokenizer", o.text.end_token = "none", o.text.cache = "cache";
-  o.text.chat_template = "chatml", o.text.on_long = data::OnLong::cut;
+  o.text.chat_template = "chatml", o.text.learn = text::Learn::last, o.text.on_long = data::OnLong::cut;
   o.lr = 0.1 + 0.2, o.warmup = 5;
   o.lr_schedule = train::LrShape::wsd, o.lr_decay_steps = 2;
   o.clip = 0, o.seed = 0xffffffffffffffffu;

@@ -120,6 +120,31 @@ TEST(Conversations, ErrorsNameFileAndLine) {
   EXPECT_INPUT_ERROR(ConversationTexts(std::vector{folder.write("a.txt", "x")}, tokenizer, "chatml"), "is no JSONL");
 }
 
+TEST(Conversations, NotesCountWhatIsNotWrittenAndNotRead) {
+  const test::TemporaryFolder folder;
+  std::string text = row("a", " ");
+  for (int i = 0; i < 1200; ++i) text += R"({"source": "s", "id": null, )" + row("a", "b").substr(1);
+  text += R"({"id": 1, "messages": [{"role": "user", "content": "a"}, )"
+          R"({"role": "assistant", "content": "<think>why</think>b", "name": "n"}]})"
+          "\n" +
+          row("c", "d") + row("c", "d");
+  const std::string jinja =
+      folder
+          .write("t.jinja",
+                 "{% for m in messages %}{{ m.content.split('</think>')[-1] if m.content != 'c' }};"
+                 "{% endfor %}")
+          .string();
+  const std::filesystem::path chats = folder.write("chats.jsonl", text), made = folder.path() / "made";
+  ConversationTexts(std::vector{chats}, tokenizer, jinja).write(made);
+  EXPECT_EQ(
+      Conversations(made).notes(),
+      (std::vector<std::string>{"warning: 2 of 1,204 conversations lost a part; the first: " + chats.string() +
+                                    " line 1203: " + jinja + " does not write the text of message 1",
+                                jinja + " does not write the reasoning of 1 answer",
+                                "warning: 1 answer that is learned is empty; the first: " + chats.string() + " line 1",
+                                "not read: id in 1 record, messages.name in 1 record, source in 1,200 records"}));
+}
+
 TEST(Conversations, ADamagedFileIsRefused) {
   const Chats chats(some_chats(20, 5));
   const std::uintmax_t size = std::filesystem::file_size(chats.file);

@@ -9,6 +9,7 @@ FUZZ_TARGET(conversation) {
   static const std::filesystem::path tokenizer = std::filesystem::path(TESSERA_TEST_DATA) / "text/tokenizers/qwen.json";
   static const ChatFormat formats[] = {{tokenizer, "chatml", fsdp::text::training_clock()},
                                        {tokenizer, "llama3", fsdp::text::training_clock()},
+                                       {tokenizer, "qwen3", fsdp::text::training_clock()},
                                        {tokenizer, "plain", fsdp::text::training_clock()}};
   for (const ChatFormat& format : formats) fsdp::fuzz::refused_or_read([&] { format.encode(input, "line 1"); });
 }

@@ -61,12 +61,24 @@ expect_error 'was trained on 38 windows of 256 tokens' "$program" train "${flags
 tessera eval --model kept/step-00000004 --data chats.jsonl --data-format chat --seq-len 256 --chat-template chatml
 contains "$out" '"loss": *[0-9.]+'
 
-echo "== prompts with completions, and a template of one's own"
-run again --data completions.jsonl --chat-template plain
-same prompts.losses again.losses
+echo "== a template of one's own"
 echo "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}" >tok/chat_template.jinja
 run own --data chats.jsonl
 contains "$err" 'and tok/chat_template.jinja'
+
+echo "== parts that the template does not write, in one line a run, cached or not; the last answer alone"
+echo "{% for m in messages %}{% if m.role != 'tool' %}<{{ m.role }}>{{ m.content if loop.last or m.role == 'user' else m.content | upper }}{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}" >rewrites.jinja
+python3 -c "
+for i in range(20):
+    print('{\"source\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"%d?\"}, {\"role\": \"tool\", \"content\": \"lost\"}, {\"role\": \"assistant\", \"content\": \"it is %d\"}, '
+          '{\"role\": \"user\", \"content\": \"and?\"}, {\"role\": \"assistant\", \"content\": \"fin\"}]}' % (i, i))" >parts.jsonl
+bad 'rewrites.jinja writes message 3 otherwise once others follow it, .*; learn the last answer alone by --learn last, mark earlier answers by "weight": 0, or give another --chat-template, such as qwen3 or chatml' \
+  --data parts.jsonl --chat-template rewrites.jinja
+for _ in first cached; do
+  run last --data parts.jsonl --chat-template rewrites.jinja --learn last --comm threads:2 --token-cache last
+  [ "$(grep -c 'tessera: warning: 20 of 20 conversations lost a part; the first: parts.jsonl line 1: rewrites.jinja does not write the text of message 2$' "$err")" -eq 1 ] || fail "the lost part is not one line"
+  [ "$(grep -c 'tessera: not read: source in 20 records$' "$err")" -eq 1 ] || fail "the unread key is not one line"
+done
 
 echo "== marks of messages, end tokens, and tokens that the tokenizer does not have"
 cp -r tok bare && rm bare/chat_template.jinja && echo '{}' >bare/tokenizer_config.json

@@ -14,7 +14,7 @@ contains "$out" "^tessera [0-9]+\.[0-9]+\.[0-9]+$"
 for row in compiler system "instruction set" OpenMP oneDNN MPI NCCL; do contains "$out" "^  $row +[^ ]"; done
 contains "$out" "^  --sharding fsdp2.*--comm threads --precision bf16$"
 tessera train --help
-names "${stack[@]}" data data-format chat-template on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size \
+names "${stack[@]}" data data-format chat-template learn on-long model from-scratch family sliding-window rope-type rope-factor hidden layers heads kv-heads head-dim intermediate vocab tied adapter lora-rank lora-alpha lora-dropout lora-rslora lora-targets steps seq-len batch-size \
   grad-accum lr lr-schedule lr-decay-steps warmup optimizer weight-decay beta1 beta2 eps momentum nesterov iterations clip group seed \
   validation-fraction validation-every patience sample-prompt sample-tokens \
   checkpoint-dir checkpoint-every keep resume disk-deadline metrics digests verify-every tensorboard trace cuda-graphs log-every dry-run ranks print-schedule

@@ -75,7 +75,8 @@ TEST(ChatMarks, WithThemATemplateMayRewriteEarlierAnswers) {
   EXPECT_INPUT_ERROR(
       learned(folder.format(), turns("")),
       "writes message 2 otherwise once others follow it, so that what the model is to write there is not "
-      "known; mark earlier answers by \"weight\": 0, or give another --chat-template");
+      "known; learn the last answer alone by --learn last, mark earlier answers by \"weight\": 0, or give another "
+      "--chat-template");
   EXPECT_EQ(learned(folder.format(), turns(", \"weight\": 0")), "good");
 }
 

@@ -76,11 +76,11 @@ TEST(Resumed, WhatIsNoFlagIsNamedInWords) {
 TEST(RecordOf, HasTheFlagsOnWhichResultsDependAndNoOthers) {
   std::string names;
   for (const auto& [name, value] : record_of(options)) names += name + " ";
-  EXPECT_EQ(
-      names,
-      "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum group "
-      "keep-last-block loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute replicate seed "
-      "seq-len sequence steps validation-fraction warmup ");
+  EXPECT_EQ(names,
+            "batch-size blocks-per-unit clip data-format document-separator freeze from-scratch grad-accum group "
+            "keep-last-block learn loss-scale lr lr-decay-steps lr-schedule merge-units-below on-long recompute "
+            "replicate seed "
+            "seq-len sequence steps validation-fraction warmup ");
 }
 
 // A new flag must say how results depend on it, or be named here.

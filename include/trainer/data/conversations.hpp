@@ -24,10 +24,11 @@ using ReportBytes = std::function<void(std::int64_t bytes, std::int64_t all_byte
 /// Files of conversations and the chat format that encodes them.
 class ConversationTexts {
  public:
-  /// `paths`: .jsonl, .ndjson and .json files, or folders of them. `tokenizer`: a tokenizer.json. `chat_template` and
-  /// `end_token`: as for text::ChatFormat. Throws InputError for a file with another extension.
+  /// `paths`: .jsonl, .ndjson and .json files, or folders of them. `tokenizer`: a tokenizer.json. `chat_template`,
+  /// `end_token` and `learn`: as for text::ChatFormat. Throws InputError for a file with another extension.
   ConversationTexts(std::span<const std::filesystem::path> paths, const std::filesystem::path& tokenizer,
-                    const std::string& chat_template, const std::string& end_token = {});
+                    const std::string& chat_template, const std::string& end_token = {},
+                    text::Learn learn = text::Learn::all);
 
   /// The tokenizer and its template.
   const text::ChatFormat& format() const { return format_; }
@@ -63,6 +64,8 @@ class Conversations {
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
   const std::string& digest() const { return digest_; }  ///< of all tokens
+  /// Sentences for the log, a line each: what of the records the template did not write, and which keys were not read.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
@@ -81,6 +84,7 @@ class Conversations {
   FileDescriptor file_;
   std::vector<Entry> index_;
   std::vector<std::string> sources_;
+  std::vector<std::string> notes_;
   std::string digest_;
 };
 

@@ -43,6 +43,7 @@ struct TextOptions {
   std::string end_token = {};          ///< as in data::TokenizeRequest
   std::string cache = {};              ///< folder for the token files; empty: TextInputs::cache
   std::string chat_template = "auto";  ///< as for text::ChatFormat
+  text::Learn learn = text::Learn::all;        ///< which answers of conversations are trained on
   data::OnLong on_long = data::OnLong::error;  ///< what to do with conversations that are longer than a sequence
 
   friend bool operator==(const TextOptions&, const TextOptions&) = default;

@@ -19,10 +19,21 @@ namespace fsdp::text {
 
 struct ChatRow;
 
+/// Which answers of a conversation the model learns: all, or the last one alone.
+enum class Learn : std::uint8_t { all, last };
+
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): all, last.
+void from_text(std::string_view flag, std::string_view text, Learn& value);
+std::string to_text(Learn value);
+
 /// Tokens of one conversation.
 struct ChatTokens {
   std::vector<TokenId> ids = {};
-  std::vector<bool> answers = {};  ///< for each token: whether it is part of an answer, which the model learns
+  std::vector<bool> answers = {};        ///< for each token: whether it is part of an answer, which the model learns
+  std::string missing = {};              ///< the first part of the record that the template does not write; empty: none
+  std::int64_t reasoning = 0;            ///< number of answers whose reasoning the template does not write
+  std::int64_t empty = 0;                ///< number of learned answers without text and calls
+  std::vector<std::string> unread = {};  ///< keys of the record that neither a form nor the template reads
 };
 
 /// Returns the clock for templates in training: 26 July 2024, the default date of Llama 3.1's template, so that tokens
@@ -35,25 +46,28 @@ std::tm clock_now();
 class ChatFormat {
  public:
   /// `tokenizer`: a tokenizer.json. `chat_template`: "auto" takes the template beside the tokenizer
-  /// (chat_template.jinja, or in tokenizer_config.json); "chatml", "llama3" and "plain" are built in; anything else is
-  /// the path of a file. `clock`: the time that the template sees. `end_token`: as for end_token_of; it is the
-  /// template's eos_token too. Throws InputError.
+  /// (chat_template.jinja, or in tokenizer_config.json); "chatml", "llama3", "qwen3" and "plain" are built in; anything
+  /// else is the path of a file. `clock`: the time that the template sees. `end_token`: as for end_token_of; it is the
+  /// template's eos_token too. `learn`: which answers `encode` marks. Throws InputError.
   ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock,
-             const std::string& end_token = {});
+             const std::string& end_token = {}, Learn learn = Learn::all);
 
   /// Encodes one conversation, a JSON object of one of two forms:
-  /// - {"messages": [{"role", "content", ...}, ...]}, optionally with "tools" and "chat_template_kwargs";
+  /// - {"messages": [{"role", "content", ...}, ...]}, optionally with "tools", "system" and "chat_template_kwargs";
   /// - {"prompt", "completion"}, both texts or both lists of messages.
+  /// Keys that are null count as absent. Content is a text or a list of text parts.
   ///
   /// Answers are the text in the template's generation blocks. For a template without such blocks, they are the text
   /// that each turn of the role assistant adds. With a completion, only the completion contains answers; one that is a
   /// text ends with the end token. A message's "weight", "train", "training" or "loss" of 0 or false makes its answer
   /// context. Throws InputError "`source`: ..." for any other form or mark, for a conversation without an answer, if no
-  /// end token is known, and if the template renders earlier turns differently once others follow.
+  /// end token is known, if the template renders earlier turns differently once others follow, and if a built-in
+  /// template does not write a part of the conversation. For other templates, ChatTokens::missing describes that part.
   ChatTokens encode(std::string_view json, const std::string& source) const;
 
-  /// Renders messages, a JSON array, up to where the next answer begins.
-  std::string prompt(std::string_view messages) const;
+  /// Renders messages, a JSON array, up to where the next answer begins. `missing`: receives the first part of them
+  /// that the template does not write, as in ChatTokens; of a built-in template, too. Throws InputError.
+  std::string prompt(std::string_view messages, std::string* missing = nullptr) const;
 
   /// The tokenizer.
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -67,8 +81,15 @@ class ChatFormat {
 
  private:
   ChatTokens of_texts(const ChatRow& row, const std::string& source) const;
-  ChatTokens of_messages(const ChatRow& row, const std::string& source) const;
+  ChatTokens of_messages(ChatRow& row, const std::string& source) const;
   RenderedChat rendered(const ChatRow& row) const;
+  /// Joins contents that are lists of text parts, unless the template goes through such lists itself.
+  void join_unread_parts(ChatRow& row) const;
+  /// Checks that the text has all parts of the row, and sets `missing` and `reasoning` of the tokens. `front`: where
+  /// the first answer begins.
+  void check_parts(const ChatRow& row, std::string_view text, std::size_t front, ChatTokens& tokens) const;
+  /// Returns the keys of a row that nothing reads.
+  std::vector<std::string> unread_keys(const ChatRow& row) const;
   /// Returns where message i of a row stands in `whole`. Adds the work that it takes to `steps`, which are limited.
   TextRange turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
                  std::size_t& steps) const;
@@ -81,6 +102,7 @@ class ChatFormat {
   ChatTemplate template_;
   std::map<std::string, std::string> tokens_;  // such as bos_token
   std::string end_token_;
+  Learn learn_;
   bool built_in_;
   std::tm clock_;
 };

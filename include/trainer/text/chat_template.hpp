@@ -50,6 +50,9 @@ class ChatTemplate {
   /// Returns whether a name, such as that of a variable, occurs in the template's tags.
   bool mentions(std::string_view name) const;
 
+  /// Returns whether a key of an object may be read by its name: it occurs as a name, or as a word in a text.
+  bool may_read(std::string_view key) const;
+
   /// Returns whether the template marks answers by {% generation %} blocks.
   bool marks_answers() const;
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -14,7 +15,9 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/trainer/report/report.hpp>
 
 #include "../../fsdp/checkpoint/posix.hpp"
 #include "files/encodings.hpp"
@@ -33,9 +36,67 @@ struct Tail {
   std::array<char, 16> magic{};
 };
 
+// Changes with the tokens and notes that are made of the same records, for caches.
+constexpr std::int64_t encoding_version = 2;
+
+/// What the log reports of the records.
+struct Findings {
+  std::int64_t missing = 0, reasoning = 0, empty = 0;  // conversations; answers; answers
+  std::string first_missing = {}, first_empty = {};
+  std::map<std::string, std::int64_t> unread = {};  // number of records by key
+  static constexpr std::size_t most_keys = 1000;
+
+  void add(const text::ChatTokens& chat, const std::string& place) {
+    if (!chat.missing.empty() && missing++ == 0) first_missing = place + ": " + chat.missing;
+    reasoning += chat.reasoning;
+    if (chat.empty > 0 && empty == 0) first_empty = place;
+    empty += chat.empty;
+    for (const std::string& key : chat.unread) count(key, 1);
+  }
+
+  void add(const Findings& later) {
+    if (missing == 0) first_missing = later.first_missing;
+    if (empty == 0) first_empty = later.first_empty;
+    missing += later.missing;
+    reasoning += later.reasoning;
+    empty += later.empty;
+    for (const auto& [key, records] : later.unread) count(key, records);
+  }
+
+  std::vector<std::string> sentences(std::int64_t conversations, const std::string& format) const {
+    using report::count_text;
+    const auto answers = [](std::int64_t count) { return count_text(count) + (count == 1 ? " answer" : " answers"); };
+    std::vector<std::string> all;
+    if (missing > 0)
+      all.push_back(message("warning: ", count_text(missing), " of ", count_text(conversations),
+                            " conversations lost a part; the first: ", first_missing));
+    if (reasoning > 0) all.push_back(message(format, " does not write the reasoning of ", answers(reasoning)));
+    if (empty > 0)
+      all.push_back(message("warning: ", answers(empty), empty == 1 ? " that is learned is" : " that are learned are",
+                            " empty; the first: ", first_empty));
+    if (unread.empty()) return all;
+    constexpr std::size_t most_named = 12;
+    std::string keys;
+    for (std::size_t named = 0; const auto& [key, records] : unread) {
+      if (++named > most_named) break;
+      keys += message(keys.empty() ? "" : ", ", shortened(key, 60), " in ", count_text(records),
+                      records == 1 ? " record" : " records");
+    }
+    if (unread.size() > most_named) keys += message(" and ", unread.size() - most_named, " other keys");
+    all.push_back("not read: " + keys);
+    return all;
+  }
+
+ private:
+  void count(const std::string& key, std::int64_t records) {
+    if (unread.size() < most_keys || unread.contains(key)) unread[key] += records;
+  }
+};
+
 struct EncodedUnit {
   std::vector<std::int32_t> tokens;
   std::vector<Conversations::Entry> index;  // ends are relative to the unit
+  Findings findings;
   std::exception_ptr error;
 };
 
@@ -48,8 +109,9 @@ EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit, const 
     for (const TextPiece& piece : unit.pieces) {
       const std::string_view line = unit.text(piece);
       if (line.find_first_not_of(" \t\r\n") == line.npos) continue;
-      const text::ChatTokens chat =
-          format.encode(line, message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line));
+      const std::string place = message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line);
+      const text::ChatTokens chat = format.encode(line, place);
+      out.findings.add(chat, place);
       for (std::size_t i = 0; i < chat.ids.size(); ++i) {
         const auto id = static_cast<std::int32_t>(chat.ids[i]);
         out.tokens.push_back(chat.answers[i] ? id : ~id);
@@ -70,8 +132,8 @@ InputError damaged(const std::filesystem::path& path) {
 
 ConversationTexts::ConversationTexts(std::span<const std::filesystem::path> paths,
                                      const std::filesystem::path& tokenizer, const std::string& chat_template,
-                                     const std::string& end_token)
-    : tokenizer_(tokenizer), format_(tokenizer, chat_template, text::training_clock(), end_token) {
+                                     const std::string& end_token, text::Learn learn)
+    : tokenizer_(tokenizer), format_(tokenizer, chat_template, text::training_clock(), end_token, learn) {
   InputFiles inputs = input_files(paths);
   left_out_ = std::move(inputs.left_out);
   for (InputFile& file : inputs.files) {
@@ -92,6 +154,7 @@ ConversationTexts::ConversationTexts(std::span<const std::filesystem::path> path
 std::string ConversationTexts::made_of() const {
   std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(tokenizer_)));
   hash = hashed(hashed(hash, static_cast<std::int64_t>(format_.digest())), reading_version);
+  hash = hashed(hash, encoding_version);
   for (const std::filesystem::path& file : files_) hash = hashed_state(hash, file);
   return digest_text(hash);
 }
@@ -121,6 +184,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
   std::vector<Conversations::Entry> index;
   std::int64_t end = 0;
   std::uint64_t digest = hash_seed;
+  Findings findings;
   TextUnits units(format_.tokenizer(), texts);
   const std::int64_t threads = device::available_cores();
   std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 2);
@@ -134,6 +198,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
       if (made[i].error) std::rethrow_exception(made[i].error);
       append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
       for (const std::int32_t token : made[i].tokens) digest = mixed(digest ^ static_cast<std::uint32_t>(token));
+      findings.add(made[i].findings);
       for (Conversations::Entry entry : made[i].index) {
         entry.end += end;
         index.push_back(entry);
@@ -151,9 +216,11 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
       const std::string place = place_in(file);  // need not be UTF-8
       sources.push_back(std::vector<std::uint8_t>(place.begin(), place.end()));
     }
-    return nlohmann::json{{"digest", digest_text(digest)}, {"sources", sources}};
+    return nlohmann::json{{"digest", digest_text(digest)},
+                          {"sources", sources},
+                          {"notes", findings.sentences(std::ssize(index), format_.name())}};
   }();
-  const std::string text = json.dump();
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // notes have paths
   Tail tail{.conversations = std::ssize(index), .json_bytes = std::ssize(text)};
   magic.copy(tail.magic.data(), tail.magic.size());
   append(index.data(), index.size() * sizeof(Conversations::Entry));
@@ -183,6 +250,7 @@ Conversations::Conversations(const std::filesystem::path& path)
     const nlohmann::json json = nlohmann::json::parse(text);
     digest_ = json.at("digest");
     for (const std::vector<std::uint8_t> name : json.at("sources")) sources_.emplace_back(name.begin(), name.end());
+    notes_ = json.at("notes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
     throw damaged(path);
   }

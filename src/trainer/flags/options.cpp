@@ -23,7 +23,7 @@ constexpr ValueNames<OnSignal::stop> on_signal_names("save", "stop");
 template <class Options>
 void check_data(const FlagSet& flags, const Options& o) {
   const bool chat = o.data_format == data::TokenFormat::chat;
-  for (const char* flag : {"chat-template", "on-long"})
+  for (const char* flag : {"chat-template", "learn", "on-long"})
     require<InputError>(chat || !flags.is_given(flag), "--", flag, " is for conversations, and --data-format is ",
                         to_text(o.data_format), "; say --data-format chat, or leave it out");
   const bool encoded = chat || o.data_format == data::TokenFormat::automatic;

@@ -26,6 +26,17 @@ std::filesystem::path tokenizer_file(const ChatOptions& options) {
   return *file;
 }
 
+/// Warns if the template does not write the system message, or what the user says.
+void warn_of_missing_parts(const text::ChatFormat& format, const std::string& system) {
+  std::string missing;
+  try {
+    const std::string first = system.empty() ? "" : text::chat_message("system", system) + ",";
+    format.prompt("[" + first + text::chat_message("user", "tessera") + "]", &missing);
+  } catch (const InputError&) {  // what the template refuses is reported when it is used
+  }
+  if (!missing.empty()) print_warning("chat: " + missing);
+}
+
 }  // namespace
 
 std::vector<std::int32_t> ChatWork::numbers(std::size_t room) const {
@@ -49,6 +60,7 @@ ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
   const std::filesystem::path file = tokenizer_file(options);
   require_vocabulary(format_.tokenizer(), file, vocabulary);
   warn_of(format_);
+  warn_of_missing_parts(format_, options.system);
   for (const std::string& text : options.generate.stop_ids) {
     const std::vector<std::int32_t> ids = parse_ids("stop-ids", text);
     stops_.insert(stops_.end(), ids.begin(), ids.end());

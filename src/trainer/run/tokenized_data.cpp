@@ -67,6 +67,22 @@ std::string end_text(const data::Tokenizing& tokenizing) {
   return message("token ", *end, " (", shortened(tokenizing.tokenizer().name_of(*end).value_or("")), ")");
 }
 
+/// Writes the tokens of conversations. `name`: of the texts, for messages.
+void encode(const data::ConversationTexts& texts, const std::filesystem::path& file, const std::string& name) {
+  const comm::CatchSignals signals;
+  const std::vector<std::filesystem::path> made = checkpoint::make_folders(file.parent_path());
+  try {
+    report::ByteProgress progress("encoding " + name);
+    texts.write(file, [&](std::int64_t bytes, std::int64_t all) {
+      signals.throw_if_stopped("ended while encoding " + name);
+      progress.show(bytes, all);
+    });
+  } catch (...) {
+    checkpoint::remove_made(made);
+    throw;
+  }
+}
+
 }  // namespace
 
 TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& inputs) : names_(inputs.data) {
@@ -123,26 +139,18 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   require<InputError>(names_.weights.empty(), "--data has weights, which conversations do not know; give the files ",
                       "without them: each conversation is seen once in each epoch");
   const std::vector<std::filesystem::path> paths(names_.paths.begin(), names_.paths.end());
-  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token);
+  const data::ConversationTexts texts(paths, *tokenizer, options.chat_template, options.end_token, options.learn);
   require_vocabulary(texts.format().tokenizer(), *tokenizer, inputs.vocabulary);
   warn_of(texts.format());
   note(paths.front().string(), texts.left_out());
   const std::filesystem::path file = cache_for(options, inputs, message(conversations_prefix, texts.made_of()));
   names_ = {.paths = {file.string()}};
-  if (path_exists(file)) return;
-  const comm::CatchSignals signals;
-  const std::vector<std::filesystem::path> made = checkpoint::make_folders(file.parent_path());
-  try {
-    report::ByteProgress progress("encoding " + paths.front().string());
-    texts.write(file, [&](std::int64_t bytes, std::int64_t all) {
-      signals.throw_if_stopped("ended while encoding " + paths.front().string());
-      progress.show(bytes, all);
-    });
-  } catch (...) {
-    checkpoint::remove_made(made);
-    throw;
+  if (!path_exists(file)) {
+    encode(texts, file, paths.front().string());
+    print_sentence(message("conversations became tokens by ", tokenizer->string(), " and ", texts.format().name()));
   }
-  print_sentence(message("conversations became tokens by ", tokenizer->string(), " and ", texts.format().name()));
+  const data::Conversations conversations(file);
+  for (const std::string& each : conversations.notes()) print_sentence(each);
 }
 
 std::filesystem::path TokenizedData::cache_for(const TextOptions& options, const TextInputs& inputs,

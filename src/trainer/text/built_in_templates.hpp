@@ -9,8 +9,11 @@
 
 namespace fsdp::text {
 
-/// Returns the template chatml, llama3 or plain; nothing for another name. Each marks its answers by generation blocks,
-/// and refuses messages in a wrong order.
+/// The names of the built-in templates, for messages.
+inline constexpr std::string_view built_in_names = "chatml, llama3, qwen3, plain";
+
+/// Returns the template chatml, llama3, qwen3 or plain; nothing for another name. Each marks its answers by generation
+/// blocks, and refuses messages in a wrong order.
 std::optional<std::string> built_in_template(std::string_view name);
 
 }  // namespace fsdp::text

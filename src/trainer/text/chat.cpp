@@ -13,8 +13,12 @@
 
 #include "../../fsdp/checkpoint/strict_json.hpp"
 #include "../../fsdp/core/prefixed.hpp"
+#include "../../fsdp/core/value_names.hpp"
 #include "built_in_templates.hpp"
+#include "chat_check.hpp"
+#include "chat_messages.hpp"
 #include "chat_row.hpp"
+#include "jinja/strings.hpp"
 #include "jinja/value.hpp"
 
 namespace fsdp::text {
@@ -24,6 +28,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_template_bytes = 1'000'000;
 constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
+constexpr const char* part_mark = "tessera_part_of_content";             // a key that only a part printed whole shows
+constexpr ValueNames<Learn::last> learn_names("all", "last");
 constexpr std::size_t most_encoded_again = 1000;  // how often a row may be encoded for its answers
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
@@ -32,8 +38,8 @@ NamedText template_of(const std::filesystem::path& tokenizer, const std::string&
   if (name != "auto") return {.name = name, .text = read_small_file(name, most_template_bytes)};
   std::optional<NamedText> own = chat_template_beside(tokenizer);
   require<InputError>(own.has_value(), tokenizer.string(), " has no chat template beside it, neither ",
-                      "chat_template.jinja nor in tokenizer_config.json; say --chat-template chatml, llama3, plain or ",
-                      "a file");
+                      "chat_template.jinja nor in tokenizer_config.json; say --chat-template ", built_in_names,
+                      " or a file");
   return *std::move(own);
 }
 
@@ -109,7 +115,23 @@ std::string text_behind_answers(const ChatFormat& format) {
   return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
 }
 
+/// Returns whether a message has neither text nor calls nor reasoning.
+bool is_empty(const Json& message) {
+  const Json& content = message.at("content");
+  const auto blank = [](const Json& text) { return jinja::strip(text.get_ref<const std::string&>()).empty(); };
+  const bool has_text = content.is_string()
+                            ? !blank(content)
+                            : std::ranges::any_of(content, [&](const Json& part) { return !blank(part.at("text")); });
+  return !has_text && !calls_tools(message) && std::ranges::none_of(reasoning_keys, [&](std::string_view key) {
+    return message.contains(key) && !blank(message.at(key));
+  });
+}
+
 }  // namespace
+
+void from_text(std::string_view flag, std::string_view text, Learn& value) { value = learn_names.value(flag, text); }
+
+std::string to_text(Learn value) { return learn_names.name(value); }
 
 std::tm training_clock() {
   std::tm clock{};
@@ -129,13 +151,14 @@ std::tm clock_now() {
 }
 
 ChatFormat::ChatFormat(const std::filesystem::path& tokenizer, const std::string& chat_template, const std::tm& clock,
-                       const std::string& end_token)
+                       const std::string& end_token, Learn learn)
     : file_(tokenizer),
       tokenizer_(Tokenizer::read(tokenizer)),
       source_(template_of(tokenizer, chat_template)),
       template_(ChatTemplate::parse(source_.text, source_.name)),
       tokens_(special_tokens_beside(tokenizer)),
       end_token_(end_token),
+      learn_(learn),
       built_in_(built_in_template(chat_template).has_value()),
       clock_(clock) {
   if (end_token.empty()) return;
@@ -148,6 +171,7 @@ ChatFormat::ChatFormat(const std::filesystem::path& tokenizer, const std::string
 
 std::uint64_t ChatFormat::digest() const {
   std::uint64_t digest = hashed(hashed(hash_seed, source_.text), end_token_);
+  if (learn_ != Learn::all) digest = hashed(digest, to_text(learn_));
   for (const auto& [name, token] : tokens_) digest = hashed(hashed(digest, name), token);
   return digest;
 }
@@ -162,7 +186,62 @@ RenderedChat ChatFormat::rendered(const ChatRow& row) const {
   return template_.render(jinja::Value::of(variables), clock_);
 }
 
-std::string ChatFormat::prompt(std::string_view messages) const { return rendered(ChatRow::asking(messages)).text; }
+std::string ChatFormat::prompt(std::string_view messages, std::string* missing) const {
+  ChatRow row = ChatRow::asking(messages);
+  join_unread_parts(row);
+  std::string text = rendered(row).text;
+  ChatTokens checked;
+  check_parts(row, text, text.size(), checked);
+  if (missing != nullptr) *missing = checked.missing;
+  return text;
+}
+
+void ChatFormat::join_unread_parts(ChatRow& row) const {
+  const auto has_parts = [](const Json& message) { return message.at("content").is_array(); };
+  if (std::ranges::none_of(row.messages, has_parts)) return;
+  ChatRow marked = row;
+  for (Json& message : marked.messages)
+    if (has_parts(message))
+      for (Json& part : message.at("content")) part[part_mark] = "";
+  try {
+    const std::string text = rendered(marked).text;
+    if (text.find(part_mark) == std::string::npos && has_all_parts(row, text)) return;
+  } catch (const InputError&) {  // the template wants a text
+  }
+  for (Json& message : row.messages) join_parts(message);
+}
+
+void ChatFormat::check_parts(const ChatRow& row, std::string_view text, std::size_t front, ChatTokens& tokens) const {
+  const MissingPart missing = missing_part(row, text, front);
+  tokens.reasoning = static_cast<std::int64_t>(missing.reasoning);
+  using Kind = MissingPart::Kind;
+  const std::string number = message("message ", missing.message);
+  switch (missing.kind) {
+    case Kind::none: return;
+    case Kind::text: tokens.missing = message(name(), " does not write the text of ", number); break;
+    case Kind::call:
+      tokens.missing =
+          template_.may_read("tool_calls")
+              ? message(name(), " does not write all of the call of ", shortened(missing.name), " in ", number)
+              : message(number, " calls tools, and ", name(), " has no place for calls");
+      break;
+    case Kind::tool:
+      tokens.missing =
+          template_.may_read("tools")
+              ? message(name(), " does not write all of the tool ", shortened(missing.name), " before the first answer")
+              : message("\"tools\" is given, and ", name(), " has no place for tools");
+  }
+}
+
+std::vector<std::string> ChatFormat::unread_keys(const ChatRow& row) const {
+  std::vector<std::string> unread = row.unread;
+  for (const auto& [key, value] : row.more.items())
+    if (!template_.mentions(key)) unread.push_back("chat_template_kwargs." + key);
+  if (!template_.may_read("content")) return unread;  // it writes messages whole
+  for (const std::string& key : row.message_keys)
+    if (!template_.may_read(key)) unread.push_back("messages." + key);
+  return unread;
+}
 
 TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
                            std::size_t& steps) const {
@@ -181,10 +260,10 @@ TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string&
   part.asks = true;
   const std::string before = text_of(part);
   require<InputError>(
-      whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", i + 1,
+      whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", row.number(i),
       whole.starts_with(after) ? " otherwise when it asks for it" : " otherwise once others follow it",
-      ", so that what the model is to write there is not known; mark earlier answers by \"weight\": 0, or give "
-      "another --chat-template, such as chatml");
+      ", so that what the model is to write there is not known; learn the last answer alone by --learn last, mark "
+      "earlier answers by \"weight\": 0, or give another --chat-template, such as qwen3 or chatml");
   return {before.size(), after.size()};
 }
 
@@ -228,27 +307,47 @@ ChatTokens ChatFormat::of_texts(const ChatRow& row, const std::string& source) c
     tokens.ids.push_back(*end);
     tokens.answers.push_back(true);
   }
+  tokens.empty = jinja::strip(row.completion).empty() ? 1 : 0;
   const std::vector<TokenId> first = tokenizer_.frame().before;
   tokens.ids.insert(tokens.ids.begin(), first.begin(), first.end());
   tokens.answers.insert(tokens.answers.begin(), first.size(), false);
   return tokens;
 }
 
-ChatTokens ChatFormat::of_messages(const ChatRow& row, const std::string& source) const {
-  const RenderedChat chat = prefixed(source + ": ", [&] { return rendered(row); });
-  return tokens_of(
-      tokenizer_, chat.text,
-      template_.marks_answers() ? learned_blocks(row, chat, source) : added_by_turns(row, chat.text, source));
+ChatTokens ChatFormat::of_messages(ChatRow& row, const std::string& source) const {
+  const RenderedChat chat = prefixed(source + ": ", [&] {
+    join_unread_parts(row);
+    return rendered(row);
+  });
+  const bool blocks = template_.marks_answers();
+  const std::vector<TextRange> answers =
+      blocks ? learned_blocks(row, chat, source) : added_by_turns(row, chat.text, source);
+  const std::vector<TextRange>& first = blocks ? chat.answers : answers;
+  ChatTokens tokens = tokens_of(tokenizer_, chat.text, answers);
+  check_parts(row, chat.text, first.empty() ? chat.text.size() : first.front().begin, tokens);
+  require<InputError>(!built_in_ || tokens.missing.empty(), source, ": ", tokens.missing,
+                      "; take the model's own template, or --chat-template qwen3, which writes tools and calls");
+  for (std::size_t i = 0; i < row.messages.size(); ++i) tokens.empty += row.learned[i] && is_empty(row.messages[i]);
+  return tokens;
 }
 
 ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) const {
-  const ChatRow row = ChatRow::of(json, source);
+  ChatRow row = ChatRow::of(json, source);
+  if (learn_ == Learn::last) {
+    std::size_t last = row.messages.size();
+    while (last > 0 && !is_answer(row.messages[last - 1])) --last;
+    for (std::size_t i = 0; i + 1 < last; ++i) row.learned[i] = false;
+  }
   const bool marked = std::ranges::any_of(row.messages, is_answer) && std::ranges::count(row.learned, true) == 0;
   ChatTokens tokens = row.is_text ? of_texts(row, source) : of_messages(row, source);
+  tokens.unread = unread_keys(row);
   const auto first_target =
       tokens.answers.begin() + (tokens.answers.empty() ? 0 : 1);  // the first token is never a target
   require<InputError>(std::find(first_target, tokens.answers.end(), true) != tokens.answers.end(), source,
-                      marked ? ": holds no answer that is learned: its marks say so of each; leave the line out"
+                      marked ? message(": holds no answer that is learned: ",
+                                       learn_ == Learn::last ? "the mark of its last one says so, and --learn is last"
+                                                             : "its marks say so of each",
+                                       "; leave the line out")
                              : ": holds no answer: no message of the role assistant, or an empty completion; give it "
                                "one, or leave the line out");
   return tokens;

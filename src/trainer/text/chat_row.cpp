@@ -12,6 +12,8 @@
 #include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/checkpoint/strict_json.hpp"
 #include "../../fsdp/core/ascii.hpp"
+#include "chat_messages.hpp"
+#include "jinja/strings.hpp"
 
 namespace fsdp::text {
 namespace {
@@ -37,6 +39,17 @@ constexpr std::array<std::string_view, 18> words_of_switches = {
 
 // Roles that other formats give to answers; only "assistant" is learned.
 constexpr std::array<std::string_view, 6> roles_of_answers = {"assistant", "gpt", "chatgpt", "bot", "model", "ai"};
+
+// Keys that hold the system message next to the messages.
+constexpr std::array<std::string_view, 3> system_keys = {"system", "system_prompt", "system_message"};
+
+// Forms of other trainers: keys that hold a conversation, each alone or both together.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> other_forms = {{{"conversations", ""},
+                                                                                       {"conversation", ""},
+                                                                                       {"dialogue", ""},
+                                                                                       {"dialog", ""},
+                                                                                       {"instruction", "output"},
+                                                                                       {"instruction", "response"}}};
 
 bool is_mark(std::string_view key) { return std::ranges::find(marks, key) != marks.end(); }
 
@@ -127,23 +140,34 @@ void refuse_record_marks(const Json& root, const std::string& source) {
   }
 }
 
-void check_messages(const Json& messages, std::string_view name, const std::string& source) {
+void check_list(const Json& messages, std::string_view name, const std::string& source) {
   require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is no list of messages");
-  for (const Json& message : messages) {
-    require<InputError>(value_at<std::string_view>(message, "role").has_value(), source, ": a message of \"", name,
-                        "\" has no \"role\"");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    require<InputError>(value_at<std::string_view>(messages[i], "role").has_value(), source, ": message ", i + 1,
+                        " of \"", name, "\" has no \"role\"");
   }
+}
+
+/// Collects the keys of a message that templates may read or not.
+void collect_keys(const Json& message, std::set<std::string>& keys) {
+  constexpr std::array<std::string_view, 3> known = {"role", "content", "tool_calls"};
+  for (const auto& [key, value] : message.items())
+    if (std::ranges::find(known, key) == known.end() &&
+        std::ranges::find(reasoning_keys, key) == std::end(reasoning_keys))
+      keys.insert(key);
 }
 
 /// Appends a list of messages. `answers`: its answers are learned.
 void append_messages(const Json& messages, std::string_view name, bool answers, const std::string& source,
                      ChatRow& row) {
-  check_messages(messages, name, source);
+  check_list(messages, name, source);
   const bool has_answers = std::ranges::any_of(messages, is_answer);
   for (const Json& each : messages) {
     Json one = each;
-    const std::string where = message(source, ": message ", row.messages.size() + 1);
+    const std::string where = message(source, ": message ", row.number(row.messages.size()));
+    check_message(one, where);
     const bool learned = take_marks(one, where);
+    collect_keys(one, row.message_keys);
     const std::string role = one.at("role");
     const bool is_other = answers && learned && has_answers && !is_answer(one) &&
                           std::ranges::find(roles_of_answers, ascii_lower(role)) != roles_of_answers.end();
@@ -154,45 +178,107 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
   }
 }
 
+/// Returns the keys of a record's form. Throws InputError for none, and for two.
+std::vector<std::string_view> form_of(const Json& root, const std::string& source) {
+  const bool messages = root.contains("messages"), pair = root.contains("prompt") && root.contains("completion");
+  std::string_view other = messages && root.contains("completion") ? "completion" : "";
+  for (const auto& [one, two] : other_forms)
+    if (root.contains(one) && (two.empty() || root.contains(two))) other = one;
+  require<InputError>(messages || pair, source, ": has neither \"messages\" nor \"prompt\" and \"completion\"",
+                      other == "instruction" ? R"(; write its "instruction" as "prompt", and the rest as "completion")"
+                      : other.empty()        ? ""
+                                             : message("; write its \"", other, "\" as \"messages\", each with ",
+                                                       "\"role\" (user, assistant) and \"content\""));
+  require<InputError>(other.empty(), source, ": has \"", messages ? "messages" : "prompt", "\" and \"", other,
+                      "\", two forms of a conversation; leave one of them out");
+  if (messages) return {"messages"};
+  return {"prompt", "completion"};
+}
+
+/// Returns the text of a record's system message that stands next to the messages; nothing if it has none.
+std::optional<std::string> system_text(const Json& root, const std::string& source) {
+  std::optional<std::string> text;
+  for (const std::string_view key : system_keys) {
+    const auto found = root.find(key);
+    if (found == root.end() || *found == "") continue;
+    require<InputError>(found->is_string(), source, ": \"", key, "\" is no text; write it as a message");
+    require<InputError>(!text || *text == found->get_ref<const std::string&>(), source,
+                        ": has two system messages, one of them \"", key, "\"; leave one of them out");
+    text = *found;
+  }
+  return text;
+}
+
+/// Puts a system message before the others, unless it is the first of them.
+void append_system(const std::optional<std::string>& system, const Json& messages, const std::string& source,
+                   ChatRow& row) {
+  if (!system) return;
+  const auto first = [&](const char* key) {
+    return messages.is_array() && !messages.empty() ? value_at<std::string_view>(messages[0], key) : std::nullopt;
+  };
+  if (first("role") == "system" || first("role") == "developer") {
+    require<InputError>(first("content") == *system, source,
+                        ": has a system message next to the messages, and another one as the first of them; leave one ",
+                        "of them out");
+    return;
+  }
+  row.messages.push_back({{"role", "system"}, {"content", *system}});
+  row.learned.push_back(false);
+  row.added = 1;
+}
+
 }  // namespace
 
 bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
 
 ChatRow ChatRow::of(std::string_view json, const std::string& source) {
-  const Json root = parse_strict_ordered(json, source, row_limits);
+  Json root = parse_strict_ordered(json, source, row_limits);
   require<InputError>(root.is_object(), source, ": is not a JSON object");
+  drop_nulls(root);
   refuse_record_marks(root, source);
+  refuse_unsupported_keys(root, source + ":");
+  const std::vector<std::string_view> form = form_of(root, source);
   ChatRow row;
-  if (root.contains("messages")) {
+  const std::optional<std::string> system = system_text(root, source);
+  if (form.front() == "messages") {
+    append_system(system, root.at("messages"), source, row);
     append_messages(root.at("messages"), "messages", true, source, row);
   } else {
-    require<InputError>(root.contains("prompt") && root.contains("completion"), source,
-                        ": has neither \"messages\" nor \"prompt\" and \"completion\"",
-                        root.contains("conversations") ? "; write its \"conversations\" as \"messages\", each with "
-                                                         "\"role\" (user, assistant) and \"content\""
-                                                       : "");
     const Json &prompt = root.at("prompt"), &completion = root.at("completion");
     row.is_text = prompt.is_string();
     require<InputError>(row.is_text == completion.is_string(), source,
                         ": one of \"prompt\" and \"completion\" is a text, and the other is none");
     if (row.is_text) {
+      require<InputError>(
+          !system && !root.contains("tools"), source, ": has \"", system ? "system" : "tools",
+          "\" next to a \"prompt\" that is a text, which no template writes; write it into the prompt, ",
+          "or \"prompt\" and \"completion\" as lists of messages");
       row.prompt = prompt;
       row.completion = completion;
-      return row;
+    } else {
+      append_system(system, prompt, source, row);
+      append_messages(prompt, "prompt", false, source, row);
+      append_messages(completion, "completion", true, source, row);
     }
-    append_messages(prompt, "prompt", false, source, row);
-    append_messages(completion, "completion", true, source, row);
   }
   if (root.contains("tools")) row.tools = root.at("tools");
-  if (root.contains("chat_template_kwargs")) row.more = root.at("chat_template_kwargs");
+  if (!row.is_text && root.contains("chat_template_kwargs")) row.more = root.at("chat_template_kwargs");
   require<InputError>(row.tools.is_null() || row.tools.is_array(), source, ": \"tools\" is no list");
+  for (std::size_t i = 0; i < row.tools.size(); ++i)
+    require<InputError>(row.tools[i].is_object(), source, ": tool ", i + 1, " of \"tools\" is no object");
   require<InputError>(row.more.is_object(), source, ": \"chat_template_kwargs\" is no object");
+  for (const auto& [key, value] : root.items()) {
+    const bool read = std::ranges::find(form, key) != form.end() || key == "tools" || is_mark(key) ||
+                      (key == "chat_template_kwargs" && !row.is_text) ||
+                      std::ranges::find(system_keys, key) != system_keys.end();
+    if (!read) row.unread.push_back(key);
+  }
   return row;
 }
 
 ChatRow ChatRow::asking(std::string_view messages) {
-  ChatRow row{.messages = parse_strict_ordered(messages, "messages", row_limits), .asks = true};
-  row.learned.resize(row.messages.size());
+  ChatRow row{.asks = true};
+  append_messages(parse_strict_ordered(messages, "messages", row_limits), "messages", false, "the conversation", row);
   return row;
 }
 

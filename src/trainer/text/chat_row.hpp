@@ -3,6 +3,8 @@
 /// A parsed and checked conversation of the data: its messages, and which of them are learned.
 #pragma once
 
+#include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,12 @@ struct ChatRow {
   bool asks = false;               ///< add_generation_prompt
   bool is_text = false;            ///< `prompt` and `completion` are texts; there are no messages
   std::string prompt = {}, completion = {};
+  std::size_t added = 0;                    ///< messages before those of the record: 1 for its "system"
+  std::vector<std::string> unread = {};     ///< keys of the record that no form of it has
+  std::set<std::string> message_keys = {};  ///< keys of messages that a template may read or not
+
+  /// Returns the number of message i in the record, from 1.
+  std::size_t number(std::size_t i) const { return i + 1 - added; }
 
   /// Throws InputError "`source`: ...".
   static ChatRow of(std::string_view json, const std::string& source);

@@ -10,6 +10,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/split.hpp"
 #include "budget.hpp"
 #include "jinja/runner.hpp"
 #include "jinja/syntax/lexer.hpp"
@@ -36,14 +37,18 @@ struct ChatTemplate::State {
   std::string source;
   jinja::Program program;
   std::set<std::string, std::less<>> names;  // in its tags
+  std::set<std::string, std::less<>> words;  // of texts in its tags, such as "a" and "b" of "a.b"
   std::size_t bytes = 0;
 };
 
 ChatTemplate ChatTemplate::parse(std::string_view text, const std::string& source) {
   require<InputError>(text.size() <= most_template_size, source, ": a chat template of more than 1,000,000 bytes");
-  State state{.source = source, .program = jinja::parse(text, source), .names = {}, .bytes = text.size()};
-  for (jinja::Token& token : jinja::tokens_of(text, source))
+  State state{.source = source, .program = jinja::parse(text, source), .names = {}, .words = {}, .bytes = text.size()};
+  for (jinja::Token& token : jinja::tokens_of(text, source)) {
+    if (token.kind == jinja::Kind::string)
+      for (const std::string_view word : split_at(token.text, '.')) state.words.emplace(word);
     if (token.kind == jinja::Kind::name) state.names.insert(std::move(token.text));
+  }
   return ChatTemplate(std::make_shared<const State>(std::move(state)));
 }
 
@@ -70,6 +75,8 @@ RenderedChat ChatTemplate::render(const jinja::Value& variables, const std::tm& 
 }
 
 bool ChatTemplate::mentions(std::string_view name) const { return state_->names.contains(name); }
+
+bool ChatTemplate::may_read(std::string_view key) const { return mentions(key) || state_->words.contains(key); }
 
 bool ChatTemplate::marks_answers() const { return state_->program.has_generation; }
 
