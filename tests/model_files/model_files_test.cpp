@@ -98,6 +98,64 @@ TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {
   EXPECT_NE(said.find(" and 2 more; and has unknown ones: extra"), std::string::npos) << said;
 }
 
+TEST(OpenModel, ReadsNamesBehindAWrappersPrefixWhichItReports) {
+  const std::vector<NamedShape> own = test::listing_of(llama_preset("tiny")).parameters;
+  const std::vector<NamedShape> tied = test::listing_of(tied_tiny()).parameters;
+  const auto opened = [](const LlamaConfig& config, std::vector<NamedShape> tensors, const auto& rename) {
+    const TemporaryFolder folder;
+    for (NamedShape& tensor : tensors) tensor.name = rename(tensor.name);
+    write_model(folder, config, tensors);
+    std::string warning;
+    const ModelFiles model =
+        open_model<test::ListedLlama>(folder.path(), [&](const std::string& text) { warning = text; });
+    for (const NamedShape& tensor : model.listing.parameters) EXPECT_NE(model.weights.find(tensor.name), nullptr);
+    return warning.substr(warning.find(": ") + 2);
+  };
+  const auto behind = [](std::string prefix) { return [prefix](const std::string& name) { return prefix + name; }; };
+  const std::string so = "; they are read by the model's names", all = message("all ", own.size(), " names ");
+  EXPECT_EQ(opened(llama_preset("tiny"), own, behind("_orig_mod.")),
+            all + "begin with _orig_mod. (torch.compile)" + so);
+  EXPECT_EQ(opened(llama_preset("tiny"), own, behind("module._orig_mod.")),
+            all + "begin with module._orig_mod. (DistributedDataParallel, torch.compile)" + so);
+  EXPECT_EQ(opened(llama_preset("tiny"), own, behind("student.")), all + "begin with student." + so);
+  EXPECT_EQ(opened(tied_tiny(), tied, behind("base_model.model.")),
+            message("all ", tied.size(), " names begin with base_model.model. (PEFT)", so));
+  EXPECT_EQ(opened(tied_tiny(), tied, [](const std::string& name) { return name.substr(6); }),  // model.
+            message("all ", tied.size(), " names lack model., as in a file of the model without its head", so));
+  EXPECT_EQ(opened(llama_preset("tiny"), own,
+                   [](std::string name) {
+                     const std::size_t layer = name.find("mlp.");
+                     return layer == name.npos ? name : name.insert(layer, "_checkpoint_wrapped_module.");
+                   }),
+            message("9 of ", own.size(), " names contain _checkpoint_wrapped_module. (checkpointed activations)", so));
+  EXPECT_EQ(opened(llama_preset("tiny"), own,
+                   [](const std::string& name) {
+                     return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+                   }),
+            message(own.size() - 1, " of ", own.size(), " names begin with model.language_model. (the text part of a ",
+                    "larger model) instead of model.", so));
+}
+
+TEST(OpenModel, NamesThePrefixWhereMoreDiffers) {
+  const TemporaryFolder folder;
+  std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
+  for (NamedShape& tensor : tensors) tensor.name = "language_model." + tensor.name;
+  tensors.push_back({"vision_tower.weight", {1}});
+  write_model(folder, llama_preset("tiny"), tensors);
+  const auto names = std::to_string(tensors.size() - 1), all = std::to_string(tensors.size());
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()),
+                     names + " of " + all + " names begin with language_model. (the text part of a larger model); " +
+                         "without this difference the file has 1 tensor that the model lacks: vision_tower.weight");
+  tensors = test::listing_of(llama_preset("tiny")).parameters;
+  std::erase_if(tensors, [](const NamedShape& tensor) { return tensor.name == "lm_head.weight"; });
+  for (NamedShape& tensor : tensors) tensor.name = tensor.name.substr(6);
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  write_model(folder, llama_preset("tiny"), tensors);
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()),
+                     "names lack model., as in a file of the model without its head; without this difference the file "
+                     "lacks 1 tensor of the model: lm_head.weight");
+}
+
 TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {
   const TemporaryFolder folder;
   std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;

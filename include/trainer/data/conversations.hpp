@@ -38,7 +38,8 @@ class ConversationTexts {
   std::string made_of() const;
 
   /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
-  /// when it is complete. Throws InputError with file and line for a record that is not a conversation.
+  /// when it is complete. Throws InputError with file and line for a record that is not a conversation, and if more
+  /// than 1 % of a file is not Unicode.
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:
@@ -63,6 +64,8 @@ class Conversations {
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
   const std::string& digest() const { return digest_; }  ///< of all tokens
+  /// The bytes of the texts that are not Unicode and were read as U+FFFD.
+  std::int64_t replaced_bytes() const { return replaced_; }
 
   /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
@@ -82,6 +85,7 @@ class Conversations {
   std::vector<Entry> index_;
   std::vector<std::string> sources_;
   std::string digest_;
+  std::int64_t replaced_ = 0;
 };
 
 }  // namespace fsdp::data
