@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/model_files/export.hpp>
+
 #include "support/listed_llama.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -154,6 +156,35 @@ TEST(OpenModel, NamesThePrefixWhereMoreDiffers) {
   EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()),
                      "names lack model., as in a file of the model without its head; without this difference the file "
                      "lacks 1 tensor of the model: lm_head.weight");
+}
+
+TEST(ExportModel, CountsWhatRoundingLosesOfAMerge) {
+  LlamaConfig config = llama_preset("tiny");
+  config.lora = {.rank = 1, .alpha = 1, .targets = "q_proj"};
+  const std::vector<NamedShape> tensors = test::listing_of(config).parameters;
+  const std::string module = "model.layers.0.self_attn.q_proj";
+  const auto merged = [&](DType dtype, float base, float product) {
+    const TemporaryFolder folder;
+    write_model(folder, config, tensors);
+    change_value(folder, tensors, module + ".weight", 0, base);
+    change_value(folder, tensors, module + ".lora_A.weight", 0, 1);
+    change_value(folder, tensors, module + ".lora_B.weight", 0, product);
+    return *export_model({.from = folder.path(), .to = folder.path() / "out", .dtype = dtype, .merge = true},
+                         read_listing<test::ListedLlama>, {}, {})
+                .merge;
+  };
+  const MergeEffect lost = merged(DType::bf16, 1, 0x1p-10f);  // below half of the distance to the next bf16
+  EXPECT_EQ(lost.weights, 3 * 96 * 96);
+  EXPECT_EQ(lost.changed, 0);
+  EXPECT_EQ(lost.lost_share(), 1);
+  const MergeEffect rounded = merged(DType::bf16, 1, 0x1.8p-8f);  // to 2^-7
+  EXPECT_EQ(rounded.changed, 1);
+  EXPECT_DOUBLE_EQ(rounded.lost_share(), 1. / 3);
+  EXPECT_EQ(merged(DType::bf16, 0, 0x1p-10f).lost_share(), 0);
+  EXPECT_EQ(merged(DType::f16, 1, 0x1p-10f).lost_share(), 0);
+  EXPECT_EQ(merged(DType::f32, 1, 0x1p-10f).lost_share(), 0);
+  EXPECT_EQ(merged(DType::f32, 1, 0x1p-30f).lost_share(), 1);
+  EXPECT_EQ(merged(DType::f32, 1, 0).wanted, 0);
 }
 
 TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {

@@ -21,6 +21,7 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/generation.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>
+#include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/run/commands.hpp>
 
 namespace fsdp::train {
