@@ -126,7 +126,7 @@ TEST(Conversations, HalfEscapesAreReadAsReplacementsAndCounted) {
   EXPECT_EQ(whole.second, 0);
   EXPECT_EQ(tokens(good + row("why?", "so \\udcb2.")), std::pair(whole.first, std::int64_t{1}));
   EXPECT_EQ(tokens(good + row("why?", "so \xff.")), std::pair(whole.first, std::int64_t{1}));
-  EXPECT_INPUT_ERROR(Chats(row("why?", "so \\udcb2.")), "are not Unicode text");
+  EXPECT_INPUT_ERROR(Chats(row("why?", "\\udcb2\\udcb2.")), "are not Unicode text");
   const Chats chats(good + row("why?", "\\udcb2"));
   EXPECT_NE(PackedConversations(chats.file, {.sequence_length = 512, .vocabulary = 2000})
                 .text()

@@ -97,7 +97,7 @@ TEST(Encodings, HalfEscapesInRecordsAreReadAsBytesThatAreNotUtf8) {
   EXPECT_EQ(last_text("{\"\xff\":1,\"\xfe\":2,\"text\":\"fine\"}"), (Read{"fine", 0}));
   EXPECT_INPUT_ERROR(last_text(R"({"text":"\udcb2","a":1,"a":2})"), "line 21: the key \"a\" stands twice");
   EXPECT_INPUT_ERROR(last_text("{\"text\":\"" + std::string(9, '\xff') + "\"}"),
-                     "a.jsonl: 9 of its 661 bytes up to line 21 are not Unicode text: escapes of half a character");
+                     "a.jsonl: 9 of its 660 bytes up to line 21 are not Unicode text: escapes of half a character");
 }
 
 TEST(Encodings, WideOnesAreNamedByTheirByteOrderMark) {
