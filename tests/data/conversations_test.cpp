@@ -113,6 +113,27 @@ TEST(PackedConversations, TokensBeyondTheVocabularyAreNamed) {
   EXPECT_INPUT_ERROR(packed.fill(0, tokens.data(), targets.data(), documents), "chats.jsonl line 1: holds token ");
 }
 
+TEST(Conversations, HalfEscapesAreReadAsReplacementsAndCounted) {
+  const std::string good = some_chats(40, 20);
+  const auto tokens = [](const std::string& text) {
+    const Chats chats(text);
+    const Conversations all(chats.file);
+    std::vector<std::int32_t> last;
+    all.append(all.size() - 1, last);
+    return std::pair(last, all.replaced_bytes());
+  };
+  const auto whole = tokens(good + row("why?", "so \uFFFD."));
+  EXPECT_EQ(whole.second, 0);
+  EXPECT_EQ(tokens(good + row("why?", "so \\udcb2.")), std::pair(whole.first, std::int64_t{1}));
+  EXPECT_EQ(tokens(good + row("why?", "so \xff.")), std::pair(whole.first, std::int64_t{1}));
+  EXPECT_INPUT_ERROR(Chats(row("why?", "\\udcb2\\udcb2.")), "are not Unicode text");
+  const Chats chats(good + row("why?", "\\udcb2"));
+  EXPECT_NE(PackedConversations(chats.file, {.sequence_length = 512, .vocabulary = 2000})
+                .text()
+                .find(" filled, 1 bytes that are not Unicode text were read as U+FFFD"),
+            std::string::npos);
+}
+
 TEST(Conversations, ErrorsNameFileAndLine) {
   EXPECT_INPUT_ERROR(Chats(row("a", "b") + "\n{\"messages\": 1}\n"), "chats.jsonl line 3: \"messages\" is no list");
   EXPECT_INPUT_ERROR(Chats("\n\n"), "there is no conversation");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -7,6 +9,7 @@
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
+#include <tessera/trainer/text/tokenizer.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -63,10 +66,38 @@ TEST(Encodings, CountsGoOnWhereTokenizingWasInterruptedAndStayWithTheTokens) {
   EXPECT_EQ(again.left_out.binary(), 1);
   const TextSource source(std::vector{texts.path() / "cut"}, 64, 0, 60'000, std::nullopt);
   EXPECT_EQ(source.skipped_binary(), 1);
-  EXPECT_NE(source.text().find("left out: not text, when the tokens were made 1, 1800 bytes that are not UTF-8 were "
-                               "read as U+FFFD"),
-            std::string::npos)
+  EXPECT_NE(
+      source.text().find("left out: not text, when the tokens were made 1, 1800 bytes that are not Unicode text were "
+                         "read as U+FFFD"),
+      std::string::npos)
       << source.text();
+}
+
+TEST(Encodings, HalfEscapesInRecordsAreReadAsBytesThatAreNotUtf8) {
+  const Texts texts;
+  const text::Tokenizer gpt2 = text::Tokenizer::read(tokenizer);
+  const std::string line = "{\"text\":\"a fine line of words\"}\n";
+  std::string good;
+  for (int i = 0; i < 20; ++i) good += line;
+  const auto last_text = [&](const std::string& more) {  // of the last document
+    const Tokenized made = texts.tokenized(texts.write("a.jsonl", good + more));
+    EXPECT_EQ(made.total.documents, 21);
+    const Corpus corpus(std::vector{texts.path() / "out"});
+    std::vector<std::uint32_t> ids(static_cast<std::size_t>(corpus.size()));
+    corpus.copy(0, ids);
+    return std::pair(gpt2.decode(std::span(ids).subspan(20 * gpt2.encode("a fine line of words").size())),
+                     made.replaced_bytes);
+  };
+  using Read = std::pair<std::string, std::int64_t>;
+  EXPECT_EQ(last_text(R"({"text":"ok \udcb2 end"})"), (Read{"ok \uFFFD end", 1}));
+  EXPECT_EQ(last_text(R"({"text":"\uD83D\u0041\ud83d\ude00\\udcb2"})"), (Read{"\uFFFDA\U0001F600\\udcb2", 1}));
+  EXPECT_EQ(last_text("{\"text\":\"ok \xff end\"}"), (Read{"ok \uFFFD end", 1}));
+  EXPECT_EQ(last_text(R"({"\udcb2":"\udcb2","\udcb3":["\udcb2"],"a":{"text":"\udcb2"},"text":"fine"})"),
+            (Read{"fine", 0}));
+  EXPECT_EQ(last_text("{\"\xff\":1,\"\xfe\":2,\"text\":\"fine\"}"), (Read{"fine", 0}));
+  EXPECT_INPUT_ERROR(last_text(R"({"text":"\udcb2","a":1,"a":2})"), "line 21: the key \"a\" stands twice");
+  EXPECT_INPUT_ERROR(last_text("{\"text\":\"" + std::string(9, '\xff') + "\"}"),
+                     "a.jsonl: 9 of its 660 bytes up to line 21 are not Unicode text: escapes of half a character");
 }
 
 TEST(Encodings, WideOnesAreNamedByTheirByteOrderMark) {

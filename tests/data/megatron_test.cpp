@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/trainer/data/formats/megatron.hpp"
 
+#include <array>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/trainer/data/corpus.hpp>
+#include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/windows.hpp>
 
 #include "support/temporary_folder.hpp"
@@ -99,6 +104,59 @@ TEST(Megatron, HostileIndexesAreRefused) {
   EXPECT_INPUT_ERROR(read({.places = {0, 6, 4}}), "sequence 2 begins at byte 4, and the one before ends at 6");
   EXPECT_INPUT_ERROR(read({.places = {0, 6, -6}}), "sequence 2 begins at byte -6");
   EXPECT_INPUT_ERROR(read({.lengths = {3, 0, 1}}), "its sequences end at byte 8, and ");
+}
+
+TEST(Megatron, AnIndexWithModesIsReadIfAllOfThemAreText) {
+  const test::TemporaryFolder folder;
+  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(read_megatron_index(folder.write("a.idx", IndexFile{}.text() + std::string(3, '\0'))).tokens, 5);
+  EXPECT_INPUT_ERROR(read_megatron_index(folder.write("a.idx", IndexFile{}.text() + std::string("\0\0\2", 3))),
+                     "a.idx: sequence 2 has the mode 2, as images of a multimodal set");
+}
+
+TEST(Megatron, TheDocumentsOfAnIndexBeginAtTheirFirstTokens) {
+  const test::TemporaryFolder folder;
+  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4, 5}));
+  const auto documents = [&](const std::vector<std::int64_t>& entries) {
+    return read_megatron_documents(folder.write("a.idx", IndexFile{.documents = entries}.text()));
+  };
+  using Places = std::vector<std::int64_t>;
+  EXPECT_EQ(documents({0, 2, 3}), (Places{0, 3}));
+  EXPECT_EQ(documents({0, 1, 2, 3}), (Places{0, 3}));  // sequence 1 has no token
+  EXPECT_EQ(documents({0, 3}), Places{0});
+  EXPECT_EQ(documents({}), Places{});
+  EXPECT_INPUT_ERROR(documents({0, 4}), "document 1 begins at sequence 4, behind 0 and of 3; it is damaged");
+  EXPECT_INPUT_ERROR(documents({0, 2, 1, 3}), "document 2 begins at sequence 1, behind 2");
+  EXPECT_INPUT_ERROR(documents({1, 3}), "document 0 begins at sequence 1");
+}
+
+TEST(Megatron, TheIndexSeparatesDocumentsIfItIsRequested) {
+  const test::TemporaryFolder folder;
+  folder.write("a.idx", IndexFile{.lengths = {3, 4, 6}, .places = {0, 6, 14}, .documents = {0, 1, 2, 3}}.text());
+  folder.write("a.bin", bytes_of(std::vector<std::uint16_t>{1, 2, 3, 1, 2, 3, 4, 1, 2, 3, 4, 5, 6}));
+  const std::vector paths = {folder.path() / "a"};
+  DocumentSeparator by_index;
+  from_text("document-separator", "index", by_index);
+  EXPECT_EQ(to_text(by_index), "index");
+  const auto documents = [&](std::optional<DocumentSeparator> separator) {
+    const TextSource source(paths, 6, 0, 100, separator);
+    auto storage = source.storage(2, device::host_memory<device::Cpu>);
+    const TokenBatch batch = source.fill(storage, std::array<std::int64_t, 2>{0, 1});
+    return std::vector<std::int64_t>(batch.documents.begin(), batch.documents.end());
+  };
+  EXPECT_EQ(documents(by_index), (std::vector<std::int64_t>{0, 3, 6, 7, 12}));
+  EXPECT_EQ(documents(4), (std::vector<std::int64_t>{0, 6, 7, 11, 12}));
+  EXPECT_EQ(TextSource(paths, 6, 0, 100, by_index).losses(), "");
+  EXPECT_EQ(
+      TextSource(paths, 6, 0, 100, std::nullopt).losses(),
+      "the index lists 3 documents, whose borders attention crosses (--document-separator index keeps them apart)");
+  EXPECT_INPUT_ERROR(documents(99),
+                     "--document-separator 99: no token 99 among 13, so that documents would not be kept apart (the "
+                     "index lists 3 documents: --document-separator index)");
+  EXPECT_INPUT_ERROR(TextSource(std::vector{folder.write("b.txt", "abcdefgh")}, 2, 0, 256, by_index),
+                     "b.txt has no index of Megatron-LM");
+  EXPECT_INPUT_ERROR(from_text("document-separator", "indx", by_index),
+                     "--document-separator 'indx' is not a whole number and not index");
 }
 
 TEST(Megatron, ATokenThatTheModelLacksIsNamedWithItsFileAndByte) {

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/model_files/export.hpp>
+
 #include "support/listed_llama.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -96,6 +98,93 @@ TEST(OpenModel, ListsMissingAndUnknownNamesUpToTen) {
   const std::string said = test::input_error_of([&] { open_model<test::ListedLlama>(folder.path()); });
   EXPECT_NE(said.find("lacks 12 tensors of the model: model.layers.0.self_attn.q_proj.weight, "), std::string::npos);
   EXPECT_NE(said.find(" and 2 more; and has unknown ones: extra"), std::string::npos) << said;
+}
+
+TEST(OpenModel, ReadsNamesBehindAWrappersPrefixWhichItReports) {
+  const std::vector<NamedShape> own = test::listing_of(llama_preset("tiny")).parameters;
+  const std::vector<NamedShape> tied = test::listing_of(tied_tiny()).parameters;
+  const auto opened = [](const LlamaConfig& config, std::vector<NamedShape> tensors, const auto& rename) {
+    const TemporaryFolder folder;
+    for (NamedShape& tensor : tensors) tensor.name = rename(tensor.name);
+    write_model(folder, config, tensors);
+    std::string warning;
+    const ModelFiles model =
+        open_model<test::ListedLlama>(folder.path(), [&](const std::string& text) { warning = text; });
+    for (const NamedShape& tensor : model.listing.parameters) EXPECT_NE(model.weights.find(tensor.name), nullptr);
+    return warning.substr(warning.find(": ") + 2);
+  };
+  const auto behind = [](std::string prefix) { return [prefix](const std::string& name) { return prefix + name; }; };
+  const std::string so = "; they are read by the model's names", all = message("all ", own.size(), " names ");
+  EXPECT_EQ(opened(llama_preset("tiny"), own, behind("_orig_mod.")),
+            all + "begin with _orig_mod. (torch.compile)" + so);
+  EXPECT_EQ(opened(llama_preset("tiny"), own, behind("module._orig_mod.")),
+            all + "begin with module._orig_mod. (DistributedDataParallel, torch.compile)" + so);
+  EXPECT_EQ(opened(llama_preset("tiny"), own, behind("student.")), all + "begin with student." + so);
+  EXPECT_EQ(opened(tied_tiny(), tied, behind("base_model.model.")),
+            message("all ", tied.size(), " names begin with base_model.model. (PEFT)", so));
+  EXPECT_EQ(opened(tied_tiny(), tied, [](const std::string& name) { return name.substr(6); }),  // model.
+            message("all ", tied.size(), " names lack model., as in a file of the model without its head", so));
+  EXPECT_EQ(opened(llama_preset("tiny"), own,
+                   [](std::string name) {
+                     const std::size_t layer = name.find("mlp.");
+                     return layer == name.npos ? name : name.insert(layer, "_checkpoint_wrapped_module.");
+                   }),
+            message("9 of ", own.size(), " names contain _checkpoint_wrapped_module. (checkpointed activations)", so));
+  EXPECT_EQ(opened(llama_preset("tiny"), own,
+                   [](const std::string& name) {
+                     return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+                   }),
+            message(own.size() - 1, " of ", own.size(), " names begin with model.language_model. (the text part of a ",
+                    "larger model) instead of model.", so));
+}
+
+TEST(OpenModel, NamesThePrefixWhereMoreDiffers) {
+  const TemporaryFolder folder;
+  std::vector<NamedShape> tensors = test::listing_of(llama_preset("tiny")).parameters;
+  for (NamedShape& tensor : tensors) tensor.name = "language_model." + tensor.name;
+  tensors.push_back({"vision_tower.weight", {1}});
+  write_model(folder, llama_preset("tiny"), tensors);
+  const auto names = std::to_string(tensors.size() - 1), all = std::to_string(tensors.size());
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()),
+                     names + " of " + all + " names begin with language_model. (the text part of a larger model); " +
+                         "without this difference the file has 1 tensor that the model lacks: vision_tower.weight");
+  tensors = test::listing_of(llama_preset("tiny")).parameters;
+  std::erase_if(tensors, [](const NamedShape& tensor) { return tensor.name == "lm_head.weight"; });
+  for (NamedShape& tensor : tensors) tensor.name = tensor.name.substr(6);
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  write_model(folder, llama_preset("tiny"), tensors);
+  EXPECT_INPUT_ERROR(open_model<test::ListedLlama>(folder.path()),
+                     "names lack model., as in a file of the model without its head; without this difference the file "
+                     "lacks 1 tensor of the model: lm_head.weight");
+}
+
+TEST(ExportModel, CountsWhatRoundingLosesOfAMerge) {
+  LlamaConfig config = llama_preset("tiny");
+  config.lora = {.rank = 1, .alpha = 1, .targets = "q_proj"};
+  const std::vector<NamedShape> tensors = test::listing_of(config).parameters;
+  const std::string module = "model.layers.0.self_attn.q_proj";
+  const auto merged = [&](DType dtype, float base, float product) {
+    const TemporaryFolder folder;
+    write_model(folder, config, tensors);
+    change_value(folder, tensors, module + ".weight", 0, base);
+    change_value(folder, tensors, module + ".lora_A.weight", 0, 1);
+    change_value(folder, tensors, module + ".lora_B.weight", 0, product);
+    return *export_model({.from = folder.path(), .to = folder.path() / "out", .dtype = dtype, .merge = true},
+                         read_listing<test::ListedLlama>, {}, {})
+                .merge;
+  };
+  const MergeEffect lost = merged(DType::bf16, 1, 0x1p-10f);  // below half of the distance to the next bf16
+  EXPECT_EQ(lost.weights, 3 * 96 * 96);
+  EXPECT_EQ(lost.changed, 0);
+  EXPECT_EQ(lost.lost_share(), 1);
+  const MergeEffect rounded = merged(DType::bf16, 1, 0x1.8p-8f);  // to 2^-7
+  EXPECT_EQ(rounded.changed, 1);
+  EXPECT_DOUBLE_EQ(rounded.lost_share(), 1. / 3);
+  EXPECT_EQ(merged(DType::bf16, 0, 0x1p-10f).lost_share(), 0);
+  EXPECT_EQ(merged(DType::f16, 1, 0x1p-10f).lost_share(), 0);
+  EXPECT_EQ(merged(DType::f32, 1, 0x1p-10f).lost_share(), 0);
+  EXPECT_EQ(merged(DType::f32, 1, 0x1p-30f).lost_share(), 1);
+  EXPECT_EQ(merged(DType::f32, 1, 0).wanted, 0);
 }
 
 TEST(OpenModel, NamesAWrongShapeAMissingFileAndAShortFile) {

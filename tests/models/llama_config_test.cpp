@@ -83,7 +83,8 @@ TEST(LlamaConfig, RefusesByNameWhatItCannotCompute) {
   EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":{"type":"linear"})"), R"("factor" is missing)");
   EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"llama3","factor":8})"), "low_freq_factor");
   EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"yarn","factor":8,"mscale":1})"), "mscale");
-  EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"yarn","factor":0.5})"), "rope_factor is 0.5");
+  EXPECT_INPUT_ERROR(parse(R"(,"rope_parameters":{"rope_type":"yarn","factor":0.5})"),
+                     "\"factor\" is 0.5; it must be 1 to 1e6");
   EXPECT_INPUT_ERROR(parse(R"(,"rope_scaling":7)"), "must be an object");
   EXPECT_INPUT_ERROR(parse(R"(,"quantization_config":{"bits":4})"), "quantization_config");
   EXPECT_INPUT_ERROR(LlamaConfig::parse(R"({"model_type":"gemma3"})", "f"),
@@ -166,6 +167,28 @@ TEST(LlamaConfig, NullInRopeIsTheDefaultOfYarnsNumbersAlone) {
               (key == std::string("low_freq_factor") ? "" : R"(,"low_freq_factor":1)") + ",\"" + key + "\":null}"),
         std::string("\"") + key + "\" is null");
   EXPECT_INPUT_ERROR(parse(R"(,"lora":{"rank":2,"alpha":4,"dropout":null})"), "\"dropout\" is null");
+}
+
+TEST(LlamaConfig, AZeroOfAFileIsNoDefaultOfAFlag) {
+  const std::string yarn = R"(,"rope_scaling":{"rope_type":"yarn","factor":4,"original_max_position_embeddings":64)";
+  EXPECT_INPUT_ERROR(parse(yarn + R"(,"attention_factor":0.0})"), "\"attention_factor\" is 0, so that no token");
+  EXPECT_INPUT_ERROR(parse(yarn + R"(,"attention_factor":-1})"), "\"attention_factor\" is -1; it must be above 0");
+  EXPECT_EQ(parse(yarn + R"(,"beta_fast":0,"beta_slow":0})"), parse(yarn + "}"));  // as in transformers
+  EXPECT_INPUT_ERROR(parse(R"(,"lora":{"rank":0,"alpha":4})"), "\"rank\" of \"lora\" is 0");
+  EXPECT_INPUT_ERROR(family("mistral", R"(,"num_key_value_heads":2,"sliding_window":0)"),
+                     "\"sliding_window\" is 0, so that no token would see any; give null for no window");
+  EXPECT_EQ(family("qwen2", R"(,"sliding_window":0)").sliding_window, 0);  // not used
+  EXPECT_EQ(parse(R"(,"rope_scaling":{},"rope_parameters":{"rope_type":"linear","factor":2})").rope.factor, 2);
+}
+
+TEST(LlamaConfig, EqualBordersOfYarnAreASteepRamp) {
+  const std::string yarn = R"(,"rope_scaling":{"rope_type":"yarn","factor":4,"original_max_position_embeddings":64)";
+  const LlamaConfig equal = parse(yarn + R"(,"beta_fast":2,"beta_slow":2})");
+  const device::RotaryScaling ramp = equal.rope.scaling(10000, 8);
+  EXPECT_EQ(ramp.low, 0);  // the pair that turns twice is 8 ln(64 / 4 pi) / (2 ln 10000) = 0.707
+  EXPECT_EQ(ramp.high, 1);
+  EXPECT_INPUT_ERROR(parse(yarn + R"(,"beta_fast":1,"beta_slow":2})"),
+                     "\"beta_slow\" is 2 and \"beta_fast\" is 1; the first must be above 0 and at most the second");
 }
 
 TEST(LlamaConfig, ANullThetaBesideOneOfRopeParametersIsAbsent) {

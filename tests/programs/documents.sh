@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# --document-separator: another loss, the same memory; and nothing changes where the byte does not occur.
+# --document-separator: another loss, the same memory; and one that occurs nowhere is refused.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -24,12 +24,10 @@ for precision in fp32 bf16; do
   run whole --precision $precision
   run lines --precision $precision --document-separator 10
   run words --precision $precision --document-separator 32
-  run absent --precision $precision --document-separator 0
-  same whole.losses absent.losses
   same whole.peak lines.peak
   same whole.peak words.peak
   for other in lines words; do ! cmp -s whole.losses $other.losses || fail "$other: the losses of whole windows"; done
-  rm -r whole* lines* words* absent*
+  rm -r whole* lines* words*
 done
 
 echo "== windows of two documents are windows of one each"
@@ -53,13 +51,15 @@ echo "== eval"
 run model
 tessera eval --model model/step-00000003 --data text.txt --seq-len 96 && cp "$out" whole.json
 tessera eval --model model/step-00000003 --data text.txt --seq-len 96 --document-separator 10 && cp "$out" lines.json
-tessera eval --model model/step-00000003 --data text.txt --seq-len 96 --document-separator 255 && cp "$out" absent.json
-same whole.json absent.json
 ! cmp -s whole.json lines.json || fail "eval ignores its documents"
 
 echo "== bad"
 expect_error "document-separator 256 must be a byte: 0 to 255" "$program" train "${flags[@]}" --document-separator=256
 expect_error "document-separator -1 must be at least 0" "$program" train "${flags[@]}" --document-separator=-1
+expect_error "document-separator 0: no byte 0 among 4000, so that documents would not be kept apart" "$program" train "${flags[@]}" \
+  --document-separator 0
+expect_error "document-separator 255: no byte 255" "$program" eval --model model/step-00000003 --data text.txt --document-separator 255
+expect_error "document-separator index: text.txt has no index" "$program" train "${flags[@]}" --document-separator index
 expect_error "document-separator 256 must be a byte" "$program" eval --model model/step-00000003 --data text.txt \
   --document-separator 256
 echo "documents: as described"

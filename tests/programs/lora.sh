@@ -135,6 +135,7 @@ tessera export tuned adapters
 [ "$(cd adapters && ls *.safetensors *config.json)" = "$(printf 'adapter_config.json\nadapter_model.safetensors\ntokenizer_config.json')" ] ||
   fail "files: $(ls adapters)"
 tessera export tuned merged --merge
+contains "$out" '^merging changed [0-9.]+ % of the weights that have adapters; rounding to f32 loses [0-9.e-]+ % of the adapters. effect \(relative norm\)$'
 tessera export model merged_by_adapter --adapter adapters --merge
 cmp merged/model.safetensors merged_by_adapter/model.safetensors
 lacks merged/config.json lora
@@ -143,6 +144,10 @@ loss_of --model model --adapter adapters >of_adapters
 same loss of_adapters
 loss_of --model merged >of_merged
 close of_merged loss 1e-6
+cp -r adapters faint
+sed -i 's/"lora_alpha": 6.5/"lora_alpha": 1e-4/' faint/adapter_config.json
+tessera export model of_faint --adapter faint --merge --dtype bf16
+contains "$err" '^tessera: warning: merging changed [0-9.]+ % of the weights that have adapters; rounding to bf16 loses [0-9.]+ % of the adapters. effect \(relative norm\); --dtype f32 keeps it$'
 cp -r peft/all huge
 python3 - <<'END'
 import json

@@ -107,5 +107,7 @@ for name in frozen:
     if "norm" in name:
         assert frozen[name] == struct.pack("<f", 1.0) * (len(frozen[name]) // 4), name
     assert frozen[name] != plain[name], name
+states = tensors("frozen/step-00000004/optimizer.safetensors")
+assert states and not any("norm" in name or "mlp" in name for name in states), states.keys()
 PY
 tessera "${flags[@]}" --steps 5 --batch-size 8 --comm threads:2 --sharding zero3 --resume frozen --freeze '*mlp*' '*norm*'

@@ -64,7 +64,7 @@ mix() {
   steps "$name.jsonl" 4 >"$name.losses"
 }
 mix mixed --comm threads:2 --checkpoint-dir mixed --checkpoint-every 3
-contains "$out" '^data .*weight 0.75: 4000 tokens of 16 bits in 1 file; weight 0.25: 1.46 KiB in 1 file'
+contains "$out" '^data .*weight 0.75: 4000 tokens of 16 bits in 1 file, the index lists 3 documents, whose borders attention crosses .*; weight 0.25: 1.46 KiB in 1 file'
 mix resumed2 --comm threads:2 --resume mixed/step-00000003
 same mixed.losses resumed2.losses
 for ranks in 1 3; do

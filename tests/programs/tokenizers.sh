@@ -49,13 +49,13 @@ printf '\xff and the rest\n' >>folder/a.txt
 printf 'x\0y' >folder/b.bin
 tessera tokenize folder --tokenizer tok --out of-folder
 contains "$out" '^left out: hidden 1 \(folder/.git\), binary 1 \(folder/b.bin\)$'
-contains "$out" '^U\+FFFD    1 bytes are not UTF-8'
+contains "$out" '^U\+FFFD    1 bytes are not Unicode text'
 small=(--model tiny --vocab 1200 --seq-len 16 --steps 1 --batch-size 1 --precision fp32 --seed 1)
 tessera train "${small[@]}" --data folder --tokenizer tok --token-cache cache-folder
 contains "$err" '^tessera: folder: left out: hidden 1 \(folder/.git\), binary 1 \(folder/b.bin\)$'
-contains "$out" '^data .* bits in 1 file, left out: not text, when the tokens were made 1, 1 bytes that are not UTF-8 were read as U\+FFFD'
+contains "$out" '^data .* bits in 1 file, left out: not text, when the tokens were made 1, 1 bytes that are not Unicode text were read as U\+FFFD'
 tessera train "${small[@]}" --data folder --tokenizer tok --token-cache cache-folder
-contains "$out" 'made 1, 1 bytes that are not UTF-8 were read as U\+FFFD'
+contains "$out" 'made 1, 1 bytes that are not Unicode text were read as U\+FFFD'
 tessera train "${small[@]}" --data folder --checkpoint-dir bytes
 contains "$out" '^data .* in 1 file, left out: hidden 1 \(folder/.git\), binary 1 \(folder/b.bin\)'
 tessera eval --model bytes/step-00000001 --data folder --data-format bytes --seq-len 16 --precision fp32

@@ -38,6 +38,44 @@ TEST(TokenizerFile, OfAModelAloneIsRead) {
   EXPECT_EQ(tokenizer.vocabulary_size(), 3);
 }
 
+TEST(TokenizerFile, TruncationAndPaddingAreNotAppliedWhichIsReported) {
+  const std::string cut = R"("truncation":{"direction":"Right","max_length":1,"strategy":"LongestFirst","stride":0})";
+  const std::string padded = R"("padding":{"strategy":{"Fixed":9},"pad_id":0,"pad_type_id":0,"pad_token":"a"})";
+  const Tokenizer both = with(cut + "," + padded);
+  EXPECT_EQ(both.encode("abba"), parse(file("")).encode("abba"));
+  EXPECT_EQ(both.warnings(),
+            std::vector<std::string>{"t.json: requests truncation to 1 tokens and padding, which is not applied"});
+  EXPECT_EQ(with(padded).warnings(), std::vector<std::string>{"t.json: requests padding, which is not applied"});
+  EXPECT_TRUE(with(R"("truncation":null,"padding":null)").warnings().empty());
+}
+
+TEST(TokenizerFile, OfAMistralWithTheExpressionOfOldExportsIsReported) {
+  const test::TemporaryFolder folder;
+  const auto warnings = [&](const std::string& expression, const std::string& config) {
+    folder.write("config.json", config);
+    folder.write("tokenizer.json",
+                 file(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":")" +
+                      expression + R"("},"behavior":"Isolated","invert":false},)" +
+                      R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})"));
+    return Tokenizer::read(folder.path()).warnings();
+  };
+  const std::string old = R"({"model_type":"mistral","transformers_version":"4.50.0"})";
+  const std::string wrong = R"([^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|\\s+)";
+  const std::vector<std::string> told = warnings(wrong, old);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find(R"(split by the expression [^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s+, which)"), told[0].npos);
+  EXPECT_NE(told[0].find(R"(trained with [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[)"), told[0].npos);
+  EXPECT_EQ(warnings(wrong, R"({"model_type":"mistral3"})").size(), 1u);
+  EXPECT_TRUE(warnings(wrong, R"({"model_type":"mistral","transformers_version":"5.1.0"})").empty());
+  EXPECT_TRUE(warnings(wrong, R"({"model_type":"llama","transformers_version":"4.50.0"})").empty());
+  EXPECT_TRUE(warnings(wrong, "damaged").empty());
+  const std::size_t right = told[0].find("trained with ") + 13;
+  std::string escaped;
+  for (const char c : told[0].substr(right, told[0].find(". Token ids") - right))
+    escaped += c == '\\' ? "\\\\" : std::string(1, c);
+  EXPECT_TRUE(warnings(escaped, old).empty());
+}
+
 TEST(TokenizerFile, MergesMayBeTextsOrPairs) {
   EXPECT_EQ(of_model(model(R"("a":0,"b":1,"ab":2)", R"(["a","b"])")).encode("ab"), std::vector<TokenId>{2});
   EXPECT_EQ(of_model(model(R"("a":0," ":1,"a ":2)", R"(["a"," "])")).encode("a "), std::vector<TokenId>{2});
@@ -66,8 +104,6 @@ TEST(TokenizerFile, PartsThatAreNotSupportedAreNamed) {
                      "the decoder \"WordPiece\" is not supported; there are");
   EXPECT_INPUT_ERROR(with(R"("post_processor":{"type":"BertProcessing"})"),
                      "the post-processor \"BertProcessing\" is not supported; there are TemplateProcessing");
-  EXPECT_INPUT_ERROR(with(R"("truncation":{"max_length":5})"), "asks for truncation, which would change the number");
-  EXPECT_INPUT_ERROR(with(R"("padding":{})"), "set \"padding\" to null");
   EXPECT_INPUT_ERROR(of_model(model("", "", R"(,"dropout":0.5)")), "the model has a dropout; set it to null");
   EXPECT_INPUT_ERROR(of_model(model("", "", R"(,"end_of_word_suffix":"</w>")")), "has a end_of_word_suffix, \"</w>\"");
   EXPECT_INPUT_ERROR(

@@ -151,6 +151,18 @@ TEST(Generation, OfTextReadsAndWritesWholeCharacters) {
   EXPECT_EQ(generation.take_output(), "");
 }
 
+TEST(Generation, NeverDrawsAnIdThatTheTokenizerDoesNotHaveUnlessItStops) {
+  const text::Tokenizer tokenizer =
+      text::Tokenizer::parse(R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":3},"merges":[]}})", "t.json");
+  EXPECT_EQ(tokenizer.ids_without_token(6), (std::vector<text::TokenId>{2, 4, 5}));
+  const std::vector<float> logits = {0, 1, 9, 2, 8, 7};
+  GenerateOptions options = of_ids({"5"}, 3);  // a prompt may hold any id
+  EXPECT_EQ(Generation(options, 6, tokenizer).draw(logits), Ids{3});
+  EXPECT_EQ(Generation(options, 6).draw(logits), Ids{2});
+  options.stop_ids = {"4"};
+  EXPECT_EQ(Generation(options, 6, tokenizer).draw(logits), Ids{4});
+}
+
 TEST(Generation, RefusesATextWhoseTokensTheModelLacks) {
   const std::filesystem::path file = std::filesystem::path(TESSERA_TEST_DATA) / "text" / "tokenizers" / "llama3.json";
   EXPECT_INPUT_ERROR(Generation({.prompt = "some text"}, 3, text::Tokenizer::read(file)),

@@ -68,6 +68,15 @@ TEST(Probabilities, AreASoftmaxOfLogitsDividedByTheTemperature) {
   expect_near(probabilities(halves, {}, {.temperature = 1e-320}), {0, 0, 1, 0, 0});
 }
 
+TEST(Probabilities, OfIdsThatAreNeverDrawnAreZero) {
+  const Tokens two = {2};
+  expect_near(probabilities(halves, {}, {.temperature = 1}, two), {1. / 2, 1. / 8, 0, 1. / 8, 1. / 4});
+  expect_near(probabilities(halves, two, {.temperature = 1, .top_k = 2, .repetition_penalty = 2}, two),
+              {2. / 3, 0, 0, 0, 1. / 3});
+  EXPECT_EQ(sample(halves, {}, {.temperature = 0}, 0, two), 0);
+  EXPECT_INPUT_ERROR(sample(halves, {}, {.temperature = 1}, 0.5, Tokens{0, 1, 2, 3, 4}), "none can be drawn");
+}
+
 TEST(Probabilities, TopKKeepsTheLikeliestAndThoseAsLikelyAsTheLast) {
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 1}), {0, 0, 1, 0, 0});
   expect_near(probabilities(halves, {}, {.temperature = 1, .top_k = 3}), {2. / 7, 0, 4. / 7, 0, 1. / 7});

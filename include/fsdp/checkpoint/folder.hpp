@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,6 +92,7 @@ struct TrainerState {
 struct OptimizerStates {
   std::string optimizer = "adamw";                                       ///< the optimizer's name
   std::map<std::string, std::vector<std::string>, std::less<>> of = {};  ///< by parameter, in the optimizer's order
+  std::set<std::string> frozen = {};  ///< parameters without states that a later run may train, from states of zero
 };
 
 /// A checkpoint that all ranks write together. Construct it on every rank with equal arguments; the constructor does
@@ -212,16 +214,18 @@ class Checkpoint {
   /// Throws InputError, which names the first tensor (with both shapes) or config value that differs from `model`.
   void check_same_model(const Listing& model) const;
 
-  /// Throws InputError if another optimizer wrote it, or a state is missing.
+  /// Throws InputError if another optimizer wrote it, or a state is missing of a parameter that was not frozen.
   void check_same_optimizer(const OptimizerStates& states) const;
 
   /// Reads elements [begin, begin + count) of a parameter, with the same bits that were written.
   void read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
-  /// The same for one of its states.
+  /// The same for one of its states; zeros if the parameter was frozen.
   void read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
                   float* out) const;
 
  private:
+  bool was_frozen(const std::string& parameter) const { return contents_.optimizer.metadata().contains(parameter); }
+
   Checkpoint(std::filesystem::path path, Contents contents) : path_(std::move(path)), contents_(std::move(contents)) {}
 
   std::filesystem::path path_;

@@ -39,8 +39,8 @@ Listing listing_of(std::span<const Parameter> parameters, std::string config, co
 /// Makes the listing of a folder. Throws InputError.
 using ReadListing = std::function<Listing(const std::filesystem::path& folder)>;
 
-/// Throws InputError unless the files have exactly the expected tensors: unknown and missing names (up to 10 of each),
-/// then the first tensor whose shape differs, with both shapes.
+/// Throws InputError unless the files have exactly the expected tensors: the first tensor whose shape differs, with
+/// both shapes, then unknown and missing names (up to 10 of each), and the prefix that explains them if there is one.
 void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored = {});
 

@@ -56,6 +56,9 @@ class SafetensorsFile {
   const TensorInfo* find(std::string_view name) const;  ///< nullptr if there is none
   const TensorInfo& at(std::string_view name) const;    ///< throws InputError if there is none
 
+  /// Gives every tensor another name. `names`: by the present ones; the new ones differ from each other.
+  void rename(const std::map<std::string, std::string>& names);
+
   /// Read elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Without checksums, read
   /// only these elements' bytes; with checksums, the chunks that contain them.
   /// @{

@@ -26,8 +26,8 @@ namespace fsdp::train {
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
                                       FunctionRef<std::span<const std::string_view>(const Parameter&)> states);
 
-/// The same for a module and an optimizer. Frozen parameters have states, too. A model with adapters only has states
-/// for the adapters, since its other weights are never trained.
+/// The same for a module and an optimizer. Frozen parameters have no states. They are listed as frozen, unless the
+/// model has adapters, whose base is never trained.
 template <class Stack, class Optimizer>
 checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const Optimizer& optimizer) {
   return states_of(

@@ -35,6 +35,9 @@ class WeightFiles {
   std::vector<const TensorInfo*> tensors() const;       ///< of all files, sorted by name
   const TensorInfo* find(std::string_view name) const;  ///< nullptr if there is none
 
+  /// Gives every tensor another name. `names`: by the present ones; the new ones differ from each other.
+  void rename(const std::map<std::string, std::string>& names);
+
   /// Reads elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Throws InputError if
   /// there is no such tensor.
   void read_range(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
@@ -25,12 +28,22 @@ struct ExportOptions {
   bool merge = false;                        ///< add the adapters to the weights that they belong to
 };
 
+/// What merging adapters did to the weights that have adapters, after rounding to the export's type.
+struct MergeEffect {
+  std::int64_t weights = 0, changed = 0;  ///< weights that have adapters; those that differ from the rounded base
+  double wanted = 0, lost = 0;  ///< sums of squares: of the adapters' product, and of what the change lacks of it
+
+  /// The norm of what is lost, relative to that of the adapters' product; at most 1, and 0 if the product is zero.
+  double lost_share() const;
+};
+
 /// The result of an export.
 struct Exported {
-  std::filesystem::path from = {};       ///< the folder that was read
-  std::int64_t bytes = 0;                ///< of all tensors
-  std::size_t files = 0;                 ///< number of weight files
-  std::vector<std::string> copied = {};  ///< names of the other files that were copied
+  std::filesystem::path from = {};        ///< the folder that was read
+  std::int64_t bytes = 0;                 ///< of all tensors
+  std::size_t files = 0;                  ///< number of weight files
+  std::vector<std::string> copied = {};   ///< names of the other files that were copied
+  std::optional<MergeEffect> merge = {};  ///< if adapters were merged
 };
 
 /// Called after each piece with the bytes of weights written so far and their total. May throw to cancel the export.

@@ -21,6 +21,8 @@ namespace fsdp {
 
 /// The scaling of rotary positions. Names are those of `transformers`.
 struct RopeConfig {
+  /// What error messages call the values.
+  enum class Naming { flags, keys };
   std::string type = "default";  ///< default, linear, llama3 or yarn
   double factor = 1;
   double low_freq_factor = 1, high_freq_factor = 4;  ///< of llama3
@@ -30,6 +32,9 @@ struct RopeConfig {
 
   /// Returns the scaling for heads of this width. Does not throw if LlamaConfig::validate accepts the config.
   device::RotaryScaling scaling(double theta, std::int64_t head_dim) const;
+
+  /// Throws InputError for the first invalid value, which it calls by its flag, or by its key in config.json.
+  void validate(Naming naming = Naming::flags) const;
 };
 
 /// The config of a Llama (a ModelConfig, see tessera/fsdp/models/model.hpp). Families differ only in values: mistral

@@ -39,7 +39,8 @@ class ConversationTexts {
   std::string made_of() const;
 
   /// Encodes all conversations on all cores and writes them, in order, to one file. The file appears under its name
-  /// when it is complete. Throws InputError with file and line for a record that is not a conversation.
+  /// when it is complete. Throws InputError with file and line for a record that is not a conversation, and if more
+  /// than 1 % of a file is not Unicode.
   void write(const std::filesystem::path& path, const ReportBytes& report = {}) const;
 
  private:
@@ -66,6 +67,8 @@ class Conversations {
   const std::string& digest() const { return digest_; }  ///< of all tokens
   /// Sentences for the log, a line each: what of the records the template did not write, and which keys were not read.
   const std::vector<std::string>& notes() const { return notes_; }
+  /// The bytes of the texts that are not Unicode and were read as U+FFFD.
+  std::int64_t replaced_bytes() const { return replaced_; }
 
   /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
@@ -86,6 +89,7 @@ class Conversations {
   std::vector<std::string> sources_;
   std::vector<std::string> notes_;
   std::string digest_;
+  std::int64_t replaced_ = 0;
 };
 
 }  // namespace fsdp::data

@@ -48,9 +48,10 @@ struct TokenLayout {
 /// A file of a corpus.
 struct CorpusFile {
   std::filesystem::path path = {};
-  std::int64_t begin = 0;   ///< index of its first token in the corpus
-  std::int64_t header = 0;  ///< bytes before its first token: the layout's, or a text's byte order mark
-  std::int64_t bytes = 0;   ///< size, including the header
+  std::int64_t begin = 0;            ///< index of its first token in the corpus
+  std::int64_t header = 0;           ///< bytes before its first token: the layout's, or a text's byte order mark
+  std::int64_t bytes = 0;            ///< size, including the header
+  std::filesystem::path index = {};  ///< Megatron-LM's; empty: none
 };
 
 /// The file and byte of a token.
@@ -75,10 +76,17 @@ class Corpus {
   std::int64_t skipped_binary() const { return left_out_.binary(); }  ///< number of files that are not text
   /// All files and names that were left out.
   const LeftOut& left_out() const { return left_out_; }
-  /// "left out: ..., 3 bytes that are not UTF-8 were read as U+FFFD"; empty if neither happened.
+  /// "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if neither happened.
   std::string losses() const;
   /// All files, in the order of their tokens.
   std::span<const CorpusFile> files() const { return files_; }
+
+  /// The number of documents that Megatron-LM's indices list.
+  std::int64_t indexed_documents() const { return indexed_documents_; }
+  /// Returns the tokens at which those documents begin, in order. Throws InputError for a file without an index.
+  std::vector<std::int64_t> document_borders() const;
+  /// Returns whether a token occurs. Reads the data up to its first place.
+  bool holds(std::uint32_t token) const;
 
   /// Copies tokens [begin, begin + out.size()) to `out`. A number that is not a valid token of the layout becomes
   /// 2^32 - 1. Throws InputError if a file's size has changed since it was opened.
@@ -97,6 +105,7 @@ class Corpus {
   std::int64_t size_ = 0;
   TokenLayout layout_ = {};
   LeftOut left_out_;
+  std::int64_t indexed_documents_ = 0;
   std::int64_t replaced_bytes_ = 0;  // when tokens were made
 };
 

@@ -42,14 +42,14 @@ class TextSource {
     std::vector<std::int64_t> documents = {};            // [documents + 1]
   };
 
-  /// One corpus. `separator`: the token that ends a document; without it every window is a document. Other parameters
-  /// and errors: see Windows and Corpus.
+  /// One corpus. `separator`: what ends a document; without it every window is a document. Throws InputError for one
+  /// that occurs nowhere. Other parameters and errors: see Windows and Corpus.
   TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length, double validation_fraction,
-             std::int64_t vocabulary, std::optional<std::int64_t> separator,
+             std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
              TokenFormat format = TokenFormat::automatic);
   /// Several corpora, each with its own windows and held-out part. Their token layouts may differ.
   TextSource(std::span<const WeightedFiles> sources, std::int64_t sequence_length, double validation_fraction,
-             std::int64_t vocabulary, std::optional<std::int64_t> separator,
+             std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
              TokenFormat format = TokenFormat::automatic);
 
   /// Conversations; each is a document.
@@ -71,7 +71,8 @@ class TextSource {
   /// Throws InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const;  ///< number of files that are not text
-  std::string losses() const;           ///< what was left out or replaced, a part of text(); may be empty
+  /// What was left out, replaced, or not kept apart: a part of text(), may be empty.
+  std::string losses() const;
 
  private:
   struct Part {
@@ -79,8 +80,12 @@ class TextSource {
     Windows windows;
     double weight = 1;
     std::int64_t training = 0, validation = 0;  // first sample of each kind
+    std::vector<std::int64_t> borders = {};     // tokens at which documents begin, if the index says so
+    std::string note = {};                      // documents that are not kept apart
+    std::string losses() const;
   };
 
+  void separate(Part& part) const;
   const Part& part_of(std::int64_t sample, std::int64_t& window) const;
   void fill_window(std::int64_t sample, std::int32_t* tokens, std::int32_t* targets,
                    std::vector<std::int64_t>& documents) const;
@@ -89,7 +94,7 @@ class TextSource {
   std::optional<PackedConversations> conversations_;
   std::int64_t sequence_length_ = 0;
   std::int64_t training_ = 0, validation_ = 0;
-  std::optional<std::int64_t> separator_;
+  std::optional<DocumentSeparator> separator_;
 };
 
 }  // namespace fsdp::data

@@ -37,7 +37,7 @@ struct Tokenized {
   TokenizeProgress total = {};
   std::int64_t files = 0;             ///< token files in the folder
   LeftOut left_out = {};              ///< input files and names that were not read
-  std::int64_t replaced_bytes = 0;    ///< bytes of text that are not UTF-8 and were read as U+FFFD
+  std::int64_t replaced_bytes = 0;    ///< bytes of text that are not Unicode and were read as U+FFFD
   std::int64_t resumed_at_bytes = 0;  ///< bytes of text that an earlier call had tokenized
   bool already_complete = false;      ///< an earlier call had finished; nothing was written
 };
@@ -69,7 +69,7 @@ class Tokenizing {
   /// tokenizer's template, are followed by the end token. If an earlier call was interrupted, continues where it
   /// stopped; a complete folder stays unchanged. The output does not depend on the number of threads. Calls `report`
   /// after each batch of text. Throws InputError if the folder holds tokens of other texts, with file and line if
-  /// records cannot be read, and if more than 1 % of a file is not UTF-8.
+  /// records cannot be read, and if more than 1 % of a file is not Unicode.
   Tokenized write(const std::filesystem::path& folder, const std::function<void(const TokenizeProgress&)>& report = {});
 
   struct State;

@@ -7,12 +7,25 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <tessera/trainer/data/corpus.hpp>
 
 namespace fsdp::data {
+
+/// What ends a document within a window: a token (for text a byte), or the borders in the index of Megatron-LM.
+struct DocumentSeparator {
+  constexpr DocumentSeparator(std::int64_t token = 0) : token(token) {}
+
+  std::int64_t token = 0;
+  bool index = false;  ///< the index' borders; there is no token
+
+  friend bool operator==(const DocumentSeparator&, const DocumentSeparator&) = default;
+};
+void from_text(std::string_view flag, std::string_view text, DocumentSeparator& value);
+std::string to_text(const DocumentSeparator& value);
 
 /// Returns at most `limit` of the numbers [begin, begin + count), evenly spread; all of them if `limit` is 0.
 std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
@@ -25,6 +38,9 @@ std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view w
 /// Appends the ends of a window's documents to `lengths`, the cumulative lengths whose last entry must be the window's
 /// beginning. A document begins at the window's first token and after each separator.
 void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator, std::vector<std::int64_t>& lengths);
+/// The same for the window of `length` tokens from token `begin` on. `borders`: where documents begin, in order.
+void append_documents(std::span<const std::int64_t> borders, std::int64_t begin, std::int64_t length,
+                      std::vector<std::int64_t>& lengths);
 
 /// Consecutive windows of a corpus; inputs do not overlap. The last windows are held out.
 class Windows {

@@ -19,6 +19,7 @@
 #include <tessera/fsdp/training/launch_options.hpp>
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/packed_conversations.hpp>
+#include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 
@@ -62,7 +63,7 @@ struct TrainOptions {
   std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
   std::int64_t grad_accum = 1;  ///< micro-batches; 1 where the strategy has pieces
   Ulysses sequence = {};        ///< how many ranks share each sequence; above 1 if the stack has Ulysses
-  std::optional<std::int64_t> document_separator = {};  ///< token that ends a document; none: a window is a document
+  std::optional<data::DocumentSeparator> document_separator = {};  ///< none: a window is a document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
@@ -112,7 +113,7 @@ struct EvalOptions {
   std::int64_t batch_size = 1;
   Ulysses sequence = {};     ///< as in TrainOptions
   std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
-  std::optional<std::int64_t> document_separator = {};
+  std::optional<data::DocumentSeparator> document_separator = {};
   LaunchOptions launch = {};
 
   friend bool operator==(const EvalOptions&, const EvalOptions&) = default;

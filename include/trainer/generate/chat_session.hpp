@@ -52,6 +52,7 @@ class ChatSession {
   text::ChatFormat format_;
   ChatOptions options_;
   std::vector<std::int32_t> stops_;
+  std::vector<std::int32_t> never_;   // ids that are never drawn
   std::string end_text_;              // the template writes it after each answer
   std::string messages_;              // elements of a JSON array, without its brackets
   std::vector<std::int32_t> tokens_;  // of the conversation so far

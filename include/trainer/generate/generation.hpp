@@ -17,9 +17,9 @@
 
 namespace fsdp::train {
 
-/// Reads the tokenizer for a text prompt. Returns nothing if there is no text prompt or the model has no tokenizer.
-/// Throws InputError if the tokenizer is not supported.
-std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options);
+/// Reads the tokenizer. Returns nothing if the model has none. Throws InputError if it is not supported; prompts of ids
+/// do without the one in the model's folder, and `unread` then says why.
+std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options, std::string& unread);
 
 /// Encodes the prompt that a sequence starts with. Without a tokenizer, each byte is a token. Throws InputError, which
 /// names the flag, for tokens outside the vocabulary, or without a tokenizer if the vocabulary has more than 256
@@ -31,8 +31,9 @@ std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string
 /// The state of all sequences: their tokens, when they stop, and how much was printed.
 class Generation {
  public:
-  /// `tokenizer`: encodes the prompt and decodes the new tokens; without one, tokens are bytes. Throws InputError if
-  /// the prompt or a stop token is not in the vocabulary.
+  /// `tokenizer`: encodes the prompt and decodes the new tokens; without one, tokens are bytes. Ids that it does not
+  /// have are never drawn, unless they are stop tokens. Throws InputError if the prompt or a stop token is not in the
+  /// vocabulary.
   Generation(const GenerateOptions& options, std::int64_t vocabulary,
              const std::optional<text::Tokenizer>& tokenizer = {});
 
@@ -86,7 +87,7 @@ class Generation {
   std::int64_t vocabulary_;
   std::int64_t new_tokens_;
   std::int64_t context_ = 0;
-  std::vector<std::int32_t> stops_;
+  std::vector<std::int32_t> stops_, never_;
   std::vector<Sequence> sequences_;
   std::size_t printed_ = 0;  ///< tokens of a text prompt's sequence; or sequences, if ids were given
 };

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <tessera/trainer/text/chat.hpp>
 #include <tessera/trainer/text/tokenizer.hpp>
@@ -20,7 +22,14 @@ std::optional<std::filesystem::path> tokenizer_of(const std::string& tokenizer, 
 /// Throws InputError if a tokenizer has ids outside the model's vocabulary. `file`: its path, for the error.
 void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem::path& file, std::int64_t vocabulary);
 
-/// Prints the warnings of a chat format on stderr.
+/// Returns the ids of the vocabulary that are never drawn: those without a token, which would be printed as nothing.
+/// `stops`: ids that end a text, which may be drawn.
+std::vector<std::int32_t> never_drawn(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
+                                      std::span<const std::int32_t> stops);
+
+/// Prints a tokenizer's warnings on stderr, each once in a process.
+void warn_of(const text::Tokenizer& tokenizer);
+/// Prints the warnings of a chat format and of its tokenizer.
 void warn_of(const text::ChatFormat& format);
 
 }  // namespace fsdp::train

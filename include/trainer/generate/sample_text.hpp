@@ -23,6 +23,8 @@ class SampleText {
 
   /// Tokens of the prompt.
   const std::vector<std::int32_t>& prompt() const { return prompt_; }
+  /// Ids that are never drawn.
+  const std::vector<std::int32_t>& never() const { return never_; }
 
   /// Starts a new sample.
   void begin();
@@ -39,7 +41,8 @@ class SampleText {
   bool chat_ = false;
   std::int64_t most_;                // tokens of a sample
   std::vector<std::int32_t> stops_;  // tokens that end a sample and are not part of it
-  std::string end_text_;             // text that ends an answer; the template may not have a token for it
+  std::vector<std::int32_t> never_;
+  std::string end_text_;  // text that ends an answer; the template may not have a token for it
   std::vector<std::int32_t> prompt_;
   std::int64_t count_ = 0;  // tokens so far
   std::optional<text::StreamDecoder> decoder_;

@@ -15,13 +15,13 @@
 namespace fsdp::train {
 
 /// Returns the probability of every token [V]; they sum to 1. `seen`: tokens of the prompt and the continuation so far.
-/// Throws InputError if a logit is not finite.
+/// `never`: ids of probability 0. Throws InputError if a logit is not finite, or no id is left.
 std::vector<double> probabilities(std::span<const float> logits, std::span<const std::int32_t> seen,
-                                  const Sampling& sampling);
+                                  const Sampling& sampling, std::span<const std::int32_t> never = {});
 
 /// Samples a token from `probabilities` by inverting their cumulative sum at `uniform`, a number in [0, 1). With
 /// temperature 0, returns the first of the likeliest tokens. Throws as `probabilities` does.
 std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> seen, const Sampling& sampling,
-                    double uniform);
+                    double uniform, std::span<const std::int32_t> never = {});
 
 }  // namespace fsdp::train

@@ -21,6 +21,7 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/generation.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>
+#include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/run/commands.hpp>
 
 namespace fsdp::train {
@@ -38,12 +39,17 @@ int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Mo
   using Compute = typename Model::Stack::Precision::Compute;
   validate(flags, options);
   const std::string set_by_file = apply_generation_config(flags, options);
-  const std::optional<text::Tokenizer> tokenizer = prompt_tokenizer(options);
+  std::string unread;
+  const std::optional<text::Tokenizer> tokenizer = prompt_tokenizer(options, unread);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
     const Model model = agreed_model<Model>(communicator, options, flags, sharding, tiling);
     const std::int64_t vocabulary = vocabulary_of(model);
     Generation generation(options, vocabulary, tokenizer);
-    if (communicator.rank() == 0 && !set_by_file.empty()) print_sentence("by generation_config.json: " + set_by_file);
+    if (communicator.rank() == 0) {
+      if (!set_by_file.empty()) print_sentence("by generation_config.json: " + set_by_file);
+      if (tokenizer) warn_of(*tokenizer);
+      if (!unread.empty()) print_warning("ids without a token may be drawn: " + unread);
+    }
     if constexpr (HasLongestSequence<typename Model::Config>)
       generation.require_positions(model.config().longest_sequence(), options.model);
     const std::int64_t sequences = generation.sequences();

@@ -55,12 +55,18 @@ class Tokenizer {
   std::optional<std::string> name_of(TokenId id) const;        ///< the token's name in the file; empty if unknown
   /// Returns whether a token is special: `skip_special` skips it.
   bool is_special(TokenId id) const;
+  /// Returns the ids below `vocabulary` that no token has.
+  std::vector<TokenId> ids_without_token(std::int64_t vocabulary) const;
+
+  /// What the user should know of the files, a sentence each: requests that are not followed, and known faults.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   friend class StreamDecoder;
   struct State;
   explicit Tokenizer(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
+  std::vector<std::string> warnings_;
 };
 
 /// Decodes ids one at a time. The strings that `push` and `finish` return, joined, equal `decode` of all ids, with one

@@ -54,7 +54,7 @@ void WrittenSums::add(std::int64_t offset, std::span<const std::byte> content) {
 }
 
 FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t file,
-                  std::span<const WrittenSums::Share> shares, Unwritten unwritten) {
+                  std::span<const WrittenSums::Share> shares) {
   FileSums sums{.bytes = file_bytes, .chunk_bytes = chunk_bytes_of(file_bytes), .crc32cs = {}};
   sums.crc32cs.resize(static_cast<std::size_t>(ceil_divide(file_bytes, sums.chunk_bytes)));
   std::vector<std::int64_t> written(sums.crc32cs.size());
@@ -68,9 +68,8 @@ FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t 
   for (std::size_t chunk = 0; chunk < written.size(); ++chunk) {
     const auto number = static_cast<std::int64_t>(chunk);
     const std::int64_t length = sums.length_of(number);
-    require<Error>(written[chunk] == length || (written[chunk] < length && unwritten == Unwritten::zero), path,
-                   ": ranks wrote ", written[chunk], " bytes of the ", length, " from byte ", sums.begin_of(number),
-                   " on; every byte must be written once");
+    require<Error>(written[chunk] == length, path, ": ranks wrote ", written[chunk], " bytes of the ", length,
+                   " from byte ", sums.begin_of(number), " on; every byte must be written once");
     sums.crc32cs[chunk] = crc32c_of(sums.crc32cs[chunk], length);
   }
   return sums;

@@ -59,13 +59,10 @@ class WrittenSums {
   std::vector<Share> shares_;
 };
 
-/// Whether every byte must be written. `zero`: bytes that no rank writes are zero, as states of frozen parameters.
-enum class Unwritten { refused, zero };
-
 /// Combines all ranks' shares to the checksums of file number `file`. Counts the bytes written in each chunk: throws
-/// Error if they are more than the chunk has, or fewer with Unwritten::refused.
+/// Error if they are not those that the chunk has.
 FileSums combined(std::string_view path, std::int64_t file_bytes, std::uint32_t file,
-                  std::span<const WrittenSums::Share> shares, Unwritten unwritten);
+                  std::span<const WrittenSums::Share> shares);
 
 /// Reads as read_all does. If `sums` is not nullptr, checks all chunks that overlap the range.
 void read_checked(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums, void* data,

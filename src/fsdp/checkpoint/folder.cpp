@@ -183,8 +183,8 @@ void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
                       contents_.optimizer_name, ", or start from its weights alone");
   for (const auto& [name, of_parameter] : states.of)
     for (const std::string& state : of_parameter)
-      require<InputError>(contents_.optimizer.find(name + "." + state) != nullptr, path_.string(), ": has no state \"",
-                          state, "\" of \"", name, "\", which this run's ", states.optimizer,
+      require<InputError>(contents_.optimizer.find(name + "." + state) != nullptr || was_frozen(name), path_.string(),
+                          ": has no state \"", state, "\" of \"", name, "\", which this run's ", states.optimizer,
                           " keeps; resume with the constants that it was trained with");
 }
 
@@ -194,7 +194,12 @@ void Checkpoint::read_weight(const std::string& name, std::int64_t begin, std::i
 
 void Checkpoint::read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
                             float* out) const {
-  contents_.optimizer.read_range(contents_.optimizer.at(name + "." + std::string(state)), begin, count, out);
+  const std::string stored = name + "." + std::string(state);
+  if (was_frozen(name) && contents_.optimizer.find(stored) == nullptr) {
+    std::fill_n(out, count, 0.0F);
+    return;
+  }
+  contents_.optimizer.read_range(contents_.optimizer.at(stored), begin, count, out);
 }
 
 }  // namespace fsdp::checkpoint

@@ -8,6 +8,7 @@
 
 #include "copies.hpp"
 #include "strict_json.hpp"
+#include "wrapped_names.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -43,7 +44,12 @@ WeightFiles open_weights(const std::filesystem::path& folder, const Listing& lis
                          const std::optional<Manifest>& manifest) {
   WeightFiles weights = manifest ? SafetensorsFile(folder / model_name, sums_for(manifest, folder / model_name))
                                  : WeightFiles::open(folder, warn);
-  check_tensors(weights, expected, [&](const std::string& name) { return why_ignored(listing, name).has_value(); });
+  const auto ignored = [&](const std::string& name) { return why_ignored(listing, name).has_value(); };
+  if (const auto wrapped = wrapped_names(weights, expected, ignored); wrapped && wrapped->left.none()) {
+    weights.rename(wrapped->names);
+    if (warn) warn(message(weights.path().string(), ": ", wrapped->cause, "; they are read by the model's names"));
+  }
+  check_tensors(weights, expected, ignored);
   check_ignored(weights, listing, warn);
   return weights;
 }

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
+
+#include "wrapped_names.hpp"
 
 namespace fsdp::checkpoint {
 namespace {
@@ -36,27 +37,27 @@ Listing listing_of(std::span<const Parameter> parameters, std::string config, co
 void check_tensors(const WeightFiles& files, std::span<const NamedShape> expected,
                    const std::function<bool(const std::string&)>& ignored) {
   const std::string path = files.path().string();
-  std::vector<std::string> missing, unknown;
-  std::set<std::string> names;
+  std::vector<std::string> names;
+  for (const TensorInfo* const tensor : files.tensors()) names.push_back(tensor->name);
   for (const NamedShape& tensor : expected) {
-    names.insert(tensor.name);
     const TensorInfo* stored = files.find(tensor.name);
-    if (stored == nullptr) {
-      missing.push_back(tensor.name);
-      continue;
-    }
+    if (stored == nullptr) continue;
     require<InputError>(stored->shape == tensor.shape, path, ": tensor \"", tensor.name, "\" has shape ",
                         shape_text(stored->shape), " where the model has ", shape_text(tensor.shape));
     require<InputError>(is_weight_type(stored->dtype), path, ": tensor \"", tensor.name, "\" is ", stored->dtype,
                         "; weights must be F32, BF16, F16 or F64");
   }
-  for (const TensorInfo* const tensor : files.tensors())
-    if (!names.contains(tensor->name) && !(ignored && ignored(tensor->name))) unknown.push_back(tensor->name);
+  const auto wrapped = wrapped_names(files, expected, ignored);
+  const NameDifferences left = wrapped ? wrapped->left : differences(names, expected, ignored);
+  const std::string file =
+      wrapped ? message(path, ": ", wrapped->cause, "; without this difference the file") : path + ":";
   const auto tensors = [](std::size_t count) { return message(count, count == 1 ? " tensor" : " tensors"); };
-  require<InputError>(missing.empty(), path, ": lacks ", tensors(missing.size()), " of the model: ", listed(missing),
-                      unknown.empty() ? "" : "; and has unknown ones: ", listed(unknown));
-  require<InputError>(unknown.empty(), path, ": has ", tensors(unknown.size()),
-                      " that the model lacks: ", listed(unknown));
+  require<InputError>(left.missing.empty(), file, " lacks ", tensors(left.missing.size()),
+                      " of the model: ", listed(left.missing),
+                      left.unknown.empty() ? "" : "; and has unknown ones: ", listed(left.unknown));
+  require<InputError>(left.unknown.empty(), file, " has ", tensors(left.unknown.size()),
+                      " that the model lacks: ", listed(left.unknown));
+  require<InputError>(!wrapped, file, " has the model's tensors; rename them");
 }
 
 }  // namespace fsdp::checkpoint

@@ -11,7 +11,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../core/paths.hpp"
-#include "tensors_of.hpp"
+#include "states_plan.hpp"
 
 namespace fsdp::checkpoint {
 
@@ -30,7 +30,7 @@ void require_room(const std::filesystem::path& dir, const Listing& model, const 
   const std::optional<std::int64_t> left = bytes_left(dir);
   if (!left) return;
   const std::int64_t needed =
-      checked_add(plan_file(model.parameters).file_bytes, plan_file(tensors_of(states, model.parameters)).file_bytes);
+      checked_add(plan_file(model.parameters).file_bytes, plan_states(states, model.parameters).file_bytes);
   require<InputError>(needed <= *left, dir.string(), ": a checkpoint takes ", needed, " bytes and its disk has ", *left,
                       " left: No space left on device. Make room, or choose another folder");
   if (warn && static_cast<double>(needed) * static_cast<double>(kept) > static_cast<double>(*left))

@@ -177,6 +177,14 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<con
                       expected > size - 8 - header_bytes ? "; it was cut short" : "");
 }
 
+void SafetensorsFile::rename(const std::map<std::string, std::string>& names) {
+  by_name_.clear();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    tensors_[i].name = names.at(tensors_[i].name);
+    by_name_.emplace(tensors_[i].name, i);
+  }
+}
+
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];

@@ -15,8 +15,8 @@
 #include "file_sums.hpp"
 #include "manifest.hpp"
 #include "posix.hpp"
+#include "states_plan.hpp"
 #include "step_folders.hpp"
-#include "tensors_of.hpp"
 #include "trainer_state.hpp"
 
 namespace fsdp::checkpoint {
@@ -59,12 +59,14 @@ std::vector<std::string> gathered(const comm::Ranks& ranks, std::string mine) {
 
 }  // namespace
 
-std::vector<NamedShape> tensors_of(const OptimizerStates& states, std::span<const NamedShape> parameters) {
+FilePlan plan_states(const OptimizerStates& states, std::span<const NamedShape> parameters) {
   std::vector<NamedShape> tensors;
   for (const NamedShape& parameter : parameters)
     for (const std::string& state : states.of.at(parameter.name))
       tensors.push_back({parameter.name + "." + state, parameter.shape});
-  return tensors;
+  std::map<std::string, std::string> metadata;
+  for (const std::string& name : states.frozen) metadata[name] = "frozen";
+  return plan_file(std::move(tensors), metadata);
 }
 
 Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const Listing& model,
@@ -75,7 +77,7 @@ Save::Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const
       parameters_(model.parameters),
       optimizer_name_(states.optimizer),
       model_plan_(plan_file(parameters_, {{"format", "pt"}})),
-      optimizer_plan_(plan_file(tensors_of(states, parameters_))),
+      optimizer_plan_(plan_states(states, parameters_)),
       side_files_(std::move(side_files)) {
   std::size_t first = 0;
   for (const NamedShape& parameter : parameters_) {
@@ -141,11 +143,10 @@ void Save::commit(const TrainerState& state, std::span<const std::string> texts)
   const std::vector<Share> shares = shares_in(texts);
   const std::string trainer = trainer_text(state);
   const std::filesystem::path model = path() / model_name, optimizer = path() / optimizer_name;
-  Manifest manifest{
-      .files = {{config_name, sums_of(config_text_)},
-                {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares, Unwritten::refused)},
-                {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares, Unwritten::zero)},
-                {trainer_name, sums_of(trainer)}}};
+  Manifest manifest{.files = {{config_name, sums_of(config_text_)},
+                              {model_name, combined(model.string(), model_plan_.file_bytes, 0, shares)},
+                              {optimizer_name, combined(optimizer.string(), optimizer_plan_.file_bytes, 1, shares)},
+                              {trainer_name, sums_of(trainer)}}};
   for (const auto& [name, content] : side_files_) manifest.files.emplace(name, sums_of(content));
   write_new_file(temporary_ / trainer_name, trainer);
   write_new_file(temporary_ / manifest_name, to_json(manifest));

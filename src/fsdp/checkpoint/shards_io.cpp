@@ -10,9 +10,10 @@ checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
       groups, [](const GroupTensors* group) { return std::ranges::any_of(group->parameters(), &Parameter::adapter); });
   for (const GroupTensors* const group : groups)
     for (const Parameter& parameter : group->parameters()) {
-      const std::span<const std::string_view> names =
-          adapts && !parameter.adapter ? std::span<const std::string_view>() : states(parameter);
+      const bool trained = group->facts().trainable;
+      const std::span<const std::string_view> names = trained ? states(parameter) : std::span<const std::string_view>();
       all.of[parameter.name].assign(names.begin(), names.end());
+      if (!trained && !adapts) all.frozen.insert(parameter.name);
     }
   return all;
 }

@@ -91,6 +91,14 @@ void WeightFiles::add(SafetensorsFile file) {
   files_.push_back(std::move(file));
 }
 
+void WeightFiles::rename(const std::map<std::string, std::string>& names) {
+  file_of_.clear();
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    files_[i].rename(names);
+    for (const TensorInfo& tensor : files_[i].tensors()) file_of_.emplace(tensor.name, i);
+  }
+}
+
 std::vector<const TensorInfo*> WeightFiles::tensors() const {
   std::vector<const TensorInfo*> list;
   for (const auto& [name, file] : file_of_) list.push_back(files_[file].find(name));

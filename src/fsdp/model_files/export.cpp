@@ -115,6 +115,7 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
 struct Content {
   std::vector<NamedShape> tensors;
   std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
+  std::shared_ptr<const MergedWeights> merged = {};  ///< if all weights are written
 
   std::int64_t bytes(DType dtype) const {
     std::int64_t sum = 0;
@@ -152,10 +153,12 @@ Content content_of(const ModelFiles& model, const std::filesystem::path& from, c
   }
   const std::vector<NamedShape> tensors = only(model.listing.parameters, false);
   const std::string adapter = options.adapter.empty() ? from.string() : options.adapter.string();
-  const auto merged = std::make_shared<MergedWeights>(model, adapter);
-  return {tensors, [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
+  const auto merged = std::make_shared<MergedWeights>(model, adapter, options.dtype);
+  return {tensors,
+          [tensors, merged](std::size_t i, std::int64_t begin, std::int64_t count, float* out) {
             merged->read_finite(tensors[i], begin, count, out);
-          }};
+          },
+          merged};
 }
 
 /// Returns the side files: those in the folder `asked` first, then the model's.
@@ -240,6 +243,7 @@ Exported export_model(const ExportOptions& options, const ReadModelListing& read
   try {
     TemporaryFolder folder(options.to);
     write_model(model, content, side_files, options, folder.path(), progress, result);
+    if (options.merge) result.merge = content.merged->effect();
     if (progress) progress(result.bytes, result.bytes);  // last chance to cancel
     folder.name();
   } catch (const FileError& error) {

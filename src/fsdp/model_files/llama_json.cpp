@@ -25,10 +25,11 @@ using nlohmann::json;
 // `null` means what it means to `transformers` 5.24: the default of a key that is declared as optional there; "none" of
 // a window; and an error of every other key.
 
-/// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins, as in `transformers`. Sets theta as
-/// well.
+/// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins unless it is empty, as in
+/// `transformers`. Sets theta as well.
 void read_rope(const Keys& keys, LlamaConfig& config) {
-  const char* const key = keys.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  const bool older = keys.has("rope_scaling") && !keys.at("rope_scaling").empty();
+  const char* const key = older ? "rope_scaling" : "rope_parameters";
   // `transformers` 5 writes theta into rope_parameters, and null may be left of the older key.
   const bool inside = keys.has(key) && keys.at(key).is_object() && keys.at(key).contains("rope_theta");
   config.rope_theta = keys.number("rope_theta", 10000.0, inside ? Null::absent : Null::refused);
@@ -54,9 +55,16 @@ void read_rope(const Keys& keys, LlamaConfig& config) {
     rope.high_freq_factor = inner.number("high_freq_factor");
   }
   if (yarn) {
-    rope.beta_fast = inner.number("beta_fast", rope.beta_fast, Null::absent);
-    rope.beta_slow = inner.number("beta_slow", rope.beta_slow, Null::absent);
+    const auto beta = [&](const char* name, double otherwise) {  // 0 is absent, too, in `transformers`
+      const double value = inner.number(name, otherwise, Null::absent);
+      return value == 0 ? otherwise : value;
+    };
+    rope.beta_fast = beta("beta_fast", rope.beta_fast);
+    rope.beta_slow = beta("beta_slow", rope.beta_slow);
     rope.attention_factor = inner.number("attention_factor", 0, Null::absent);
+    require<InputError>(rope.attention_factor != 0 || !inner.has("attention_factor"), keys.source(),
+                        ": \"attention_factor\" is 0, so that no token would see where another one is; give a number "
+                        "above 0, or leave the key out for 0.1 ln(factor) + 1");
     inner.expect("truncate", true);
     for (const char* const other : {"mscale", "mscale_all_dim"})
       require<InputError>(!inner.has(other), keys.source(), ": \"", other, "\" of yarn is not supported; give its ",
@@ -84,7 +92,10 @@ json write_rope(const RopeConfig& rope) {
 LoraConfig read_lora(const Keys& keys) {
   if (!keys.has("lora")) return {};
   const Keys inner = keys.object("lora");
-  return {.rank = inner.integer("rank"),
+  const std::int64_t rank = inner.integer("rank");
+  require<InputError>(rank > 0, keys.source(), ": \"rank\" of \"lora\" is 0; leave \"lora\" out of a model without ",
+                      "adapters");
+  return {.rank = rank,
           .alpha = inner.number("alpha"),
           .dropout = inner.number("dropout", 0),
           .rslora = inner.boolean("rslora", false),
@@ -112,8 +123,12 @@ std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config) {
 
 /// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
 void read_window(const Keys& keys, LlamaConfig& config) {
-  const auto window = [&] {  // null: none
-    return keys.has("sliding_window") ? keys.integer("sliding_window") : keys.given("sliding_window") ? 0 : 4096;
+  const auto window = [&]() -> std::int64_t {  // null: none
+    if (!keys.has("sliding_window")) return keys.given("sliding_window") ? 0 : 4096;
+    const std::int64_t tokens = keys.integer("sliding_window");
+    require<InputError>(tokens > 0, keys.source(),
+                        ": \"sliding_window\" is 0, so that no token would see any; give null for no window");
+    return tokens;
   };
   if (config.family == "llama") return;
   config.full_layers = full_layers_of(keys, config);
@@ -206,7 +221,10 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
   read_rope(keys, config);
   read_window(keys, config);
   config.lora = read_lora(keys);
-  prefixed(source + ": ", [&] { config.validate(); });
+  prefixed(source + ": ", [&] {
+    config.rope.validate(RopeConfig::Naming::keys);
+    config.validate();
+  });
   for (const char* const key : known_keys) object.erase(key);
   config.other_keys = object.dump();
   return config;

@@ -2,10 +2,13 @@
 #include "merged.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string_view>
 
+#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/f16.hpp>
 #include <tessera/fsdp/core/finite.hpp>
 
 namespace fsdp::checkpoint {
@@ -28,6 +31,24 @@ void MergedWeights::open(const NamedShape& tensor) {
   b_ = read(b_name, rank_ * tensor.shape[0]);
 }
 
+void MergedWeights::measure(const float* base, const float* product, const float* merged, std::int64_t values) {
+  const auto rounded = [&](float value) {
+    return dtype_ == DType::bf16  ? static_cast<float>(bf16(value))
+           : dtype_ == DType::f16 ? static_cast<float>(f16(value))
+                                  : value;
+  };
+  for (std::int64_t i = 0; i < values; ++i) {
+    const float before = rounded(base[i]), after = rounded(merged[i]);
+    const double wanted = product[i], lacks = wanted - (static_cast<double>(after) - static_cast<double>(before));
+    effect_.changed += after != before ? 1 : 0;
+    effect_.wanted += wanted * wanted;
+    effect_.lost += lacks * lacks;
+  }
+  effect_.weights += values;
+}
+
+double MergeEffect::lost_share() const { return wanted > 0 ? std::min(std::sqrt(lost / wanted), 1.0) : 0; }
+
 void MergedWeights::read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out) {
   model_->read_finite(tensor.name, begin, count, out);
   if (tensor.name != name_) open(tensor);
@@ -38,11 +59,16 @@ void MergedWeights::read_finite(const NamedShape& tensor, std::int64_t begin, st
     const std::int64_t row = at / columns, first = at % columns;
     const std::int64_t length = std::min(columns - first, begin + count - at);
     float* const values = out + (at - begin);
+    base_.assign(values, values + length);
+    product_.assign(static_cast<std::size_t>(length), 0.0F);
     for (std::int64_t k = 0; k < rank_; ++k) {
       const float factor = scale * b_[static_cast<std::size_t>(row * rank_ + k)];
       const float* const a = a_.data() + k * columns + first;
       for (std::int64_t column = 0; column < length; ++column) values[column] += factor * a[column];
+      for (std::int64_t column = 0; column < length; ++column)
+        product_[static_cast<std::size_t>(column)] += factor * a[column];
     }
+    measure(base_.data(), product_.data(), values, length);
     at += length;
   }
   const std::int64_t bad = first_not_finite({out, static_cast<std::size_t>(count)});

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/model_files/export.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
 
 namespace fsdp::checkpoint {
@@ -15,20 +17,28 @@ namespace fsdp::checkpoint {
 /// Merges adapters while reading, in float. Throws InputError for a value that is not finite.
 class MergedWeights {
  public:
-  /// `model` must outlive it. `adapter`: their folder, for messages.
-  MergedWeights(const ModelFiles& model, std::string adapter) : model_(&model), adapter_(std::move(adapter)) {}
+  /// `model` must outlive it. `adapter`: their folder, for messages. `dtype`: what the weights will be rounded to.
+  MergedWeights(const ModelFiles& model, std::string adapter, DType dtype)
+      : model_(&model), adapter_(std::move(adapter)), dtype_(dtype) {}
 
   /// Reads elements [begin, begin + count) of a parameter that is not an adapter.
   void read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
 
+  /// The effect on all that was read.
+  const MergeEffect& effect() const { return effect_; }
+
  private:
   void open(const NamedShape& tensor);
+  void measure(const float* base, const float* product, const float* merged, std::int64_t values);
 
   const ModelFiles* model_;
   std::string adapter_;
   std::string name_;          // the tensor that a_ and b_ belong to
   std::int64_t rank_ = 0;     // 0: the tensor has no adapter
   std::vector<float> a_, b_;  // [r, in], [out, r]
+  DType dtype_;
+  MergeEffect effect_;
+  std::vector<float> base_, product_;  // of a row
 };
 
 }  // namespace fsdp::checkpoint

@@ -39,26 +39,6 @@ const std::array presets = {
 const std::array<std::string, 4> families = {"llama", "mistral", "qwen2", "qwen3"};
 const std::array<std::string, 4> rope_types = {"default", "linear", "llama3", "yarn"};
 
-void validate_rope(const RopeConfig& rope) {
-  require<InputError>(std::ranges::find(rope_types, rope.type) != rope_types.end(), "model: rope_type is '", rope.type,
-                      "'; ", suggestion(rope.type, {rope_types.begin(), rope_types.end()}));
-  if (rope.type == "default") return;
-  require<InputError>(std::isfinite(rope.factor) && rope.factor >= 1 && rope.factor <= 1e6, "model: rope_factor is ",
-                      rope.factor, "; it must be 1 to 1e6");
-  if (rope.type == "linear") return;
-  require<InputError>(rope.original_positions >= 1 && rope.original_positions <= std::int64_t{1} << 24,
-                      "model: rope_original_positions is ", rope.original_positions, "; it must be 1 to ", 1 << 24);
-  const bool llama3 = rope.type == "llama3";
-  const double low = llama3 ? rope.low_freq_factor : rope.beta_slow;
-  const double high = llama3 ? rope.high_freq_factor : rope.beta_fast;
-  require<InputError>(std::isfinite(high) && low > 0 && low < high,
-                      "model: ", llama3 ? "rope_low_freq_factor" : "rope_beta_slow", " is ", low, " and ",
-                      llama3 ? "rope_high_freq_factor" : "rope_beta_fast", " is ", high,
-                      "; the first must be above 0 and below the second");
-  require<InputError>(std::isfinite(rope.attention_factor) && rope.attention_factor >= 0,
-                      "model: rope_attention_factor is ", rope.attention_factor, "; it must be 0 or above");
-}
-
 /// Throws for a pattern that matches no projection, since it must be a mistake.
 void validate_targets(const LlamaConfig& config) {
   config.lora.validate();
@@ -90,6 +70,31 @@ LlamaConfig llama_preset(std::string_view name) {
   for (const Preset& preset : presets)
     if (preset.name == name) return preset.config;
   throw InputError(message("no preset is called '", name, "'; ", suggestion(name, llama_preset_names())));
+}
+
+void RopeConfig::validate(Naming naming) const {
+  const auto name = [&](std::string_view flag, std::string_view key) {
+    return naming == Naming::keys ? message('"', key, '"') : message("model: ", flag);
+  };
+  require<InputError>(std::ranges::find(rope_types, type) != rope_types.end(), name("rope_type", "rope_type"), " is '",
+                      type, "'; ", suggestion(type, {rope_types.begin(), rope_types.end()}));
+  if (type == "default") return;
+  require<InputError>(std::isfinite(factor) && factor >= 1 && factor <= 1e6, name("rope_factor", "factor"), " is ",
+                      factor, "; it must be 1 to 1e6");
+  if (type == "linear") return;
+  require<InputError>(original_positions >= 1 && original_positions <= std::int64_t{1} << 24,
+                      name("rope_original_positions", "original_max_position_embeddings"), " is ", original_positions,
+                      "; it must be 1 to ", 1 << 24);
+  const bool llama3 = type == "llama3";
+  const double low = llama3 ? low_freq_factor : beta_slow, high = llama3 ? high_freq_factor : beta_fast;
+  require<InputError>(std::isfinite(high) && low > 0 && (llama3 ? low < high : low <= high),
+                      llama3 ? name("rope_low_freq_factor", "low_freq_factor") : name("rope_beta_slow", "beta_slow"),
+                      " is ", low, " and ",
+                      llama3 ? name("rope_high_freq_factor", "high_freq_factor") : name("rope_beta_fast", "beta_fast"),
+                      " is ", high, "; the first must be above 0 and ", llama3 ? "below" : "at most", " the second");
+  require<InputError>(std::isfinite(attention_factor) && attention_factor >= 0,
+                      name("rope_attention_factor", "attention_factor"), " is ", attention_factor,
+                      naming == Naming::keys ? "; it must be above 0, or absent" : "; it must be 0 or above");
 }
 
 device::RotaryScaling RopeConfig::scaling(double theta, std::int64_t head_dim) const {
@@ -155,7 +160,7 @@ void LlamaConfig::validate() const {
                       "model: a llama's tokens see no window; take --family mistral, qwen2 or qwen3");
   require<InputError>(c.full_layers == 0 || c.family != "llama",
                       "model: all layers of a llama are alike; take --family mistral, qwen2 or qwen3");
-  validate_rope(c.rope);
+  c.rope.validate();
   validate_targets(c);
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
                       c.rope_theta, "; it must be above 1 and at most 1e9");

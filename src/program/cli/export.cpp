@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
@@ -13,6 +15,29 @@
 #include "listed.hpp"
 
 namespace fsdp::cli {
+namespace {
+
+/// Reports what a merge changed; as a warning if rounding loses half of it or more, or there was nothing to merge.
+void report_merge(const checkpoint::MergeEffect& effect, std::string_view type) {
+  if (effect.wanted == 0)
+    return print_warning("merging changed nothing: the product of the adapters is zero, as before a first step");
+  const auto percent = [](double share) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.3g %%", 100 * share);
+    return std::string(text.data());
+  };
+  const double changed = static_cast<double>(effect.changed) / static_cast<double>(effect.weights);
+  const double lost = effect.lost_share();
+  const std::string text =
+      message("merging changed ", percent(changed), " of the weights that have adapters; rounding to ", type, " loses ",
+              percent(lost), " of the adapters' effect (relative norm)", type == "f32" ? "" : "; --dtype f32 keeps it");
+  if (lost >= 0.5)
+    print_warning(text);
+  else
+    print_text(stdout, text + "\n");
+}
+
+}  // namespace
 
 int run(const Export& command) {
   const comm::CatchSignals signals;
@@ -36,6 +61,7 @@ int run(const Export& command) {
               name_of(command.type.dtype), " in ", result.files, result.files == 1 ? " file" : " files");
   for (std::size_t i = 0; i < result.copied.size(); ++i) text += (i == 0 ? "; with " : ", ") + result.copied[i];
   print_text(stdout, text + "\n");
+  if (result.merge) report_merge(*result.merge, name_of(command.type.dtype));
   return 0;
 }
 

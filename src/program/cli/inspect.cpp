@@ -223,6 +223,10 @@ class Inspection {
     const text::Tokenizer tokenizer = text::Tokenizer::read(*file);
     const std::optional<text::NamedText> chat = text::chat_template_beside(*file);
     print(message("tokenizer ", tokenizer.vocabulary_size(), " tokens, ", chat ? "with a" : "no", " chat template\n"));
+    const std::size_t rows = config ? tokenizer.ids_without_token(config->vocab_size).size() : 0;
+    if (rows > 0)
+      print(message("          ", rows, rows == 1 ? " row" : " rows", " of the vocabulary without a token\n"));
+    train::warn_of(tokenizer);
     if (config) train::require_vocabulary(tokenizer, *file, config->vocab_size);
     if (chat) (void)text::ChatFormat(*file, "auto", text::training_clock());
   }

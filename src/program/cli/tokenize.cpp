@@ -9,6 +9,7 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
 
@@ -19,6 +20,7 @@ int run(const Tokenize& command) {
   request.inputs.assign(command.inputs.begin(), command.inputs.end());
   request.tokenizer = command.tokenizer;
   data::Tokenizing tokenizing(request);
+  train::warn_of(tokenizing.tokenizer());
   for (const std::string& warning : tokenizing.warnings()) print_warning(warning);
   const comm::CatchSignals signals;
   const auto begin = std::chrono::steady_clock::now();
@@ -46,8 +48,8 @@ int run(const Tokenize& command) {
   }
   if (!made.left_out.empty()) text += made.left_out.text() + "\n";
   if (made.replaced_bytes > 0)
-    text +=
-        message("U+FFFD    ", report::count_text(made.replaced_bytes), " bytes are not UTF-8 and were read as it\n");
+    text += message("U+FFFD    ", report::count_text(made.replaced_bytes),
+                    " bytes are not Unicode text and were read as it\n");
   print_text(stdout, text);
   return 0;
 }

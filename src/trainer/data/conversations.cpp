@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -97,19 +99,30 @@ struct EncodedUnit {
   std::vector<std::int32_t> tokens;
   std::vector<Conversations::Entry> index;  // ends are relative to the unit
   Findings findings;
+  std::vector<std::int64_t> replaced;       // for each piece: bytes that are not Unicode text
   std::exception_ptr error;
 };
 
 /// "chats.jsonl line": the name of a place in a file, without its number.
 std::string place_in(const TextFile& file) { return message(file.path.string(), " ", place_name(file.form)); }
 
+/// Whether the value of a key of a record reaches its text.
+bool is_read(std::string_view key) {
+  constexpr std::array keys = {"messages", "prompt", "completion", "system", "tools", "chat_template_kwargs"};
+  return std::ranges::find(keys, key) != keys.end();
+}
+
 EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit, const std::vector<TextFile>& files) {
   EncodedUnit out;
+  out.replaced.resize(unit.pieces.size());
   try {
     for (const TextPiece& piece : unit.pieces) {
-      const std::string_view line = unit.text(piece);
+      std::string_view line = unit.text(piece);
       if (line.find_first_not_of(" \t\r\n") == line.npos) continue;
       const std::string place = message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line);
+      const auto mended = unicode_record(line, is_read);
+      if (mended) line = mended->json;
+      if (mended) out.replaced[static_cast<std::size_t>(&piece - unit.pieces.data())] = mended->replaced;
       const text::ChatTokens chat = format.encode(line, place);
       out.findings.add(chat, place);
       for (std::size_t i = 0; i < chat.ids.size(); ++i) {
@@ -185,6 +198,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
   std::int64_t end = 0;
   std::uint64_t digest = hash_seed;
   Findings findings;
+  std::vector<std::int64_t> replaced(texts.size());  // bytes of each file
   TextUnits units(format_.tokenizer(), texts);
   const std::int64_t threads = device::available_cores();
   std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 2);
@@ -196,6 +210,12 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
     for (std::size_t i = 0; i < count; ++i) made[i] = encoded(format_, batch[i], texts);
     for (std::size_t i = 0; i < count; ++i) {
       if (made[i].error) std::rethrow_exception(made[i].error);
+      for (std::size_t piece = 0; piece < made[i].replaced.size(); ++piece) {
+        const TextPiece& at = batch[i].pieces[piece];
+        const auto file = static_cast<std::size_t>(at.file);
+        replaced[file] += made[i].replaced[piece];
+        require_unicode(texts[file].path, replaced[file], texts[file].bytes, at.line);
+      }
       append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
       for (const std::int32_t token : made[i].tokens) digest = mixed(digest ^ static_cast<std::uint32_t>(token));
       findings.add(made[i].findings);
@@ -216,9 +236,11 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
       const std::string place = place_in(file);  // need not be UTF-8
       sources.push_back(std::vector<std::uint8_t>(place.begin(), place.end()));
     }
+    const std::int64_t all = std::accumulate(replaced.begin(), replaced.end(), std::int64_t{0});
     return nlohmann::json{{"digest", digest_text(digest)},
                           {"sources", sources},
-                          {"notes", findings.sentences(std::ssize(index), format_.name())}};
+                          {"notes", findings.sentences(std::ssize(index), format_.name())},
+                          {"replaced", all}};
   }();
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // notes have paths
   Tail tail{.conversations = std::ssize(index), .json_bytes = std::ssize(text)};
@@ -249,6 +271,7 @@ Conversations::Conversations(const std::filesystem::path& path)
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     digest_ = json.at("digest");
+    replaced_ = json.value("replaced", std::int64_t{0});  // older files have no count
     for (const std::vector<std::uint8_t> name : json.at("sources")) sources_.emplace_back(name.begin(), name.end());
     notes_ = json.at("notes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {

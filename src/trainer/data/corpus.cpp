@@ -166,6 +166,32 @@ void Corpus::add_megatron(const std::filesystem::path& index) {
   const MegatronTokens tokens = read_megatron_index(index);
   append(megatron_tokens_of(index), {.token_bytes = tokens.token_bytes, .is_signed = tokens.is_signed, .text = false},
          0, tokens.tokens * tokens.token_bytes);
+  if (tokens.tokens == 0) return;
+  files_.back().index = index;
+  indexed_documents_ += tokens.documents;
+}
+
+std::vector<std::int64_t> Corpus::document_borders() const {
+  std::vector<std::int64_t> borders;
+  for (const CorpusFile& file : files_) {
+    require<InputError>(!file.index.empty(), "--document-separator index: ", file.path.string(),
+                        " has no index of Megatron-LM; name the token that ends a document instead");
+    borders.push_back(file.begin);
+    for (const std::int64_t begin : read_megatron_documents(file.index))
+      if (begin > 0) borders.push_back(file.begin + begin);
+  }
+  return borders;
+}
+
+bool Corpus::holds(std::uint32_t token) const {
+  constexpr std::int64_t at_a_time = 1 << 18;
+  std::vector<std::uint32_t> part;
+  for (std::int64_t begin = 0; begin < size_; begin += at_a_time) {
+    part.resize(static_cast<std::size_t>(std::min(at_a_time, size_ - begin)));
+    copy(begin, part);
+    if (std::ranges::find(part, token) != part.end()) return true;
+  }
+  return false;
 }
 
 void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout, std::int64_t header,
@@ -182,7 +208,7 @@ void Corpus::append(const std::filesystem::path& path, const TokenLayout& layout
 std::string Corpus::losses() const {
   std::string text = left_out_.text();
   if (replaced_bytes_ > 0)
-    text += message(text.empty() ? "" : ", ", replaced_bytes_, " bytes that are not UTF-8 were read as U+FFFD");
+    text += message(text.empty() ? "" : ", ", replaced_bytes_, " bytes that are not Unicode text were read as U+FFFD");
   return text;
 }
 

@@ -109,7 +109,9 @@ std::string PackedConversations::text() const {
   std::string text = message(conversations_.size(), " conversations");
   if (dropped_ > 0) text += message(" (", dropped_, " of them too long and left out)");
   if (cut_ > 0) text += message(" (", cut_, " of them cut)");
-  return text + message(" in ", windows_.size(), " windows, ", used_places_ * 100 / places, " % filled");
+  text += message(" in ", windows_.size(), " windows, ", used_places_ * 100 / places, " % filled");
+  const std::int64_t replaced = conversations_.replaced_bytes();
+  return replaced > 0 ? text + message(", ", replaced, " bytes that are not Unicode text were read as U+FFFD") : text;
 }
 
 std::string PackedConversations::identity() const {

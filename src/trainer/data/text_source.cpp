@@ -26,31 +26,57 @@ void check_some(const Windows& windows) {
 }  // namespace
 
 TextSource::TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length,
-                       double validation_fraction, std::int64_t vocabulary, std::optional<std::int64_t> separator,
+                       double validation_fraction, std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
                        TokenFormat format)
     : TextSource(std::vector{WeightedFiles{.paths = {paths.begin(), paths.end()}}}, sequence_length,
                  validation_fraction, vocabulary, separator, format) {}
 
 TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequence_length, double validation_fraction,
-                       std::int64_t vocabulary, std::optional<std::int64_t> separator, TokenFormat format)
+                       std::int64_t vocabulary, std::optional<DocumentSeparator> separator, TokenFormat format)
     : sequence_length_(sequence_length), separator_(separator) {
   require(!sources.empty(), "data: a source of no files");
   for (const WeightedFiles& source : sources) {
     auto corpus = std::make_unique<const Corpus>(source.paths, format);
     const bool text = corpus->layout().text;
-    require<InputError>(!separator || !text || *separator < 256, "--document-separator ", separator.value_or(0),
+    const bool token = separator && !separator->index;
+    const std::int64_t id = token ? separator->token : 0;
+    require<InputError>(!token || !text || id < 256, "--document-separator ", id,
                         " must be a byte: 0 to 255, since the data are text");
-    require<InputError>(!separator || text || *separator < vocabulary, "--document-separator ", separator.value_or(0),
+    require<InputError>(!token || text || id < vocabulary, "--document-separator ", id,
                         " is not below the model's vocabulary of ", vocabulary);
     const Windows windows(*corpus, sequence_length, validation_fraction, vocabulary);
     if (!text) check_some(windows);
     parts_.push_back({.corpus = std::move(corpus), .windows = windows, .weight = source.weight, .training = training_});
     training_ += windows.training();
+    separate(parts_.back());
   }
+  const auto apart = [](const Part& part) { return part.note.empty(); };
+  require<InputError>(!separator || std::ranges::any_of(parts_, apart), "--document-separator ",
+                      separator ? to_text(*separator) : "", ": ", parts_.front().note,
+                      "; name the token that ends a document, or leave it out");
   for (Part& part : parts_) {
     part.validation = training_ + validation_;
     validation_ += part.windows.validation();
   }
+}
+
+/// Reads the borders of a part's documents, or notes that they are not kept apart.
+void TextSource::separate(Part& part) const {
+  const Corpus& corpus = *part.corpus;
+  const std::string listed = message("the index lists ", corpus.indexed_documents(), " documents");
+  if (separator_ && separator_->index)
+    part.borders = corpus.document_borders();
+  else if (separator_ && !corpus.holds(static_cast<std::uint32_t>(separator_->token)))
+    part.note = message("no ", corpus.layout().text ? "byte " : "token ", separator_->token, " among ", corpus.size(),
+                        ", so that documents would not be kept apart",
+                        corpus.indexed_documents() > 0 ? message(" (", listed, ": --document-separator index)") : "");
+  else if (!separator_ && corpus.indexed_documents() > 1)
+    part.note = listed + ", whose borders attention crosses (--document-separator index keeps them apart)";
+}
+
+std::string TextSource::Part::losses() const {
+  const std::string losses = corpus->losses();
+  return losses + (losses.empty() || note.empty() ? "" : ", ") + note;
 }
 
 TextSource::TextSource(PackedConversations conversations)
@@ -93,7 +119,7 @@ std::int64_t TextSource::skipped_binary() const {
 std::string TextSource::losses() const {
   std::string text;
   for (const Part& part : parts_) {
-    const std::string losses = part.corpus->losses();
+    const std::string losses = part.losses();
     if (!losses.empty()) text += (text.empty() ? "" : "; ") + losses;
   }
   return text;
@@ -113,10 +139,11 @@ void TextSource::fill_window(std::int64_t sample, std::int32_t* tokens, std::int
   std::int64_t window = 0;
   const Part& part = part_of(sample, window);
   part.windows.fill(window, tokens, targets);
-  if (separator_) {
-    append_documents({tokens, static_cast<std::size_t>(sequence_length_)}, static_cast<std::int32_t>(*separator_),
+  if (separator_ && separator_->index)
+    append_documents(part.borders, window * sequence_length_, sequence_length_, documents);
+  else if (separator_)
+    append_documents({tokens, static_cast<std::size_t>(sequence_length_)}, static_cast<std::int32_t>(separator_->token),
                      documents);
-  }
 }
 
 TokenBatch TextSource::fill(Storage& storage, std::span<const std::int64_t> windows) const {
@@ -144,7 +171,7 @@ std::string TextSource::text() const {
     text +=
         corpus.layout().text ? report::bytes_text(corpus.size()) : message(corpus.size(), " ", corpus.layout().unit());
     text += message(" in ", files, files == 1 ? " file" : " files");
-    const std::string losses = corpus.losses();
+    const std::string losses = part.losses();
     if (!losses.empty()) text += ", " + losses;
   }
   return text;

@@ -26,7 +26,7 @@ constexpr JsonLimits line_limits{.depth = 64, .values = 10'000'000, .array = 10'
 /// The tokens of a unit.
 struct UnitIds {
   std::vector<text::TokenId> ids;
-  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not UTF-8
+  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not Unicode text
   std::int64_t documents = 0;
   std::exception_ptr error;
 };
@@ -36,7 +36,7 @@ struct UnitIds {
 struct Tokenizing::State {
   explicit State(const TokenizeRequest& request);
 
-  std::string text_of_line(const TextUnit& unit, const TextPiece& piece) const;
+  std::string text_of_line(const TextUnit& unit, const TextPiece& piece, std::int64_t& replaced) const;
   void append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const;
   UnitIds ids_of(const TextUnit& unit) const noexcept;
 
@@ -66,11 +66,16 @@ Tokenizing::State::State(const TokenizeRequest& asked)
   made_of = digest_text(hash);
 }
 
-std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiece& piece) const {
-  const std::string_view line = unit.text(piece);
+/// Returns the text of a record, and adds how many of its bytes became U+FFFD.
+std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiece& piece,
+                                            std::int64_t& replaced) const {
+  std::string_view line = unit.text(piece);
   if (line.find_first_not_of(" \t\r") == line.npos) return {};  // an empty line
   const TextFile& from = texts.files[static_cast<std::size_t>(piece.file)];
   const std::string source = message("data: ", from.path.string(), " ", place_name(from.form), " ", piece.line);
+  const auto mended = unicode_record(line, [&](std::string_view key) { return key == request.field; });
+  if (mended) line = mended->json;
+  if (mended) replaced += mended->replaced;
   nlohmann::json value = parse_strict(line, source, line_limits);
   const auto found = value.is_object() ? value.find(request.field) : value.end();
   require<InputError>(value.is_object(), source, ": is not a JSON object");
@@ -88,10 +93,11 @@ std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiec
 
 void Tokenizing::State::append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const {
   const bool record = texts.files[static_cast<std::size_t>(piece.file)].form != TextForm::text;
-  const std::string of_record = record ? text_of_line(unit, piece) : std::string();
+  std::int64_t replaced = 0;
+  const std::string of_record = record ? text_of_line(unit, piece, replaced) : std::string();
   std::string_view text = record ? std::string_view(of_record) : unit.text(piece);
   if (!record && piece.opens && text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
-  out.replaced.push_back(record ? 0 : invalid_bytes(text));  // a record's are an error
+  out.replaced.push_back(record ? replaced : invalid_bytes(text));
   if (text.empty()) return;
   if (piece.opens) out.ids.insert(out.ids.end(), frame.before.begin(), frame.before.end());
   piece.opens ? tokenizer.append_encoded(text, false, out.ids) : tokenizer.append_following(text, out.ids);
@@ -113,7 +119,7 @@ UnitIds Tokenizing::State::ids_of(const TextUnit& unit) const noexcept {
 
 namespace {
 
-/// Bytes that are not UTF-8, in all files so far and in the present one.
+/// Bytes that are not Unicode text, in all files so far and in the present one.
 struct Replaced {
   std::int64_t all = 0, in_file = 0;
 
@@ -122,10 +128,12 @@ struct Replaced {
     for (std::size_t i = 0; i < of_pieces.size(); ++i) {
       const TextPiece& piece = unit.pieces[i];
       const TextFile& file = files[static_cast<std::size_t>(piece.file)];
-      if (piece.opens) in_file = 0;
+      const bool record = file.form != TextForm::text;
+      if (record ? piece.line == 1 : piece.opens) in_file = 0;
       in_file += of_pieces[i];
       all += of_pieces[i];
-      if (of_pieces[i] > 0) require_utf8(file.path, in_file, file.bytes);
+      if (record) require_unicode(file.path, in_file, file.bytes, piece.line);
+      if (!record && of_pieces[i] > 0) require_utf8(file.path, in_file, file.bytes);
     }
   }
 };

@@ -2,10 +2,29 @@
 #include <tessera/trainer/data/windows.hpp>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/range.hpp>
+#include <tessera/fsdp/core/terminal_text.hpp>
+
+#include "../../fsdp/core/numbers.hpp"
 
 namespace fsdp::data {
+
+void from_text(std::string_view flag, std::string_view text, DocumentSeparator& value) {
+  value = {};
+  value.index = text == "index";
+  if (value.index) return;
+  const std::optional<std::int64_t> token = parsed<std::int64_t>(text);
+  require<InputError>(token.has_value(), "--", flag, " '", shortened(text), "' is not a whole number and not index");
+  value.token = *token;
+  require_in_range(flag, value.token,
+                   Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+}
+
+std::string to_text(const DocumentSeparator& value) { return value.index ? "index" : std::to_string(value.token); }
 
 std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit) {
   const std::int64_t taken = limit > 0 ? std::min(limit, count) : count;
@@ -22,6 +41,14 @@ void append_documents(std::span<const std::int32_t> tokens, std::int32_t separat
   for (std::int64_t t = 1; t < std::ssize(tokens); ++t)
     if (tokens[static_cast<std::size_t>(t) - 1] == separator) lengths.push_back(start + t);
   lengths.push_back(start + std::ssize(tokens));
+}
+
+void append_documents(std::span<const std::int64_t> borders, std::int64_t begin, std::int64_t length,
+                      std::vector<std::int64_t>& lengths) {
+  const std::int64_t start = lengths.back();
+  for (auto at = std::ranges::upper_bound(borders, begin); at != borders.end() && *at < begin + length; ++at)
+    lengths.push_back(start + *at - begin);
+  lengths.push_back(start + length);
 }
 
 std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view what) {

@@ -38,10 +38,9 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
       "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
       "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
   flags.add("token-cache", o.text.cache, message("folder to keep the token files in; left out: ", cache));
-  flags.add(
-      Effect::results, "document-separator", o.document_separator,
-      "token that ends a document (for text a byte: 10 is a newline): attention does not cross it, positions restart",
-      Range<std::int64_t>{.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+  flags.add(Effect::results, "document-separator", o.document_separator,
+            "token that ends a document (for text a byte: 10 is a newline), or index: borders of Megatron-LM's index; "
+            "attention does not cross them, positions restart");
 }
 
 void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {

@@ -68,6 +68,7 @@ ChatSession::ChatSession(const ChatOptions& options, std::int64_t vocabulary)
   const text::AnswerEnd end = text::answer_end(format_);
   end_text_ = end.text;
   stops_.insert(stops_.end(), end.tokens.begin(), end.tokens.end());
+  never_ = never_drawn(format_.tokenizer(), vocabulary, stops_);
   if (!options.system.empty()) messages_ = text::chat_message("system", options.system);
 }
 
@@ -132,7 +133,7 @@ ChatWork ChatSession::next(std::FILE* in, std::int64_t prompt_tokens) {
 void ChatSession::take(std::span<const float> logits) {
   if (fed_ < tokens_.size()) return;  // the prompt is not complete yet
   const double uniform = static_cast<double>(mixed(options_.generate.seed ^ mixed(draws_++)) >> 11) * 0x1p-53;
-  const std::int32_t drawn = sample(logits, tokens_, options_.generate.sampling, uniform);
+  const std::int32_t drawn = sample(logits, tokens_, options_.generate.sampling, uniform, never_);
   if (std::find(stops_.begin(), stops_.end(), drawn) != stops_.end()) return answered(true);
   tokens_.push_back(drawn);
   answer_ += decoder_->push(static_cast<text::TokenId>(drawn));

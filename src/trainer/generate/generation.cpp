@@ -59,10 +59,16 @@ std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string
   return {ids.begin(), ids.end()};
 }
 
-std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options) {
-  if (options.prompt.empty()) return std::nullopt;
+std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options, std::string& unread) {
   const std::optional<std::filesystem::path> file = tokenizer_of(options.tokenizer, options.model);
-  return file ? std::optional(text::Tokenizer::read(*file)) : std::nullopt;
+  if (!file) return std::nullopt;
+  try {
+    return text::Tokenizer::read(*file);
+  } catch (const InputError& error) {
+    if (options.prompt_ids.empty() || !options.tokenizer.empty()) throw;
+    unread = error.what();
+    return std::nullopt;
+  }
 }
 
 Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
@@ -90,6 +96,7 @@ Generation::Generation(const GenerateOptions& options, std::int64_t vocabulary,
     sequences_.push_back({.tokens = parse_ids("prompt-ids", text)});
     require_known("prompt-ids", sequences_.back().tokens, vocabulary);
   }
+  if (tokenizer) never_ = never_drawn(*tokenizer, vocabulary, stops_);
   for (Sequence& sequence : sequences_) {
     sequence.most = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_);
     const auto fed = static_cast<std::int64_t>(sequence.most) - (new_tokens_ > 0 ? 1 : 0);
@@ -148,7 +155,8 @@ std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const 
     const Sequence& sequence = sequences_[i];
     if (sequence.done()) continue;
     const std::size_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
-    drawn[i] = sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform(seed_, i, step));
+    drawn[i] =
+        sample(logits.subspan(i * columns, columns), sequence.tokens, sampling_, uniform(seed_, i, step), never_);
   }
   return drawn;
 }

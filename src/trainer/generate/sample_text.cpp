@@ -18,6 +18,10 @@ namespace fsdp::train {
 SampleText::SampleText(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary)
     : chat_(options.data_format == data::TokenFormat::chat), most_(options.sample_tokens) {
   chat_ ? read_chat(options, model_folder, vocabulary) : read_text(options, model_folder, vocabulary);
+  if (tokenizer_) {
+    warn_of(*tokenizer_);
+    never_ = never_drawn(*tokenizer_, vocabulary, stops_);
+  }
   const std::int64_t tokens = std::ssize(prompt_);
   require<InputError>(tokens <= options.seq_len - most_, "--sample-prompt has ", tokens, " tokens, and --seq-len ",
                       options.seq_len, " leaves ", options.seq_len - most_, " beside --sample-tokens ", most_,

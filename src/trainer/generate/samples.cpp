@@ -65,7 +65,8 @@ std::array<std::int32_t, 2> Samples::next_token(const std::vector<std::int32_t>&
       logits_({.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences_}, count - 1);
   require<DivergedError>(std::all_of(logits.begin(), logits.end(), [](float each) { return std::isfinite(each); }),
                          "--sample-prompt: the model's logits are not all finite. Lower --lr");
-  std::array<std::int32_t, 2> next = {sample(logits, {}, {.temperature = 0}, 0), 0};
+  const std::span<const std::int32_t> never = text_ ? text_->never() : std::span<const std::int32_t>();
+  std::array<std::int32_t, 2> next = {sample(logits, {}, {.temperature = 0}, 0, never), 0};
   if (text_) next[1] = text_->push(next[0]) ? 1 : 0;
   ranks_.broadcast(std::as_writable_bytes(std::span(next)), 0, {"a sample's token"});
   return next;

@@ -73,14 +73,17 @@ void keep_min_p(std::vector<double>& scores, double p) {
 }  // namespace
 
 std::vector<double> probabilities(std::span<const float> logits, std::span<const std::int32_t> seen,
-                                  const Sampling& sampling) {
+                                  const Sampling& sampling, std::span<const std::int32_t> never) {
   require<InputError>(
       std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }),
       "the model's logits are not all finite, so that no token can be drawn; look at the weights of --model, and of "
       "--adapter where it is given");
   std::vector<double> scores(logits.begin(), logits.end());
   penalise(scores, seen, sampling.repetition_penalty);
+  for (const std::int32_t token : never) scores.at(static_cast<std::size_t>(token)) = removed;
   const auto best = std::max_element(scores.begin(), scores.end());
+  require<InputError>(best != scores.end() && *best != removed,
+                      "the tokenizer has no token of the model's vocabulary, so that none can be drawn");
   if (sampling.temperature <= 0) {
     std::vector<double> likeliest(scores.size());
     likeliest.at(static_cast<std::size_t>(std::distance(scores.begin(), best))) = 1;
@@ -95,8 +98,8 @@ std::vector<double> probabilities(std::span<const float> logits, std::span<const
 }
 
 std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> seen, const Sampling& sampling,
-                    double uniform) {
-  const std::vector<double> all = probabilities(logits, seen, sampling);
+                    double uniform, std::span<const std::int32_t> never) {
+  const std::vector<double> all = probabilities(logits, seen, sampling, never);
   double left = uniform;
   std::size_t last = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -121,6 +121,7 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
       progress.show(at.bytes, at.all_bytes);
     });
     note(path, made.left_out);
+    warn_of(tokenizing.tokenizer());
     for (const std::string& warning : tokenizing.warnings()) print_warning(warning);
     if (!std::exchange(named, true))
       print_sentence(

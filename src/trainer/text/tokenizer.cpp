@@ -6,10 +6,12 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/checkpoint/strict_json.hpp"
 #include "../../fsdp/core/paths.hpp"
 #include "bpe/byte_alphabet.hpp"
 #include "json_part.hpp"
+#include "known_faults.hpp"
 #include "tokenizer_state.hpp"
 #include "unicode/code_points.hpp"
 
@@ -40,6 +42,18 @@ void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer
   }
 }
 
+/// Returns the changes of length that a file requests, such as "truncation to 512 tokens and padding"; `transformers`
+/// leaves them in the file after a call that uses them, and resets them at each call that does not.
+std::string lengths_requested(const nlohmann::json& root) {
+  std::string text;
+  if (is_given(root, "truncation")) {
+    const auto most = value_at<std::int64_t>(root.at("truncation"), "max_length");
+    text = most ? message("truncation to ", *most, " tokens") : "truncation";
+  }
+  if (is_given(root, "padding")) text += text.empty() ? "padding" : " and padding";
+  return text;
+}
+
 /// Returns the names of ids. Skips unknown ids, and special tokens if `skip_special`.
 template <class State>
 std::vector<std::string> names_of(const State& state, std::span<const TokenId> ids, bool skip_special) {
@@ -55,16 +69,17 @@ std::vector<std::string> names_of(const State& state, std::span<const TokenId> i
 
 Tokenizer Tokenizer::read(const std::filesystem::path& path) {
   const std::filesystem::path file = folder_exists(path) ? path / "tokenizer.json" : path;
-  return parse(read_small_file(file, most_bytes), file.string());
+  Tokenizer tokenizer = parse(read_small_file(file, most_bytes), file.string());
+  const State& state = *tokenizer.state_;
+  if (auto fault = mistral_fault(file, state.pre_tokenizer, state.vocabulary_size))
+    tokenizer.warnings_.push_back(*std::move(fault));
+  return tokenizer;
 }
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& source) {
   const nlohmann::json root = parse_strict(json, source, limits);
   require<InputError>(root.is_object() && is_given(root, "model"), source,
                       ": has no \"model\", so it is not a tokenizer.json");
-  for (const char* const key : {"truncation", "padding"})
-    require<InputError>(!is_given(root, key), source, ": asks for ", key,
-                        ", which would change the number of tokens; set \"", key, "\" to null");
   const auto part = [&]<class Made>(const char* key, const char* name, Made (*read)(const JsonPart&)) {
     return is_given(root, key) ? read(JsonPart(root.at(key), name, source)) : Made();
   };
@@ -74,9 +89,12 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& source) {
   PostProcessor post_processor = part("post_processor", "post-processor", read_post_processor);
   Decoder decoder = part("decoder", "decoder", read_decoder);
   Bpe model(read_bpe(JsonPart(root.at("model"), "model", source)), pre_tokenizer.byte_level(), source);
-  return Tokenizer(std::make_shared<const State>(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
-                                                 std::move(post_processor), std::move(decoder),
-                                                 read_added_tokens(root, source), source));
+  Tokenizer tokenizer(std::make_shared<const State>(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
+                                                    std::move(post_processor), std::move(decoder),
+                                                    read_added_tokens(root, source), source));
+  if (const std::string lengths = lengths_requested(root); !lengths.empty())
+    tokenizer.warnings_.push_back(message(source, ": requests ", lengths, ", which is not applied"));
+  return tokenizer;
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special) const {
@@ -130,6 +148,13 @@ std::optional<std::string> Tokenizer::name_of(TokenId id) const {
 bool Tokenizer::is_special(TokenId id) const {
   const DecodedToken* const token = state_->find(id);
   return token != nullptr && token->special;
+}
+
+std::vector<TokenId> Tokenizer::ids_without_token(std::int64_t vocabulary) const {
+  std::vector<TokenId> ids;
+  for (std::int64_t id = 0; id < vocabulary; ++id)
+    if (state_->find(static_cast<TokenId>(id)) == nullptr) ids.push_back(static_cast<TokenId>(id));
+  return ids;
 }
 
 StreamDecoder::StreamDecoder(Tokenizer tokenizer, bool skip_special)

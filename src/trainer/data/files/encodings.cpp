@@ -11,6 +11,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../../fsdp/core/numbers.hpp"
 #include "../../text/unicode/code_points.hpp"
 #include "input_files.hpp"
 
@@ -42,6 +43,60 @@ struct Invalid {
     }
   }
 };
+
+/// Returns the code unit that an escape \uXXXX at the beginning of a text stands for; nothing for other texts.
+std::optional<std::uint32_t> escaped_unit(std::string_view text) {
+  if (text.size() < 6 || !text.starts_with("\\u")) return std::nullopt;
+  return parsed<std::uint32_t>(text.substr(2, 4), 16);
+}
+bool is_half(std::optional<std::uint32_t> unit) { return unit && *unit >= 0xD800 && *unit < 0xE000; }
+bool is_pair(std::optional<std::uint32_t> first, std::optional<std::uint32_t> second) {
+  return is_half(first) && is_half(second) && *first < 0xDC00 && *second >= 0xDC00;
+}
+
+/// Appends the content of a JSON string as Unicode. Returns how many of its bytes were replaced.
+std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out) {
+  constexpr char32_t private_use = 0xF0000;
+  std::int64_t replaced = 0;
+  const auto replace = [&](std::size_t length, std::size_t bytes, char32_t code) {
+    is_key ? text::append_utf8(out, private_use + code) : void(out += text::replacement);
+    replaced += static_cast<std::int64_t>(bytes);
+    text.remove_prefix(length);
+  };
+  while (!text.empty()) {
+    std::size_t whole = std::min(text.find('\\'), text::valid_length(text));
+    if (whole == 0 && text.front() == '\\') {
+      const auto unit = escaped_unit(text);
+      const bool pair = unit && is_pair(unit, escaped_unit(text.substr(6)));
+      if (is_half(unit) && !pair) {
+        replace(6, 1, *unit);  // of the byte that it stands for, where Python wrote it
+        continue;
+      }
+      whole = std::min<std::size_t>(pair ? 12 : 2, text.size());
+    }
+    if (whole == 0) {
+      const std::size_t length = text::utf8_step(text).length;
+      replace(length, length, static_cast<unsigned char>(text.front()));
+      continue;
+    }
+    out += text.substr(0, whole);
+    text.remove_prefix(whole);
+  }
+  return replaced;
+}
+
+/// Whether a text may have an escape of half a character.
+bool has_surrogates(std::string_view text) {
+  for (std::size_t at = 0; (at = text.find("\\u", at)) != text.npos; at += 2)
+    if (is_half(escaped_unit(text.substr(at)))) return true;
+  return false;
+}
+
+/// Returns the index behind the string whose quote is at `at`; npos if it has no end.
+std::size_t string_end(std::string_view text, std::size_t at) {
+  for (++at; (at = text.find_first_of("\\\"", at)) != text.npos && text[at] == '\\';) at += 2;
+  return at == text.npos ? at : at + 1;
+}
 
 Invalid invalid_of(const FileDescriptor& file, const std::filesystem::path& path) {
   constexpr std::int64_t at_a_time = 1 << 20;
@@ -104,6 +159,41 @@ void require_utf8(const std::filesystem::path& path) {
   Invalid found;
   found.read(text, 0, std::ssize(text) == bytes);
   if (is_too_many(found.count, std::ssize(text))) require_utf8(path, invalid_of(file, path).count, bytes);
+}
+
+std::optional<UnicodeRecord> unicode_record(std::string_view json,
+                                            const std::function<bool(std::string_view key)>& reads) {
+  if (text::valid_length(json) == json.size() && !has_surrogates(json)) return std::nullopt;
+  UnicodeRecord made;
+  std::int64_t depth = 0;
+  bool counts = false;
+  for (std::size_t at = 0; at < json.size();) {
+    const std::size_t quote = std::min(json.find('"', at), json.size());
+    for (; at < quote; ++at) {
+      depth += json[at] == '{' || json[at] == '[';
+      depth -= json[at] == '}' || json[at] == ']';
+      made.json += json[at];
+    }
+    if (at == json.size()) break;
+    const std::size_t end = string_end(json, at);
+    if (end == json.npos) return std::nullopt;  // not JSON, which its parser says
+    const std::string_view content = json.substr(at + 1, end - at - 2);
+    const std::size_t next = json.find_first_not_of(" \t\r\n", end);
+    const bool is_key = next != json.npos && json[next] == ':';
+    if (is_key && depth == 1) counts = reads(content);
+    made.json += '"';
+    const std::int64_t replaced = append_unicode(content, is_key, made.json);
+    made.json += '"';
+    if (!is_key && counts) made.replaced += replaced;
+    at = end;
+  }
+  return made;
+}
+
+void require_unicode(const std::filesystem::path& path, std::int64_t replaced, std::int64_t bytes, std::int64_t line) {
+  require<InputError>(!is_too_many(replaced, bytes), "data: ", path.string(), ": ", replaced, " of its ", bytes,
+                      " bytes up to line ", line, " are not Unicode text: escapes of half a character, such as ",
+                      "\\udcb2, or bytes that are not UTF-8; write the records anew with their texts in UTF-8");
 }
 
 }  // namespace fsdp::data

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace fsdp::data {
@@ -27,5 +30,21 @@ void require_utf8(const std::filesystem::path& path, std::int64_t invalid, std::
 
 /// The same; reads all of a file only if its first bytes are suspicious.
 void require_utf8(const std::filesystem::path& path);
+
+/// A JSON record whose strings are Unicode.
+struct UnicodeRecord {
+  std::string json = {};
+  std::int64_t replaced = 0;  ///< bytes of values that are read and became U+FFFD; an escape counts as one
+};
+
+/// Replaces what is not Unicode in the strings of a record: bytes that are not UTF-8, and escapes of half a character
+/// (\udcb2 alone), which Python writes for such bytes. In a value each becomes U+FFFD; in a key a character of private
+/// use, so that no two keys become equal. `reads`: whether the value of a key of the record is read, and counts.
+/// Returns nothing for a record that needs no change.
+std::optional<UnicodeRecord> unicode_record(std::string_view json,
+                                            const std::function<bool(std::string_view key)>& reads);
+
+/// Throws InputError if too many bytes of a file of records were replaced. `line`: the last that was read.
+void require_unicode(const std::filesystem::path& path, std::int64_t replaced, std::int64_t bytes, std::int64_t line);
 
 }  // namespace fsdp::data

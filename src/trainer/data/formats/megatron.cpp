@@ -51,6 +51,39 @@ struct OpenIndex {
   std::int64_t bytes;
 };
 
+/// The beginning of an index, checked against its size.
+struct Header {
+  Header(const OpenIndex& index, const std::string& name) {
+    require<InputError>(index.bytes >= index_header_bytes, name, " has ", index.bytes,
+                        " bytes, fewer than its header's ", index_header_bytes, "; it is cut off");
+    std::vector<char> head(static_cast<std::size_t>(index_header_bytes));
+    index.read(0, head);
+    const auto version = loaded<std::uint64_t>(head.data() + 9);
+    require<InputError>(version == 1, name, " is an index of version ", version, "; version 1 is known");
+    const auto code = static_cast<std::uint8_t>(head[17]);
+    type = code < token_types.size() ? token_types[code] : TokenType{"?"};
+    require<InputError>(type.bytes > 0, name, " says that tokens are of type ", int{code}, " (", type.name,
+                        "); uint8, int8, int16, int32, int64 and uint16 can be read");
+    const auto all = loaded<std::uint64_t>(head.data() + 18), listed = loaded<std::uint64_t>(head.data() + 26);
+    const auto room = static_cast<std::uint64_t>(index.bytes - index_header_bytes);
+    const bool fits = all <= room / 12 && listed <= room / 8;
+    const std::uint64_t bytes = fits ? all * 12 + listed * 8 : 0;
+    has_modes = fits && all > 0 && bytes + all == room;
+    require<InputError>(has_modes || (fits && bytes == room), name, " says that it holds ", all, " sequences and ",
+                        listed, " documents, and has ", index.bytes, " bytes; it is cut off or damaged");
+    sequences = static_cast<std::int64_t>(all);
+    documents = static_cast<std::int64_t>(listed);
+  }
+
+  std::int64_t places_at() const { return index_header_bytes + 4 * sequences; }
+  std::int64_t documents_at() const { return index_header_bytes + 12 * sequences; }
+
+  TokenType type;
+  std::int64_t sequences = 0;
+  std::int64_t documents = 0;  ///< entries, with the one at the end
+  bool has_modes = false;
+};
+
 bool begins_as_index(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
@@ -83,22 +116,9 @@ std::filesystem::path megatron_tokens_of(const std::filesystem::path& index) {
 MegatronTokens read_megatron_index(const std::filesystem::path& path) {
   const OpenIndex index(path);
   const std::string name = "data: " + path.string();
-  require<InputError>(index.bytes >= index_header_bytes, name, " has ", index.bytes, " bytes, fewer than its header's ",
-                      index_header_bytes, "; it is cut off");
-  std::vector<char> head(static_cast<std::size_t>(index_header_bytes));
-  index.read(0, head);
-  const auto version = loaded<std::uint64_t>(head.data() + 9);
-  require<InputError>(version == 1, name, " is an index of version ", version, "; version 1 is known");
-  const auto code = static_cast<std::uint8_t>(head[17]);
-  const TokenType type = code < token_types.size() ? token_types[code] : TokenType{"?"};
-  require<InputError>(type.bytes > 0, name, " says that tokens are of type ", int{code}, " (", type.name,
-                      "); uint8, int8, int16, int32, int64 and uint16 can be read");
-  const auto sequences = loaded<std::uint64_t>(head.data() + 18), documents = loaded<std::uint64_t>(head.data() + 26);
-  const auto room = static_cast<std::uint64_t>(index.bytes - index_header_bytes);
-  require<InputError>(sequences <= room / 12 && documents <= room / 8 && sequences * 12 + documents * 8 == room, name,
-                      " says that it holds ", sequences, " sequences and ", documents, " documents, and has ",
-                      index.bytes, " bytes; it is cut off or damaged");
-  const auto count = static_cast<std::int64_t>(sequences);
+  const Header header(index, name);
+  const TokenType type = header.type;
+  const std::int64_t count = header.sequences;
   const std::filesystem::path tokens = megatron_tokens_of(path);
   const std::int64_t bytes = size_of(open_file(tokens, O_RDONLY, "read"), tokens);
   std::int64_t end = 0;
@@ -108,7 +128,7 @@ MegatronTokens read_megatron_index(const std::filesystem::path& path) {
     lengths.resize(static_cast<std::size_t>(std::min(entries_at_a_time, count - begin)));
     places.resize(lengths.size());
     index.read(index_header_bytes + 4 * begin, lengths);
-    index.read(index_header_bytes + 4 * count + 8 * begin, places);
+    index.read(header.places_at() + 8 * begin, places);
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       const std::int64_t number = begin + static_cast<std::int64_t>(i);
       require<InputError>(lengths[i] >= 0, name, ": sequence ", number, " has the length ", lengths[i],
@@ -123,7 +143,40 @@ MegatronTokens read_megatron_index(const std::filesystem::path& path) {
   }
   require<InputError>(end == bytes, name, ": its sequences end at byte ", end, ", and ", tokens.string(), " has ",
                       bytes, "; the two do not belong together");
-  return {.token_bytes = type.bytes, .is_signed = type.is_signed, .tokens = end / type.bytes};
+  std::vector<std::int8_t> modes;
+  for (std::int64_t begin = 0; header.has_modes && begin < count; begin += entries_at_a_time) {
+    modes.resize(static_cast<std::size_t>(std::min(entries_at_a_time, count - begin)));
+    index.read(header.documents_at() + 8 * header.documents + begin, modes);
+    const auto other = std::ranges::find_if(modes, [](std::int8_t mode) { return mode != 0; });
+    require<InputError>(other == modes.end(), name, ": sequence ", begin + (other - modes.begin()), " has the mode ",
+                        other == modes.end() ? 0 : int{*other},
+                        ", as images of a multimodal set; sequences of mode 0, which is text, can be read");
+  }
+  return {.token_bytes = type.bytes,
+          .is_signed = type.is_signed,
+          .tokens = end / type.bytes,
+          .documents = std::max<std::int64_t>(header.documents - 1, 0)};
+}
+
+std::vector<std::int64_t> read_megatron_documents(const std::filesystem::path& path) {
+  const OpenIndex index(path);
+  const std::string name = "data: " + path.string();
+  const Header header(index, name);
+  std::vector<std::int64_t> begins;
+  std::int64_t before = 0;
+  std::vector<std::int64_t> entries(static_cast<std::size_t>(header.documents)), places(1);
+  index.read(header.documents_at(), entries);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    require<InputError>((i > 0 || entries[i] == 0) && entries[i] >= before && entries[i] <= header.sequences, name,
+                        ": document ", i, " begins at sequence ", entries[i], ", behind ", before, " and of ",
+                        header.sequences, "; it is damaged");
+    before = entries[i];
+    if (before == header.sequences) continue;  // the end, or documents without a sequence
+    index.read(header.places_at() + 8 * before, places);
+    const std::int64_t begin = places[0] / header.type.bytes;
+    if (begins.empty() || begins.back() < begin) begins.push_back(begin);
+  }
+  return begins;
 }
 
 }  // namespace fsdp::data

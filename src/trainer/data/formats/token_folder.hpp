@@ -32,7 +32,7 @@ struct TokenFolder {
   std::int64_t skip = 0;              ///< tokens of that unit that are already in the shards
   std::int64_t documents = 0;         ///< up to `place`
   std::int64_t skipped = 0;           ///< input files that are not text
-  std::int64_t replaced = 0;          ///< bytes up to `place` that are not UTF-8 and became U+FFFD
+  std::int64_t replaced = 0;          ///< bytes up to `place` that are not Unicode and became U+FFFD
   std::int64_t replaced_in_file = 0;  ///< those of the file of `place`
   bool complete = false;
 

@@ -142,6 +142,8 @@ RegularExpression::RegularExpression(std::string_view pattern, const std::string
       Compiled{std::string(pattern), source, alphabet.table(), std::move(quick), std::move(counted)});
 }
 
+std::string_view RegularExpression::text() const { return compiled_->pattern; }
+
 RegularExpression RegularExpression::of_literal(std::string_view text, const std::string& source) {
   std::string pattern;
   for (const char c : text) {

@@ -35,6 +35,9 @@ class RegularExpression {
   RegularExpression(RegularExpression&&) noexcept;
   RegularExpression& operator=(RegularExpression&&) noexcept;
 
+  /// The pattern.
+  std::string_view text() const;
+
   /// Appends all matches in a text in UTF-8, from the left, without overlaps; skips an empty match directly after
   /// another match. Spends from `budget` where matching goes far ahead or back. Several threads can call it at once.
   void find_all(std::string_view text, std::vector<Match>& matches, Budget& budget) const;
