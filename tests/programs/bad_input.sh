@@ -44,6 +44,10 @@ expect_error 'lr -1 must be at least 0' "${train[@]}" --data text.txt --lr=-1
 expect_error 'beta2 1 must be at least 0 and below 1' "${train[@]}" --data text.txt --beta2 1
 expect_error 'validation-fraction 1 must be' "${train[@]}" --data text.txt --validation-fraction 1
 expect_error 'deadline 0 must be above 0' "${train[@]}" --data text.txt --deadline 0
+expect_error '--validation-every is for held-out losses and samples, and with --validation-fraction 0 there are neither' \
+  "${train[@]}" --data text.txt --validation-fraction 0 --validation-every 2
+expect_error '--validation-windows is for held-out losses, and with --validation-fraction 0 there are none' \
+  "${train[@]}" --data text.txt --validation-fraction 0 --validation-windows 2
 expect_error 'ranks is for --dry-run only' "${train[@]}" --data text.txt --ranks 2
 
 echo "== sequences"

@@ -30,6 +30,8 @@ contains "$out" '^stack .*, 1 rank x 1 thread, '
   fail "not one warning of cores that lack"
 SLURM_CPUS_ON_NODE=$cores tessera "${one[@]}" --comm threads:1
 [ ! -s "$err" ] || fail "a warning where launcher and process agree"
+tessera "${one[@]}" --threads 1 --warmup 4
+contains "$err" '^tessera: warning: --warmup 4 is more than --steps 1, so that the learning rate ends at 0.00025 of --lr 0.001; '
 OMP_NUM_THREADS=1 SLURM_CPUS_ON_NODE=$cores tessera "${one[@]}"
 contains "$out" '^stack .*, 1 rank x 1 thread, '
 OMP_NUM_THREADS=$((cores + 1)) tessera "${one[@]}"
