@@ -199,12 +199,12 @@ struct Run {
       return stacks::estimate_step(command.flags, train, cluster, !plan.json && !fit);
     };
     if (fit) return cli::fit(command, cluster, has_stack, estimate);
-    train::print_estimate(options, plan, estimate(command->train));
+    const int status = train::print_estimate(options, plan, estimate(command->train));
     const cli::StackChoice& stack = command->train.stack;
     if (!plan.json && !has_stack(stack) && train::tells_of_plans())
       print_text(stdout,
                  message(cli::how_to_compile(stack), "\n", cli::stack_lines(stack, options.sequence.ranks > 1), "\n"));
-    return 0;
+    return status;
   }
   int operator()(const Bound<cli::Calibrate>& command) const {
     command.flags.require_ranges();

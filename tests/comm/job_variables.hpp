@@ -45,7 +45,12 @@ class JobVariables {
                              "SLURM_STEP_ID",
                              "SLURM_NTASKS",
                              "SLURM_NPROCS",
-                             "SLURM_PROCID"}) {
+                             "SLURM_PROCID",
+                             "SLURM_CPUS_PER_TASK",
+                             "SLURM_CPUS_ON_NODE",
+                             "NCPUS",
+                             "LSB_DJOB_NUMPROC",
+                             "OMP_NUM_THREADS"}) {
       const char* const before = std::getenv(name);
       before_[name] = before == nullptr ? std::optional<std::string>() : before;
       const auto found = values.find(name);

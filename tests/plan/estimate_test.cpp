@@ -110,6 +110,25 @@ TEST(Estimate, IsOfTheDryRunsBytesAndOfTheTokensOfAllRanks) {
   EXPECT_DOUBLE_EQ(found.compute_seconds + found.exposed_collectives + found.exposed_copies, found.seconds);
 }
 
+TEST(Estimate, CountsAttentionOfDocumentsAsTheModelCountsARun) {
+  const RunTimeSharded strategy{.strategy = FullyShard<>{}};
+  using Model = testing::StrategyModel<RunTimeSharded>;
+  const Model model(testing::detail::strategy_config(false));
+  Cluster slow = known_cluster("epyc");
+  slow.attention = 1e6;  // so that attention is nearly all
+  const auto of_documents = [&](double length) {
+    const Request request{
+        .rank = most_loaded, .sequences = 2, .document_length = length, .shape = {.sequence_length = 8}};
+    return estimate(model, strategy, {}, request, slow, optim::AdamW{});
+  };
+  const Estimate whole = of_documents(0), two = of_documents(2);
+  EXPECT_EQ(whole.model_flops, 2 * 2 * model.flops(8, 8 * 8));
+  EXPECT_EQ(two.model_flops, 2 * 2 * model.flops(8, 4 * 2 * 2));
+  EXPECT_NEAR(two.compute_seconds / whole.compute_seconds, 2.0 / 8, 1e-3);
+  EXPECT_EQ(two.plan.bytes, whole.plan.bytes);
+  EXPECT_EQ(of_documents(8).seconds, whole.seconds);
+}
+
 TEST(Estimate, SaysByHowMuchAStepDoesNotFit) {
   Cluster cluster = known_cluster("epyc");
   const RunTimeSharded strategy{.strategy = FullyShard<>{}};

@@ -44,6 +44,10 @@ expect_error 'lr -1 must be at least 0' "${train[@]}" --data text.txt --lr=-1
 expect_error 'beta2 1 must be at least 0 and below 1' "${train[@]}" --data text.txt --beta2 1
 expect_error 'validation-fraction 1 must be' "${train[@]}" --data text.txt --validation-fraction 1
 expect_error 'deadline 0 must be above 0' "${train[@]}" --data text.txt --deadline 0
+expect_error '--validation-every is for held-out losses and samples, and with --validation-fraction 0 there are neither' \
+  "${train[@]}" --data text.txt --validation-fraction 0 --validation-every 2
+expect_error '--validation-windows is for held-out losses, and with --validation-fraction 0 there are none' \
+  "${train[@]}" --data text.txt --validation-fraction 0 --validation-windows 2
 expect_error 'ranks is for --dry-run only' "${train[@]}" --data text.txt --ranks 2
 
 echo "== sequences"
@@ -95,7 +99,9 @@ expect_error 'budget of 100 bytes does not hold the shortest tile, of [0-9]+ tok
   "${train[@]}" --data text.txt --tiling budget:100 --comm threads:2
 expect_error "--memory '1GB' is not a number of bytes" "${train[@]}" --data text.txt --tiling budget:auto --memory 1GB
 expect_error '--memory 1GiB belongs to --tiling budget:auto' "${train[@]}" --data text.txt --memory 1GiB
-expect_error 'hold no step of this model' "${train[@]}" --data text.txt --tiling budget:auto --memory 1MiB --comm threads:2
+expect_error '--memory 1MiB is the memory of a rank, whose process takes 256.00 MiB besides tensors' \
+  "${train[@]}" --data text.txt --tiling budget:auto --memory 1MiB
+expect_error 'hold no step of this model' "${train[@]}" --data text.txt --tiling budget:auto --memory 257MiB --comm threads:2
 expect_error 'give bytes' "$program" eval --model "$golden/llama-gqa" --data text.txt --tiling budget:auto
 
 echo "== stacks: those that there are, and the lines that compile another"
@@ -114,7 +120,7 @@ refused 'a budget of 10 bytes for gathered weights is too small; [0-9]+ would do
 refused 'a bound of 100000000 live elements and a budget for gathered weights both say' \
   "${train[@]}" --data text.txt --comm threads:2 --batch-size 2 --sharding zero3:live=100000000:budget=1GiB
 expect_error 'fsdp2:no-reshard says that itself; write fsdp2:budget=1GiB' "${train[@]}" --data text.txt --sharding fsdp2:no-reshard:budget=1GiB
-expect_error 'budget=auto.* hold no step of this model' "${train[@]}" --data text.txt --comm threads:2 --sharding fsdp2:budget=auto --memory 1MiB
+expect_error 'budget=auto.* hold no step of this model' "${train[@]}" --data text.txt --comm threads:2 --sharding fsdp2:budget=auto --memory 257MiB
 expect_error 'each take what the other leaves' "${train[@]}" --data text.txt --sharding fsdp2:budget=auto --tiling budget:auto
 expect_error 'give bytes, as in budget=512MiB' "$program" eval --model "$golden/llama-gqa" --data text.txt --seq-len 16 \
   --sharding fsdp2:budget=auto

@@ -8,7 +8,8 @@ text 3000 text.txt
 run=(train --data text.txt --model tiny --seq-len 16 --steps 10 --precision fp32 --threads 1)
 tessera "${run[@]}" --log-every 4 --validation-every 5 --metrics metrics.jsonl --trace trace.json --checkpoint-dir saved
 lacks "$out" $'[\r\033]'
-lacks "$out" 'more threads than'
+contains "$out" '^step +8/10 .* [0-9]+:[0-9]+ left$'
+contains "$out" '^step 10/10 .*%$'
 [ "$(grep -c '^step .* tok/s' "$out")" -eq 4 ] || fail "not the lines of steps 1, 4, 8 and 10"
 contains "$out" '^step 5  held-out loss [0-9.]+ nats per token'
 contains "$out" '^checkpoint saved/step-00000010'
@@ -16,7 +17,28 @@ contains "$out" '^checkpoint saved/step-00000010'
 
 cores=$(python3 -c 'import os; print(len(os.sched_getaffinity(0)))')
 tessera "${run[@]:0:7}" --steps 1 --batch-size $((cores + 1)) --precision fp32 --threads 1 --comm threads:$((cores + 1))
-contains "$out" "^stack .*\(slow: more threads than the [0-9]+ cores? that they may use\)"
+[ "$(grep -c "^tessera: warning: $((cores + 1)) ranks have 1 thread each and may run on $cores cores\?, .*; take fewer ranks\$" "$err")" -eq 1 ] ||
+  fail "not one warning of crowded cores"
+
+echo "== what a launcher states of cores is compared with what the process has; OMP_NUM_THREADS counts without --threads"
+one=("${run[@]:0:7}" --steps 1 --batch-size 2 --precision fp32)
+step=(env SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0 SLURM_PROCID=0)
+"${step[@]}" SLURM_CPUS_PER_TASK=2 taskset -c "$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')" \
+  "$program" "${one[@]}" >"$out" 2>"$err" || fail "in a step of Slurm"
+contains "$out" '^stack .*, 1 rank x 1 thread, '
+[ "$(grep -c 'warning: a process of this run may run on 1 core, and the job requested 2 for each process (SLURM_CPUS_PER_TASK); start it with srun --cpus-per-task=2$' "$err")" -eq 1 ] ||
+  fail "not one warning of cores that lack"
+SLURM_CPUS_ON_NODE=$cores tessera "${one[@]}" --comm threads:1
+[ ! -s "$err" ] || fail "a warning where launcher and process agree"
+tessera "${one[@]}" --threads 1 --warmup 4
+contains "$err" '^tessera: warning: --warmup 4 is more than --steps 1, so that the learning rate ends at 0.00025 of --lr 0.001; '
+OMP_NUM_THREADS=1 SLURM_CPUS_ON_NODE=$cores tessera "${one[@]}"
+contains "$out" '^stack .*, 1 rank x 1 thread, '
+OMP_NUM_THREADS=$((cores + 1)) tessera "${one[@]}"
+contains "$err" "warning: a rank has $((cores + 1)) threads and may run on $cores cores?, which makes steps slow; take --threads $cores\$"
+OMP_NUM_THREADS=$((cores + 1)) tessera "${one[@]}" --threads 1
+contains "$out" '^stack .*, 1 rank x 1 thread, '
+[ ! -s "$err" ] || fail "a warning of threads that --threads overrules"
 
 python3 - <<'END'
 import json

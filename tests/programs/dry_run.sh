@@ -48,6 +48,8 @@ contains "$out" '^batch     6 pieces on 1 rank: 6 rounds$'
 tessera train --print-schedule "${flags[@]}"
 [ "$(grep -c 'loss  *head' "$out")" -eq 6 ] || fail "$(cat "$out")"
 
+runtime=$((256 << 20))  # bytes that the process of a rank takes besides tensors
+
 echo "== budget:auto takes what the memory leaves, and the run stays within it"
 auto=(--model tiny --layers 3 --seq-len 400 --batch-size 2 --steps 1 --threads 1 --comm threads:2)
 tessera train --dry-run "${auto[@]}"
@@ -55,7 +57,7 @@ untiled=$(table "$out")
 tessera train --dry-run "${auto[@]}" --tiling tiles:400
 least=$(table "$out")
 for memory in $((untiled + 5)) $(((untiled + least) / 2)); do
-  tessera train --dry-run "${auto[@]}" --tiling budget:auto --memory $memory
+  tessera train --dry-run "${auto[@]}" --tiling budget:auto --memory $((memory + runtime))
   contains "$out" '^--tiling budget:auto is budget:[0-9]*: what .* a rank leave$'
   contains "$out" '^tiling: MLP of a block, [0-9]* tiles? of .* tokens.* kept; [0-9]* bytes; [0-9]* FLOPs recomputed$'
   contains "$out" '^tiling: head, [0-9]* tile'
@@ -63,7 +65,7 @@ for memory in $((untiled + 5)) $(((untiled + least) / 2)); do
   planned=$(table "$out")
   ((planned <= memory && planned <= untiled && planned >= least)) || fail "$memory bytes gave a plan of $planned"
   rm -f metrics.jsonl
-  tessera train --data text.txt --metrics metrics.jsonl "${auto[@]}" --tiling budget:auto --memory $memory
+  tessera train --data text.txt --metrics metrics.jsonl "${auto[@]}" --tiling budget:auto --memory $((memory + runtime))
   contains "$out" "auto is $budget:"
   contains metrics.jsonl "$budget"
   [ "$(summary metrics.jsonl peak_bytes)" -eq "$planned" ] || fail "took $(summary metrics.jsonl peak_bytes)"
@@ -77,13 +79,13 @@ tessera train --dry-run "${weights[@]}"
 least=$(table "$out")
 gathered=$(sed -n 's/^ *gathered *\([0-9]*\) .*/\1/p' "$out")
 for memory in "$least" $((least + gathered / 2)) $((least + 3 * gathered)); do
-  tessera train --dry-run "${weights[@]}" --sharding fsdp2:budget=auto --memory "$memory"
+  tessera train --dry-run "${weights[@]}" --sharding fsdp2:budget=auto --memory $((memory + runtime))
   contains "$out" "^--sharding budget=auto is fsdp2:budget=$((memory - least + gathered)): what .* a rank leave\$"
   contains "$out" '^residency: groups held for the step [0-9], .*, the least within the budget$'
   planned=$(table "$out")
   ((planned <= memory && planned >= least)) || fail "$memory bytes gave a plan of $planned"
   rm -f metrics.jsonl
-  tessera train --data text.txt --metrics metrics.jsonl "${weights[@]}" --sharding fsdp2:budget=auto --memory "$memory"
+  tessera train --data text.txt --metrics metrics.jsonl "${weights[@]}" --sharding fsdp2:budget=auto --memory $((memory + runtime))
   contains metrics.jsonl "fsdp2:budget=$((memory - least + gathered)) "
   [ "$(summary metrics.jsonl peak_bytes)" -eq "$planned" ] || fail "took $(summary metrics.jsonl peak_bytes)"
 done
@@ -125,15 +127,28 @@ kept=$(table "$out")
 tessera train --dry-run "${inputs[@]}" --recompute --offload inputs
 least=$(table "$out")
 contains "$out" '^beside it, in host memory: [0-9]+ bytes '
-memory=$(((kept + least) / 2))
-tessera train --dry-run "${inputs[@]}" --memory "$memory"
-contains "$out" '^memory: .* a rank hold no such step; the whole run takes .* and would take .* with --recompute'
-share=$(sed -n 's/.*--recompute --offload \(inputs[:0-9.]*\) (.* of host memory).*/\1/p' "$out")
-flags=("${inputs[@]}" --recompute --offload "$share")
-tessera train --dry-run "${flags[@]}" --memory "$memory"
-contains "$out" '^memory: .* a rank hold this step; this plans for a device with memory of its own: .*, the host, '
+host=$(sed -n 's/^beside it, in host memory: \([0-9]*\) .*/\1/p' "$out")
+flags=("${inputs[@]}" --recompute --offload inputs)
+tessera train --dry-run "${flags[@]}" --memory $((least + host + runtime))
+contains "$out" '^memory: .* a rank hold this step, which needs .*, 256.00 MiB of them besides tensors$'
+ends_with 2 '^tessera: --memory: this step does not fit: a rank needs .*; tessera plan --fit --cluster NAME searches for flags that fit$' \
+  "$program" train --dry-run "${flags[@]}" --memory $((least + host + runtime - 1))
+contains "$out" '^  peak +'
+contains "$out" '^memory: .* a rank hold no such step, which needs .*; the whole run takes '
+lacks "$out" ' with .*--offload'  # the host has one memory
+if "$program" stacks | grep -q -- '--comm nccl'; then
+  echo "== a device with memory of its own: the least share that fits is named"
+  on_gpus=("${inputs[@]/threads:2/nccl}" --ranks 2)
+  gpu() { tessera train --dry-run "${on_gpus[@]}" "$@"; table "$out"; }
+  kept=$(gpu --recompute)
+  memory=$((($(gpu --recompute --offload inputs) + kept) / 2 + 1060000000))
+  ends_with 2 'does not fit' "$program" train --dry-run "${on_gpus[@]}" --memory "$memory"
+  share=$(sed -n 's/.*--recompute --offload \(inputs[:0-9.]*\) (.* of host memory).*/\1/p' "$out")
+  tessera train --dry-run "${on_gpus[@]}" --memory "$memory" --recompute --offload "$share"
+fi
+flags[-1]=inputs:0.5
+tessera train --dry-run "${flags[@]}"
 planned=$(table "$out")
-((planned <= memory && planned > least)) || fail "$share takes $planned of $memory bytes"
 tessera train --data text.txt --metrics inputs.jsonl --trace inputs.trace "${flags[@]}"
 [ "$(summary inputs.jsonl peak_bytes)" -eq "$planned" ] || fail "took $(summary inputs.jsonl peak_bytes)"
 contains inputs.trace '"name":"fetch-input'

@@ -55,10 +55,14 @@ same <(steps scratch.jsonl) <(steps bare.jsonl)
 [ "$(steps bare.jsonl)" != "$(sed -n 1p <<<"$(steps whole.jsonl)")" ] || fail "random weights are those of the folder"
 expect_error 'bare: holds neither model.safetensors nor model.safetensors.index.json' "$program" eval "${flags[@]}" --model bare
 beside='^tessera: --model bare holds no weights, and adapters would be trained beside random ones; give a folder with weights, or --from-scratch$'
-for how in "--lora-rank 2" "--lora-rank 2 --dry-run" "--lora-rank 2 --comm threads:2 --checkpoint-dir new --resume auto"; do
+for how in "--lora-rank 2" "--lora-rank 2 --comm threads:2 --checkpoint-dir new --resume auto"; do
   refused "$beside" "$program" train "${flags[@]}" --batch-size 6 --model bare --steps 1 $how
 done
+tessera train "${flags[@]}" --model bare --lora-rank 2 --dry-run
+contains "$err" '^tessera: --model bare holds no weights, and this plan needs its config.json alone; training adapters needs them, or --from-scratch$'
+contains "$out" '^trains [0-9,]+ of [0-9,]+ parameters$'
 train --model bare --lora-rank 2 --from-scratch --steps 1 --checkpoint-dir adapted
+contains "$out" '^model .* parameters \([0-9]+ trained\)'
 rm -r adapted/step-00000001/model.safetensors
 expect_error 'adapted/step-00000001: holds optimizer.safetensors but no model.safetensors' "$program" train "${flags[@]}" --batch-size 6 \
   --model adapted/step-00000001 --steps 1
@@ -67,7 +71,8 @@ echo "== weights in a form that is not read: no command takes the folder for one
 # unread SENTENCE: of the folder `unread`, by every command; --from-scratch alone takes it.
 unread() {
   expect_error "^tessera: unread: $1.* takes --from-scratch" "$program" train "${flags[@]}" --batch-size 6 --steps 1 --model unread
-  for command in "train --batch-size 6 --steps 1" "train --batch-size 6 --steps 1 --lora-rank 2 --comm threads:2" "train --dry-run" eval; do
+  for command in "train --batch-size 6 --steps 1" "train --batch-size 6 --steps 1 --lora-rank 2 --comm threads:2" "train --dry-run" \
+    "train --dry-run --lora-rank 2" eval; do
     expect_error "^tessera: unread: $1" "$program" $command "${flags[@]}" --model unread
   done
   expect_error "^tessera: unread: $1" "$program" generate --model unread --prompt-ids 1 --tokens 1 --precision fp32

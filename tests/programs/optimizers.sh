@@ -51,7 +51,7 @@ bytes() { tessera train "${flags[@]}" "$@" --dry-run; sed -n 's/^ *optimizer[^0-
 adamw=$(bytes --lr 1) sgd=$(bytes --optimizer sgd) none=$(bytes --optimizer sgd --momentum 0)
 [ "$adamw" -eq $((2 * sgd)) ] || fail "AdamW keeps $adamw bytes, SGD $sgd"
 [ "${none:-0}" -eq 0 ] || fail "SGD without momentum keeps $none bytes"
-tessera train "${flags[@]}" --optimizer muon --layout owned --tiling budget:auto --memory 64MiB --steps 1
+tessera train "${flags[@]}" --optimizer muon --layout owned --tiling budget:auto --memory 320MiB --steps 1
 contains "$out" 'tiling budget:auto is'
 
 echo "== a checkpoint of another optimizer is refused by name"

@@ -101,10 +101,40 @@ plan --cluster two.toml --json
 peak=$(value device_bytes.needed)
 [ "$peak" -eq "$(value peak_bytes)" ] || fail "$peak bytes"
 cluster small.toml "memory=$((peak > 1048576 ? peak - 1024 : 1048576))"
-plan --cluster small.toml
+short='^tessera: plan: this step does not fit: a rank needs .*, 1.00 KiB too little; --fit searches for flags that fit$'
+expect_error "$short" "$program" plan "${model[@]}" --cluster small.toml
 contains "$out" '^it does not fit: a rank takes .*, 1.00 KiB missing$'
-plan --cluster small.toml --json
+contains "$out" '^beside it, of the runtime: '
+expect_error "$short" "$program" plan "${model[@]}" --cluster small.toml --json
 [ "$(value fits) $(value device_bytes.left)" = "False -1024" ] || fail "$(cat "$out")"
+
+echo "== attention of documents is counted as a run counts it"
+cluster two.toml attention=1e9
+packed=("${model[@]}" --precision fp32 --document-separator 10)
+tessera plan --cluster two.toml "${packed[@]}"
+contains "$out" '^  documents   attention of whole windows; documents take less \(--document-length\)$'
+tessera plan --cluster two.toml "${packed[@]}" --document-length 3 --json
+counted=$(value model_flops)
+python3 -c "print('ab\n' * 1200, end='')" >short.txt
+rm -f metrics.jsonl
+tessera train --cluster two.toml --data short.txt --steps 1 --metrics metrics.jsonl --validation-fraction 0 "${packed[@]}" --comm threads:2
+python3 - "$counted" <<'PY'
+import json, sys
+lines = [json.loads(line) for line in open("metrics.jsonl")]
+step = next(line for line in lines if "tflops" in line)
+ran, planned = step["tflops"] * 1e12 * step["step_seconds"], float(sys.argv[1])
+assert abs(ran / planned - 1) < 0.01, (ran, planned)
+PY
+tessera plan --cluster two.toml "${packed[@]}" --document-length 3 --json
+python3 - "$(value step_seconds)" <<'PY'
+import json, sys
+line = json.loads(open("metrics.jsonl").readline())
+assert abs(line["planned_step_seconds"] / float(sys.argv[1]) - 1) < 0.01, (line, sys.argv)
+PY
+short=$(value step_seconds)
+plan --cluster two.toml --precision fp32 --json
+python3 -c "import sys; assert float(sys.argv[1]) < 0.7 * float(sys.argv[2]), sys.argv" "$short" "$(value step_seconds)"
+cluster two.toml
 
 echo "== a step in virtual time, the same every time, beside a trace with a run's names"
 plan --cluster two.toml --json
@@ -210,6 +240,8 @@ same one "$out"
 cluster bad.toml ranks=8 ranks_per_node=8
 no 'cannot be shared by' --cluster bad.toml
 
+no '--document-length 3 is for data with documents' --cluster two.toml --document-length 3
+no '--document-length 34 is more than the 33 tokens of a sequence' --cluster two.toml --document-length 34 --document-separator 10
 no '--trace two.toml is the file of --cluster; give it a file of its own' --cluster two.toml --trace two.toml
 printf 'seed = 1\n' >run.toml
 no '--trace run.toml is the file of --config; give it a file of its own' --cluster two.toml --config run.toml --trace run.toml
@@ -286,6 +318,11 @@ contains "$out" '^the fastest of [0-9]+ ways that fit on tight.toml; [0-9]+ had 
 contains "$out" '^1  --sharding '
 contains "$out" 'using Stack = fsdp::Stack<'
 contains "$out" '^it fits: a rank takes '
+
+echo "== on GPUs the best is started by torchrun, with all flags of the plan"
+tessera plan --fit --cluster h100 --ranks 16 --model tiny --seq-len 33 --batch-size 16 --freeze '*norm*'
+contains "$out" '^  cmake --preset release -DTESSERA_CUDA_ARCHITECTURES=90a'
+contains "$out" "^  torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint HOST:29500 --nproc-per-node 8 --no-python tessera train --comm nccl --sharding .* --batch-size 16 .* --freeze '\*norm\*'.* --data PATH$"
 
 echo "== what flags give stays, and what fits nowhere is told"
 fit --cluster two.toml --sharding zero2 --recompute --json

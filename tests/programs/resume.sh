@@ -44,6 +44,7 @@ tessera "${run[@]}" --lr 0.002 --beta1 0.8
 contains "$out" '^resumed from whole/step-00000003: step 3, epoch 0, window 36 of '
 contains "$out" '^resumed: --lr was 0.001, is 0.002$'
 contains "$out" '^resumed: --beta1 was 0.9, is 0.8$'
+contains "$err" '^tessera: warning: the learning rate of step [0-9]+ is .*, after .* at step [0-9]+: --lr was 0.001, is 0.002$'
 lacks "$out" '^resumed: --(steps|resume|metrics)'
 tr a b <text.txt >same-size.txt
 run=(train "${flags[@]/text.txt/same-size.txt}" --comm threads:2 --resume whole)

@@ -67,6 +67,25 @@ TEST(SummaryText, EndsWithATableOfCollectives) {
                                       "\n  shard     reduce_scatter           3             1000000  976.56 KiB");
 }
 
+TEST(EstimateDigits, AreThree) {
+  EXPECT_EQ(estimate_digits(95.0878), "95.1");
+  EXPECT_EQ(estimate_digits(11027.4), "11,000");
+  EXPECT_EQ(estimate_digits(9.996), "10.0");
+  EXPECT_EQ(estimate_digits(999.6), "1,000");
+  EXPECT_EQ(estimate_digits(0.0083056), "0.00831");
+  EXPECT_EQ(estimate_digits(0), "0");
+  EXPECT_EQ(planned_seconds_text(0.0083056), "8.31 ms");
+  EXPECT_EQ(planned_seconds_text(95.0878), "95.1 s");
+  EXPECT_EQ(planned_seconds_text(0), "0 s");
+}
+
+TEST(StartText, TellsHowManyParametersAreTrained) {
+  StartRecord record{.parameters = 1200, .trained = 200};
+  EXPECT_NE(start_text(record, "", 1, 0, 0).find(" 1200 parameters (200 trained)"), std::string::npos);
+  record.trained = 1200;
+  EXPECT_EQ(start_text(record, "", 1, 0, 0).find("trained"), std::string::npos);
+}
+
 TEST(SummaryText, ComparesAStepWithItsPlan) {
   SummaryRecord record{.step = StepTimes{.all = 0.110, .collectives = 0.030}};
   const auto second_line = [&] {
@@ -77,8 +96,8 @@ TEST(SummaryText, ComparesAStepWithItsPlan) {
   record.planned = StepTimes{.all = 0.100, .collectives = 0.025};
   EXPECT_EQ(
       second_line(),
-      "a step took 110.000 ms (30.000 ms of it in collectives), 10.0 % more than the plan's 100.000 ms (25.000 ms "
-      "of it in collectives)");
+      "a step took 110.000 ms (30.000 ms of it in collectives), 10.0 % more than the plan's 100 ms (25.0 ms of it "
+      "in collectives)");
   record.planned = StepTimes{.all = 0.080, .collectives = 0.005};
   EXPECT_TRUE(second_line().ends_with("; most of it is collectives")) << second_line();
   record.planned = StepTimes{.all = 0.160, .collectives = 0.029};
@@ -99,8 +118,8 @@ TEST(ProgressText, ShowsTheShareDoneAndTheTimeLeft) {
 TEST(Console, AFileGetsPlainLinesOnly) {
   const std::string text = printed({}, 2);
   EXPECT_EQ(text.find_first_of("\r\033"), std::string::npos);
-  EXPECT_EQ(text, step_text({.step = 1, .loss = 2.5}, 4) + "\n" + step_text({.step = 2, .loss = 2.5}, 4) + "\nsaved\n" +
-                      step_text({.step = 4, .loss = 2.5}, 4) + "\n");
+  EXPECT_EQ(text, step_text({.step = 1, .loss = 2.5}, 4) + "  1:30 left\n" + step_text({.step = 2, .loss = 2.5}, 4) +
+                      "  1:00 left\nsaved\n" + step_text({.step = 4, .loss = 2.5}, 4) + "\n");
 }
 
 TEST(Console, ATerminalGetsOneLineThatIsOverwritten) {

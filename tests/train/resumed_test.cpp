@@ -135,6 +135,35 @@ TEST(Resumed, AnotherScheduleIsSaid) {
                                                   "resumed: --lr-schedule was cosine, is wsd"}));
 }
 
+TEST(Resumed, TheRateOfTheNextStepIsNamedWhereTheFlagsChangeItAndWarnedOfWhereItRises) {
+  checkpoint::TrainerState done = saved();
+  done.step = 10;
+  const auto resumed = [&](const checkpoint::TrainerState& then, const TrainOptions& now) {
+    return compare_with("c", then, record_now(now), now, 20);
+  };
+  TrainOptions longer = options;
+  longer.steps = 20;
+  EXPECT_EQ(resumed(done, longer).warning,
+            "the learning rate of step 11 is 5.13e-04, after 1.00e-04 at step 10: --steps was 10, is 20");
+  EXPECT_EQ(resumed(done, longer).lines.back(), "resumed: --steps was 10, is 20");
+  TrainOptions lower = options;
+  lower.lr = 1e-4;
+  EXPECT_EQ(resumed(saved(), lower).lines.back(),
+            "resumed: the learning rate of step 6 is 4.72e-05, after 6.28e-04 at step 5: --lr was 0.001, is 0.0001");
+  EXPECT_EQ(resumed(saved(), lower).warning, "");
+  EXPECT_EQ(resumed(saved(), options).lines.size(), 1u);
+  EXPECT_EQ(resumed(done, options).warning, "") << "no step follows";
+
+  TrainOptions warming = options;  // a rate that rises as it would have done
+  warming.warmup = 8;
+  checkpoint::TrainerState warm = saved();
+  warm.run = record_now(warming);
+  warming.steps = 100;
+  EXPECT_EQ(resumed(warm, warming).lines, (std::vector<std::string>{"resumed from c: step 5, epoch 1, window 7 of 20",
+                                                                    "resumed: --steps was 10, is 100"}));
+  EXPECT_EQ(resumed(warm, warming).warning, "");
+}
+
 TEST(Resumed, AnotherOrderOfDataIsRefusedUnlessAnyway) {
   TrainOptions now = options;
   now.batch_size = 8;

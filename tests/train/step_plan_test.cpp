@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/report/report.hpp>
@@ -194,8 +195,25 @@ TEST(MemoryAdvice, OffersTheLeastShareOfInputsInHostMemoryThatSufficesOrSaysThat
 }
 
 TEST(MemoryLine, SaysWhetherAStepFits) {
-  EXPECT_EQ(memory_line(1024, ""), "memory: 1.00 KiB a rank hold this step");
-  EXPECT_EQ(memory_line(1024, "; advice"), "memory: 1.00 KiB a rank hold no such step; advice");
+  EXPECT_EQ(memory_line(1024, {.bytes = 1024, .runtime = 24}, ""),
+            "memory: 1.00 KiB a rank hold this step, which needs 1.00 KiB, 24 B of them besides tensors");
+  EXPECT_EQ(memory_line(1024, {.bytes = 1025, .runtime = 24}, "; advice"),
+            "memory: 1.00 KiB a rank hold no such step, which needs 1.00 KiB, 24 B of them besides tensors; advice");
+}
+
+TEST(GivenMemory, IsWhatAPlanLeavesOfAsMuchForTensors) {
+  TrainOptions given = planned;
+  given.memory = "257MiB";
+  EXPECT_EQ(given_memory(given, "cpu"), std::int64_t{257 << 20} - plan::known_cluster("epyc").runtime_bytes);
+  given.memory = "8GiB";
+  const plan::Cluster gpus = plan::known_cluster("h100");
+  EXPECT_EQ(given_memory(given, "cuda"), (std::int64_t{8} << 30) - gpus.runtime_bytes);
+  given.sequence.ranks = 2;
+  EXPECT_EQ(given_memory(given, "cuda"), (std::int64_t{8} << 30) - gpus.runtime_bytes - gpus.exchange_bytes);
+  given.memory = "1MiB";
+  EXPECT_INPUT_ERROR(
+      given_memory(given, "cpu"),
+      "--memory 1MiB is the memory of a rank, whose process takes 256.00 MiB besides tensors; give more");
 }
 
 TEST(HostMemory, ThatDoesNotSufficeIsRefusedWithTheShareThatWouldDo) {

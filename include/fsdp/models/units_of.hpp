@@ -47,5 +47,10 @@ template <class Model>
 std::int64_t parameter_count(const Model& model) {
   return distinct_elements(units_of(model));
 }
+/// Returns the number of those that are trained: not frozen by UnitOptions, groups or adapters.
+template <class Model>
+std::int64_t trained_count(const Model& model) {
+  return trained_elements(units_of(model), model.units());
+}
 
 }  // namespace fsdp

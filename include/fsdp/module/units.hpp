@@ -128,6 +128,9 @@ struct UnitGroups {
 UnitGroups group_parameters(std::span<const Unit> units, const UnitOptions& options, std::int64_t persistence_threshold,
                             bool keeps_joined = false);
 
+/// Returns the number of elements of the groups that are not frozen. Throws as group_parameters does.
+std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& options);
+
 /// Returns what a schedule must know about a group. `sharded`: whether the strategy shards groups that are not
 /// replicated.
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded);

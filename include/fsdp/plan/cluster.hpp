@@ -84,6 +84,10 @@ struct Cluster {
     visitor("gathers_in_stages", self.gathers_in_stages, "whether gathers go between nodes first, then inside");
   }
 
+  /// Whether a rank's memory is its host's.
+  bool on_host() const { return device == "cpu"; }
+  /// Bytes of a rank's memory that its runtime takes besides tensors. `exchanges`: whether ranks call all_to_all.
+  std::int64_t runtime(bool exchanges) const { return runtime_bytes + (exchanges ? exchange_bytes : 0); }
   /// Nodes that the ranks fill.
   std::int64_t nodes() const { return ranks <= ranks_per_node ? 1 : ranks / ranks_per_node; }
   /// Ranks of a node that take part.
@@ -116,5 +120,9 @@ std::vector<std::string> known_cluster_names();
 /// Returns a known cluster, with so many ranks in place of its own unless `ranks` is 0. Throws InputError, which
 /// suggests the nearest name, if there is none of this one; or if so many ranks do not fill its nodes.
 Cluster known_cluster(std::string_view name, std::int64_t ranks = 0);
+
+/// Returns the first known cluster of a device ("cuda" or "cpu"), whose runtime stands for that of machines without a
+/// file of figures; an empty cluster for any other device.
+Cluster usual_cluster(std::string_view device);
 
 }  // namespace fsdp::plan

@@ -39,7 +39,10 @@ struct Request {
   int rank = 0;                ///< or most_loaded
   std::int64_t sequences = 1;  ///< in one micro-batch
   bool fewer = false;          ///< micro-batches may have fewer sequences: plan for every number
-  RunShape shape;              ///< its activation_bytes are ignored
+  /// Mean length of the documents that sequences consist of, each counted as often as it has tokens; 0: each sequence
+  /// is one. Changes times alone.
+  double document_length = 0;
+  RunShape shape;  ///< its activation_bytes are ignored
   Purpose purpose = Purpose::train;
   /// Rows of a batch whose logits are computed. 0 means all rows to generate, none to train
   /// (Executor::evaluate_logits).

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -76,6 +77,10 @@ struct ModelWork {
   double flops = 0;   ///< the same
 };
 
+/// Returns the bytes of a rank's memory that a step needs: its tensors, on a CPU also what is offloaded, and what the
+/// cluster states of the runtime. `exchanges`: whether ranks call all_to_all.
+std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster, bool exchanges);
+
 /// Returns the estimate of a step that a dry run has planned and recorded. Throws InputError for a cluster that cannot
 /// be.
 Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork& work, const Cluster& cluster);
@@ -96,10 +101,14 @@ Estimate estimate(const Model& model, typename Model::Stack::Sharding sharding, 
       pieces > 0 ? pieces : request.ranks / request.shape.ranks_per_sequence * request.shape.micro_batches;
   const std::int64_t length = request.shape.sequence_length;
   const double sequences = static_cast<double>(batches) * static_cast<double>(request.sequences);
-  return estimate_of(plan, record,
-                     {.tokens = sequences * static_cast<double>(length),
-                      .flops = sequences * model.flops(length, checked_multiply(length, length))},
-                     cluster);
+  const std::int64_t whole = checked_multiply(length, length);
+  const std::int64_t squares =
+      request.document_length > 0 ? std::llround(request.document_length * static_cast<double>(length)) : whole;
+  const auto attention = [&](std::int64_t of) { return model.flops(length, of) - model.flops(length, 0); };
+  if (squares != whole && attention(whole) > 0) record.scale_attention(attention(squares) / attention(whole));
+  return estimate_of(
+      plan, record,
+      {.tokens = sequences * static_cast<double>(length), .flops = sequences * model.flops(length, squares)}, cluster);
 }
 
 }  // namespace fsdp::plan

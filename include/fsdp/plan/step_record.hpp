@@ -70,6 +70,8 @@ struct StepRecord {
 
   /// The ranks of an axis; one if the strategy lacks it.
   Members members(Axis axis) const;
+  /// Multiplies the FLOPs of attention, which were recorded of whole sequences.
+  void scale_attention(double factor);
   /// The collectives of the pass and of the optimizer, in the order of their calls on each axis; without the exchange
   /// of counts, which a run makes beside the step before.
   std::vector<RecordedCollective> collectives() const;

@@ -60,6 +60,7 @@ int launch(const LaunchOptions& launch, F f) {
   const auto on_rank = [f = std::move(f), threads = launch.threads](Comm& communicator) {
     comm::agree_on_cores(communicator);
     use_threads(comm::rank_threads(threads, communicator.size()));
+    if (communicator.rank() == 0) warn_of_cores(communicator.size(), 0);
     return f(communicator);
   };
   if constexpr (starts_ranks<Comm>) {

@@ -4,6 +4,7 @@
 /// exceptions into one line and an exit status.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include <tessera/fsdp/core/function_ref.hpp>
@@ -20,6 +21,9 @@ std::filesystem::path temporary_directory();
 
 /// Sets the OpenMP threads of the calling thread, the program's own: collectives copy with as many.
 void use_threads(int threads);
+
+/// Prints comm::cores_warning, if it has any.
+void warn_of_cores(int ranks, std::int64_t threads);
 
 /// Calls f, which returns an exit status, and returns the status for the process to exit with (comm::ExitStatus).
 /// Prints an exception as one line on stderr. First opens a closed stdin, stdout or stderr on /dev/null, so that no

@@ -93,7 +93,8 @@ struct TrainOptions {
   bool cuda_graphs = false;                 ///< capture a step as a CUDA graph and replay it
   std::int64_t log_every = 1;               ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
-  std::int64_t ranks = 0;  ///< for the dry run; 0: those that would be started
+  std::int64_t ranks = 0;            ///< for the dry run; 0: those that would be started
+  std::int64_t document_length = 0;  ///< for plans: tokens of a typical document; 0: each sequence is one
   std::optional<std::string> memory =
       {};  ///< bytes per rank for budget:auto, or budget=auto; left out: its part of the machine's free memory
   bool print_schedule = false;

@@ -3,6 +3,7 @@
 /// What `tessera plan` prints: an estimate of a step as a table, as JSON and as a trace.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,11 @@ namespace fsdp::report {
 
 /// What an estimate is of.
 struct EstimateTitle {
-  std::string cluster;  ///< as --cluster names it
-  std::string stack;    ///< "fsdp2 / nccl / bf16"
-  std::string step;     ///< "1 x 8192 tokens a micro-batch"
+  std::string cluster;               ///< as --cluster names it
+  std::string stack;                 ///< "fsdp2 / nccl / bf16"
+  std::string step;                  ///< "1 x 8192 tokens a micro-batch"
+  std::string documents = {};        ///< what attention was counted of; empty if sequences are whole
+  std::int64_t document_length = 0;  ///< tokens of each document; 0: each sequence is one
 };
 
 /// Returns the table, with a line at its head that tells whether the step fits.

@@ -49,9 +49,9 @@ struct StartRecord {
   std::int64_t ranks_per_sequence = 1;  ///< consecutive ranks that share each sequence (--sequence)
   std::int64_t pieces = 0;              ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
   std::int64_t threads = 1;             ///< per rank; the last bits of results depend on it
-  std::int64_t crowded_cores = 0;       ///< cores that ranks share, if their threads are more; else 0; console only
   std::string instruction_set = {};  ///< such as "avx2"; the last bits depend on it, too; empty if it does not matter
   std::int64_t parameters = 0;
+  std::int64_t trained = 0;     ///< of the parameters, those that are not frozen
   std::int64_t first_step = 1;  ///< above 1 after a resume
   std::int64_t steps = 0;
   std::int64_t skipped_binary = 0;        ///< number of binary files that were skipped
@@ -68,6 +68,7 @@ struct StartRecord {
     visitor("sizes", self.sizes);
     visitor("optimizer", self.named_constants());
     visitor("parameters", self.parameters);
+    if (self.trained < self.parameters) visitor("trained_parameters", self.trained);
     visitor("seed", self.seed);
     visitor("world", self.world);
     visitor("threads", self.threads);

@@ -31,6 +31,11 @@ std::string summary_text(const SummaryRecord& record);
 /// "12.340 s", "1.234 ms".
 std::string seconds_text(double seconds);
 
+/// A figure of a model in three significant digits: "95.1", "11,000", "0.0831".
+std::string estimate_digits(double value);
+/// Seconds that a plan expects, in as many: "95.1 s", "8.31 ms".
+std::string planned_seconds_text(double seconds);
+
 /// "1.50 GiB", "12.00 MiB", "640 B".
 std::string bytes_text(std::int64_t bytes);
 

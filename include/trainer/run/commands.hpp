@@ -14,6 +14,8 @@
 #include <utility>
 
 #include <tessera/comm/agreement.hpp>
+#include <tessera/comm/launch/cores.hpp>
+#include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/model_files/load.hpp>
@@ -22,7 +24,9 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/batches.hpp>
@@ -71,21 +75,26 @@ void check_memory(const TrainOptions& options, const Sharding& sharding, const T
 
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
+/// Returns a line on how many of a model's parameters are trained; empty if all are.
+std::string parameters_text(std::int64_t all, std::int64_t trained);
 /// Returns a line for each group of parameters: what it sets, and how many tensors and weights it has.
 std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units);
 
 /// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
-/// of it and starts no ranks. Refuses a folder whose weights the run would refuse.
+/// of it and starts no ranks. Refuses a folder whose weights the run would refuse. Returns the exit status:
+/// ExitStatus::bad_input, after a sentence on stderr, if --memory does not hold the step.
 template <class Model, class Optimizer>
-void describe(const TrainOptions& options, const FlagSet& flags, const ShardingOf<Model>& asked,
-              const TilingOf<Model>& tiling, const Optimizer& optimizer) {
+int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
+             const Optimizer& optimizer) {
   using Stack = typename Model::Stack;
+  int status = comm::ExitStatus::done;
   const bool speaks = starts_ranks<typename Stack::Comm> || comm::launched_job().rank == 0;
   const auto print = [&](const std::string& text) {
     if (speaks) print_text(stdout, text);
   };
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
+  options.launch.threads = comm::planned_threads(options.launch.threads, ranks);
   const bool asks = asks_for_memory(tiling) || weights_ask_for_memory(asked);
   const auto memory = [&] { return memory_of_rank<typename Stack::Comm>(options, ranks); };
   const auto [model, request, sharding, cut] =
@@ -103,18 +112,29 @@ void describe(const TrainOptions& options, const FlagSet& flags, const ShardingO
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
     if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");
+    print(parameters_text(parameter_count(model), trained_count(model)));
     print(groups_text(options.units.groups, units_of(model)));
     print(plan::tiling_text(model, cut, request));
     if (!step.residency.holds.empty()) print(report::residency_text(step.residency) + "\n");
     print(plan_text(step, Stack::name(sharding), request));
     if (options.memory && !asks) {
+      const plan::Cluster usual = plan::usual_cluster(Stack::Device::name);
+      const bool exchanges = options.sequence.ranks > 1;
+      const NeededMemory needed{.bytes = plan::needed_bytes(step, usual, exchanges),
+                                .runtime = usual.runtime(exchanges)};
       const std::int64_t given = parse_bytes("memory", *options.memory);
-      const bool fits = step.peak_bytes() <= given;
-      const bool offloads = Stack::Device::host_memory && (!fits || step.offloaded_bytes > 0);
-      print(memory_line(given, fits ? "" : memory_advice<Model>(options, sharding, cut, optimizer, ranks, given)) +
-            (offloads ? planned_for_a_device : "") + "\n");
+      std::string advice;
+      if (needed.bytes > given) {
+        std::optional<std::int64_t> apart;  // of a device apart from the host
+        if constexpr (!Stack::Device::host_memory) apart = given - needed.runtime;
+        advice = memory_advice<Model>(options, sharding, cut, optimizer, ranks, apart);
+        status = comm::ExitStatus::bad_input;
+      }
+      print(memory_line(given, needed, advice) + "\n");
+      if (speaks && status != comm::ExitStatus::done) print_sentence(does_not_fit(given, needed.bytes));
     }
   }
+  return status;
 }
 
 extern template class Batches<data::TextSource>;  // src/trainer/run/commands.cpp
@@ -144,8 +164,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   validate_constants(optimizer);
   validate(given.launch);
   if (given.dry_run || given.print_schedule) {
-    describe<Model>(given, flags, asked, tiling, optimizer);
-    return 0;
+    return describe<Model>(given, flags, asked, tiling, optimizer);
   }
   require_apart(given, files_of(flags));
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {

@@ -20,6 +20,9 @@ namespace fsdp::train {
 /// Throws InputError for flags of `train` that say what a plan takes from the cluster, or ask for something else, and
 /// for a trace that would replace a file that is read.
 void check_plan_flags(const FlagSet& flags, const TrainOptions& options);
+/// Returns what attention is counted of, where the options are of data with documents; else nothing. Throws InputError
+/// for a --document-length that such data cannot have.
+std::string counted_documents(const TrainOptions& options);
 /// Whether this process prints what is planned: of several that a launcher started one does.
 bool tells_of_plans();
 
@@ -27,13 +30,15 @@ bool tells_of_plans();
 struct EstimatedStep {
   plan::Estimate estimate;
   plan::Request request;
-  std::string stack;  ///< "fsdp2 / nccl / bf16"
+  std::string stack;           ///< "fsdp2 / nccl / bf16"
+  std::string documents = {};  ///< what attention was counted of, if the data have documents; else empty
 };
 
 /// Returns what an estimate is of: the cluster, the stack and the step's size.
 report::EstimateTitle title_of(const EstimatedStep& step, const std::string& cluster);
-/// Prints the estimate and, with --trace, writes the virtual step.
-void print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step);
+/// Prints the estimate and, with --trace, writes the virtual step. Returns the exit status: ExitStatus::bad_input,
+/// after a sentence on stderr, if the step does not fit.
+[[nodiscard]] int print_estimate(const TrainOptions& options, const PlanOptions& plan, const EstimatedStep& step);
 
 /// The communicator of a step that nobody runs.
 struct PlannedComm {
@@ -54,15 +59,16 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   options.dry_run = true;  // no data, and any number of ranks
   if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
-  const auto memory = [&] {
-    return cluster.memory - cluster.runtime_bytes - (options.sequence.ranks > 1 ? cluster.exchange_bytes : 0);
-  };
-  const auto [model, request, sharding, cut] = planned_step<Model>(
-      options, flags, ranks, asked, tiling, optimizer, memory, tells && tells_of_plans(), true, comm.scratch_bytes_for);
+  std::string documents = counted_documents(options);
+  const auto memory = [&] { return cluster.memory - cluster.runtime(options.sequence.ranks > 1); };
+  auto [model, request, sharding, cut] = planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory,
+                                                             tells && tells_of_plans(), true, comm.scratch_bytes_for);
+  request.document_length = static_cast<double>(options.document_length);
   plan::Estimate estimate = plan::estimate(model, sharding, cut, request, cluster, optimizer);
   return {.estimate = std::move(estimate),
           .request = request,
-          .stack = message(policy_text(sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>())};
+          .stack = message(policy_text(sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>()),
+          .documents = std::move(documents)};
 }
 
 }  // namespace fsdp::train

@@ -30,12 +30,17 @@ std::string memory_advice(
     std::optional<std::int64_t> memory, bool offloads_optimizer,
     FunctionRef<TakenBytes(const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks)> bytes);
 
+/// What a rank's step needs of its memory, as plan::needed_bytes counts it.
+struct NeededMemory {
+  std::int64_t bytes = 0;
+  std::int64_t runtime = 0;  ///< of them, those that the process takes besides tensors
+};
+
 /// The line of --dry-run on whether a rank's `memory` holds a step. `advice`: memory_advice for one that it does not
-/// hold; empty if it does.
-std::string memory_line(std::int64_t memory, const std::string& advice);
-/// What this line ends with where a stack's device is the host and something is in host memory, or might be.
-inline constexpr const char* planned_for_a_device =
-    "; this plans for a device with memory of its own: on this stack's, the host, what is offloaded saves nothing";
+/// hold.
+std::string memory_line(std::int64_t memory, const NeededMemory& needed, const std::string& advice);
+/// The error of --dry-run for a step that `memory` does not hold.
+std::string does_not_fit(std::int64_t memory, std::int64_t needed);
 
 /// Throws InputError unless `memory` bytes of host memory hold what `share` of the block inputs takes beside the rest;
 /// the error names the largest share that would do. `host`: the bytes with a share.

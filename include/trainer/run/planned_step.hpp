@@ -27,13 +27,19 @@ using ShardingOf = typename Model::Stack::Sharding;
 template <class Model>
 using TilingOf = typename Model::Stack::Tiling;
 
+/// Returns whether --model's folder has no weights at all, and its adapters are planned without. The first process of a
+/// job prints so, once.
+bool plans_without_weights(const TrainOptions& options);
+
 /// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
-/// Returns the model, and whether its weights are read from --model's folder.
+/// Returns the model, and whether its weights are read from --model's folder. `plans`: nothing is trained, so that
+/// adapters need no weights next to them; prints so where there are none.
 template <class Model>
-std::pair<Model, bool> begun_model(const TrainOptions& options) {
+std::pair<Model, bool> begun_model(const TrainOptions& options, bool plans = false) {
   Model model = model_of<Model>(options);
   bool adapters = false;
   if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
+  if (plans && adapters && is_folder<typename Model::Config>(options.model)) adapters = !plans_without_weights(options);
   const bool stored =
       !options.resume && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
   return {std::move(model), stored};
@@ -56,7 +62,7 @@ PlannedStep<Model> planned_step(const TrainOptions& options, const FlagSet& flag
                                 const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
                                 const Optimizer& optimizer, Memory memory, bool speaks, bool cuts = true,
                                 std::int64_t (*scratch_bytes_for)(int ranks) = nullptr) {
-  auto [model, stored] = begun_model<Model>(options);
+  auto [model, stored] = begun_model<Model>(options, true);
   if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
   require_samples(options, writes_text<Model>);
   require_stack_shards(options.sequence, Model::Stack::Sequence::shards);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/plan/available_memory.hpp>
@@ -19,11 +20,15 @@ inline std::int64_t host_memory_of_rank(int ranks) {
   return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
 }
 
-/// Returns the bytes that one rank may use: --memory if given. Otherwise nine tenths of the free memory of its device
-/// or machine, divided by the number of ranks that share it.
+/// Returns the bytes for tensors in a rank's --memory on a device ("cpu"): those that a plan leaves of as much
+/// (plan::usual_cluster). Throws InputError if the rest of the process takes all of them.
+std::int64_t given_memory(const TrainOptions& options, std::string_view device);
+
+/// Returns the bytes that one rank's tensors may use: given_memory if given. Otherwise nine tenths of the free memory
+/// of its device or machine, divided by the number of ranks that share it.
 template <class Comm>
 std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
-  if (options.memory) return parse_bytes("memory", *options.memory);
+  if (options.memory) return given_memory(options, Comm::Device::name);
   if constexpr (requires { requires Comm::device_for_each_rank; })
     return Comm::Device::free_bytes() / 10 * 9;
   else if constexpr (requires { Comm::Device::free_bytes(); })

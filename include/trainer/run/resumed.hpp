@@ -41,6 +41,7 @@ void add_config(RunRecord& record, const ConfigValues& values);
 struct Resumed {
   data::Position position = {};         ///< where reading of the data continues
   std::vector<std::string> lines = {};  ///< for the user: which step was resumed, and each difference
+  std::string warning = {};             ///< that the learning rate rises; empty if it does not
   std::string identity = {};            ///< of the run that continues
 };
 

@@ -74,7 +74,8 @@ class Trainer {
         reduced_sooner_(reduced_sooner(sharding)),
         size_(agreed_size(communicator, options, sharding)),
         planned_(expected_step(communicator, options, model_, sharding, tiling,
-                               plan_request(options, communicator.size(), sharding, optimizer), optimizer)),
+                               plan_request(options, communicator.size(), sharding, optimizer), optimizer,
+                               [&] { return mean_document_length(source_, device::host_memory<Device>); })),
         peak_(report::measure_matmul_peak<Device, typename Model::Stack::Precision::Compute>(
             communicator, comm::rank_threads(size_.threads, communicator.size()))),
         training_(communicator, model_, size_, sharding, tiling,
@@ -182,6 +183,7 @@ class Trainer {
     keep_resting();
     log_.open();
     if (!leads()) return;
+    warn_of_cores(communicator_.size(), training_.request().shape.threads);
     const report::StartRecord record{.stack = stack_text_,
                                      .model_name = model_name<typename Model::Config>(options_.model),
                                      .sizes = values_of(model_.config()),
@@ -193,9 +195,9 @@ class Trainer {
                                      .ranks_per_sequence = options_.sequence.ranks,
                                      .pieces = pieces_,
                                      .threads = training_.request().shape.threads,
-                                     .crowded_cores = crowded_cores(),
                                      .instruction_set = device::arithmetic(),
                                      .parameters = parameter_count(model_),
+                                     .trained = trained_count(model_),
                                      .first_step = optimizer().steps() + 1,
                                      .steps = options_.steps,
                                      .skipped_binary = skipped_binary(),
@@ -204,12 +206,6 @@ class Trainer {
                report::start_text(record, source_.text(), source_.training(), source_.validation(),
                                   training_.plan().peak_bytes()),
                lines);
-  }
-
-  /// Returns the cores that ranks share, where their threads are more than the cores; else 0.
-  std::int64_t crowded_cores() const {
-    const comm::SharedCores shared = comm::cores_shared_by(communicator_.size());
-    return training_.request().shape.threads * shared.ranks > shared.cores ? shared.cores : 0;
   }
 
   /// The state of the trainer's parts for a checkpoint, and its restoration.

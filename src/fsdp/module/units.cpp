@@ -328,6 +328,13 @@ UnitGroups group_parameters(UnitLists units, const UnitOptions& options, std::in
   return result;
 }
 
+std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& options) {
+  std::int64_t count = 0;
+  for (const GroupedParameters& group : group_parameters(units, options, 0).groups)
+    if (!group.frozen) count = checked_add(count, group.elements());
+  return count;
+}
+
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded) {
   using sharding::Across;
   // A replicated group's own reduction covers all ranks, and so do the shards of one that is never gathered.

@@ -27,12 +27,9 @@ bool exchanges(const StepRecord& record) {
 /// Sets what a rank and its host need of memory.
 void set_needs(Estimate& estimate, const StepRecord& record) {
   const Cluster& cluster = estimate.cluster;
-  const bool on_host = cluster.device == "cpu";
-  const std::int64_t offloaded = estimate.plan.offloaded_bytes;
-  estimate.device = {.needed = estimate.plan.peak_bytes() + cluster.runtime_bytes +
-                               (exchanges(record) ? cluster.exchange_bytes : 0) + (on_host ? offloaded : 0),
-                     .available = cluster.memory};
-  estimate.host = {.needed = on_host ? 0 : offloaded * cluster.ranks_of_node(), .available = cluster.host_memory};
+  estimate.device = {.needed = needed_bytes(estimate.plan, cluster, exchanges(record)), .available = cluster.memory};
+  estimate.host = {.needed = cluster.on_host() ? 0 : estimate.plan.offloaded_bytes * cluster.ranks_of_node(),
+                   .available = cluster.host_memory};
 }
 
 /// Sets the seconds in which a rank computes, and those in which it waits, by what it waits for.
@@ -67,6 +64,10 @@ void set_activations(Estimate& estimate, const StepRecord& record) {
 }
 
 }  // namespace
+
+std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster, bool exchanges) {
+  return plan.peak_bytes() + cluster.runtime(exchanges) + (cluster.on_host() ? plan.offloaded_bytes : 0);
+}
 
 Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork& work, const Cluster& cluster) {
   cluster.validate();

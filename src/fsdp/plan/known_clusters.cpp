@@ -149,4 +149,11 @@ Cluster known_cluster(std::string_view name, std::int64_t ranks) {
   return cluster;
 }
 
+Cluster usual_cluster(std::string_view device) {
+  const std::span<const KnownCluster> known = known_clusters();
+  const auto found =
+      std::ranges::find_if(known, [&](const KnownCluster& each) { return each.cluster.device == device; });
+  return found == known.end() ? Cluster{} : found->cluster;
+}
+
 }  // namespace fsdp::plan

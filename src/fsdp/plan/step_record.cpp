@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/plan/step_record.hpp>
 
+#include <cmath>
 #include <tuple>
 
 namespace fsdp::plan {
@@ -19,6 +20,13 @@ Members StepRecord::members(Axis axis) const {
   for (const auto& [own, members] : axes)
     if (own == axis) return members;
   return {};
+}
+
+void StepRecord::scale_attention(double factor) {
+  for (RecordedTask& each : tasks) {
+    std::int64_t& flops = each.work.counters.attention_flops;
+    flops = std::llround(static_cast<double>(flops) * factor);
+  }
 }
 
 std::vector<RecordedCollective> StepRecord::collectives() const {

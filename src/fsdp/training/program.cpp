@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/environment.hpp>
@@ -96,6 +97,10 @@ std::filesystem::path temporary_directory() {
 }
 
 void use_threads(int threads) { omp_set_num_threads(threads); }
+
+void warn_of_cores(int ranks, std::int64_t threads) {
+  if (const std::string text = comm::cores_warning(ranks, threads); !text.empty()) print_warning(text);
+}
 
 int run_program(FunctionRef<int()> f) {
   static bool runs = false;

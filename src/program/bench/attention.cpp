@@ -57,7 +57,7 @@ Line measure(const BenchOptions& options, std::int64_t head_dim, int threads) {
 }  // namespace
 
 int measure_attention(const BenchOptions& options) {
-  const int threads = comm::rank_threads(options.launch.threads, 1);
+  const int threads = comm::planned_threads(options.launch.threads, 1);
   std::vector<std::int64_t> head_dims{64, 128};
   if (options.head_dim > 0) head_dims = {options.head_dim};
   for (const std::int64_t head_dim : head_dims) {

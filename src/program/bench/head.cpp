@@ -193,7 +193,7 @@ int measure_head(const BenchOptions& options, const train::FlagSet& flags) {
   const HeadSizes sizes{.tokens = options.seq_len > 0 ? options.seq_len : 4096,
                         .hidden = options.hidden,
                         .vocabulary = options.vocab > 0 ? options.vocab : 32000,
-                        .threads = comm::rank_threads(options.launch.threads, 1)};
+                        .threads = comm::planned_threads(options.launch.threads, 1)};
   if (options.stack.precision == cli::PrecisionChoice::bf16)
     measure<Bf16Mixed>(options, sizes, tilings);
   else

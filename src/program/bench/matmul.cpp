@@ -30,7 +30,7 @@ MatmulRecord in_float(MatmulRecord record) {
 }  // namespace
 
 int measure_matmul(const BenchOptions& options) {
-  const int threads = comm::rank_threads(options.launch.threads, 1);
+  const int threads = comm::planned_threads(options.launch.threads, 1);
   const std::int64_t tokens = options.seq_len > 0 ? options.seq_len : 2048;
   const std::int64_t intermediate = options.intermediate > 0 ? options.intermediate : 2816;
   std::vector<MatmulRecord> records = projection(DType::bf16, 1024, 1024, 1024);

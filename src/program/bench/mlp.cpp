@@ -96,7 +96,7 @@ int measure_mlp(const BenchOptions& options, const train::FlagSet& flags) {
   const bool print_untiled = tilings.size() != 2;
   MlpSizes sizes{.hidden = options.hidden,
                  .intermediate = options.intermediate > 0 ? options.intermediate : 3072,
-                 .threads = comm::rank_threads(options.launch.threads, 1)};
+                 .threads = comm::planned_threads(options.launch.threads, 1)};
   for (const std::int64_t tokens : {std::int64_t{2048}, std::int64_t{4096}}) {
     sizes.tokens = options.seq_len > 0 ? options.seq_len : tokens;
     if (options.stack.precision == cli::PrecisionChoice::bf16)

@@ -265,7 +265,7 @@ int measure(const BenchOptions& options, const train::FlagSet& flags) {
   const auto ranks = static_cast<int>(launch.ranks);
   const MlpSizes sizes{.hidden = flags.is_given("hidden") ? options.hidden : 4096,
                        .intermediate = options.intermediate > 0 ? options.intermediate : 12288,
-                       .threads = comm::rank_threads(launch.threads, ranks)};
+                       .threads = comm::planned_threads(launch.threads, ranks)};
   const std::vector<Entry> list = entries<PrecisionT>(options, sizes, ranks);
   launch.deadline_seconds = std::max(launch.deadline_seconds, 3600.0);  // ranks wait for each other after long passes
   return train::launch<Comm>(launch, [&](Comm& communicator) {

@@ -207,7 +207,7 @@ void measure_both(const BenchOptions& options, cli::PrecisionChoice precision, i
 }  // namespace
 
 int measure_optim(const BenchOptions& options, const train::FlagSet& flags) {
-  const int threads = comm::rank_threads(options.launch.threads, 1);
+  const int threads = comm::planned_threads(options.launch.threads, 1);
   const bool asked = flags.is_given("precision");
   for (const cli::PrecisionChoice precision : {cli::PrecisionChoice::bf16, cli::PrecisionChoice::fp32})
     if (!asked || precision == options.stack.precision) {

@@ -82,6 +82,10 @@ std::string cluster_names() {
 void bind(train::FlagSet& flags, Plan& command) {
   flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
   bind(flags, command.train);
+  flags.add("document-length", command.train.options.document_length,
+            "tokens of a typical document, which attention does not leave (--data-format chat, --document-separator); "
+            "0: counted as whole sequences",
+            train::counts_up_to(train::most_tokens, 0));
   flags.find("fit")->help =
       "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
       "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same batches";

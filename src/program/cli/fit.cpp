@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fit.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include <tessera/trainer/report/report.hpp>
 
 #include "stack_lines.hpp"
+#include "way_flags.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -48,7 +53,7 @@ std::vector<StrategyFate> fates_of_strategies(const plan::SearchResult& found, c
 std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
   const plan::Outcome& outcome = fate.asked.outcome;
   switch (fate.fate) {
-    case plan::Fate::slower: return message("slower: at least ", report::seconds_text(outcome.seconds));
+    case plan::Fate::slower: return message("slower: at least ", report::planned_seconds_text(outcome.seconds));
     case plan::Fate::too_large:
       return message("does not fit: ", report::bytes_text(outcome.missing), " too much with ",
                      space.flags(space.train(fate.asked.family, fate.asked.turned)));
@@ -58,7 +63,55 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
   return "";
 }
 
-std::string text_of(const FoundWays& found, const FitSpace& space, const Plan& plan, const HasStack& has) {
+/// Returns a value as a shell reads it.
+std::string shell_word(const std::string& text) {
+  if (!text.empty() &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") ==
+          std::string::npos)
+    return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+/// Returns the flags of a command that `train` takes and that a way leaves as they are, and the way's.
+std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
+  static const std::set<std::string, std::less<>> of_plans = {"cluster", "comm", "document-length", "fit", "json",
+                                                              "ranks",   "trace"};
+  std::string text = command_line(way);
+  for (const train::Flag& flag : flags.flags()) {
+    const bool chosen = std::ranges::find(way, flag.name, &WayFlag::name) != way.end();
+    if (!flag.given || chosen || of_plans.contains(flag.name)) continue;
+    text += " --" + flag.name;
+    const std::vector<std::string> values = flag.get();
+    if (flag.kind == train::FlagKind::boolean)
+      text += values == std::vector<std::string>{"true"} ? "" : "=" + values.front();
+    else
+      for (const std::string& value : values) text += " " + shell_word(value);
+  }
+  return text + (flags.is_given("data") ? "" : " --data PATH");
+}
+
+/// Returns how a way is built for and started on a cluster of GPUs; empty for any other.
+std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster, const Train& train,
+                       const HasStack& has) {
+  if (cluster.on_host()) return {};
+  const std::optional<std::string> stack = has(train.stack) ? std::nullopt : cmake_name(train.stack);
+  const std::string& name = *command->train.options.cluster;
+  const char* const architecture = name == "h100" || name == "h200" ? "90a" : name == "b200" ? "100a" : "ARCHITECTURE";
+  const std::string nodes =
+      cluster.nodes() == 1 ? ""
+                           : message("--nnodes ", cluster.nodes(), " --rdzv-backend c10d --rdzv-endpoint HOST:29500 ");
+  return message(
+      "the first on GPUs, the last line on each node\n  cmake --preset release -DTESSERA_CUDA_ARCHITECTURES=",
+      architecture, stack ? message(" -DTESSERA_STACKS=\"default;", *stack, "\"") : "",
+      " && cmake --build --preset release\n  torchrun ", nodes, "--nproc-per-node ", cluster.ranks_of_node(),
+      " --no-python tessera train --comm nccl ", train_flags(command.flags, flags_of_way(train)), "\n");
+}
+
+std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<Plan>& command,
+                    const plan::Cluster& cluster, const HasStack& has) {
+  const Plan& plan = *command;
   const std::vector<Way>& ways = found.best;
   std::string text = message("the fastest of ", space.size(), " ways that fit on ", *plan.train.options.cluster, "; ",
                              found.search.asked, " had to be estimated\n");
@@ -71,7 +124,8 @@ std::string text_of(const FoundWays& found, const FitSpace& space, const Plan& p
   if (!others.empty()) text += "others\n";
   for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
   const Train& first = ways.front().train;
-  return text + "the first in C++\n" + stack_lines(first.stack, first.options.sequence.ranks > 1) + "\n\n" +
+  return text + "the first in C++\n" + stack_lines(first.stack, first.options.sequence.ranks > 1) + "\n" +
+         start_text(command, cluster, first, has) + "\n" +
          report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, *plan.train.options.cluster));
 }
 
@@ -98,7 +152,8 @@ int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack
   const FitSpace space(command->train, command.flags, cluster, [](const StackChoice&) { return true; });
   const FoundWays found = find_ways(command->train, space, estimate);
   if (!train::tells_of_plans()) return 0;
-  print_text(stdout, command->plan.json ? json_of(found, space, *command, has) : text_of(found, space, *command, has));
+  print_text(stdout,
+             command->plan.json ? json_of(found, space, *command, has) : text_of(found, space, command, cluster, has));
   return 0;
 }
 

@@ -107,7 +107,7 @@ std::string text_of(const Trials& trials, std::span<const train::TimedStep> time
     const Trial& trial = trials.list[i];
     text += message(
         "fit       ", i + 1, "  ", command_line(trial.flags), "\n             planned ",
-        report::seconds_text(trial.planned_seconds), " a step, ",
+        report::planned_seconds_text(trial.planned_seconds), " a step, ",
         timed[i].failed.empty() ? "took " + report::seconds_text(timed[i].seconds) : "passed over: " + timed[i].failed,
         i == taken ? "; taken" : "", "\n");
   }

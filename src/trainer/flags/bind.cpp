@@ -78,7 +78,8 @@ void add_sampling(FlagSet& flags, GenerateOptions& o) {
 }  // namespace
 
 void bind(FlagSet& flags, LaunchOptions& launch) {
-  flags.add("threads", launch.threads, "threads per rank; 0: cores / ranks", thread_counts);
+  flags.add("threads", launch.threads, "threads per rank; 0: OMP_NUM_THREADS if it is set, else cores / ranks",
+            thread_counts);
   bind_waits(flags, launch, false);
 }
 

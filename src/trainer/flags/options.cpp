@@ -81,6 +81,12 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
   require<InputError>(o.patience == 0 || (o.validation_every > 0 && o.validation_fraction > 0),
                       "--patience counts held-out losses, and none are measured on the way; give --validation-every ",
                       "and a --validation-fraction above 0");
+  require<InputError>(o.validation_every == 0 || o.validation_fraction > 0 || o.sample_prompt,
+                      "--validation-every is for held-out losses and samples, and with --validation-fraction 0 there "
+                      "are neither; hold a part out, give --sample-prompt, or leave it out");
+  require<InputError>(o.validation_fraction > 0 || !flags.is_given("validation-windows"),
+                      "--validation-windows is for held-out losses, and with --validation-fraction 0 there are none; "
+                      "hold a part out, or leave it out");
   require<InputError>(o.sample_prompt || !flags.is_given("sample-tokens"),
                       "--sample-tokens is the length of samples, and none are written; give --sample-prompt too");
   require<InputError>(!o.sample_prompt || o.sample_tokens < o.seq_len, "--sample-tokens ", o.sample_tokens,

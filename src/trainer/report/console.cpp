@@ -116,13 +116,15 @@ void Console::step(const StepRecord& record) {
   if (stream_ == nullptr) return;
   seconds_ += record.step_seconds;
   const double per_step = seconds_ / static_cast<double>(std::max<std::int64_t>(record.step - first_step_ + 1, 1));
+  const double left = per_step * static_cast<double>(steps_ - record.step);
+  const bool in_line = !style_.terminal && record.step < steps_;  // there is no progress line
   const bool due =
       log_every_ > 0 && (record.step % log_every_ == 0 || record.step == first_step_ || record.step == steps_);
   const std::string erase = erased();
   progress_.clear();
-  if (due || !erase.empty()) write(erase + (due ? step_text(record, steps_, unit_) + "\n" : ""));
-  if (record.step < steps_)
-    progress(progress_text(record, steps_, per_step * static_cast<double>(steps_ - record.step)));
+  const std::string end = in_line ? "  " + duration_text(left) + " left\n" : "\n";
+  if (due || !erase.empty()) write(erase + (due ? step_text(record, steps_, unit_) + end : ""));
+  if (record.step < steps_) progress(progress_text(record, steps_, left));
 }
 
 void Console::progress(const std::string& text) {

@@ -32,11 +32,7 @@ std::string percent_text(double part) {
   text << std::fixed << std::setprecision(1) << 100 * part << " %";
   return text.str();
 }
-std::string tera_text(double rate) {
-  std::ostringstream text;
-  text << std::setprecision(4) << rate * 1e-12 << " TFLOP/s";
-  return text.str();
-}
+std::string tera_text(double rate) { return estimate_digits(rate * 1e-12) + " TFLOP/s"; }
 std::string rounded_text(double count) { return count_text(static_cast<std::int64_t>(std::llround(count))); }
 
 /// "needs 62.84 of 79.65 GiB".
@@ -53,7 +49,7 @@ std::string links_text(const Estimate& estimate) {
     if (of(estimate.bytes, link) > 0)
       text += message("  ", name_of(link), std::string(12 - name_of(link).size(), ' '),
                       bytes_text(static_cast<std::int64_t>(of(estimate.bytes, link))), ' ',
-                      whose[static_cast<std::size_t>(link)], ", ", seconds_text(of(estimate.busy, link)),
+                      whose[static_cast<std::size_t>(link)], ", ", planned_seconds_text(of(estimate.busy, link)),
                       " at its full bandwidth\n");
   return text;
 }
@@ -74,7 +70,7 @@ nlohmann::ordered_json need_json(const plan::Need& need) {
 
 std::string estimate_line(const Estimate& estimate) {
   const double exposed = estimate.exposed_collectives + estimate.exposed_copies;
-  return message(seconds_text(estimate.seconds), ", ", rounded_text(estimate.tokens_per_second()),
+  return message(planned_seconds_text(estimate.seconds), ", ", estimate_digits(estimate.tokens_per_second()),
                  " tokens a second, MFU ", percent_text(estimate.mfu()), ", ", percent_text(exposed / estimate.seconds),
                  " exposed, ", need_text(estimate.device));
 }
@@ -91,14 +87,15 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
   text += message(estimate.fits() ? "it fits" : "it does not fit", ": a rank takes ", need_text(estimate.device));
   if (estimate.host.needed > 0) text += message("; a node's host memory ", need_text(estimate.host));
   text += "\n";
-  text += row("step", seconds_text(estimate.seconds));
-  text += row("tokens", message(rounded_text(estimate.tokens_per_second()), " a second, ",
+  text += row("step", planned_seconds_text(estimate.seconds));
+  text += row("tokens", message(estimate_digits(estimate.tokens_per_second()), " a second, ",
                                 rounded_text(estimate.tokens), " a step"));
   text += row("MFU", message(percent_text(estimate.mfu()), " of ", tera_text(estimate.peak), " a rank"));
+  if (!title.documents.empty()) text += row("documents", title.documents);
   if (estimate.plan.middle_parts > 1) text += row("attention", message("in ", estimate.plan.middle_parts, " parts"));
-  text += row("computes", seconds_text(estimate.compute_seconds));
-  text += row("exposed", message(seconds_text(estimate.exposed_collectives), " of collectives, ",
-                                 seconds_text(estimate.exposed_copies), " of copies to the host, ",
+  text += row("computes", planned_seconds_text(estimate.compute_seconds));
+  text += row("exposed", message(planned_seconds_text(estimate.exposed_collectives), " of collectives, ",
+                                 planned_seconds_text(estimate.exposed_copies), " of copies to the host, ",
                                  percent_text(exposed / estimate.seconds), " of the step"));
   text += links_text(estimate);
   text +=
@@ -132,6 +129,7 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
                                          {"attention_parts", estimate.plan.middle_parts},
                                          {"tokens", std::llround(estimate.tokens)},
                                          {"tokens_per_second", estimate.tokens_per_second()},
+                                         {"document_length", title.document_length},
                                          {"model_flops", estimate.model_flops},
                                          {"mfu", estimate.mfu()},
                                          {"peak_flops", estimate.peak},

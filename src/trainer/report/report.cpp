@@ -44,17 +44,29 @@ std::string seconds_text(double seconds) {
   return text.str();
 }
 
+std::string estimate_digits(double value) {
+  if (value == 0 || !std::isfinite(value)) return "0";
+  const auto places = [](double of) { return 2 - static_cast<int>(std::floor(std::log10(std::abs(of)))); };
+  const double unit = std::pow(10, -places(value));
+  const double rounded = std::round(value / unit) * unit;
+  if (rounded >= 1000) return count_text(std::llround(rounded));
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(std::max(places(rounded), 0)) << rounded;
+  return text.str();
+}
+
+std::string planned_seconds_text(double seconds) {
+  return seconds > 0 && seconds < 1 ? estimate_digits(seconds * 1e3) + " ms" : estimate_digits(seconds) + " s";
+}
+
 std::string start_text(const StartRecord& record, const std::string& data, std::int64_t training_windows,
                        std::int64_t held_out_windows, std::int64_t peak_bytes) {
   std::ostringstream text;
   text << "stack     " << record.stack << ", " << record.world << (record.world == 1 ? " rank x " : " ranks x ")
        << record.threads << (record.threads == 1 ? " thread" : " threads")
-       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set
-       << (record.crowded_cores > 0 ? message(" (slow: more threads than the ", record.crowded_cores,
-                                              record.crowded_cores == 1 ? " core" : " cores", " that they may use)")
-                                    : "")
-       << "\nmodel     " << record.model_name << (record.model_name.empty() ? "" : ": ") << record.parameters
-       << " parameters";
+       << (record.instruction_set.empty() ? "" : ", ") << record.instruction_set << "\nmodel     " << record.model_name
+       << (record.model_name.empty() ? "" : ": ") << record.parameters << " parameters"
+       << (record.trained < record.parameters ? message(" (", record.trained, " trained)") : "");
   for (const ConfigValue& size : record.sizes)
     if (const auto* const number = std::get_if<std::int64_t>(&size.value); number != nullptr && *number != 0)
       text << ", " << size.name << ' ' << text_of(size);
@@ -67,7 +79,7 @@ std::string start_text(const StartRecord& record, const std::string& data, std::
        << (record.pieces > 0 ? "batch     " + rounds_text(record.pieces, record.world, record.ranks_per_sequence) + "\n"
                              : "")
        << "memory    " << bytes_text(peak_bytes) << " of tensors on each rank";
-  if (record.planned) text << "\nplan      " << seconds_text(record.planned->all) << " a step";
+  if (record.planned) text << "\nplan      " << planned_seconds_text(record.planned->all) << " a step";
   return text.str();
 }
 
@@ -102,15 +114,15 @@ std::string deviation_text(double ratio) {
 std::string step_text(const SummaryRecord& record) {
   constexpr double explained = 0.25;  // a deviation beyond it is
   if (!record.step) return {};
-  const auto parts = [](const StepTimes& times) {
-    return times.collectives ? message(" (", seconds_text(*times.collectives), " of it in collectives)") : "";
+  const auto parts = [](const StepTimes& times, std::string (*in_words)(double)) {
+    return times.collectives ? message(" (", in_words(*times.collectives), " of it in collectives)") : "";
   };
   const StepTimes& step = *record.step;
-  std::string text = message("a step took ", seconds_text(step.all), parts(step));
+  std::string text = message("a step took ", seconds_text(step.all), parts(step, seconds_text));
   if (record.planned) {
     const StepTimes& planned = *record.planned;
-    text += message(", ", deviation_text(step.all / planned.all), " than the plan's ", seconds_text(planned.all),
-                    parts(planned));
+    text += message(", ", deviation_text(step.all / planned.all), " than the plan's ",
+                    planned_seconds_text(planned.all), parts(planned, planned_seconds_text));
     if (std::abs(step.all / planned.all - 1) > explained && step.collectives && planned.collectives) {
       const double collectives = *step.collectives - *planned.collectives;
       const double rest = step.all - planned.all - collectives;

@@ -2,8 +2,10 @@
 #include <tessera/trainer/run/memory_advice.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 
 namespace fsdp::train {
 
@@ -62,9 +64,24 @@ std::string memory_advice(
   return text + " (--dry-run tells of other strategies)";
 }
 
-std::string memory_line(std::int64_t memory, const std::string& advice) {
-  const std::string begin = message("memory: ", report::bytes_text(memory), " a rank hold ");
-  return begin + (advice.empty() ? "this step" : "no such step" + advice);
+std::string memory_line(std::int64_t memory, const NeededMemory& needed, const std::string& advice) {
+  return message("memory: ", report::bytes_text(memory), " a rank hold ", needed.bytes <= memory ? "this" : "no such",
+                 " step, which needs ", report::bytes_text(needed.bytes), ", ", report::bytes_text(needed.runtime),
+                 " of them besides tensors", needed.bytes <= memory ? "" : advice);
+}
+
+std::string does_not_fit(std::int64_t memory, std::int64_t needed) {
+  return message("--memory: this step does not fit: a rank needs ", report::bytes_text(needed), " and has ",
+                 report::bytes_text(memory), ", ", report::bytes_text(needed - memory),
+                 " too little; tessera plan --fit --cluster NAME searches for flags that fit");
+}
+
+std::int64_t given_memory(const TrainOptions& options, std::string_view device) {
+  const std::int64_t given = parse_bytes("memory", *options.memory);
+  const std::int64_t runtime = plan::usual_cluster(device).runtime(options.sequence.ranks > 1);
+  require<InputError>(given > runtime, "--memory ", *options.memory, " is the memory of a rank, whose process takes ",
+                      report::bytes_text(runtime), " besides tensors; give more");
+  return given - runtime;
 }
 
 void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int64_t(double share)> host) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iomanip>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -43,6 +45,40 @@ std::string value_in_words(const std::string& value) { return value.empty() ? "n
 
 std::string change_of(const std::string& name, const std::string& before, const std::string& value) {
   return message(subject_of(name), " was ", value_in_words(before), ", is ", value_in_words(value));
+}
+
+/// The flags that decide the learning rate of a step.
+constexpr const char* of_the_rate[] = {"lr", "lr-schedule", "warmup", "lr-decay-steps", "steps"};
+
+/// Returns the schedule of a checkpoint's run. What its record lacks is as in `now`.
+LrSchedule recorded_schedule(const RunRecord& then, TrainOptions now) {
+  FlagSet flags;
+  bind(flags, now);
+  for (const char* const name : of_the_rate)
+    if (const std::string value = value_of(then, name); !value.empty()) flags.find(name)->give({value});
+  return schedule_of(now);
+}
+
+/// Adds that the next step's learning rate is not that of the run before: a warning if it is above the last step's,
+/// else a line.
+void compare_rates(const checkpoint::TrainerState& then, const RunRecord& now, const TrainOptions& options,
+                   Resumed& resumed) {
+  if (then.step == 0 || then.step >= options.steps) return;
+  const LrSchedule before = recorded_schedule(then.run, options);
+  const double last = lr_at(before, then.step - 1), next = lr_at(schedule_of(options), then.step);
+  if (next == lr_at(before, then.step)) return;
+  std::ostringstream text;
+  text << std::scientific << std::setprecision(2) << "the learning rate of step " << then.step + 1 << " is " << next
+       << ", after " << last << " at step " << then.step;
+  const char* separator = ": ";
+  for (const char* const name : of_the_rate) {
+    const std::string was = value_of(then.run, name), is = value_of(now, name);
+    if (!was.empty() && was != is) text << std::exchange(separator, "; ") << change_of(name, was, is);
+  }
+  if (next > last)
+    resumed.warning = text.str();
+  else
+    resumed.lines.push_back("resumed: " + text.str());
 }
 
 struct ChangedGroup {
@@ -216,6 +252,7 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
   }
   if (in_pieces)
     for (std::string& line : std::move(*in_pieces).lines(anew)) resumed.lines.push_back(std::move(line));
+  if (!then.run.empty()) compare_rates(then, now, options, resumed);
   if (anew) resumed.position = {.epoch = then.epoch + 1, .index = 0};
   return resumed;
 }

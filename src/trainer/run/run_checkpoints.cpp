@@ -214,6 +214,7 @@ Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found
   keep_first_weights(run_, state.run);
   if (leads())
     if (std::string line = later_steps(options_, from); !line.empty()) found.lines.push_back(std::move(line));
+  if (!found.warning.empty()) warn()(found.warning);
   resumed_from_ = from.path();
   return {.lines = std::move(found.lines), .resumed = std::move(state)};
 }

@@ -6,6 +6,7 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::train {
@@ -34,6 +35,10 @@ void RunLog::write(const Record& record) {
 
 void RunLog::begin(const report::StartRecord& record, const std::string& text, std::span<const std::string> lines) {
   if (!speaks()) return;
+  if (options_.warmup > options_.steps)
+    print_warning(message("--warmup ", options_.warmup, " is more than --steps ", options_.steps,
+                          ", so that the learning rate ends at ", lr_at(schedule_of(options_), options_.steps - 1),
+                          " of --lr ", options_.lr, "; take a shorter one, or more steps"));
   write(record);
   digests_.begin(report::digest_start(record, options_.grad_accum));
   console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every, unit_);
