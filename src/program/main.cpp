@@ -324,7 +324,6 @@ struct Run {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored, and `tessera generate | head` would go on
-  return fsdp::train::run_program([&] {
-    return fsdp::run_together([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); });
-  });
+  return fsdp::train::run_program(
+      [&] { return fsdp::run_together([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); }); });
 }

@@ -397,8 +397,7 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   has(said("sharding = \"zero33\""), "did you mean 'zero3'?");
   has(said("dry-run = \"yes\""), "dry-run is the text 'yes'; give true or false");
   const std::string place = folder.write("place.toml", "FOLDER = \"a\"").string();
-  EXPECT_INPUT_ERROR(parse_words({"inspect", "--config", place.c_str()}),
-                     "unknown key 'FOLDER'; known: quick");
+  EXPECT_INPUT_ERROR(parse_words({"inspect", "--config", place.c_str()}), "unknown key 'FOLDER'; known: quick");
   const std::string absent = folder.path() / "absent.toml";
   EXPECT_INPUT_ERROR(train_of({"--config", absent.c_str()}), absent);
 }

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <ctime>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <mutex>
 #include <string_view>
 

@@ -38,7 +38,8 @@ std::string scalar_text(const toml::node& node, FlagKind kind, const std::string
                         ", without quotes");
     return text->get();
   }
-  require<InputError>(is_number || is_boolean || !node.is_boolean(), where, " is true or false; give a text, in quotes");
+  require<InputError>(is_number || is_boolean || !node.is_boolean(), where,
+                      " is true or false; give a text, in quotes");
   if (const auto* number = node.as_integer()) return to_text(number->get());
   if (const auto* number = node.as_floating_point()) return to_text(number->get());
   if (const auto* truth = node.as_boolean()) return to_text(truth->get());

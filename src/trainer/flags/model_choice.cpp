@@ -2,10 +2,8 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
@@ -101,12 +99,6 @@ bool check_choice(const ConfigKind& kind, const ModelChoice& choice) {
     require<InputError>(!kind.has_presets || folder_exists(name), "--model ", shortened(name, 400),
                         " is neither a preset nor a folder; ", suggestion(name, kind.presets),
                         ", or a folder with config.json and weights");
-    if (!path_exists(std::filesystem::path(name) / "config.json") && checkpoint::holds_any(name)) {
-      const std::string newest = checkpoint::step_folders_in(name).front().path.string();
-      throw InputError(message("--model ", name, " is a directory of checkpoints; --model ", newest,
-                               " starts a new run from the weights of its newest, and --resume ", name,
-                               " resumes its run"));
-    }
     return true;
   }
   require<InputError>(choice.adapter.empty(), "--adapter ", choice.adapter,

@@ -120,8 +120,8 @@ int ReplayReport::tell(const ReplayedStep& step) {
   for (const std::string& line : found.lines) text += line + "\n";
   print_text(stdout, text);
   if (!found.same)
-    print_sentence(message("replay: step ", request_.step, " differs from that of ", *request_.against,
-                           "; stdout shows where"));
+    print_sentence(
+        message("replay: step ", request_.step, " differs from that of ", *request_.against, "; stdout shows where"));
   return found.same ? 0 : 1;
 }
 
