@@ -90,15 +90,24 @@ contains "$out" '^SIGTERM: ended after step [0-9]+: not saved'
 expect_error "on-signal never is not known" "${base[@]}" --on-signal never
 
 echo "== one more a second later: at once, with nothing saved"
-batch=(--batch-size 16384)  # a step takes longer than the second signal
 rm -rf saved
-start_run "${base[@]}" "${batch[@]}" --checkpoint-dir saved
+mkfifo stalled
+sleep 100 <stalled &  # a reader that never reads: when the FIFO is full, a step never ends
+reader=$!
+"${base[@]/1000000/1}" "${batch[@]}" --checkpoint-dir saved --metrics stalled >"$out" 2>"$err" &
+run=$!
+lines=0
+for _ in $(seq 100); do
+  [ "$lines" -lt 100 ] || [ "$(wc -l <"$out")" -ne "$lines" ] || break
+  lines=$(wc -l <"$out")
+  sleep 0.4
+done
 kill -s TERM $run
 sleep 1.05
 kill -s TERM $run 2>/dev/null || true
 run_ends 143
+kill $reader
 [ -z "$(find saved -name 'step-*')" ] || fail "was saved"
-batch=(--batch-size 4)
 
 echo "== what was ended goes on to the bit"
 rm -rf saved

@@ -33,8 +33,9 @@ bool is_beyond_toml(const std::string& number) {
 std::string scalar_text(const toml::node& node, FlagKind kind, const std::string& where) {
   const bool is_number = kind == FlagKind::number, is_boolean = kind == FlagKind::boolean;
   if (const auto* text = node.as_string()) {
-    require<InputError>(!is_boolean && (!is_number || is_beyond_toml(text->get())), where, " is the text '",
-                        shortened(text->get()), "'; give ", is_number ? "a number" : "true or false",
+    const bool is_blank = text->get().find_first_not_of(" \t\r\n\v\f") == std::string::npos;  // Flag::give refuses it
+    require<InputError>(is_blank || (!is_boolean && (!is_number || is_beyond_toml(text->get()))), where,
+                        " is the text '", shortened(text->get()), "'; give ", is_number ? "a number" : "true or false",
                         ", without quotes");
     return text->get();
   }
