@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,17 +18,21 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/ranks.hpp>
 #include <tessera/comm/rendezvous.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/flags/cluster_file.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 
+#include "../fsdp/core/paths.hpp"
 #include "bench/alone.hpp"
 #include "cli/about.hpp"
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
 #include "cli/fit.hpp"
+#include "cli/listed.hpp"
 #include "cli/replay.hpp"
 #include "cli/stack_lines.hpp"
 #include "cli/train_fit.hpp"
@@ -111,6 +116,39 @@ stacks::CompiledStack any_stack(const cli::CommChoice& comm) {
   return find_stack(any);
 }
 
+/// Whether an error may start MPI in order to be compared with those of the other processes of mpirun's job.
+bool may_join_mpi = true;
+
+/// Ends with an error that came up before the ranks of a job knew each other, such as that of a flag. Under mpirun it
+/// joins the job, so that an error of all processes is printed once. Otherwise throws it.
+int end_together(const std::exception_ptr& error) {
+  const auto stacks = compiled_stacks();
+  const auto mpi = std::ranges::find(stacks, "mpi", &stacks::CompiledStack::comm);
+  if (may_join_mpi && mpi != stacks.end() && comm::launched_by_mpi() && comm::launched_job().processes > 1)
+    return mpi->on_ranks({}, [&](const comm::Ranks&) -> int { std::rethrow_exception(error); });
+  std::rethrow_exception(error);
+}
+
+/// Calls f, which returns an exit status, and ends with its error as end_together does.
+template <class F>
+int run_together(const F& f) {
+  try {
+    return f();
+  } catch (const Error&) {
+    return end_together(std::current_exception());
+  }
+}
+
+/// Replaces the name of a directory of checkpoints by its newest complete step, and prints which.
+void take_newest_step(std::string& model) {
+  if (path_exists(std::filesystem::path(model) / "config.json") || !checkpoint::holds_any(model)) return;
+  const bool speaks = comm::launched_job().rank == 0;
+  const auto folder = checkpoint::model_folder(model, checkpoint::read_listing<cli::Listed>,
+                                               speaks ? checkpoint::Warn(print_warning) : checkpoint::Warn());
+  if (speaks) print_sentence(message("--model ", model, ": takes ", folder.string(), ", its newest checkpoint"));
+  model = folder.string();
+}
+
 /// Says how several processes become one job.
 std::string joined_by(bool nccl) {
   if (nccl) return "say --comm mpi, or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)";
@@ -124,6 +162,7 @@ std::string joined_by(bool nccl) {
 void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given, bool plans = false) {
   using Kind = cli::CommChoice::Kind;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
+  may_join_mpi = comm.kind != Kind::nccl;  // whose ranks report their own errors
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
   if (!one_job && !plans)
     comm::require_one_process(message("--comm ", cli::to_text(comm)), joined_by(comm.kind == Kind::nccl));
@@ -158,16 +197,17 @@ int train_fit(Bound<cli::Train>& command) {
   settle_launch(command->stack.comm, launch, command.flags.is_given("comm"));
   const stacks::CompiledStack ranks = any_stack(command->stack.comm);
   const std::shared_ptr<void> kept = ranks.keep(launch);
-  return cli::train_fit(
-      command, {.has = has_stack,
-                .estimate =
-                    [&](const cli::Train& train, const plan::Cluster& cluster) {
-                      return stacks::estimate_step(command.flags, train, cluster, false);
-                    },
-                .on_ranks = [&](const std::function<int(const comm::Ranks&)>& f) { return ranks.on_ranks(launch, f); },
-                .time = [&](const cli::Train& train,
-                            train::TimedStep& timed) { return stack_of(train).time_step(command.flags, train, timed); },
-                .train = [&] { return stack_of(*command).train(command); }});
+  const cli::FitStacks stacks{
+      .has = has_stack,
+      .estimate =
+          [&](const cli::Train& train, const plan::Cluster& cluster) {
+            return stacks::estimate_step(command.flags, train, cluster, false);
+          },
+      .on_ranks = [&](const std::function<int(const comm::Ranks&)>& f) { return ranks.on_ranks(launch, f); },
+      .time = [&](const cli::Train& train,
+                  train::TimedStep& timed) { return stack_of(train).time_step(command.flags, train, timed); },
+      .train = [&] { return stack_of(*command).train(command); }};
+  return run_together([&] { return cli::train_fit(command, stacks); });  // while `kept` keeps MPI
 }
 
 struct Run {
@@ -213,20 +253,24 @@ struct Run {
     return any_stack(command->comm).calibrate(*command);
   }
   int operator()(const Bound<cli::Eval>& command) const {
+    take_newest_step(command->options.model);
     return stack_for(command, command->options.launch).evaluate(command);
   }
   int operator()(const Bound<cli::Generate>& command) const {
+    take_newest_step(command->options.model);
     const auto generate = stack_for(command, command->options.launch).generate;
     require<InputError>(generate != nullptr, "generate: this model's head has no logits, so that it writes no text");
     return generate(command);
   }
   int operator()(const Bound<cli::Chat>& command) const {
+    take_newest_step(command->options.generate.model);
     const auto chat = stack_for(command, command->options.generate.launch).chat;
     require<InputError>(chat != nullptr, "chat: this model cannot continue a sequence");
     return chat(command);
   }
   template <class OnFiles>
   int operator()(const Bound<OnFiles>& command) const {
+    may_join_mpi = false;  // processes that each do all of it may end differently
     return cli::run(*command);
   }
   int operator()(const Bound<cli::Replay>& bound) const {
@@ -237,17 +281,8 @@ struct Run {
     try {
       run = cli::recorded_run(command, by_mpi, warnings);
     } catch (const InputError&) {
-      const std::string comm = command.comm ? cli::name_of_comm(*command.comm) : by_mpi ? "mpi" : "";
-      const bool joins = (comm == "mpi" && by_mpi) || (comm == "nccl" && comm::launched_by_torchrun());
-      const auto stacks = compiled_stacks();
-      const auto of_job = std::ranges::find(stacks, comm, &stacks::CompiledStack::comm);
-      if (joins && of_job != stacks.end())
-        return of_job->on_ranks(command.launch, [&, error = std::current_exception()](const comm::Ranks& ranks) -> int {
-          if (ranks.rank() == 0)
-            for (const std::string& warning : warnings) print_warning(warning);
-          std::rethrow_exception(error);
-        });
-      for (const std::string& warning : warnings) print_warning(warning);
+      if (comm::launched_job().rank == 0)
+        for (const std::string& warning : warnings) print_warning(warning);
       throw;
     }
     run.warnings = std::move(warnings);
@@ -289,5 +324,6 @@ struct Run {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored, and `tessera generate | head` would go on
-  return fsdp::train::run_program([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); });
+  return fsdp::train::run_program(
+      [&] { return fsdp::run_together([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); }); });
 }

@@ -170,8 +170,24 @@ TEST(Flags, AnUnknownOneIsAnErrorWithTheNearest) {
   EXPECT_INPUT_ERROR(train_of({"--data", "x", "--lrr", "1"}), "did you mean --lr?");
   EXPECT_INPUT_ERROR(train_of({"stray"}), "unexpected argument 'stray'");
   EXPECT_INPUT_ERROR(parse_words({"trian"}), "unknown command 'trian'; did you mean 'train'?");
-  EXPECT_INPUT_ERROR(parse_words({}), "no command was given");
+  EXPECT_INPUT_ERROR(parse_words({"trian", "--data", "x", "--data-format", "chat"}), "unknown command 'trian'");
+  EXPECT_INPUT_ERROR(parse_words({"finetune", "--data", "x"}), "unknown command 'finetune'; known: train, plan,");
+  EXPECT_INPUT_ERROR(train_of({"--nonsense"}), "unknown flag --nonsense; see --help");
+  EXPECT_INPUT_ERROR(parse_words({"--data", "x", "train"}), "--data stands in front of the command");
+  EXPECT_INPUT_ERROR(parse_words({}), "no command was given; known: train, plan,");
   EXPECT_INPUT_ERROR(parse_words({"bench", "mpl"}), "did you mean 'mlp'?");
+}
+
+TEST(Flags, HelpAndVersionAreCommandsToo) {
+  const auto help = [](std::vector<const char*> words) {
+    return std::get<train::Help>(parse_words(std::move(words))).text;
+  };
+  EXPECT_EQ(help({"help"}), help({"--help"}));
+  EXPECT_EQ(help({"help", "chat"}), help({"chat", "-h"}));
+  EXPECT_NE(help({"help", "chat"}), help({"help"}));
+  EXPECT_TRUE(std::holds_alternative<Version>(parse_words({"version"})));
+  EXPECT_INPUT_ERROR(parse_words({"help", "trian"}), "unknown command 'trian'; did you mean 'train'?");
+  EXPECT_INPUT_ERROR(parse_words({"help", "train", "eval"}), "help takes one command, and got 'eval' as well");
 }
 
 TEST(Flags, BadValuesAreInputErrors) {
@@ -366,14 +382,22 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   has(said("[train]\nwindows = 5"), "unknown key 'windows'");
   has(said("[trian]\nsteps = 5"), "unknown key 'trian'");
   has(said("steps = 5.5"), "--steps '5.5' is not a whole number");
-  has(said("steps = [1, 2]"), "takes one value and got 2");
+  for (const char* const list : {"steps = [1, 2]", "steps = [1]", "steps = []", "model = [\"tiny\"]", "tied = [true]"})
+    has(said(list), "takes one value and is a list; give the value without brackets");
+  has(said("steps = \"5\""), "steps is the text '5'; give a number, without quotes");
+  has(said("tied = \"true\""), "tied is the text 'true'; give true or false, without quotes");
+  has(said("model = true"), "model is true or false; give a text, in quotes");
+  has(said("data = [true]"), "data is true or false; give a text, in quotes");
+  has(said("lr = true"), "--lr 'true' is not a number");
+  has(said("tied = 1"), "--tied '1' is neither true nor false");
+  has(said("lr = inf"), "not a finite number");
+  has(said("lr = {a = 1}"), "must be text, a number");
   has(said("steps = 2020-01-01"), "must be text, a number");
   has(said("steps = "), "at line 1");
   has(said("sharding = \"zero33\""), "did you mean 'zero3'?");
-  has(said("dry-run = \"yes\""), "neither true nor false");
+  has(said("dry-run = \"yes\""), "dry-run is the text 'yes'; give true or false");
   const std::string place = folder.write("place.toml", "FOLDER = \"a\"").string();
-  EXPECT_INPUT_ERROR(parse_words({"inspect", "--config", place.c_str()}),
-                     "unknown key 'FOLDER'; did you mean 'quick'?");
+  EXPECT_INPUT_ERROR(parse_words({"inspect", "--config", place.c_str()}), "unknown key 'FOLDER'; known: quick");
   const std::string absent = folder.path() / "absent.toml";
   EXPECT_INPUT_ERROR(train_of({"--config", absent.c_str()}), absent);
 }

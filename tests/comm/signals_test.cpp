@@ -3,7 +3,9 @@
 
 #include <tessera/comm/launch/launch.hpp>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -27,14 +29,32 @@ TEST(CatchSignals, RemembersWhatCameWhileOneLives) {
   EXPECT_EQ(fresh.asked(), SignalRequests{});
 }
 
-TEST(CatchSignalsDeathTest, ASecondSignalEndsAtOnce) {
+TEST(CatchSignalsDeathTest, TheFirstIsAnsweredAndOneThatComesASecondLaterEndsAtOnce) {
   EXPECT_EXIT(
       {
-        const CatchSignals signals;
+        CatchSignals signals{CatchSignals::Later()};
+        signals.catch_stops("ends after this step");
         std::raise(SIGTERM);
+        std::raise(SIGTERM);  // both are one: a terminal and a launcher send one each
+        std::raise(SIGINT);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1010));
         std::raise(SIGINT);
       },
-      ::testing::ExitedWithCode(128 + SIGINT), "");
+      ::testing::ExitedWithCode(128 + SIGINT), "^tessera: SIGTERM: ends after this step\n$");
+}
+
+TEST(CatchSignalsDeathTest, StopsEndTheProcessUntilTheyAreCaught) {
+  EXPECT_EXIT(
+      {
+        const CatchSignals signals{CatchSignals::Later()};
+        std::raise(SIGUSR1);
+        std::raise(SIGTERM);
+      },
+      ::testing::KilledBySignal(SIGTERM), "^$");
+  CatchSignals signals{CatchSignals::Later()};
+  signals.catch_stops();
+  std::raise(SIGTERM);
+  EXPECT_EQ(signals.asked().stop, SIGTERM);
 }
 
 TEST(CatchSignals, TheFirstStopCounts) {

@@ -21,7 +21,16 @@ TEST(Nearest, PicksTheFirstOfTheClosest) {
   EXPECT_EQ(nearest("fsdp", words), "fsdp2");
   EXPECT_EQ(nearest("zero3", words), "zero1");
   EXPECT_EQ(nearest("x", {}), "");
+  EXPECT_EQ(nearest("lr", std::vector<std::string>{"rl"}), "rl");
   EXPECT_EQ(suggestion("fdsp2", words), "did you mean 'fsdp2'? Known: zero1, zero2, fsdp2");
+}
+
+TEST(Nearest, IsNothingThatIsFarUnlessOneBeginsTheOther) {
+  const std::vector<std::string> words = {"generate", "sequence", "eps", "batch-size", "out"};
+  for (const char* const far : {"finetune", "nonsense", "gpus", "", "ba"}) EXPECT_EQ(nearest(far, words), "") << far;
+  EXPECT_EQ(nearest("batch", words), "batch-size");
+  EXPECT_EQ(nearest("output", words), "out");
+  EXPECT_EQ(suggestion("finetune", words), "known: generate, sequence, eps, batch-size, out");
 }
 
 }  // namespace

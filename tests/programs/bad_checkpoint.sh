@@ -41,6 +41,15 @@ for file in model.safetensors optimizer.safetensors trainer.json config.json; do
   cp $step/$file short/$file
 done
 
+echo "== without its states, of another optimizer: what to do instead"
+rm short/optimizer.safetensors short/manifest.json
+expect_error '^tessera: short: holds no optimizer states .*, which resuming needs; --model short starts a new run from its weights$' \
+  "${resume[@]}" short
+tessera train "${flags[@]/tiny/short}" --steps 1
+contains "$out" '^weights   of step 2 of a run; its optimizer states and its step are not used \(--resume uses them\)$'
+expect_error "with the optimizer adamw, this run's is sgd; resume with adamw, or start a new run from its weights by --model $step" \
+  "${resume[@]}" good --optimizer sgd
+
 echo "== not to be written"
 touch file
 write=("$program" train "${flags[@]}" --steps 2 --comm threads:2)

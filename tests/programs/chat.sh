@@ -29,7 +29,7 @@ chat() {
   local lines=$1
   shift
   printf "$lines" >lines
-  tessera chat "${tuned[@]}" "$@" <lines
+  tessera chat "${tuned[@]/step-00000150/}" "$@" <lines  # takes the newest checkpoint
 }
 asked() { printf '<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n' "$1"; }
 # written PROMPT: what generate writes behind it, in the file `written`.

@@ -43,12 +43,12 @@ contains "$out" '^the '
 bad() { printf '%b\n' "$1" >bad.toml && expect_error "$2" "$program" train --config bad.toml --data text.txt; }
 bad 'stpes = 3' "unknown key 'stpes'; did you mean 'steps'"
 bad '[train]\nbatchsize = 3' "unknown key 'batchsize'; did you mean 'batch-size'"
-bad 'steps = "many"' "bad.toml: --steps 'many' is not a whole number"
+bad 'steps = "many"' "bad.toml: steps is the text 'many'; give a number"
 dots=$(printf '.a%.0s' {1..40})
 bad "a$dots = 1" 'bad.toml: a key has more than 30 parts'
 bad "[a$dots]" 'bad.toml: a key has more than 30 parts'
 bad "x = {b = 1, \"c\" $dots = 2}" 'bad.toml: a key has more than 30 parts'
-bad "stpes = \"$dots\"  # $dots\nlr = '$dots'" "bad.toml: --lr '.a.a"  # dots of texts and comments do not count
+bad "stpes = \"$dots\"  # $dots\nlr = '$dots'" "bad.toml: lr is the text '.a.a"  # dots of texts and comments do not count
 for name in '$a' '[ $a' '' ' +'; do bad "[$name]" 'bad.toml'; done
 bad 'st\xc3\xa9ps = 3' 'bad.toml: a character beyond ASCII stands outside of quotes'
 bad 'stpes = "\xc3\xa9"  # \xc3\xa9' "unknown key 'stpes'"

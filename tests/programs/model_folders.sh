@@ -77,7 +77,7 @@ unread() {
   done
   expect_error "^tessera: unread: $1" "$program" generate --model unread --prompt-ids 1 --tokens 1 --precision fp32
   expect_error "^tessera: unread: $1" "$program" export unread new
-  expect_end 2 '^$' bash -c '"$@"; status=$?; echo >&2; exit $status' - "$program" inspect unread
+  expect_end 2 '^tessera: inspect: unread has problems' "$program" inspect unread
   contains "$out" "^problem   unread: $1"
   lacks "$out" '^(problems  none|weights   none)'
   train --model unread --from-scratch --steps 1 --metrics "unread$((++unread)).jsonl"

@@ -40,6 +40,11 @@ done
 SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_JOB_NUM_NODES=1 tessera "${base[@]:1}" --steps 1  # a batch script
 
 echo "== an error that all ranks meet is said once; one that a rank meets alone ends the others"
+for bad in "--nonsense:unknown flag --nonsense; see --help" "--keep 1:--keep is for checkpoints, and none are written"; do
+  # shellcheck disable=SC2086
+  refused "^tessera: ${bad#*:}" "${mpirun[@]}" -np 2 "${base[@]}" ${bad%%:*}  # before the ranks know each other
+  [ "$(grep -c '^tessera: ' "$err")" -eq 1 ] || fail "said more than once"
+done
 refused 'data: nowhere: no such file' "${mpirun[@]}" -np 3 "${base[@]}" --batch-size 6 --data nowhere
 [ "$(grep -c nowhere "$err")" -eq 1 ] || fail "said more than once"
 contains "$err" '^tessera: data: nowhere: no such file'

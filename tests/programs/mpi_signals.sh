@@ -40,6 +40,8 @@ echo "== SIGTERM to the launcher, which hands it on"
 start
 kill -s TERM $run
 run_ends 1  # Open MPI's own status then
+[ "$(grep -c 'saves after this step; once more ends without saving; the launcher may end it sooner$' "$err")" -eq 1 ] ||
+  fail "not answered once"
 contains "$out" '^SIGTERM: ended after step [0-9]+: saved/step-'
 last=$(cat saved/latest)
 last=$((10#${last#step-}))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A stdout that takes nothing is an error of every command; a closed one gives its number to no file; of a reader that is gone
-# nothing is said.
+# nothing is said. A FIFO is never waited for.
 set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
@@ -44,3 +44,21 @@ for command in ["--help"], ["stacks"], ["--version"]:
         os.close(write)
         assert ended.returncode in (141, -signal.SIGPIPE) and not ended.stderr, (command, how, ended)
 END
+
+echo "== a FIFO without the other end is refused, and one with it is written and read"
+mkfifo fifo
+limit=20
+for flag in metrics digests trace; do
+  expect_error "--$flag fifo: is a FIFO without a reader; start the reader first" "$program" "${train[@]}" --$flag fifo
+  cat fifo >"$flag.read" &
+  tessera "${train[@]}" --$flag fifo
+  wait $!
+done
+[ "$(wc -l <metrics.read)" -eq 5 ] || fail "$(wc -l <metrics.read) lines of metrics"
+python3 -c 'import json; json.load(open("trace.read"))'
+expect_error '^tessera: fifo: is a FIFO without a writer; start the writer first' "$program" diff digests.read fifo
+expect_error '^tessera: plot: fifo: is a FIFO without a writer' "$program" plot fifo
+expect_error 'out fifo: is a FIFO without a reader' "$program" plot metrics.read --out fifo
+expect_error 'against fifo: is a FIFO, and the file is read twice' "$program" replay saved --step 2 --against fifo
+{ sleep 0.2; cat digests.read; } >fifo &
+tessera diff fifo <(cat digests.read)

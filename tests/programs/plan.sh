@@ -216,8 +216,11 @@ matmul_fp32_medium=-1 matmul_fp32_medium is -1, which no machine has; give at le
 beside_collectives=0 beside_collectives is 0, which no machine has; give at least 0.01 and at most 1 of the speed alone
 threads=0 threads is 0, which no machine has
 bandwidth=7 unknown key 'bandwidth'; did you mean .*node_bandwidth
-memory="much" memory 'much' is not a whole number
-ranks_per_node=[2,2] ranks_per_node takes one value and got 2
+memory="much" memory is the text 'much'; give a number
+memory="8000000000" memory is the text '8000000000'; give a number
+device=["cpu"] device takes one value and is a list
+collectives_have_queues=1 collectives_have_queues '1' is neither true nor false
+ranks_per_node=[2] ranks_per_node takes one value and is a list; give the value without brackets
 node_latency={} node_latency: must be text, a number
 END
 echo 'ranks = = 2' >bad.toml

@@ -22,6 +22,7 @@ says() {
   timeout "$limit" "$program" "$@" >"$out" 2>"$err" || status=$?
   [ "$status" -eq "$wanted" ] || fail "status $status instead of $wanted: tessera $*"
   contains "$out" "$pattern"
+  [ "$wanted" -eq 0 ] || contains "$err" "^tessera: (diff: .* and .* differ|replay: .* differs from that of .*); stdout shows where\$"
 }
 # as_it_was FOLDER: what is in it, and when it was written.
 as_it_was() { find "$1" -printf '%p %s %T@ ' -type f -exec sha256sum {} + ; }
@@ -163,7 +164,7 @@ echo "== what replay refuses"
 no() { refused "$1" "$program" replay runs "${@:2}"; }
 no 'step 5: the run has steps 1 to 4' --step 5
 no 'unit says which tensors are written' --step 3 --unit 'block 0'
-no "unit blok is no unit of this model; did you mean 'block 0'" --step 3 --tensors c --unit blok
+no "unit block is no unit of this model; did you mean 'block 0'" --step 3 --tensors c --unit block
 no 'piece 4: a step has pieces 0 to 3' --step 3 --tensors c --piece 4
 no 'tensors whole: is not empty' --step 3 --tensors whole
 no 'the run cut a step into 4 pieces .*; give a strategy with as many' --step 3 --sharding zero3:pieces=8

@@ -51,7 +51,8 @@ class FileDescriptor {
 /// Throws FileError "PATH: cannot be WHAT: STRERROR" for the current errno.
 [[noreturn]] void throw_errno(const std::filesystem::path& path, std::string_view what);
 
-/// Opens a file by open(2) with O_CLOEXEC; new files have mode 0644. Throws as throw_errno does, with `what`.
+/// Opens a file by open(2) with O_CLOEXEC and O_NONBLOCK, which matters to FIFOs alone; new files have mode 0644.
+/// Throws as throw_errno does, with `what`.
 FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what);
 
 /// Returns the size of an open file in bytes. Throws FileError.

@@ -99,4 +99,8 @@ ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}
   return open_model(folder, read_listing_with<Model>(adapter), warn, adapter);
 }
 
+/// Returns a model's folder: `path` itself, or the newest sound step in a directory of checkpoints. Throws InputError
+/// for a folder that is neither.
+std::filesystem::path model_folder(const std::filesystem::path& path, const ReadModelListing& read, const Warn& warn);
+
 }  // namespace fsdp::checkpoint

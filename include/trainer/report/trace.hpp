@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 
 namespace fsdp::report {
@@ -49,6 +50,7 @@ class Trace {
 
  private:
   std::filesystem::path path_;
+  FileDescriptor fifo_;  ///< keeps the reader of a FIFO
   std::vector<std::string> lanes_;
   mutable std::mutex mutex_;
   std::vector<TraceEvent> events_;

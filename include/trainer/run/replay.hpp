@@ -319,7 +319,7 @@ class Replay {
     return static_cast<int>(status);
   }
 
-  comm::CatchSignals signals_;
+  comm::CatchSignals signals_{comm::CatchSignals::Later()};  ///< for the feed: a stop ends the process
   Comm& communicator_;
   const ReplayRequest& request_;
   const TrainOptions& options_;

@@ -138,7 +138,7 @@ class RunCheckpoints {
     const checkpoint::ModelFiles files =
         open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);
     comm::together(ranks_, "--model", [&] { load_weights(training.module(), files); });
-    return {};
+    return stored_lines();
   }
 
   bool leads() const { return ranks_.rank() == 0; }
@@ -154,6 +154,7 @@ class RunCheckpoints {
   Loaded fresh(std::vector<std::string> lines) const;
   bool first_weights_are_stored();
   std::vector<std::string> random_lines() const;
+  std::vector<std::string> stored_lines() const;
   void read_side_files();
 
   comm::Ranks ranks_;

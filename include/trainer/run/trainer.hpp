@@ -107,6 +107,7 @@ class Trainer {
   /// ranks where a loss, weight or optimizer state is not finite.
   [[nodiscard]] int run() {
     begin();
+    signals_.catch_stops(leads() ? answer_to_stop() : nullptr);
     while (optimizer().steps() < options_.steps && !early_stop_.due()) {
       if (log_.reader_is_gone()) signals_.ask_to_stop(SIGPIPE);
       queue_step();
@@ -298,6 +299,11 @@ class Trainer {
     return mean.loss;
   }
 
+  const char* answer_to_stop() const {
+    return options_.checkpoint_dir && options_.on_signal == OnSignal::save
+               ? "saves after this step; once more ends without saving"
+               : "ends after this step; once more ends at once";
+  }
   /// Ends a run that was asked to, with all that was done so far.
   int stop(int signal) {
     if (options_.on_signal == OnSignal::save)
@@ -382,7 +388,7 @@ class Trainer {
     trace_.add(report::memory_event(module.ledger().current(), module.arena().used(), rank, seconds_since(start_)));
   }
 
-  comm::CatchSignals signals_;
+  comm::CatchSignals signals_{comm::CatchSignals::Later()};  ///< until the first step, a stop ends the process
   Clock::time_point start_ = Clock::now();
   Clock::time_point event_begin_;
   Comm& communicator_;

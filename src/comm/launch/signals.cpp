@@ -5,9 +5,11 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <mutex>
 #include <string_view>
 
@@ -20,12 +22,24 @@ namespace {
 std::atomic<const std::atomic<const Monitor*>*> waiting_in = nullptr;  ///< of the TerminationReport that lives
 std::atomic<int> rank_of_process = -1;                                 ///< the same; -1: no launcher may end it
 std::atomic<int> catching = 0;                                         ///< number of live CatchSignals
+std::atomic<int> catching_stops = 0;                                   ///< how many of them catch stops
 std::atomic<int> stop_asked = 0;                                       ///< the first signal that asked for it
-std::atomic<bool> terminated = false;                                  ///< whether SIGTERM or SIGINT came
+std::atomic<std::int64_t> stopped_at = 0;                              ///< when SIGTERM or SIGINT came; 0: neither did
 std::atomic<std::int64_t> saves_asked = 0;
+std::atomic<const char*> answer = nullptr;  ///< what the leading rank prints of the first stop
+std::atomic<bool> on_terminal = false;      ///< whether stderr is one, where a progress line may stand
 static_assert(std::atomic<const std::atomic<const Monitor*>*>::is_always_lock_free &&
               std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
-              std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+              std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
+              std::atomic<const char*>::is_always_lock_free);
+
+constexpr std::int64_t one_signal = 1'000'000'000;  ///< nanoseconds in which signals count as one
+
+std::int64_t monotonic_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 void record_stop(int signal) {
   int none = 0;
@@ -62,7 +76,7 @@ class Line {
 };
 
 /// Prints "rank 1: ended by its launcher (SIGTERM) while it waited in all_gather of weights, unit 3, sequence 17".
-void report_termination(std::string_view then) {
+void report_termination() {
   Line line;
   line.add("rank ");
   line.add(std::int64_t{rank_of_process.load()});
@@ -83,7 +97,19 @@ void report_termination(std::string_view then) {
     line.add(", sequence ");
     line.add(record.sequence);
   }
-  line.add(then);
+  line.write_to_stderr();
+}
+
+/// Prints "tessera: SIGINT: saves after this step; once more ends without saving". `by_launcher`: mpirun kills a rank
+/// some time after it sent SIGTERM.
+void print_answer(const char* text, int signal, bool by_launcher) {
+  Line line;
+  if (on_terminal.load()) line.add("\r\033[K");
+  line.add("tessera: ");
+  line.add(name_of_stop(signal));
+  line.add(": ");
+  line.add(text);
+  if (by_launcher) line.add("; the launcher may end it sooner");
   line.write_to_stderr();
 }
 
@@ -94,11 +120,19 @@ void on_signal(int signal, siginfo_t* from, void*) {
   }
   record_stop(signal);
   if (signal == SIGHUP) return;
-  const bool again = terminated.exchange(true);
-  const bool ends = again || catching.load() == 0;
-  if (signal == SIGTERM && rank_of_process.load() >= 0 && (ends || from->si_pid == getppid()))
-    report_termination(ends ? "" : "; the step ends and is saved if the launcher waits so long");
-  if (ends) _exit(128 + signal);
+  const std::int64_t now = monotonic_nanoseconds();
+  std::int64_t first = 0;
+  const bool again = !stopped_at.compare_exchange_strong(first, now);
+  const bool ends = catching_stops.load() == 0 || (again && now - first >= one_signal);
+  const bool by_launcher = signal == SIGTERM && rank_of_process.load() >= 0;
+  if (ends) {
+    if (by_launcher) report_termination();
+    _exit(128 + signal);
+  }
+  const int number = errno;
+  const char* const text = answer.load();
+  if (!again && text != nullptr) print_answer(text, signal, by_launcher && from->si_pid == getppid());
+  errno = number;
 }
 
 void install(int signal) {
@@ -110,32 +144,52 @@ void install(int signal) {
 }
 
 constexpr std::array caught = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGPIPE};
+constexpr std::array stops = {SIGTERM, SIGINT, SIGHUP};
 std::array<struct sigaction, caught.size()> before;
 std::mutex installing;
 
+/// What a signal did before.
+const struct sigaction& action_before(int signal) {
+  std::size_t at = 0;
+  while (caught[at] != signal) ++at;
+  return before[at];
+}
+
 }  // namespace
 
-CatchSignals::CatchSignals() {
+CatchSignals::CatchSignals(Later) {
   const std::lock_guard lock(installing);
   if (catching.load() == 0) {
     for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], nullptr, &before[i]);
-    stop_asked.store(0);
-    terminated.store(false);
     saves_asked.store(0);
+    stop_asked.store(0);
   }
   catching.fetch_add(1);
-  for (std::size_t i = 0; i < caught.size(); ++i) {
-    if (caught[i] == SIGPIPE && before[i].sa_handler == SIG_DFL)
-      std::signal(SIGPIPE, SIG_IGN);
-    else if (caught[i] != SIGPIPE && (caught[i] != SIGHUP || before[i].sa_handler != SIG_IGN))
-      install(caught[i]);
-  }
+  install(SIGUSR1);
+  if (action_before(SIGPIPE).sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
 CatchSignals::~CatchSignals() {
   const std::lock_guard lock(installing);
+  if (catches_stops_ && catching_stops.fetch_sub(1) == 1) {
+    for (const int signal : stops) sigaction(signal, &action_before(signal), nullptr);
+    answer.store(nullptr);
+  }
   if (catching.fetch_sub(1) > 1) return;
-  for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], &before[i], nullptr);
+  for (const int signal : {SIGUSR1, SIGPIPE}) sigaction(signal, &action_before(signal), nullptr);
+}
+
+void CatchSignals::catch_stops(const char* answered) {
+  const std::lock_guard lock(installing);
+  if (answered != nullptr) {
+    on_terminal.store(isatty(STDERR_FILENO) == 1);
+    answer.store(answered);
+  }
+  catches_stops_ = true;
+  if (catching_stops.load() == 0) stopped_at.store(0);
+  catching_stops.fetch_add(1);
+  for (const int signal : stops)
+    if (signal != SIGHUP || action_before(signal).sa_handler != SIG_IGN) install(signal);
 }
 
 SignalRequests CatchSignals::asked() const { return {.stop = stop_asked.load(), .saves = saves_asked.load()}; }

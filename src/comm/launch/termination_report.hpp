@@ -11,8 +11,8 @@
 namespace fsdp::comm {
 
 /// While it lives, SIGTERM prints one line on stderr, with the rank and the collective that the process waits in, and
-/// exits with status 128 + 15. While signals are caught (tessera/comm/launch/signals.hpp) the first SIGTERM does not
-/// exit, and prints the line only if the launcher sent it. One lives at a time; the previous handler is restored.
+/// exits with status 128 + 15. While stops are caught (tessera/comm/launch/signals.hpp) the first SIGTERM neither exits
+/// nor prints the line. One lives at a time; the previous handler is restored.
 class TerminationReport {
  public:
   /// `waiting_in`: the monitor of the collective that is waited for; must outlive this object.

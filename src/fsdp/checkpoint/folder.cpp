@@ -40,7 +40,8 @@ std::optional<Manifest> manifest_of(const std::filesystem::path& path, const War
   std::optional<Manifest> manifest = read_manifest(path);
   if (manifest) return manifest;
   require<InputError>(!read_trainer_file(path / trainer_name, {}).has_manifest, path.string(),
-                      ": its manifest.json: no such file; it was removed, or the folder was copied in part");
+                      ": its manifest.json: no such file; it was removed, or the folder was copied in part. --model ",
+                      path.string(), " starts a new run from its weights");
   if (warn)
     warn(message(path.string(),
                  ": has no manifest.json, as checkpoints of earlier versions; it is read, but whether it "
@@ -49,6 +50,10 @@ std::optional<Manifest> manifest_of(const std::filesystem::path& path, const War
 }
 
 Opened open_complete(const std::filesystem::path& path, const ReadListing& read, const Warn& warn) {
+  const std::filesystem::path states = path / optimizer_name;
+  require<InputError>(path_exists(states), path.string(), ": holds no optimizer states (", states.string(),
+                      ": no such file), which resuming needs; --model ", path.string(),
+                      " starts a new run from its weights");
   const std::optional<Manifest> manifest = manifest_of(path, warn);
   const TrainerFile trainer = read_trainer_file(path / trainer_name, manifest);
   check_config(path, manifest);
@@ -180,7 +185,7 @@ void Checkpoint::check_same_model(const Listing& model) const {
 void Checkpoint::check_same_optimizer(const OptimizerStates& states) const {
   require<InputError>(contents_.optimizer_name == states.optimizer, path_.string(), ": was trained with the optimizer ",
                       contents_.optimizer_name, ", this run's is ", states.optimizer, "; resume with ",
-                      contents_.optimizer_name, ", or start from its weights alone");
+                      contents_.optimizer_name, ", or start a new run from its weights by --model ", path_.string());
   for (const auto& [name, of_parameter] : states.of)
     for (const std::string& state : of_parameter)
       require<InputError>(contents_.optimizer.find(name + "." + state) != nullptr || was_frozen(name), path_.string(),

@@ -154,7 +154,7 @@ nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::st
 
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {
   const FileDescriptor file = [&] {
-    try {  // O_NONBLOCK: do not wait for a pipe's writer; a pipe is refused below
+    try {  // a pipe is refused below
       return open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
     } catch (const FileError& error) {
       std::error_code unknown;

@@ -32,11 +32,16 @@ std::string nearest(std::string_view word, std::span<const std::string> words) {
     const std::size_t edits = edit_distance(word, known);
     if (edits < fewest) best = known, fewest = edits;
   }
-  return best;
+  if (best.empty() || fewest <= std::max<std::size_t>(std::max(word.size(), best.size()) * 2 / 5, 1)) return best;
+  const auto begins = std::ranges::find_if(words, [&](std::string_view known) {
+    return std::min(word.size(), known.size()) >= 3 && (known.starts_with(word) || word.starts_with(known));
+  });
+  return begins == words.end() ? std::string() : *begins;
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string> words) {
-  std::string text = "did you mean '" + nearest(word, words) + "'? Known: ";
+  const std::string near = nearest(word, words);
+  std::string text = near.empty() ? "known: " : "did you mean '" + near + "'? Known: ";
   for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : ", ") + words[i];
   return text;
 }

@@ -168,15 +168,6 @@ SideFiles side_files_of(const std::filesystem::path& model, const std::filesyste
   return files;
 }
 
-/// Returns the model's folder: `path` itself, or the newest sound step in it.
-std::filesystem::path model_folder(const std::filesystem::path& path, const ReadModelListing& read, const Warn& warn) {
-  if (path_exists(path / config_name) || !folder_exists(path)) return path;
-  const auto newest = find_latest(path, read, warn);
-  require<InputError>(newest.has_value(), path.string(),
-                      ": neither a model's folder, with config.json, nor a directory with a complete checkpoint");
-  return *newest;
-}
-
 /// Adds advice to the error of a full disk, a quota or a file size limit.
 FileError with_advice(const FileError& error) {
   const int number = error.number();

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../checkpoint/listed_weights.hpp"
@@ -35,6 +36,14 @@ ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListin
   else
     warn_of_adapters(folder, warn);
   return model;
+}
+
+std::filesystem::path model_folder(const std::filesystem::path& path, const ReadModelListing& read, const Warn& warn) {
+  if (path_exists(path / config_name) || !folder_exists(path)) return path;
+  const auto newest = find_latest(path, read, warn);
+  require<InputError>(newest.has_value(), path.string(),
+                      ": neither a model's folder, with config.json, nor a directory with a complete checkpoint");
+  return *newest;
 }
 
 void ModelFiles::read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const {

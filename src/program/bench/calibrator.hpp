@@ -186,8 +186,9 @@ int calibrate(const cli::Calibrate& options) {
         if (all.rank() == 0) f();
       });
     };
+    FileDescriptor fifo;
     on_first([&] {
-      if (!options.out.empty()) report::require_writable("--out", options.out);
+      if (!options.out.empty()) fifo = report::require_writable("--out", options.out);
     });
     const std::string file = Calibrator<Comm>(options, communicator).run();
     on_first([&] { write_cluster(options.out, file); });

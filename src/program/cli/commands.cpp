@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -103,9 +104,30 @@ class Declared {
   train::Parsed parsed_;
 };
 
+/// Returns the words of the command line with `help`, `help COMMAND` and `version` as flags. Throws InputError if the
+/// first is no command, before flags that follow a misspelled one are looked at.
+std::vector<const char*> words_of(int argc, const char* const* argv) {
+  std::vector<const char*> words(argv, argv + argc);
+  if (words.size() < 2)
+    throw InputError(message("no command was given; ", suggestion("", command_names), ". See --help"));
+  if (words[1] == std::string_view("help")) {
+    require<InputError>(argc <= 3, "help takes one command, and got '", shortened(argv[argc - 1]), "' as well");
+    if (argc == 3) words[1] = words[2];
+    words.back() = "--help";
+  }
+  const std::string first = words[1] == std::string_view("version") ? words[1] = "--version" : words[1];
+  if (first == "--help" || first == "-h" || first == "--version") return words;
+  require<InputError>(!first.starts_with("-"), shortened(first), " stands in front of the command; ",
+                      "give the command first, as in tessera train --data FILE. See --help");
+  require<InputError>(std::ranges::find(command_names, first) != command_names.end(), "unknown command '",
+                      shortened(first), "'; ", suggestion(first, command_names));
+  return words;
+}
+
 }  // namespace
 
 Command parse(int argc, const char* const* argv) {
+  const std::vector<const char*> words = words_of(argc, argv);
   CLI::App app("Trains transformers whose weights are sharded over ranks and whose sequences are cut into tiles.",
                "tessera");
   app.allow_extras();
@@ -132,21 +154,14 @@ Command parse(int argc, const char* const* argv) {
   CLI::App& stacks = *app.add_subcommand("stacks", "what is compiled into this program, and what could be");
 
   train::Help help;
-  if (!run(app, argc, argv, help)) return help;
+  if (!run(app, static_cast<int>(words.size()), words.data(), help)) return help;
   if (version) return Version{};
   if (stacks.parsed()) return Stacks{};
   Command command;
   const auto any = [&](auto&... declared) { return (declared.take(command) || ...); };
   if (any(train, plan, calibrate, eval, generate, chat, exported, inspect, tokenize, plot, diff, replay, bench))
     return command;
-  const std::vector<std::string> extras = app.remaining();
-  if (extras.empty())
-    throw InputError(
-        "no command was given; known: train, plan, calibrate, eval, generate, chat, export, inspect, tokenize, plot, "
-        "diff, "
-        "replay, bench, stacks. See --help");
-  throw InputError(
-      message("unknown command '", shortened(extras.front()), "'; ", suggestion(extras.front(), command_names)));
+  throw Error("a command of the command line was not taken");
 }
 
 }  // namespace fsdp::cli

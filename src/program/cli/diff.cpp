@@ -3,6 +3,7 @@
 #include <string>
 
 #include <tessera/comm/launch/print.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/digest_diff.hpp>
 
 #include "files.hpp"
@@ -23,6 +24,7 @@ int run(const Diff& command) {
   const report::DigestSource a = read(command.a), b = read(command.b);
   const report::DigestDiff found = report::diff(a, b);
   for (const std::string& line : found.lines) print_text(stdout, line + "\n");
+  if (!found.same) print_sentence(message("diff: ", command.a, " and ", command.b, " differ; stdout shows where"));
   return found.same ? 0 : 1;
 }
 

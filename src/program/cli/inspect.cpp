@@ -266,9 +266,11 @@ int list_steps(const std::string& folder, bool quick) {
 int run(const Inspect& command) {
   const std::filesystem::path folder = command.folder;
   require_folder(folder);
-  if (!path_exists(folder / "config.json") && checkpoint::holds_any(command.folder))
-    return list_steps(command.folder, command.quick);
-  return Inspection(folder, command.quick).run();
+  const int status = !path_exists(folder / "config.json") && checkpoint::holds_any(command.folder)
+                         ? list_steps(command.folder, command.quick)
+                         : Inspection(folder, command.quick).run();
+  if (status != 0) print_sentence(message("inspect: ", command.folder, " has problems; stdout lists them"));
+  return status;
 }
 
 }  // namespace fsdp::cli

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -10,6 +7,7 @@
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../../trainer/report/output_file.hpp"
 #include "../../trainer/report/plot.hpp"
 #include "files.hpp"
 #include "left_out.hpp"
@@ -26,11 +24,8 @@ int run(const Plot& command) {
     runs.push_back(report::read_run(file));
     warn_of_left_out(runs.back().name, runs.back().left_out);
   }
-  errno = 0;
-  std::ofstream out(command.out, std::ios::binary);
-  require<InputError>(out.is_open(), "--out ", command.out, ": cannot be written: ", std::strerror(errno));
-  out << report::svg_of(runs) << std::flush;
-  require<InputError>(out.good(), "--out ", command.out, ": cannot be written (is the disk full?)");
+  const FileDescriptor fifo = report::require_writable("--out", command.out);
+  report::write_output("--out", command.out, report::svg_of(runs));
   print_text(stdout, command.out + "\n");
   return 0;
 }

@@ -21,9 +21,26 @@
 namespace fsdp::train {
 namespace {
 
-/// Returns a scalar as text, as the command line would have it.
-std::string scalar_text(const toml::node& node, const std::string& where) {
-  if (const auto* text = node.as_string()) return text->get();
+/// TOML's integers end at 2^63 - 1. A larger seed is written as a string, which can be read back.
+bool is_beyond_toml(const std::string& number) {
+  const std::string largest = "9223372036854775807";
+  if (number.find_first_not_of("0123456789") != std::string::npos || number.size() < largest.size()) return false;
+  return number.size() > largest.size() || number > largest;
+}
+
+/// Returns a scalar as text, as the command line would have it. Throws InputError for a type that the flag's kind does
+/// not take, though its text might be one of the flag's.
+std::string scalar_text(const toml::node& node, FlagKind kind, const std::string& where) {
+  const bool is_number = kind == FlagKind::number, is_boolean = kind == FlagKind::boolean;
+  if (const auto* text = node.as_string()) {
+    const bool is_blank = text->get().find_first_not_of(" \t\r\n\v\f") == std::string::npos;  // Flag::give refuses it
+    require<InputError>(is_blank || (!is_boolean && (!is_number || is_beyond_toml(text->get()))), where,
+                        " is the text '", shortened(text->get()), "'; give ", is_number ? "a number" : "true or false",
+                        ", without quotes");
+    return text->get();
+  }
+  require<InputError>(is_number || is_boolean || !node.is_boolean(), where,
+                      " is true or false; give a text, in quotes");
   if (const auto* number = node.as_integer()) return to_text(number->get());
   if (const auto* number = node.as_floating_point()) return to_text(number->get());
   if (const auto* truth = node.as_boolean()) return to_text(truth->get());
@@ -102,10 +119,13 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
                         suggestion(keys == NamedBy::flags ? name : std::string(key.str()), known_keys(flags, keys)));
     std::vector<std::string> texts;
-    if (const toml::array* array = node.as_array())
-      for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, where));
+    const toml::array* const array = node.as_array();
+    require<InputError>(array == nullptr || flag->kind == FlagKind::list, where, " takes one value and is a list; ",
+                        "give the value without brackets");
+    if (array != nullptr)
+      for (const toml::node& entry : *array) texts.push_back(scalar_text(entry, flag->kind, where));
     else
-      texts.push_back(scalar_text(node, where));
+      texts.push_back(scalar_text(node, flag->kind, where));
     try {
       flag->give(texts);
     } catch (const InputError& error) {
@@ -145,17 +165,6 @@ void apply_file(FlagSet& flags, const std::string& path, const std::string& sect
 void apply_keys(FlagSet& keys, const std::string& path) {
   set_all(keys, read_table(path, ""), path, {}, NamedBy::alone);
 }
-
-namespace {
-
-/// TOML's integers end at 2^63 - 1. A larger seed is written as a string, which can be read back.
-bool is_beyond_toml(const std::string& number) {
-  const std::string largest = "9223372036854775807";
-  if (number.find_first_not_of("0123456789") != std::string::npos || number.size() < largest.size()) return false;
-  return number.size() > largest.size() || number > largest;
-}
-
-}  // namespace
 
 std::string write_toml(const FlagSet& flags, std::optional<Effect> but) {
   const auto quoted = [](const std::string& text) {

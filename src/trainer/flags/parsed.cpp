@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parsed.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -83,9 +84,11 @@ void Parsed::refuse_extras() const {
   require<InputError>(word.starts_with("-"), "unexpected argument '", shortened(word),
                       "'; a value follows its flag, as in --data FILE. See --help");
   if (word.starts_with("--")) flags_.refuse_fixed(word.substr(2));
-  std::vector<std::string> known = flags_.names("--");
-  known.insert(known.end(), {"--config", "--help"});
-  throw InputError(message("unknown flag ", shortened(word), "; did you mean ", nearest(word, known), "? See --help"));
+  std::vector<std::string> known = flags_.names();
+  known.insert(known.end(), {"config", "help"});
+  const std::string near = nearest(word.substr(std::min(word.find_first_not_of('-'), word.size())), known);
+  throw InputError(message("unknown flag ", shortened(word),
+                           near.empty() ? "; see --help" : "; did you mean --" + near + "? See --help"));
 }
 
 bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,8 @@
 
 #include "../../fsdp/checkpoint/json_keys.hpp"
 #include "../../fsdp/core/numbers.hpp"
+#include "input_file.hpp"
+#include "output_file.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -249,9 +252,7 @@ DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
       before_ = start_in(line);
     }
   }
-  errno = 0;
-  file_.open(path_, std::ios::app);
-  require<InputError>(file_.is_open(), "--digests ", path_.string(), ": cannot be written: ", std::strerror(errno));
+  file_ = open_to_append("--digests", path_);
   if (cut) append("\n");
 }
 
@@ -283,17 +284,12 @@ void DigestWriter::append(const std::string& lines) {
 }
 
 DigestFile read_digests(const std::filesystem::path& path) {
-  std::error_code error;
-  errno = 0;
-  std::ifstream file(path);
-  const bool directory = std::filesystem::is_directory(path, error);
-  require<InputError>(file.is_open() && !directory, path.string(),
-                      ": cannot be read: ", std::strerror(directory ? EISDIR : errno));
+  const std::unique_ptr<std::istream> file = open_input("", path);
   Reading reading(path);
   std::string text;
-  for (std::int64_t number = 1; std::getline(file, text); ++number)
+  for (std::int64_t number = 1; std::getline(*file, text); ++number)
     reading.take(number, Object::parse(text, nullptr, false));
-  require<InputError>(!file.bad(), path.string(), ": cannot be read: ", std::strerror(errno));
+  require<InputError>(!file->bad(), path.string(), ": cannot be read: ", std::strerror(errno));
   return std::move(reading).finish();
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/report/metrics.hpp>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "output_file.hpp"
 #include "traffic_json.hpp"
 
 namespace fsdp::report {
@@ -66,9 +65,7 @@ template std::string json_line(const SummaryRecord& record);
 
 Metrics::Metrics(const std::filesystem::path& path) : path_(path) {
   if (path_.empty()) return;
-  errno = 0;
-  file_.open(path_, std::ios::app);
-  require<InputError>(file_.is_open(), "--metrics ", path_.string(), ": cannot be written: ", std::strerror(errno));
+  file_ = open_to_append("--metrics", path_);
 }
 
 void Metrics::append(const std::string& line) {

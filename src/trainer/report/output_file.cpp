@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "output_file.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -33,6 +34,16 @@ bool is_file(const path& at) {
   return !std::filesystem::exists(at, error) || std::filesystem::is_regular_file(at, error);
 }
 
+/// Opens a FIFO without waiting for its reader. Returns nothing for another file, or one that may not be opened.
+FileDescriptor opened_fifo(std::string_view flag, const path& at) {
+  std::error_code error;
+  if (!std::filesystem::is_fifo(at, error)) return {};
+  FileDescriptor fifo(::open(at.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  require<InputError>(fifo.open() || errno != ENXIO, flag, " ", at.string(),
+                      ": is a FIFO without a reader; start the reader first");
+  return fifo;
+}
+
 /// Calls use(part) with the file under a temporary name.
 void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoint::PartFile&)> use) {
   path named = named_by(at), part = named;
@@ -47,14 +58,22 @@ void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoin
 
 }  // namespace
 
-void require_writable(std::string_view flag, const path& at) {
+std::ofstream open_to_append(std::string_view flag, const path& at, std::ios::openmode mode) {
+  const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening once more waits for nobody
+  errno = 0;
+  std::ofstream file(at, std::ios::app | mode);
+  require<InputError>(file.is_open(), flag, " ", at.string(), ": cannot be written: ", std::strerror(errno));
+  return file;
+}
+
+FileDescriptor require_writable(std::string_view flag, const path& at) {
+  FileDescriptor fifo = opened_fifo(flag, at);
   std::error_code error;
   const bool existed = std::filesystem::exists(at, error);
-  errno = 0;
-  const std::ofstream file(at, std::ios::app);
-  require<InputError>(file.is_open(), flag, " ", at.string(), ": cannot be written: ", std::strerror(errno));
+  open_to_append(flag, at).close();
   if (!existed) std::filesystem::remove(named_by(at), error);  // a failed run leaves no file
   if (is_file(at)) with_part(flag, at, [](checkpoint::PartFile&) {});
+  return fifo;
 }
 
 void write_output(std::string_view flag, const path& at, std::string_view text) {
@@ -63,7 +82,7 @@ void write_output(std::string_view flag, const path& at, std::string_view text) 
       part.write(text.data(), text.size(), 0);
       part.finish();
     });
-  std::ofstream file(at);
+  std::ofstream file = open_to_append(flag, at);
   file << text << std::flush;
   require<InputError>(file.good(), flag, " ", at.string(), ": cannot be written (is the disk full?)");
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
+#include <memory>
 #include <optional>
-#include <system_error>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../../fsdp/checkpoint/json_keys.hpp"
+#include "input_file.hpp"
 #include "plot.hpp"
 
 namespace fsdp::report {
@@ -57,20 +57,15 @@ bool take(const Line& line, PlottedRun& run) {
 }  // namespace
 
 PlottedRun read_run(const std::filesystem::path& path) {
-  std::error_code error;
-  errno = 0;
-  std::ifstream file(path);
-  const bool directory = std::filesystem::is_directory(path, error);
-  require<InputError>(file.is_open() && !directory, "plot: ", path.string(),
-                      ": cannot be read: ", std::strerror(directory ? EISDIR : errno));
+  const std::unique_ptr<std::istream> file = open_input("plot: ", path);
   PlottedRun run{.name = path.string()};
   std::string text;
-  for (std::int64_t number = 1; std::getline(file, text); ++number) {
+  for (std::int64_t number = 1; std::getline(*file, text); ++number) {
     if (take(Line::parse(text, nullptr, false), run)) continue;
     run.left_out.push_back(message(path.string(), ":", number, ": ",
                                    text.empty() ? "is empty" : "is no line of a metrics file, or a part of one"));
   }
-  require<InputError>(!file.bad(), "plot: ", path.string(), ": cannot be read: ", std::strerror(errno));
+  require<InputError>(!file->bad(), "plot: ", path.string(), ": cannot be read: ", std::strerror(errno));
   require<InputError>(!run.steps.empty(), "plot: ", path.string(), " holds no step; give files that --metrics wrote",
                       run.left_out.empty() ? "" : ". ", run.left_out.empty() ? "" : run.left_out.front());
   return run;

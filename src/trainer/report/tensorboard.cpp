@@ -18,6 +18,7 @@
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../../fsdp/checkpoint/crc32c.hpp"
+#include "output_file.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -114,9 +115,7 @@ TensorBoard::TensorBoard(const std::filesystem::path& directory) {
   const std::int64_t seconds = error ? 0 : std::max(static_cast<std::int64_t>(now()), newest_in(directory, error) + 1);
   require<InputError>(!error, "--tensorboard ", directory.string(), ": cannot be written: ", error.message());
   path_ = directory / message(file_prefix, seconds, ".", machine_name(), ".", ::getpid());
-  errno = 0;
-  file_.open(path_, std::ios::app | std::ios::binary);
-  require<InputError>(file_.is_open(), "--tensorboard ", path_.string(), ": cannot be written: ", std::strerror(errno));
+  file_ = open_to_append("--tensorboard", path_, std::ios::binary);
   append(version_event(now()));
 }
 

@@ -60,7 +60,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
 
 Trace::Trace(std::filesystem::path path, std::vector<std::string> lanes)
     : path_(std::move(path)), lanes_(std::move(lanes)) {
-  if (on()) require_writable("--trace", path_);
+  if (on()) fifo_ = require_writable("--trace", path_);
 }
 
 Trace::~Trace() = default;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -60,6 +61,9 @@ std::string norms_text(const LossAndNorm& step) {
 
 ReplayReport::ReplayReport(const ReplayRequest& request) : request_(request) {
   if (!request.against) return;
+  std::error_code error;
+  require<InputError>(!std::filesystem::is_fifo(*request.against, error), "--against ", *request.against,
+                      ": is a FIFO, and the file is read twice; give a regular file");
   if (holds_metrics(*request.against)) {
     metrics_ = metrics_of(*request.against, request.step);
     return;
@@ -115,6 +119,9 @@ int ReplayReport::tell(const ReplayedStep& step) {
   if (request_.against) found = compared(step);
   for (const std::string& line : found.lines) text += line + "\n";
   print_text(stdout, text);
+  if (!found.same)
+    print_sentence(
+        message("replay: step ", request_.step, " differs from that of ", *request_.against, "; stdout shows where"));
   return found.same ? 0 : 1;
 }
 

@@ -16,7 +16,9 @@
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 
+#include "../../fsdp/checkpoint/trainer_state.hpp"
 #include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/paths.hpp"
 
 namespace fsdp::train {
 
@@ -244,6 +246,18 @@ std::vector<std::string> RunCheckpoints::random_lines() const {
   return {options_.from_scratch ? message("weights   random, since --from-scratch leaves those of ", folder,
                                           adapter.empty() ? "" : " and of ", adapter)
                                 : message("weights   random, since ", folder, " holds none")};
+}
+
+/// Of a checkpoint as --model's folder, what the run does not take from it.
+std::vector<std::string> RunCheckpoints::stored_lines() const {
+  const std::filesystem::path file = std::filesystem::path(options_.model.name) / checkpoint::trainer_name;
+  if (!leads() || !path_exists(file)) return {};
+  std::string step;
+  try {
+    step = message("step ", checkpoint::read_trainer_file(file, {}).state.step, " of ");
+  } catch (const InputError&) {  // resuming from it would say what is wrong
+  }
+  return {message("weights   of ", step, "a run; its optimizer states and its step are not used (--resume uses them)")};
 }
 
 /// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the checkpoint resumed

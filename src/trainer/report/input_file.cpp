@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "input_file.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/file.hpp>
+
+namespace fsdp::report {
+namespace {
+
+/// Reads a FIFO until its writers have closed it. A read that finds no writer is not EAGAIN but the end.
+std::string text_of_fifo(std::string_view where, const std::filesystem::path& path) {
+  const FileDescriptor file = open_file(path, O_RDONLY | O_NONBLOCK, "read");
+  std::string text;
+  std::array<char, 65536> block;
+  for (bool has_writer = false;;) {
+    const ssize_t got = ::read(file.get(), block.data(), block.size());
+    has_writer = has_writer || got > 0 || (got < 0 && errno == EAGAIN);
+    if (got > 0) {
+      text.append(block.data(), static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      require<InputError>(has_writer, where, path.string(), ": is a FIFO without a writer; start the writer first");
+      return text;
+    } else if (errno == EAGAIN) {
+      pollfd state{.fd = file.get(), .events = POLLIN, .revents = 0};
+      static_cast<void>(::poll(&state, 1, -1));
+    } else if (errno != EINTR) {
+      throw_errno(path, "read");
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<std::istream> open_input(std::string_view where, const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_fifo(path, error)) return std::make_unique<std::istringstream>(text_of_fifo(where, path));
+  errno = 0;
+  auto file = std::make_unique<std::ifstream>(path);
+  const int number = std::filesystem::is_directory(path, error) ? EISDIR : errno;
+  require<InputError>(file->is_open() && number != EISDIR, where, path.string(),
+                      ": cannot be read: ", std::strerror(number));
+  return file;
+}
+
+}  // namespace fsdp::report
