@@ -2,11 +2,11 @@
 // What a user's types return is checked where it comes in: nonsense is refused on all ranks, before a step.
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
