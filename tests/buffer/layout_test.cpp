@@ -346,6 +346,10 @@ TEST(BuildLayouts, RefusePartsThatDoNotLieInTheirBuffers) {
   expect_refused("has 96 elements of run 1 at 64 of rank 1's buffer, which has 159",
                  [](Layout& layout) { layout.local_sizes[1] = 159; });
   expect_refused("gives rank 0 -1 elements", [](Layout& layout) { layout.local_sizes[0] = -1; });
+  expect_refused("gives rank 1 4611686018427387904 elements",
+                 [](Layout& layout) { layout.local_sizes[1] = std::int64_t{1} << 62; });
+  expect_refused("has a full buffer of 4611686018427387904 elements",
+                 [](Layout& layout) { layout.full_size = std::int64_t{1} << 62; });
   expect_refused("has the 192 elements of tensor 1 ('b') at 129 of a full buffer of 320",
                  [](Layout& layout) { layout.offsets[1] = 129; });
   expect_refused("elements of tensor 0 ('a') at -1 of", [](Layout& layout) { layout.offsets[0] = -1; });

@@ -161,8 +161,8 @@ TEST(Owned, ARankMayHoldNothingAndAGroupMayBeEmpty) {
 
 TEST(Owned, NumbersThatMakeNoSenseAreErrors) {
   const Groups groups = {{{{.shape = {4}, .work = -1}}}};
-  EXPECT_THROW(build(groups, 2), LogicError);
-  EXPECT_THROW(build({}, 2, {.slack = -0.5}), LogicError);
+  EXPECT_THROW(build(groups, 2), InputError);
+  EXPECT_THROW(build({}, 2, {.slack = -0.5}), InputError);
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 // What a user's types return is checked where it comes in: nonsense is refused on all ranks, before a step.
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,7 +63,11 @@ TEST(PolicyValues, LayoutsMustBeTheSameOnAllRanks) {
   });
 }
 
-TEST(PolicyValues, AStrategysThresholdAndLentMemoryMustBePossible) {
+TEST(PolicyValues, NumbersOfAStrategyAndLentMemoryMustBePossible) {
+  expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("sharding: a strategy gathers -1 computations ahead",
+                                                    Zero3{.prefetch_depth = -1});
+  expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("sharding: a bound of -7 live elements (Rules::live_bound)",
+                                                    Zero3{.live_bound = -7});
   expect_refused<Sharded<Stack<Zero3, Comm, Fp32>>>("sharding: a persistence threshold of -1 elements",
                                                     Zero3{.persistence_threshold = -1});
   ShardedSettings<> settings;

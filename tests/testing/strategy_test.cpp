@@ -158,9 +158,10 @@ TEST(StrategySuiteFinds, ListsThatDifferFromCallToCall) {
 struct SpoiltLayout {
   static constexpr std::string_view name = "spoilt";
   void (*spoil)(buffer::Layout&) = [](buffer::Layout&) {};
+  std::size_t group = 4;  ///< that is spoilt
   std::vector<buffer::Layout> build(std::span<const buffer::TensorGroup> groups, int parts) const {
     std::vector<buffer::Layout> layouts = buffer::PerParameter{}.build(groups, parts);
-    if (parts == 2) spoil(layouts.back());
+    if (parts == 2) spoil(layouts[std::min(group, layouts.size() - 1)]);
     return layouts;
   }
 };
@@ -173,6 +174,30 @@ TEST(StrategySuiteFinds, LayoutsThatLeaveElementsWithoutAnOwnerOrGiveThemTwo) {
   found([](buffer::Layout& layout) { --layout.runs.back().counts.back(); },
         "layout spoilt: its layout of group 4 over 2 ranks gives element 298 of tensor 0 ('head') to no rank");
   found([](buffer::Layout& layout) { layout.runs.push_back(layout.runs.back()); }, "to two ranks");
+}
+
+/// Layouts over two ranks that swap two tensors of one size whenever they are asked for again: ranks ask apart.
+TEST(StrategySuiteFinds, LayoutsThatDifferBetweenRanks) {
+  const auto swap = [](buffer::Layout& layout) {
+    static std::atomic<int> asked{0};
+    if (++asked % 2 == 0) std::swap(layout.runs.front().local, layout.runs.back().local);
+  };
+  const WithLayout<FullyShard<>, SpoiltLayout> strategy{{}, {swap, 1}};
+  expect_sentence(failures_of([&] { check_strategy_trains(strategy); }), "training ends without an error",
+                  "2 ranks, 1 micro-batch", "has another layout than rank 0");
+}
+
+/// A hybrid whose type cuts the optimizer's state over groups, and whose facts do not: nothing would gather it.
+struct StateAcross : FullyShard<> {
+  static constexpr int mesh_axes = 2;
+  using Across = buffer::Shard;
+  int ranks_per_group() const { return 1; }
+  constexpr sharding::Rules rules() const { return {.facts = {.across = sharding::Across::all_reduce}}; }
+};
+TEST(StrategySuiteFinds, ATypeAndFactsThatDisagree) {
+  expect_sentence(failures_of([] { check_strategy_lists(StateAcross{}); }), "every list of the strategy",
+                  "1 rank, 1 micro-batch",
+                  "places optimizer state across groups as Shard, and its facts.across is not");
 }
 
 /// A list that is sound trains right, whatever it is: the comparison itself is given other numbers.

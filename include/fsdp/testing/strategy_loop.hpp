@@ -13,6 +13,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
@@ -31,6 +32,7 @@ struct StrategyCase {
   bool tied = false;
   UnitOptions units = {};
 
+  /// Returns the case as text.
   std::string in_words() const {
     return message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
                    micro_batches == 1 ? " micro-batch" : " micro-batches", tied ? ", embedding and head tied" : "",

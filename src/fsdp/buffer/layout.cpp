@@ -136,9 +136,12 @@ class LayoutCheck {
     const std::size_t tensors = group_.tensors.size();
     require_layout(layout_.shapes.size() == tensors && layout_.offsets.size() == tensors, "has ", layout_.shapes.size(),
                    " shapes and ", layout_.offsets.size(), " offsets of ", tensors, " tensors");
+    constexpr std::int64_t most = std::int64_t{1} << 56;  // as of a tensor (check_shape), so that no sum overflows
+    require_layout(layout_.full_size <= most, "has a full buffer of ", layout_.full_size, " elements");
     require_layout(layout_.local_sizes.size() == parts_, "has ", layout_.local_sizes.size(), " local sizes");
     for (std::size_t rank = 0; rank < parts_; ++rank)
-      require_layout(layout_.local_sizes[rank] >= 0, "gives rank ", rank, " ", layout_.local_sizes[rank], " elements");
+      require_layout(layout_.local_sizes[rank] >= 0 && layout_.local_sizes[rank] <= most, "gives rank ", rank, " ",
+                     layout_.local_sizes[rank], " elements");
     for (std::size_t i = 0; i < tensors; ++i) {
       require_layout(layout_.shapes[i] == group_.tensors[i].shape, "gives ", named(i), " another shape");
       const std::int64_t elements = layout_.shapes[i].numel();

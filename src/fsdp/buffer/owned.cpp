@@ -38,12 +38,13 @@ int owner_of(const Assigned& tensor, const std::vector<Load>& loads, std::int64_
 
 /// Returns all tensors with their owners, group by group.
 std::vector<Assigned> owned_by(std::span<const TensorGroup> groups, int parts, double slack) {
-  require(slack >= 0, "owned: the slack ", slack, " is negative; give a part of the mean, such as 0.25");
+  require<InputError>(slack >= 0, "owned: the slack ", slack, " is negative; give a part of the mean, such as 0.25");
   std::vector<Assigned> tensors;
   std::int64_t all = 0;
   for (const TensorGroup& group : groups)
     for (const TensorSpec& spec : group.tensors) {
-      require(spec.work >= 0, "owned: a tensor has the work ", spec.work, "; work is at least 0");
+      require<InputError>(spec.work >= 0, "owned: '", spec.name, "' has the work ", spec.work,
+                          ", which its optimizer states; work is at least 0");
       const std::int64_t elements = round_up(spec.shape.numel(), element_alignment);
       const bool joins = spec.joins_previous && &spec != group.tensors.data();
       const std::size_t first = joins ? tensors.back().first : tensors.size();
@@ -59,7 +60,8 @@ std::vector<Assigned> owned_by(std::span<const TensorGroup> groups, int parts, d
     return tensors[a].work != tensors[b].work ? tensors[a].work > tensors[b].work
                                               : tensors[a].elements > tensors[b].elements;
   });
-  const auto limit = static_cast<std::int64_t>(static_cast<double>(all) / parts * (1 + slack));
+  const double most = static_cast<double>(all);  // for any slack, however large
+  const auto limit = static_cast<std::int64_t>(std::min(most, most / parts * (1 + slack)));
   std::vector<Load> loads(static_cast<std::size_t>(parts));
   for (const std::size_t i : order) {
     tensors[i].owner = owner_of(tensors[i], loads, limit);
