@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "messages.hpp"
@@ -53,9 +52,8 @@ struct Messages::State {
   std::vector<int> ranks;  ///< in the MPI communicator, by rank
   std::uint64_t trades = 0;
   std::vector<MPI_Request> requests;
-  std::vector<Message> under_way;    ///< by request
-  std::vector<int> indices;          ///< completed by the last poll
-  std::vector<MPI_Status> statuses;  ///< of these
+  std::vector<Message> under_way;  ///< by request
+  std::vector<int> indices;        ///< completed by the last poll
   std::vector<Message> completed;
   Notice told, ended;
   std::vector<char> takes_no_more;  ///< whether a failed peer has said so, by rank
@@ -67,15 +65,6 @@ struct Messages::State {
   int tag_of(const Message& message) const {
     return context * tags_of_context + static_cast<int>(message.transfer % transfers) * kinds +
            static_cast<int>(message.kind);
-  }
-  /// Of the first `count` messages that the last poll completed: who sent one that was longer than its memory.
-  std::optional<int> truncated(int count) const {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-      int kind = MPI_SUCCESS;
-      MPI_Error_class(statuses[i].MPI_ERROR, &kind);
-      if (kind == MPI_ERR_TRUNCATE) return rank_of(under_way[static_cast<std::size_t>(indices[i])]);
-    }
-    return std::nullopt;
   }
   int rank_of(const Message& message) const { return ranks[static_cast<std::size_t>(message.peer)]; }
 };

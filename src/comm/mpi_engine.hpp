@@ -7,7 +7,8 @@
 /// rank's part reaches the peer:
 ///  - in place, if it lies in windows that the peer can map: the arrival carries its places, and the peer copies or
 ///  sums from there and answers `done`, after which the memory may change;
-///  - otherwise in messages. Receives from processes that share no windows are posted before the arrival.
+///  - otherwise in messages. They are received once both outlines were compared: Open MPI 4.1 writes a message that is
+///  longer than its receive beyond the end of the memory.
 /// Sums run one at a time, because they share scratch. In an all_reduce a rank's sums travel in the same way as its
 /// contribution: peers read them after its message `reduced`.
 ///

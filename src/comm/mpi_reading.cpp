@@ -59,8 +59,7 @@ void MpiRank::Engine::on_arrival(InFlight& transfer, int peer) {
         monitor.name_of(messages_.rank()),
         " pieces of other lengths than its receive_counts say; Options::checks names the exchange");
   }
-  if (!shares_with(peer)) return;
-  if (from.arrival.in_windows != 0) {
+  if (shares_with(peer) && from.arrival.in_windows != 0) {
     const std::size_t count = transfer.transfer.segments.size();
     if (count <= carried) {
       from.places.assign(from.arrival.places.begin(), from.arrival.places.begin() + static_cast<std::ptrdiff_t>(count));

@@ -73,5 +73,7 @@ expect_error '6 heads of attention cannot be divided among 4 ranks .*; of 4 rank
   "${train[@]}" --heads 6 --kv-heads 2 --comm threads:4 --batch-size 4 --sequence ulysses:4
 expect_error 'parts are of ranks that share a sequence; give ulysses:K with K above 1, or leave parts out' \
   "${train[@]}" --comm threads:2 --batch-size 4 --sequence ulysses:1:parts=4
-expect_error 'the 2 heads of each rank cannot be cut into 4 parts; give 1 or 2' \
-  "${train[@]}" --heads 4 --kv-heads 2 --comm threads:2 --batch-size 4 --sequence ulysses:2:parts=4
+for parts in 4 2147483647; do
+  expect_error "the 2 heads of each rank cannot be cut into $parts parts; give 1 or 2" \
+    "${train[@]}" --heads 4 --kv-heads 2 --comm threads:2 --batch-size 4 --sequence ulysses:2:parts=$parts
+done
