@@ -63,6 +63,45 @@ TEST(Training, TakesWhatItPlannedToTheByte) {
   });
 }
 
+TEST(Training, RefusesABatchOfAnotherLength) {
+  Comm::run(1, {}, [](Comm& communicator) {
+    Training<Model> training(communicator, Model(small()),
+                             {.sequences = 2, .sequence_length = length, .micro_batches = 1, .threads = 1});
+    training.initialize(1);
+    const Data data(0, 1, 3);
+    const auto expect_refused = [&](std::int64_t tokens, std::int64_t targets, const std::string& sentence) {
+      const TokenBatch& whole = data.batches().front();
+      const TokenBatch batch{
+          .tokens = whole.tokens.slice(0, tokens), .targets = whole.targets.slice(0, targets), .sequences = 2};
+      for (const bool trains : {true, false}) {
+        try {
+          if (trains)
+            training.step(batch, {.lr = 1e-3});
+          else
+            training.executor().evaluate(batch);
+          ADD_FAILURE() << "no error: " << sentence;
+        } catch (const InputError& error) {
+          EXPECT_EQ(std::string(error.what()).find(sentence), 0u) << error.what();
+        }
+      }
+    };
+    for (const std::int64_t tokens : {22, 23, 26, 36})
+      expect_refused(tokens, tokens,
+                     message("batch: ", tokens, " tokens of 2 sequences, and passes were planned for sequences of 12"));
+    expect_refused(24, 23, "batch: 24 tokens have 23 targets");
+    EXPECT_THROW(training.step(data.batches().front(), {}), Error) << "of another number of sequences";
+  });
+}
+
+TEST(Training, RefusesAStepWithoutALearningRate) {
+  Comm::run(1, {}, [](Comm& communicator) {
+    Training<Model> training(communicator, Model(small()),
+                             {.sequences = 1, .sequence_length = length, .micro_batches = 1, .threads = 1});
+    training.initialize(1);
+    EXPECT_THROW(training.step(Data(0, 1, 1).batches(), {}), InputError);
+  });
+}
+
 // UnitOptions, their optimizer and dry runs are of one type for all tilings.
 template <class Tiling>
 using Tiled = Llama<Stack<FullyShard<>, Comm, Fp32, Tiling>>;

@@ -14,6 +14,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -66,7 +67,10 @@ class Statistics {
   Tensor<float> values(std::string_view name) const {
     for (std::size_t i = 0; i < list_.size(); ++i)
       if (list_[i].name == name) return values(i);
-    throw InputError(message("there is no statistic '", name, "'"));
+    std::vector<std::string> names;
+    for (const Statistic& statistic : list_) names.push_back(statistic.name);
+    throw InputError(message("there is no statistic '", name, "'; ",
+                             names.empty() ? "Settings::statistics declares none" : suggestion(name, names)));
   }
   Tensor<float> values(std::size_t index) const {
     return {reinterpret_cast<float*>(block_.data()) + starts_[index], list_[index].shape};
