@@ -85,9 +85,6 @@ namespace detail {
 void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, const NamedValues& constants,
                            const device::StepRules& rules, const std::vector<Statistic>& statistics);
 
-/// Under Options::checks, throws InputError on all ranks unless all give the same inputs.
-void check_same_inputs(const comm::Ranks& ranks, const device::StepInputs& inputs);
-
 }  // namespace detail
 
 /// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
@@ -194,10 +191,10 @@ class Sharded {
 
   /// Sums losses and squared gradients over ranks, clips, decides and steps, and returns the decision: the same on all
   /// ranks. `loss`: this rank's sum; where a step is cut into pieces, `losses` has one for each piece that this rank
-  /// computed, in their order. `inputs` must be the same on all ranks (compared under Options::checks). Collective. If
-  /// a rank forfeited the pass, the step is skipped. Throws LogicError unless a training pass has finished since the
-  /// last step, and for another number of losses; InputError for a learning rate that is not finite or not given, and
-  /// DivergedError if loss or gradient are not finite: no weight has then changed, and training may go on.
+  /// computed, in their order. `inputs` must be the same on all ranks. Collective. If a rank forfeited the pass, the
+  /// step is skipped. Throws LogicError unless a training pass has finished since the last step, and for another number
+  /// of losses; InputError for a learning rate that is not finite or not given, and DivergedError if loss or
+  /// gradient are not finite: no weight has then changed, and training may go on.
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.
@@ -226,7 +223,6 @@ class Sharded {
   /// all later steps are skipped (StepDecision::stopped).
   void queue_step(const device::StepInputs& inputs) {
     require_gradients();
-    detail::check_same_inputs(module_.communicator(), inputs);
     begin_step(inputs);
     update();
     end_step();

@@ -49,10 +49,4 @@ void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer,
                            "give all ranks the same ones");
 }
 
-void check_same_inputs(const comm::Ranks& ranks, const device::StepInputs& inputs) {
-  comm::check_same(ranks, "inputs of a step", "step: ranks give other inputs", [&] {
-    return message("learning rate = ", text_of(inputs.lr), "\nloss scale = ", text_of(inputs.loss_scale));
-  });
-}
-
 }  // namespace fsdp::detail
