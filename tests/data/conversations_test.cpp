@@ -159,8 +159,8 @@ TEST(Conversations, NotesCountWhatIsNotWrittenAndNotRead) {
   ConversationTexts(std::vector{chats}, tokenizer, jinja).write(made);
   EXPECT_EQ(
       Conversations(made).notes(),
-      (std::vector<std::string>{"warning: 2 of 1,204 conversations lost a part; the first: " + chats.string() +
-                                    " line 1203: " + jinja + " does not write the text of message 1",
+      (std::vector<std::string>{"warning: a part is absent from the text of 2 of 1,204 conversations; the first: " +
+                                    chats.string() + " line 1203: " + jinja + " does not write the text of message 1",
                                 jinja + " does not write the reasoning of 1 answer",
                                 "warning: 1 answer that is learned is empty; the first: " + chats.string() + " line 1",
                                 "not read: id in 1 record, messages.name in 1 record, source in 1,200 records"}));

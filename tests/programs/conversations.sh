@@ -76,7 +76,7 @@ bad 'rewrites.jinja writes message 3 otherwise once others follow it, .*; learn 
   --data parts.jsonl --chat-template rewrites.jinja
 for _ in first cached; do
   run last --data parts.jsonl --chat-template rewrites.jinja --learn last --comm threads:2 --token-cache last
-  [ "$(grep -c 'tessera: warning: 20 of 20 conversations lost a part; the first: parts.jsonl line 1: rewrites.jinja does not write the text of message 2$' "$err")" -eq 1 ] || fail "the lost part is not one line"
+  [ "$(grep -c 'tessera: warning: a part is absent from the text of 20 of 20 conversations; the first: parts.jsonl line 1: rewrites.jinja does not write the text of message 2$' "$err")" -eq 1 ] || fail "the lost part is not one line"
   [ "$(grep -c 'tessera: not read: source in 20 records$' "$err")" -eq 1 ] || fail "the unread key is not one line"
 done
 

@@ -159,6 +159,10 @@ TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
   EXPECT_INPUT_ERROR(encode(R"(, "functions": [{"name": "f"}])"), "which templates do not read; write it as \"tools\"");
   EXPECT_INPUT_ERROR(format.encode(record(content("assistant", "\"\"", R"(, "function_call": {"name": "f"})")), "x"),
                      "write it as \"tool_calls\"");
+  EXPECT_INPUT_ERROR(encode(R"(, "chat_template_kwargs": {"tools": []})"), "which is set for the template otherwise");
+  EXPECT_INPUT_ERROR(
+      format.encode(record(content("user", R"([{"type": "text", "text": "q", "mask": 1}])") + ", " + answer), "x"),
+      "x: message 1 has \"mask\" in a part of its content");
   EXPECT_INPUT_ERROR(encode(R"(, "tools": [7])"), "tool 1 of \"tools\" is no object");
   for (const char* form :
        {R"("completion": "c")", R"("conversations": [])", R"("instruction": "i", "output": "o")", R"("dialogue": "d")"})
@@ -191,6 +195,9 @@ TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
   EXPECT_EQ(folder.format("chatml").encode(record(ask + ", " + content("assistant", "\" \\n\"")), "x").empty, 1);
   EXPECT_EQ(folder.format("plain").encode(R"({"prompt": "p", "completion": ""})", "x").empty, 1);
   EXPECT_EQ(folder.format("chatml").encode(record(chat), "x").empty, 0);
+  const std::string thought = record(ask + ", " + content("assistant", "\"\"", R"(, "reasoning_content": "r")"));
+  EXPECT_EQ(folder.format("chatml").encode(thought, "x").empty, 1);
+  EXPECT_EQ(folder.format("qwen3").encode(thought, "x").empty, 0);
 }
 
 const std::string whole =

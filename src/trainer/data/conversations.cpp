@@ -70,8 +70,8 @@ struct Findings {
     const auto answers = [](std::int64_t count) { return count_text(count) + (count == 1 ? " answer" : " answers"); };
     std::vector<std::string> all;
     if (missing > 0)
-      all.push_back(message("warning: ", count_text(missing), " of ", count_text(conversations),
-                            " conversations lost a part; the first: ", first_missing));
+      all.push_back(message("warning: a part is absent from the text of ", count_text(missing), " of ",
+                            count_text(conversations), " conversations; the first: ", first_missing));
     if (reasoning > 0) all.push_back(message(format, " does not write the reasoning of ", answers(reasoning)));
     if (empty > 0)
       all.push_back(message("warning: ", answers(empty), empty == 1 ? " that is learned is" : " that are learned are",

@@ -115,18 +115,6 @@ std::string text_behind_answers(const ChatFormat& format) {
   return end == with.npos ? "" : with.substr(begin, end + 1 - begin);
 }
 
-/// Returns whether a message has neither text nor calls nor reasoning.
-bool is_empty(const Json& message) {
-  const Json& content = message.at("content");
-  const auto blank = [](const Json& text) { return jinja::strip(text.get_ref<const std::string&>()).empty(); };
-  const bool has_text = content.is_string()
-                            ? !blank(content)
-                            : std::ranges::any_of(content, [&](const Json& part) { return !blank(part.at("text")); });
-  return !has_text && !calls_tools(message) && std::ranges::none_of(reasoning_keys, [&](std::string_view key) {
-    return message.contains(key) && !blank(message.at(key));
-  });
-}
-
 }  // namespace
 
 void from_text(std::string_view flag, std::string_view text, Learn& value) { value = learn_names.value(flag, text); }
@@ -178,7 +166,8 @@ std::uint64_t ChatFormat::digest() const {
 
 RenderedChat ChatFormat::rendered(const ChatRow& row) const {
   Json variables = row.more;
-  for (const auto& [name, token] : tokens_) variables[name] = token;
+  for (const auto& [name, token] : tokens_)
+    if (!row.more.contains(name)) variables[name] = token;
   variables["messages"] = row.messages;
   variables["tools"] = row.tools;
   variables["documents"] = nullptr;
@@ -327,7 +316,8 @@ ChatTokens ChatFormat::of_messages(ChatRow& row, const std::string& source) cons
   check_parts(row, chat.text, first.empty() ? chat.text.size() : first.front().begin, tokens);
   require<InputError>(!built_in_ || tokens.missing.empty(), source, ": ", tokens.missing,
                       "; take the model's own template, or --chat-template qwen3, which writes tools and calls");
-  for (std::size_t i = 0; i < row.messages.size(); ++i) tokens.empty += row.learned[i] && is_empty(row.messages[i]);
+  for (std::size_t i = 0; i < row.messages.size(); ++i)
+    tokens.empty += row.learned[i] && is_empty(row.messages[i], tokens.reasoning == 0);
   return tokens;
 }
 

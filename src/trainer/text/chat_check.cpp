@@ -357,6 +357,10 @@ MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t 
   return missing;
 }
 
+bool is_empty(const Json& message, bool reasoning) {
+  return std::ranges::all_of(pieces_of(message), [&](const Piece& piece) { return piece.reasoning && !reasoning; });
+}
+
 bool has_all_parts(const ChatRow& row, std::string_view text) {
   const Rendered rendered(text);
   Reader reader(rendered);

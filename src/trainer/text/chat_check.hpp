@@ -26,6 +26,9 @@ struct MissingPart {
 /// template has escaped them as JSON, once or twice. Takes time proportional to the conversation and the text.
 MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front);
 
+/// Returns whether a message has neither text nor calls. `reasoning`: reasoning counts as text.
+bool is_empty(const nlohmann::ordered_json& message, bool reasoning);
+
 /// Returns whether the text has, in their order, all parts of contents that are lists.
 bool has_all_parts(const ChatRow& row, std::string_view text);
 

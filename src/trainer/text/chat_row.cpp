@@ -148,13 +148,23 @@ void check_list(const Json& messages, std::string_view name, const std::string& 
   }
 }
 
-/// Collects the keys of a message that templates may read or not.
-void collect_keys(const Json& message, std::set<std::string>& keys) {
+/// Collects the keys of a message that templates may read or not. Throws InputError for a mark in a part of its
+/// content.
+void collect_keys(const Json& message, const std::string& where, std::set<std::string>& keys) {
   constexpr std::array<std::string_view, 3> known = {"role", "content", "tool_calls"};
   for (const auto& [key, value] : message.items())
     if (std::ranges::find(known, key) == known.end() &&
         std::ranges::find(reasoning_keys, key) == std::end(reasoning_keys))
       keys.insert(key);
+  if (!message.at("content").is_array()) return;
+  for (const Json& part : message.at("content")) {
+    for (const auto& [key, value] : part.items()) {
+      require<InputError>(!has_word_of_marks(key), where, " has \"", shortened(key),
+                          "\" in a part of its content, which ",
+                          "is not known and may say what is learned; leave it out, or mark answers by \"weight\": 0");
+      if (key != "type" && key != "text") keys.insert("content." + key);
+    }
+  }
 }
 
 /// Appends a list of messages. `answers`: its answers are learned.
@@ -167,7 +177,7 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
     const std::string where = message(source, ": message ", row.number(row.messages.size()));
     check_message(one, where);
     const bool learned = take_marks(one, where);
-    collect_keys(one, row.message_keys);
+    collect_keys(one, where, row.message_keys);
     const std::string role = one.at("role");
     const bool is_other = answers && learned && has_answers && !is_answer(one) &&
                           std::ranges::find(roles_of_answers, ascii_lower(role)) != roles_of_answers.end();
@@ -267,6 +277,9 @@ ChatRow ChatRow::of(std::string_view json, const std::string& source) {
   for (std::size_t i = 0; i < row.tools.size(); ++i)
     require<InputError>(row.tools[i].is_object(), source, ": tool ", i + 1, " of \"tools\" is no object");
   require<InputError>(row.more.is_object(), source, ": \"chat_template_kwargs\" is no object");
+  for (const char* key : {"messages", "tools", "documents", "add_generation_prompt"})
+    require<InputError>(!row.more.contains(key), source, ": \"chat_template_kwargs\" has \"", key,
+                        "\", which is set for the template otherwise; leave it out");
   for (const auto& [key, value] : root.items()) {
     const bool read = std::ranges::find(form, key) != form.end() || key == "tools" || is_mark(key) ||
                       (key == "chat_template_kwargs" && !row.is_text) ||
