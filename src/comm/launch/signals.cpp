@@ -181,6 +181,7 @@ CatchSignals::~CatchSignals() {
 
 void CatchSignals::catch_stops(const char* answered) {
   const std::lock_guard lock(installing);
+  if (catches_stops_) return;
   if (answered != nullptr) {
     on_terminal.store(isatty(STDERR_FILENO) == 1);
     answer.store(answered);

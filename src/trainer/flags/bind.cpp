@@ -50,7 +50,8 @@ void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
 
 template <class WithModel>
 void add_folder(FlagSet& flags, WithModel& o) {
-  flags.add("model", o.model, "folder with config.json and weights");
+  flags.add("model", o.model,
+            "folder with config.json and weights, or a directory of checkpoints, whose newest is used");
   flags.add("adapter", o.adapter, "folder of adapters, as PEFT writes it, for that model");
 }
 
