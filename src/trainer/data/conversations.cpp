@@ -108,7 +108,8 @@ std::string place_in(const TextFile& file) { return message(file.path.string(), 
 
 /// Whether the value of a key of a record reaches its text.
 bool is_read(std::string_view key) {
-  constexpr std::array keys = {"messages", "prompt", "completion", "system", "tools", "chat_template_kwargs"};
+  constexpr std::array keys = {"messages",      "prompt",         "completion", "system",
+                               "system_prompt", "system_message", "tools",      "chat_template_kwargs"};
   return std::ranges::find(keys, key) != keys.end();
 }
 
