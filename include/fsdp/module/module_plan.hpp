@@ -101,9 +101,9 @@ class ModulePlan {
   std::string units_;                               ///< all that is declared of tensors, a line each
   std::uint64_t steps_digest_ = 0;                  ///< of what groups of parameters set for an optimizer's steps
   std::uint64_t digest_ = 0;                        ///< of all schedules
-  std::uint64_t layouts_digest_ = 0;
-  std::vector<std::vector<bool>> classes_;  // [classes][orders]: whether an order trains it
-  std::vector<int> class_of_;               // [groups]
+  std::uint64_t layouts_digest_ = 0;                ///< of the layouts of all groups
+  std::vector<std::vector<bool>> classes_;          // [classes][orders]: whether an order trains it
+  std::vector<int> class_of_;                       // [groups]
   sharding::Residency residency_;
   sharding::SlotSizes slots_;
   int first_backward_ = 0;
