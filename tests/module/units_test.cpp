@@ -122,8 +122,8 @@ TEST(Units, FieldsAreAbsentWhereTheUnitHasThem) {
   EXPECT_TRUE(groups.references[0][1].present());
   EXPECT_FALSE(groups.references[0][2].present());
   EXPECT_INPUT_ERROR(group_parameters(with_absent({99}), {}, 0),
-                     "units: part lists field 99 as absent; it has 1 parameters and 1 absent fields, whose numbers are "
-                     "0 to 1 and ascend");
+                     "units: part lists field 99 as absent; its fields are numbered from 0 to 1, parameters and absent "
+                     "ones together, and absent ones are listed in ascending order");
   for (const std::vector<int>& wrong : {std::vector{2}, {-1}, {1, 1}, {2, 0}, {0, 3}})
     EXPECT_THROW(group_parameters(with_absent(wrong), {}, 0), InputError) << wrong.front();
 }

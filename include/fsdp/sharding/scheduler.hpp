@@ -20,12 +20,6 @@ namespace fsdp::sharding {
 
 namespace detail {
 
-constexpr bool contains(const std::vector<int>& list, int value) {
-  for (const int one : list)  // std::find takes compilers several times as long
-    if (one == value) return true;
-  return false;
-}
-
 /// Computations [first, last], by number, during which a group's gathered weights are held.
 struct Interval {
   int first;

@@ -207,8 +207,8 @@ void check_fields(const Unit& unit) {
   const std::size_t fields = unit.parameters.size() + unit.absent.size();
   for (int next = 0; const int field : unit.absent) {
     require<InputError>(field >= next && static_cast<std::size_t>(field) < fields, "units: ", unit.name,
-                        " lists field ", field, " as absent; it has ", unit.parameters.size(), " parameters and ",
-                        unit.absent.size(), " absent fields, whose numbers are 0 to ", fields - 1, " and ascend");
+                        " lists field ", field, " as absent; its fields are numbered from 0 to ", fields - 1,
+                        ", parameters and absent ones together, and absent ones are listed in ascending order");
     next = field + 1;
   }
   constexpr int most_parts = 4096;  // of heads; so that numbers of stages fit into an int
