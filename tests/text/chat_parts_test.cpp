@@ -315,6 +315,8 @@ TEST(ChatLearn, TheLastAnswerAloneWithATemplateThatRewritesEarlierOnes) {
       "known; learn the last answer alone by --learn last, mark earlier answers by \"weight\": 0, or give "
       "another --chat-template, such as qwen3 or chatml");
   EXPECT_EQ(learned(folder.format("auto", Learn::last), two), "<think>\n\n</think>\n\nb<|im_end|>\n");
+  EXPECT_EQ(all(folder.format("auto", Learn::last), two.substr(0, two.size() - 2) + ", " + ask + "]}"),
+            all(folder.format("auto", Learn::last), two));
   EXPECT_EQ(learned(folder.format("chatml", Learn::last), two), "b<|im_end|>");
   EXPECT_EQ(learned(folder.format("plain", Learn::last), R"({"prompt": "p", "completion": "c"})"), "c<|endoftext|>");
   EXPECT_INPUT_ERROR(

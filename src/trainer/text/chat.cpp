@@ -30,6 +30,7 @@ constexpr std::int64_t most_template_bytes = 1'000'000;
 constexpr std::size_t row_steps = 5'000'000, row_steps_per_byte = 1000;  // of a template over all answers of a row
 constexpr const char* part_mark = "tessera_part_of_content";             // a key that only a part printed whole shows
 constexpr ValueNames<Learn::last> learn_names("all", "last");
+constexpr const char* unknown_answer = ", so that what the model is to write there is not known";
 constexpr std::size_t most_encoded_again = 1000;  // how often a row may be encoded for its answers
 
 NamedText template_of(const std::filesystem::path& tokenizer, const std::string& name) {
@@ -248,11 +249,13 @@ TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string&
   part.messages.erase(part.messages.size() - 1);
   part.asks = true;
   const std::string before = text_of(part);
-  require<InputError>(
-      whole.starts_with(after) && after.starts_with(before), source, ": ", name(), " writes message ", row.number(i),
-      whole.starts_with(after) ? " otherwise when it asks for it" : " otherwise once others follow it",
-      ", so that what the model is to write there is not known; learn the last answer alone by --learn last, mark "
-      "earlier answers by \"weight\": 0, or give another --chat-template, such as qwen3 or chatml");
+  require<InputError>(whole.starts_with(after), source, ": ", name(), " writes message ", row.number(i),
+                      " otherwise once others follow it", unknown_answer,
+                      "; learn the last answer alone by --learn last, mark earlier answers by \"weight\": 0, or give ",
+                      "another --chat-template, such as qwen3 or chatml");
+  require<InputError>(after.starts_with(before), source, ": ", name(), " writes message ", row.number(i),
+                      " otherwise when it asks for it", unknown_answer,
+                      "; give another --chat-template, such as qwen3 or chatml");
   return {before.size(), after.size()};
 }
 
@@ -327,6 +330,7 @@ ChatTokens ChatFormat::encode(std::string_view json, const std::string& source) 
     std::size_t last = row.messages.size();
     while (last > 0 && !is_answer(row.messages[last - 1])) --last;
     for (std::size_t i = 0; i + 1 < last; ++i) row.learned[i] = false;
+    if (last > 0) row.messages.erase(row.messages.begin() + static_cast<std::ptrdiff_t>(last), row.messages.end());
   }
   const bool marked = std::ranges::any_of(row.messages, is_answer) && std::ranges::count(row.learned, true) == 0;
   ChatTokens tokens = row.is_text ? of_texts(row, source) : of_messages(row, source);
