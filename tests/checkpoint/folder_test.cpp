@@ -190,6 +190,29 @@ std::string of_version_1(std::string trainer) {
   return trainer.replace(trainer.find(version), version.size(), "\"format_version\": 1");
 }
 
+TEST(Checkpoint, AFrozenParameterHasNoStatesAndIsTrainedFromZeros) {
+  const TemporaryFolder folder;
+  const Listing listing{.parameters = {{"a", {2}}, {"b", {3}}}, .config = "{}\n"};
+  Save save(folder.path(), 1, 1, listing, {.of = {{"a", {}}, {"b", adamw_states}}, .frozen = {"a"}});
+  comm::Self<> ranks;
+  checkpoint::save(save, ranks, {.step = 1}, [](Save& to) {
+    to.write_weight(0, 0, std::array{1.0f, 2.0f});
+    for (const int part : {0, 1, 2}) {
+      const std::array values = {4.0f, 5.0f, 6.0f + static_cast<float>(part)};
+      part == 0 ? to.write_weight(1, 0, values) : to.write_state(1, static_cast<std::size_t>(part) - 1, 0, values);
+    }
+  });
+  const Checkpoint opened = Checkpoint::open(folder.path(), [&](const std::filesystem::path&) { return listing; });
+  EXPECT_EQ(SafetensorsFile(opened.path() / "optimizer.safetensors").tensors().size(), 2u);
+  EXPECT_NO_THROW(opened.check_same_optimizer({.of = {{"a", adamw_states}, {"b", adamw_states}}}));
+  EXPECT_INPUT_ERROR(opened.check_same_optimizer({.of = {{"b", {"third"}}}}), "has no state \"third\" of \"b\"");
+  std::array<float, 3> values = {9, 9, 9};
+  opened.read_state("a", "exp_avg", 0, 2, values.data());
+  EXPECT_EQ(values, (std::array<float, 3>{0, 0, 9}));
+  opened.read_state("b", "exp_avg_sq", 0, 3, values.data());
+  EXPECT_EQ(values, (std::array<float, 3>{4, 5, 8}));
+}
+
 TEST(Checkpoint, OneFromBeforeOptimizersHadNamesIsAdamWs) {
   const TemporaryFolder folder;
   save_alone(folder.path(), 7);
