@@ -149,7 +149,7 @@ TEST(Resumed, TheRateOfTheNextStepIsNamedWhereTheFlagsChangeItAndWarnedOfWhereIt
   TrainOptions lower = options;
   lower.lr = 1e-4;
   EXPECT_EQ(resumed(saved(), lower).lines.back(),
-            "resumed: the learning rate of step 6 is 4.72e-05, after 6.28e-04 at step 5: --lr was 0.001, is 0.0001");
+            "resumed: the learning rate of step 6 is 4.72e-05, after 6.28e-04 at step 5: --lr was 0.001, is 1e-04");
   EXPECT_EQ(resumed(saved(), lower).warning, "");
   EXPECT_EQ(resumed(saved(), options).lines.size(), 1u);
   EXPECT_EQ(resumed(done, options).warning, "") << "no step follows";
