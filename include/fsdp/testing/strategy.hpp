@@ -60,7 +60,7 @@ bool takes_ranks(const Strategy& strategy, int ranks) {
 /// Trains by AdamW, or by SGD where sums may differ in their last bits: AdamW divides a gradient by its size, so that
 /// elements whose gradient is small would differ by much more (by 1e-4 where SGD gives 5e-7).
 template <class Strategy>
-StrategyRun train_with(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
+StrategyRun train_case(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
   return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
 }
 
@@ -82,7 +82,7 @@ void check_runs(std::string_view asked, const Strategy& strategy, Train train, E
 template <class Strategy, class Expect>
 void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
   check_runs(
-      asked, strategy, [&](const StrategyCase& how) { return train_with(strategy, how); }, expect);
+      asked, strategy, [&](const StrategyCase& how) { return train_case(strategy, how); }, expect);
 }
 
 template <class Strategy>
@@ -156,7 +156,7 @@ void check_strategy_lists(const Strategy& strategy) {
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
   const auto train = [](const auto& by, const StrategyCase& how) {
-    return detail::train_with(by, how, mesh_axes_of<Strategy> == 1 && how.micro_batches == 1);
+    return detail::train_case(by, how, mesh_axes_of<Strategy> == 1 && how.micro_batches == 1);
   };
   detail::check_runs(
       "training ends without an error", strategy, [&](const StrategyCase& how) { return train(strategy, how); },
