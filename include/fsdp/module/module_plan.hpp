@@ -42,7 +42,7 @@ class ModulePlan {
   /// The groups of the units' parameters; the module moves the parameters out of them.
   std::vector<GroupedParameters>& grouped() { return grouped_; }
   /// Adds the next group's facts and a hash of its layouts, which only `require_same` needs.
-  void add(const sharding::GroupFacts& facts, std::uint64_t layouts);
+  void add(const sharding::GroupFacts& facts, std::uint64_t layouts = 0);
   /// Makes, checks and places the schedules of all passes; with a budget (sharding::Facts), chooses first how long
   /// groups are held. `bytes_per_weight`: of the type that is gathered. Call it after the last `add`. Throws InputError
   /// for a schedule that cannot be run, and for a budget that holds none.
