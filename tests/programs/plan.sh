@@ -325,7 +325,7 @@ contains "$out" '^it fits: a rank takes '
 echo "== on GPUs the best is started by torchrun, with all flags of the plan"
 tessera plan --fit --cluster h100 --ranks 16 --model tiny --seq-len 33 --batch-size 16 --freeze '*norm*'
 contains "$out" '^  cmake --preset release -DTESSERA_CUDA_ARCHITECTURES=90a'
-contains "$out" "^  torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint HOST:29500 --nproc-per-node 8 --no-python tessera train --comm nccl --sharding .* --batch-size 16 .* --freeze '\*norm\*'.* --data PATH$"
+contains "$out" "^  torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint HOST:29500 --nproc-per-node 8 --no-python tessera train --comm nccl --sharding .* --batch-size 16.* --freeze '\*norm\*'.* --data PATH$"
 
 echo "== what flags give stays, and what fits nowhere is told"
 fit --cluster two.toml --sharding zero2 --recompute --json
