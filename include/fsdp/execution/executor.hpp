@@ -104,7 +104,7 @@ class Executor {
   }
 
   /// queue_training in two halves. This one puts micro-batches where the device reads them. Throws InputError if the
-  /// model cannot use one, and for tokens of another number than that of its sequences' planned length.
+  /// model cannot use one, or its tokens are not those of its sequences at the planned length.
   /// Where several ranks share sequences, all of them give the same whole micro-batches.
   [[nodiscard]] UploadedBatches upload(std::span<const Batch> micro_batches) {
     see_whole_sequences();
@@ -114,7 +114,15 @@ class Executor {
                             "batch: ", batch.tokens.numel(), " tokens of ", batch.sequences,
                             " sequences, and passes were planned for sequences of ", context_.sequence_length,
                             "; give them that length, or plan with another StepSize::sequence_length");
-    return upload_any(micro_batches);
+    if constexpr (!Device::counts_only)
+      for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
+    if constexpr (shards_sequences)
+      if (stages_.on()) {
+        std::vector<Batch> own;
+        for (const Batch& batch : micro_batches) own.push_back(batch.part(stages_.rank(), stages_.ranks()));
+        return {context_, own};
+      }
+    return {context_, micro_batches};
   }
   /// The pass over them. Batches of equal patterns with an equal `scale` enqueue the same work.
   void queue(const UploadedBatches& micro_batches, float scale, bool verified = false) {
@@ -205,18 +213,6 @@ class Executor {
     saved.x = x;
   };
 
-  /// Sequences whose logits are made may be shorter than planned.
-  UploadedBatches upload_any(std::span<const Batch> micro_batches) {
-    if constexpr (!Device::counts_only)
-      for (const Batch& batch : micro_batches) module_.model().validate(batch, context_.sequence_length);
-    if constexpr (shards_sequences)
-      if (stages_.on()) {
-        std::vector<Batch> own;
-        for (const Batch& batch : micro_batches) own.push_back(batch.part(stages_.rank(), stages_.ranks()));
-        return {context_, own};
-      }
-    return {context_, micro_batches};
-  }
   void make_logits(sharding::Pass pass, const Batch& batch, std::span<const std::int64_t> rows, Tensor<Compute> out) {
     if constexpr (shards_sequences)
       require<InputError>(!stages_.on(), "logits: ", stages_.ranks(),
@@ -224,8 +220,7 @@ class Executor {
     logits_ = out;
     logit_rows_ = rows;
     const Batch read = nn::for_logits(batch);
-    see_whole_sequences();
-    run(pass, upload_any({&read, 1}), true);
+    run(pass, upload({&read, 1}), true);
     module_.synchronize();
   }
 
