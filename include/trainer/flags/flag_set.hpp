@@ -49,6 +49,7 @@ struct Flag {
   Effect effect = Effect::none;
   bool given = false;                                        ///< by the command line or a file
   bool position = false;                                     ///< a word of the command line alone, by its place
+  bool hidden = false;                                       ///< absent from --help: the command refuses it
   std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError; called by `give` alone
   std::function<std::vector<std::string>()> get;             ///< empty: not set
   std::function<void()> check = {};                          ///< throws InputError if a number is out of its range

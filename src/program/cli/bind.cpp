@@ -93,6 +93,7 @@ void bind(train::FlagSet& flags, Plan& command) {
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =
       "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";
+  for (const char* const other : {"memory", "dry-run", "print-schedule"}) flags.find(other)->hidden = true;
   flags.find("trace")->help = "file for a trace of the virtual step, as train --trace writes one of a run";
 }
 

@@ -44,7 +44,10 @@ Parsed::Parsed(CLI::App& app, FlagSet& flags, std::string section, std::vector<s
     : app_(app), flags_(flags), section_(std::move(section)), sections_(std::move(sections)) {
   app_.allow_extras();
   config_ = app_.add_option("--config", "TOML file with any of these flags; the command line wins")->type_name("FILE");
-  for (const Flag& flag : flags_.flags()) options_.push_back(added(flag));
+  for (const Flag& flag : flags_.flags()) {
+    options_.push_back(added(flag));
+    if (flag.hidden) options_.back()->group("");
+  }
 }
 
 void Parsed::finish() {
