@@ -195,7 +195,7 @@ TEST(ChatParts, BuiltInTemplatesRefuseWhatTheyHaveNoPlaceFor) {
   EXPECT_EQ(folder.format("chatml").encode(record(ask + ", " + content("assistant", "\" \\n\"")), "x").empty, 1);
   EXPECT_EQ(folder.format("plain").encode(R"({"prompt": "p", "completion": ""})", "x").empty, 1);
   EXPECT_EQ(folder.format("chatml").encode(record(chat), "x").empty, 0);
-  const std::string thought = record(ask + ", " + content("assistant", "\"\"", R"(, "reasoning_content": "r")"));
+  const std::string thought = record(ask + ", " + content("assistant", "\"\"", R"(, "reasoning_content": "why so")"));
   EXPECT_EQ(folder.format("chatml").encode(thought, "x").empty, 1);
   EXPECT_EQ(folder.format("qwen3").encode(thought, "x").empty, 0);
 }
