@@ -17,6 +17,7 @@ namespace fsdp::data {
 
 /// What ends a document within a window: a token (for text a byte), or the borders in the index of Megatron-LM.
 struct DocumentSeparator {
+  /// A token.
   constexpr DocumentSeparator(std::int64_t token = 0) : token(token) {}
 
   std::int64_t token = 0;
@@ -24,6 +25,7 @@ struct DocumentSeparator {
 
   friend bool operator==(const DocumentSeparator&, const DocumentSeparator&) = default;
 };
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): a whole number, or index.
 void from_text(std::string_view flag, std::string_view text, DocumentSeparator& value);
 std::string to_text(const DocumentSeparator& value);
 
