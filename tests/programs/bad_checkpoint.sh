@@ -43,7 +43,7 @@ done
 
 echo "== without its states, of another optimizer: what to do instead"
 rm short/optimizer.safetensors short/manifest.json
-expect_error '^tessera: short: holds no optimizer states .*, which resuming needs; --model short starts a new run from its weights$' \
+expect_error 'short: holds no optimizer states .*, which resuming needs; --model short starts a new run from its weights$' \
   "${resume[@]}" short
 tessera train "${flags[@]/tiny/short}" --steps 1
 contains "$out" '^weights   of step 2 of a run; its optimizer states and its step are not used \(--resume uses them\)$'
