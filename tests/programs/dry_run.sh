@@ -130,11 +130,11 @@ contains "$out" '^beside it, in host memory: [0-9]+ bytes '
 host=$(sed -n 's/^beside it, in host memory: \([0-9]*\) .*/\1/p' "$out")
 flags=("${inputs[@]}" --recompute --offload inputs)
 tessera train --dry-run "${flags[@]}" --memory $((least + host + runtime))
-contains "$out" '^memory: .* a rank hold this step, which needs .*, 256.00 MiB of them besides tensors$'
+contains "$out" '^memory: this step fits into .* per rank; it needs .*, 256.00 MiB of them besides tensors$'
 ends_with 2 '^tessera: --memory: this step does not fit: a rank needs .*; tessera plan --fit --cluster NAME searches for flags that fit$' \
   "$program" train --dry-run "${flags[@]}" --memory $((least + host + runtime - 1))
 contains "$out" '^  peak +'
-contains "$out" '^memory: .* a rank hold no such step, which needs .*; the whole run takes '
+contains "$out" '^memory: this step does not fit into .* per rank; it needs .*; the whole run takes '
 lacks "$out" ' with .*--offload'  # the host has one memory
 if "$program" stacks | grep -q -- '--comm nccl'; then
   echo "== a device with memory of its own: the least share that fits is named"

@@ -27,7 +27,7 @@ echo "== known clusters answer from an empty folder"
 for name in epyc xeon; do
   plan --cluster $name
   contains "$out" "^fsdp2 / threads / bf16 on $name, 2 ranks in 1 node, 1 micro-batch of 6 x 33 tokens$"
-  contains "$out" '^it fits: a rank takes .* of .*GiB, .*GiB left$'
+  contains "$out" '^it fits: needs .* per rank; .*GiB are available \(.*GiB left\)$'
 done
 tessera stacks
 cp "$out" stacks
@@ -103,7 +103,7 @@ peak=$(value device_bytes.needed)
 cluster small.toml "memory=$((peak > 1048576 ? peak - 1024 : 1048576))"
 short='^tessera: plan: this step does not fit: a rank needs .*, 1.00 KiB too little; --fit searches for flags that fit$'
 expect_error "$short" "$program" plan "${model[@]}" --cluster small.toml
-contains "$out" '^it does not fit: a rank takes .*, 1.00 KiB missing$'
+contains "$out" '^it does not fit: needs .* per rank; .* \(1.00 KiB short\)$'
 contains "$out" '^beside it, of the runtime: '
 expect_error "$short" "$program" plan "${model[@]}" --cluster small.toml --json
 [ "$(value fits) $(value device_bytes.left)" = "False -1024" ] || fail "$(cat "$out")"
@@ -317,10 +317,10 @@ assert tight["estimated"] < tight["ways"] / 2, (tight["estimated"], tight["ways"
 assert all(other["why"] for other in tight["others"])
 PY
 fit --cluster tight.toml
-contains "$out" '^the fastest of [0-9]+ ways that fit on tight.toml; [0-9]+ had to be estimated$'
+contains "$out" '^searched [0-9]+ configurations for tight.toml \([0-9]+ estimated\); the fastest that fit:$'
 contains "$out" '^1  --sharding '
 contains "$out" 'using Stack = fsdp::Stack<'
-contains "$out" '^it fits: a rank takes '
+contains "$out" '^it fits: needs '
 
 echo "== on GPUs the best is started by torchrun, with all flags of the plan"
 tessera plan --fit --cluster h100 --ranks 16 --model tiny --seq-len 33 --batch-size 16 --freeze '*norm*'

@@ -196,9 +196,10 @@ TEST(MemoryAdvice, OffersTheLeastShareOfInputsInHostMemoryThatSufficesOrSaysThat
 
 TEST(MemoryLine, SaysWhetherAStepFits) {
   EXPECT_EQ(memory_line(1024, {.bytes = 1024, .runtime = 24}, ""),
-            "memory: 1.00 KiB a rank hold this step, which needs 1.00 KiB, 24 B of them besides tensors");
-  EXPECT_EQ(memory_line(1024, {.bytes = 1025, .runtime = 24}, "; advice"),
-            "memory: 1.00 KiB a rank hold no such step, which needs 1.00 KiB, 24 B of them besides tensors; advice");
+            "memory: this step fits into 1.00 KiB per rank; it needs 1.00 KiB, 24 B of them besides tensors");
+  EXPECT_EQ(
+      memory_line(1024, {.bytes = 1025, .runtime = 24}, "; advice"),
+      "memory: this step does not fit into 1.00 KiB per rank; it needs 1.00 KiB, 24 B of them besides tensors; advice");
 }
 
 TEST(GivenMemory, IsWhatAPlanLeavesOfAsMuchForTensors) {

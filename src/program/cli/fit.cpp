@@ -113,8 +113,8 @@ std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<P
                     const plan::Cluster& cluster, const HasStack& has) {
   const Plan& plan = *command;
   const std::vector<Way>& ways = found.best;
-  std::string text = message("the fastest of ", space.size(), " ways that fit on ", *plan.train.options.cluster, "; ",
-                             found.search.asked, " had to be estimated\n");
+  std::string text = message("searched ", space.size(), " configurations for ", *plan.train.options.cluster, " (",
+                             found.search.asked, " estimated); the fastest that fit:\n");
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const plan::Estimate& step = ways[i].step.estimate;
     text += message(i + 1, "  ", space.flags(ways[i].train), "\n   ", report::estimate_line(step), "\n");

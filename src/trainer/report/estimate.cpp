@@ -35,11 +35,11 @@ std::string percent_text(double part) {
 std::string tera_text(double rate) { return estimate_digits(rate * 1e-12) + " TFLOP/s"; }
 std::string rounded_text(double count) { return count_text(static_cast<std::int64_t>(std::llround(count))); }
 
-/// "needs 62.84 of 79.65 GiB".
-std::string need_text(const plan::Need& need) {
+/// "63.83 GiB per rank; 79.65 GiB are available (15.82 GiB left)".
+std::string need_text(const plan::Need& need, const char* per) {
   const std::string state =
-      need.left() >= 0 ? message(bytes_text(need.left()), " left") : message(bytes_text(-need.left()), " missing");
-  return message(bytes_text(need.needed), " of ", bytes_text(need.available), ", ", state);
+      need.left() >= 0 ? message(bytes_text(need.left()), " left") : message(bytes_text(-need.left()), " short");
+  return message(bytes_text(need.needed), per, "; ", bytes_text(need.available), " are available (", state, ")");
 }
 
 std::string links_text(const Estimate& estimate) {
@@ -72,7 +72,7 @@ std::string estimate_line(const Estimate& estimate) {
   const double exposed = estimate.exposed_collectives + estimate.exposed_copies;
   return message(planned_seconds_text(estimate.seconds), ", ", estimate_digits(estimate.tokens_per_second()),
                  " tokens a second, MFU ", percent_text(estimate.mfu()), ", ", percent_text(exposed / estimate.seconds),
-                 " exposed, ", need_text(estimate.device));
+                 " exposed, ", need_text(estimate.device, " per rank"));
 }
 
 std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) {
@@ -84,8 +84,8 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
   std::string text =
       message(title.stack, " on ", title.cluster, ", ", cluster.ranks, cluster.ranks == 1 ? " rank" : " ranks", " in ",
               cluster.nodes(), cluster.nodes() == 1 ? " node, " : " nodes, ", title.step, "\n");
-  text += message(estimate.fits() ? "it fits" : "it does not fit", ": a rank takes ", need_text(estimate.device));
-  if (estimate.host.needed > 0) text += message("; a node's host memory ", need_text(estimate.host));
+  text += message(estimate.fits() ? "it fits" : "it does not fit", ": needs ", need_text(estimate.device, " per rank"));
+  if (estimate.host.needed > 0) text += message("; and ", need_text(estimate.host, " of host memory per node"));
   text += "\n";
   text += row("step", planned_seconds_text(estimate.seconds));
   text += row("tokens", message(estimate_digits(estimate.tokens_per_second()), " a second, ",

@@ -65,9 +65,9 @@ std::string memory_advice(
 }
 
 std::string memory_line(std::int64_t memory, const NeededMemory& needed, const std::string& advice) {
-  return message("memory: ", report::bytes_text(memory), " a rank hold ", needed.bytes <= memory ? "this" : "no such",
-                 " step, which needs ", report::bytes_text(needed.bytes), ", ", report::bytes_text(needed.runtime),
-                 " of them besides tensors", needed.bytes <= memory ? "" : advice);
+  return message("memory: this step ", needed.bytes <= memory ? "fits" : "does not fit", " into ",
+                 report::bytes_text(memory), " per rank; it needs ", report::bytes_text(needed.bytes), ", ",
+                 report::bytes_text(needed.runtime), " of them besides tensors", needed.bytes <= memory ? "" : advice);
 }
 
 std::string does_not_fit(std::int64_t memory, std::int64_t needed) {
