@@ -121,7 +121,7 @@ class Scheduler {
   constexpr bool is_shared(int group) const { return shared_[static_cast<std::size_t>(group)] != 0; }
   constexpr void find_shared() {
     std::vector<int> last(problem_.groups.size(), -1);
-    shared_.resize(problem_.groups.size());
+    shared_.assign(problem_.groups.size(), 0);  // clang 14 cannot evaluate resize
     for (int unit = 0; unit < static_cast<int>(problem_.units.size()); ++unit)
       for (const int group : problem_.unit(unit).groups) {
         int& before = last[static_cast<std::size_t>(group)];
