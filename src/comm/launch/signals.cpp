@@ -75,14 +75,19 @@ class Line {
   std::size_t length_ = 0;
 };
 
+/// Returns the monitor of the collective that the process waits in; nullptr if there is none.
+const Monitor* awaited() {
+  const auto* const place = waiting_in.load();
+  return place == nullptr ? nullptr : place->load();
+}
+
 /// Prints "rank 1: ended by its launcher (SIGTERM) while it waited in all_gather of weights, unit 3, sequence 17".
 void report_termination() {
   Line line;
   line.add("rank ");
   line.add(std::int64_t{rank_of_process.load()});
   line.add(": ended by its launcher (SIGTERM)");
-  const auto* const place = waiting_in.load();
-  if (const Monitor* const monitor = place == nullptr ? nullptr : place->load()) {
+  if (const Monitor* const monitor = awaited()) {
     const Record& record = monitor->current;
     line.add(" while it waited in ");
     line.add(name_of(record.op));
@@ -131,7 +136,10 @@ void on_signal(int signal, siginfo_t* from, void*) {
   }
   const int number = errno;
   const char* const text = answer.load();
-  if (!again && text != nullptr) print_answer(text, signal, by_launcher && from->si_pid == getppid());
+  const bool from_launcher = by_launcher && from->si_pid == getppid();
+  if (!again && text != nullptr) print_answer(text, signal, from_launcher);
+  // mpirun sends SIGTERM to the survivors of a rank that died as well: which collective they wait in tells why.
+  if (!again && text == nullptr && from_launcher && awaited() != nullptr) report_termination();
   errno = number;
 }
 
