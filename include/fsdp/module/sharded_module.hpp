@@ -261,12 +261,12 @@ class ShardedModule {
         stream_(arena_, settings_.threads),
         plan_(units, settings_.passes, sharding::facts_of(sharding), mesh_.axes(sharding::facts_of(sharding)),
               mesh_.world().size(), Device::overlaps) {
-    mesh_.share_sequences(settings_.passes.ranks_per_sequence);
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
     plan_.make_schedules(
         [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },
         static_cast<std::int64_t>(sizeof(Compute)));
     if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
+    mesh_.share_sequences(settings_.passes.ranks_per_sequence);  // of ranks that agree on it
     arena_ = Device::Arena::planned(ledger_, settings_.arena_bytes);
     allocate();
     if constexpr (!Device::counts_only)
