@@ -236,7 +236,7 @@ std::vector<std::string> ChatFormat::unread_keys(const ChatRow& row) const {
 TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
                            std::size_t& steps) const {
   const auto text_of = [&](const ChatRow& part) {
-    RenderedChat chat = rendered(part);
+    RenderedChat chat = prefixed(source + ": ", [&] { return rendered(part); });
     steps += chat.steps;
     require<InputError>(steps <= row_steps + row_steps_per_byte * whole.size(), source, ": ", name(),
                         " takes more than ", row_steps + row_steps_per_byte * whole.size(), " steps to write ",
