@@ -75,9 +75,16 @@ TEST(ChatParts, KeysThatAreNullCountAsAbsent) {
         << key;
   EXPECT_EQ(learned(format, R"({"messages": null, "prompt": "p", "completion": " c", "tools": null})"),
             " c<|endoftext|>");
+  EXPECT_EQ(learned(format, R"({"prompt": "p", "completion": " c", "tools": []})"), " c<|endoftext|>");
   EXPECT_EQ(all(Folder("{% for m in messages %}{{ m | tojson }}{% endfor %}").format(),
                 record(content("assistant", "\"a\"", R"(, "name": null, "tool_calls": null)"))),
             R"({"role": "assistant", "content": "a"})");
+  // An empty list of tools or calls counts as absent, too: templates ask whether they are given.
+  const std::string asking = "{% if tools is not none %}T{% endif %}{% for m in messages %}"
+                             "{{ 'C' if 'tool_calls' in m else m.content }}{% endfor %}";
+  EXPECT_EQ(all(Folder(asking).format(),
+                record(ask + ", " + content("assistant", "\"a\"", R"(, "tool_calls": [])"), R"(, "tools": [])")),
+            "qa");
 }
 
 TEST(ChatParts, ContentOfAnotherTypeIsRefusedByName) {

@@ -245,6 +245,7 @@ ChatRow ChatRow::of(std::string_view json, const std::string& source) {
   Json root = parse_strict_ordered(json, source, row_limits);
   require<InputError>(root.is_object(), source, ": is not a JSON object");
   drop_nulls(root);
+  if (root.contains("tools") && root.at("tools") == Json::array()) root.erase("tools");
   refuse_record_marks(root, source);
   refuse_unsupported_keys(root, source + ":");
   const std::vector<std::string_view> form = form_of(root, source);
