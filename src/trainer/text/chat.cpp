@@ -318,7 +318,8 @@ ChatTokens ChatFormat::of_messages(ChatRow& row, const std::string& source) cons
   ChatTokens tokens = tokens_of(tokenizer_, chat.text, answers);
   check_parts(row, chat.text, first.empty() ? chat.text.size() : first.front().begin, tokens);
   require<InputError>(!built_in_ || tokens.missing.empty(), source, ": ", tokens.missing,
-                      "; take the model's own template, or --chat-template qwen3, which writes tools and calls");
+                      "; take the model's own template",
+                      name() == "the template qwen3" ? "" : ", or --chat-template qwen3, which writes tools and calls");
   for (std::size_t i = 0; i < row.messages.size(); ++i)
     tokens.empty += row.learned[i] && is_empty(row.messages[i], tokens.reasoning == 0);
   return tokens;
