@@ -80,8 +80,9 @@ TEST(ChatParts, KeysThatAreNullCountAsAbsent) {
                 record(content("assistant", "\"a\"", R"(, "name": null, "tool_calls": null)"))),
             R"({"role": "assistant", "content": "a"})");
   // An empty list of tools or calls counts as absent, too: templates ask whether they are given.
-  const std::string asking = "{% if tools is not none %}T{% endif %}{% for m in messages %}"
-                             "{{ 'C' if 'tool_calls' in m else m.content }}{% endfor %}";
+  const std::string asking =
+      "{% if tools is not none %}T{% endif %}{% for m in messages %}"
+      "{{ 'C' if 'tool_calls' in m else m.content }}{% endfor %}";
   EXPECT_EQ(all(Folder(asking).format(),
                 record(ask + ", " + content("assistant", "\"a\"", R"(, "tool_calls": [])"), R"(, "tools": [])")),
             "qa");
@@ -255,6 +256,13 @@ TEST(ChatParts, ReasoningThatATemplateDropsIsCounted) {
   EXPECT_EQ(reasoning(whole), 0);
   EXPECT_EQ(reasoning(whole_but("{{ m.reasoning_content }}", "")), 1);
   EXPECT_EQ(reasoning("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"), 3);
+  // A tool's schema has a call's words, and stands before the reasoning.
+  EXPECT_EQ(
+      Folder()
+          .format("qwen3")
+          .encode(record(ask + ", " + content("assistant", R"("<think>hm</think>")", called + "{}}}]"), tools), "x")
+          .reasoning,
+      0);
   EXPECT_EQ(missing("{% for m in messages %}{{ m.content.split('</think>')[0] }}{% endfor %}",
                     record(ask + ", " + content("assistant", "\"<think>r</think>b\""))),
             "T does not write the text of message 2");
