@@ -172,9 +172,11 @@ TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
       format.encode(record(content("user", R"([{"type": "text", "text": "q", "mask": 1}])") + ", " + answer), "x"),
       "x: message 1 has \"mask\" in a part of its content");
   EXPECT_INPUT_ERROR(encode(R"(, "tools": [7])"), "tool 1 of \"tools\" is no object");
-  for (const char* form :
-       {R"("completion": "c")", R"("conversations": [])", R"("instruction": "i", "output": "o")", R"("dialogue": "d")"})
+  for (const char* form : {R"("completion": "c")", R"("conversations": [1])", R"("instruction": "i", "output": "o")",
+                           R"("dialogue": "d")"})
     EXPECT_INPUT_ERROR(encode(std::string(", ") + form), "two forms of a conversation; leave one of them out");
+  for (const char* form : {R"("completion": "")", R"("conversations": [])", R"("instruction": "", "output": "")"})
+    EXPECT_EQ(encode(std::string(", ") + form).ids, encode("").ids) << form;
   EXPECT_INPUT_ERROR(all(format, R"({"prompt": "p", "completion": "c", "conversations": [1]})"),
                      "has \"prompt\" and \"conversations\", two forms");
   EXPECT_INPUT_ERROR(all(format, R"({"prompt": "p", "completion": "c")" + tools + "}"), "has \"tools\" next to a");
