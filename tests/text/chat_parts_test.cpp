@@ -75,9 +75,17 @@ TEST(ChatParts, KeysThatAreNullCountAsAbsent) {
         << key;
   EXPECT_EQ(learned(format, R"({"messages": null, "prompt": "p", "completion": " c", "tools": null})"),
             " c<|endoftext|>");
+  EXPECT_EQ(learned(format, R"({"prompt": "p", "completion": " c", "tools": []})"), " c<|endoftext|>");
   EXPECT_EQ(all(Folder("{% for m in messages %}{{ m | tojson }}{% endfor %}").format(),
                 record(content("assistant", "\"a\"", R"(, "name": null, "tool_calls": null)"))),
             R"({"role": "assistant", "content": "a"})");
+  // An empty list of tools or calls counts as absent, too: templates ask whether they are given.
+  const std::string asking =
+      "{% if tools is not none %}T{% endif %}{% for m in messages %}"
+      "{{ 'C' if 'tool_calls' in m else m.content }}{% endfor %}";
+  EXPECT_EQ(all(Folder(asking).format(),
+                record(ask + ", " + content("assistant", "\"a\"", R"(, "tool_calls": [])"), R"(, "tools": [])")),
+            "qa");
 }
 
 TEST(ChatParts, ContentOfAnotherTypeIsRefusedByName) {
@@ -164,9 +172,11 @@ TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
       format.encode(record(content("user", R"([{"type": "text", "text": "q", "mask": 1}])") + ", " + answer), "x"),
       "x: message 1 has \"mask\" in a part of its content");
   EXPECT_INPUT_ERROR(encode(R"(, "tools": [7])"), "tool 1 of \"tools\" is no object");
-  for (const char* form :
-       {R"("completion": "c")", R"("conversations": [])", R"("instruction": "i", "output": "o")", R"("dialogue": "d")"})
+  for (const char* form : {R"("completion": "c")", R"("conversations": [1])", R"("instruction": "i", "output": "o")",
+                           R"("dialogue": "d")"})
     EXPECT_INPUT_ERROR(encode(std::string(", ") + form), "two forms of a conversation; leave one of them out");
+  for (const char* form : {R"("completion": "")", R"("conversations": [])", R"("instruction": "", "output": "")"})
+    EXPECT_EQ(encode(std::string(", ") + form).ids, encode("").ids) << form;
   EXPECT_INPUT_ERROR(all(format, R"({"prompt": "p", "completion": "c", "conversations": [1]})"),
                      "has \"prompt\" and \"conversations\", two forms");
   EXPECT_INPUT_ERROR(all(format, R"({"prompt": "p", "completion": "c")" + tools + "}"), "has \"tools\" next to a");
@@ -248,6 +258,13 @@ TEST(ChatParts, ReasoningThatATemplateDropsIsCounted) {
   EXPECT_EQ(reasoning(whole), 0);
   EXPECT_EQ(reasoning(whole_but("{{ m.reasoning_content }}", "")), 1);
   EXPECT_EQ(reasoning("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"), 3);
+  // A tool's schema has a call's words, and stands before the reasoning.
+  EXPECT_EQ(
+      Folder()
+          .format("qwen3")
+          .encode(record(ask + ", " + content("assistant", R"("<think>hm</think>")", called + "{}}}]"), tools), "x")
+          .reasoning,
+      0);
   EXPECT_EQ(missing("{% for m in messages %}{{ m.content.split('</think>')[0] }}{% endfor %}",
                     record(ask + ", " + content("assistant", "\"<think>r</think>b\""))),
             "T does not write the text of message 2");

@@ -86,8 +86,9 @@ class ChatFormat {
   /// Joins contents that are lists of text parts, unless the template goes through such lists itself.
   void join_unread_parts(ChatRow& row) const;
   /// Checks that the text has all parts of the row, and sets `missing` and `reasoning` of the tokens. `front`: where
-  /// the first answer begins.
-  void check_parts(const ChatRow& row, std::string_view text, std::size_t front, ChatTokens& tokens) const;
+  /// the first answer begins. `learned`: where the first one that is learned begins; 0 if that is not known.
+  void check_parts(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned,
+                   ChatTokens& tokens) const;
   /// Returns the keys of a row that nothing reads.
   std::vector<std::string> unread_keys(const ChatRow& row) const;
   /// Returns where message i of a row stands in `whole`. Adds the work that it takes to `steps`, which are limited.

@@ -181,7 +181,7 @@ std::string ChatFormat::prompt(std::string_view messages, std::string* missing) 
   join_unread_parts(row);
   std::string text = rendered(row).text;
   ChatTokens checked;
-  check_parts(row, text, text.size(), checked);
+  check_parts(row, text, text.size(), 0, checked);
   if (missing != nullptr) *missing = checked.missing;
   return text;
 }
@@ -201,8 +201,9 @@ void ChatFormat::join_unread_parts(ChatRow& row) const {
   for (Json& message : row.messages) join_parts(message);
 }
 
-void ChatFormat::check_parts(const ChatRow& row, std::string_view text, std::size_t front, ChatTokens& tokens) const {
-  const MissingPart missing = missing_part(row, text, front);
+void ChatFormat::check_parts(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned,
+                             ChatTokens& tokens) const {
+  const MissingPart missing = missing_part(row, text, front, learned);
   tokens.reasoning = static_cast<std::int64_t>(missing.reasoning);
   using Kind = MissingPart::Kind;
   const std::string number = message("message ", missing.message);
@@ -236,7 +237,7 @@ std::vector<std::string> ChatFormat::unread_keys(const ChatRow& row) const {
 TextRange ChatFormat::turn(const ChatRow& row, std::size_t i, const std::string& whole, const std::string& source,
                            std::size_t& steps) const {
   const auto text_of = [&](const ChatRow& part) {
-    RenderedChat chat = rendered(part);
+    RenderedChat chat = prefixed(source + ": ", [&] { return rendered(part); });
     steps += chat.steps;
     require<InputError>(steps <= row_steps + row_steps_per_byte * whole.size(), source, ": ", name(),
                         " takes more than ", row_steps + row_steps_per_byte * whole.size(), " steps to write ",
@@ -316,9 +317,12 @@ ChatTokens ChatFormat::of_messages(ChatRow& row, const std::string& source) cons
       blocks ? learned_blocks(row, chat, source) : added_by_turns(row, chat.text, source);
   const std::vector<TextRange>& first = blocks ? chat.answers : answers;
   ChatTokens tokens = tokens_of(tokenizer_, chat.text, answers);
-  check_parts(row, chat.text, first.empty() ? chat.text.size() : first.front().begin, tokens);
+  const bool one_each = !blocks || std::ranges::count_if(row.messages, is_answer) == std::ssize(chat.answers);
+  check_parts(row, chat.text, first.empty() ? chat.text.size() : first.front().begin,
+              one_each && !answers.empty() ? answers.front().begin : 0, tokens);
   require<InputError>(!built_in_ || tokens.missing.empty(), source, ": ", tokens.missing,
-                      "; take the model's own template, or --chat-template qwen3, which writes tools and calls");
+                      "; take the model's own template",
+                      name() == "the template qwen3" ? "" : ", or --chat-template qwen3, which writes tools and calls");
   for (std::size_t i = 0; i < row.messages.size(); ++i)
     tokens.empty += row.learned[i] && is_empty(row.messages[i], tokens.reasoning == 0);
   return tokens;

@@ -267,6 +267,9 @@ class Reader {
  public:
   explicit Reader(const Rendered& text) : text_(text) {}
 
+  /// Moves to a place, if it is ahead.
+  void skip_to(std::size_t place) { at_ = std::max(at_, place); }
+
   /// Moves behind a piece. Returns whether it was there.
   bool read(const Piece& piece) {
     if (piece.reasoning) {
@@ -341,10 +344,11 @@ std::optional<std::string> missing_tool(const Json& tools, const Rendered& text)
 
 }  // namespace
 
-MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front) {
+MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned) {
   const Rendered rendered(text);
   Reader reader(rendered);
   for (std::size_t i = 0; i < row.messages.size(); ++i) {
+    if (row.learned[i]) reader.skip_to(std::exchange(learned, 0));  // the schemas of tools have a call's words, too
     for (const Piece& piece : pieces_of(row.messages[i])) {
       if (!reader.read(piece)) return {.kind = piece.kind, .message = row.number(i), .name = piece.called};
     }

@@ -23,8 +23,9 @@ struct MissingPart {
 /// Looks for the conversation's parts in the rendered text. In the order of the messages: their texts without white
 /// space at both ends, and their calls, each with its name and the strings of its arguments. Before `front`, the place
 /// of the first answer, in any order: the names and strings of the tools' schemas. Texts are also found where the
-/// template has escaped them as JSON, once or twice. Takes time proportional to the conversation and the text.
-MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front);
+/// template has escaped them as JSON, once or twice. `learned`: the place of the first answer that is learned; 0 if it
+/// is not known. Takes time proportional to the conversation and the text.
+MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned);
 
 /// Returns whether a message has neither text nor calls. `reasoning`: reasoning counts as text.
 bool is_empty(const nlohmann::ordered_json& message, bool reasoning);

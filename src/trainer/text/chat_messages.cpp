@@ -105,6 +105,7 @@ void check_message(Json& message, const std::string& where) {
     require<InputError>(calls->is_array(), where, " has \"tool_calls\" of the type ", type_of(*calls),
                         ", and they must be a list");
     for (std::size_t i = 0; i < calls->size(); ++i) check_call((*calls)[i], fsdp::message(where, ": call ", i + 1));
+    if (calls->empty()) message.erase("tool_calls");  // templates ask whether the key is there
   }
   if (!message.contains("content")) {
     require<InputError>(calls_tools(message), where, is_null ? " has \"content\" that is null" : " has no \"content\"",

@@ -191,9 +191,13 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
 /// Returns the keys of a record's form. Throws InputError for none, and for two.
 std::vector<std::string_view> form_of(const Json& root, const std::string& source) {
   const bool messages = root.contains("messages"), pair = root.contains("prompt") && root.contains("completion");
-  std::string_view other = messages && root.contains("completion") ? "completion" : "";
+  const auto given = [&](std::string_view key) {  // an empty column is no second form
+    const auto found = root.find(key);
+    return found != root.end() && !found->empty() && *found != "";
+  };
+  std::string_view other = messages && given("completion") ? "completion" : "";
   for (const auto& [one, two] : other_forms)
-    if (root.contains(one) && (two.empty() || root.contains(two))) other = one;
+    if (given(one) && (two.empty() || given(two))) other = one;
   require<InputError>(messages || pair, source, ": has neither \"messages\" nor \"prompt\" and \"completion\"",
                       other == "instruction" ? R"(; write its "instruction" as "prompt", and the rest as "completion")"
                       : other.empty()        ? ""
@@ -245,6 +249,7 @@ ChatRow ChatRow::of(std::string_view json, const std::string& source) {
   Json root = parse_strict_ordered(json, source, row_limits);
   require<InputError>(root.is_object(), source, ": is not a JSON object");
   drop_nulls(root);
+  if (root.contains("tools") && root.at("tools") == Json::array()) root.erase("tools");
   refuse_record_marks(root, source);
   refuse_unsupported_keys(root, source + ":");
   const std::vector<std::string_view> form = form_of(root, source);
