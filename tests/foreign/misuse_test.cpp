@@ -64,6 +64,10 @@ TEST(Misuse, OfUnitsAndOrdersIsRefusedOnEveryRank) {
   });
   expect_refused<InputError>("rank 1 has another schedule than rank 0",
                              [](int rank, auto&, auto& settings) { settings.micro_batches = 1 + rank; });
+  expect_refused<InputError>("and what is frozen, replicated or merged (UnitOptions) must be the same",
+                             [](int rank, auto&, auto& settings) {
+                               if (rank == 1) settings.unit_options.frozen = {"middle.*"};
+                             });
   expect_refused<InputError>("rank 1 has other units than rank 0: rank 0 has 'middle: middle.gamma [",
                              [](int rank, auto& units, auto&) {
                                if (rank == 1) units[middle].parameters[1].name = "another";

@@ -45,6 +45,10 @@ TEST(OptimizerChoice, RefusesByNameWhatAnOptimizerDoesNotHave) {
 
 TEST(OptimizerChoice, EveryBadConstantHasItsSentence) {
   EXPECT_INPUT_ERROR(resolve({.constants = {{"beta2", "1"}}}), "--beta2 1 must be at least 0 and below 1");
+  EXPECT_INPUT_ERROR(resolve({.constants = {{"beta2", "0.99999999"}}}),
+                     "--beta2 0.99999999 must be at least 0 and below 1 as a float");
+  EXPECT_INPUT_ERROR(resolve({.name = "sgd", .constants = {{"momentum", "0.99999999"}}}), "--momentum 0.99999999 must");
+  EXPECT_INPUT_ERROR(resolve({.name = "sgd", .constants = {{"weight-decay", "1e39"}}}), "--weight-decay 1e+39 must");
   EXPECT_INPUT_ERROR(resolve({.constants = {{"eps", "0"}}}), "--eps 0 must be above 0");
   EXPECT_INPUT_ERROR(resolve({.constants = {{"weight-decay", "-1"}}}), "--weight-decay -1 must be at least 0");
   EXPECT_INPUT_ERROR(resolve({.name = "sgd", .constants = {{"momentum", "1"}}}), "--momentum 1 must be");

@@ -321,10 +321,11 @@ void ModulePlan::require_same(const comm::Ranks& ranks) const {
           ranks.monitor(), comm::gather_texts(ranks, units_, "units"),
           message("sharding: rank ", rank, " has other units than rank 0"),
           "names, shapes, initial values, roles and decay of tensors must be the same on every rank");
-    require<InputError>(all[rank][1] == all[0][1], "sharding: rank ", rank,
-                        " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
-                        "the problem, and its numbers, the orders of computations and the number of micro-batches must "
-                        "be the same on every rank");
+    require<InputError>(
+        all[rank][1] == all[0][1], "sharding: rank ", rank,
+        " has another schedule than rank 0; a strategy's rules or schedule must depend on nothing but "
+        "the problem, and its numbers, the orders of computations, the number of micro-batches and what "
+        "is frozen, replicated or merged (UnitOptions) must be the same on every rank");
     require<InputError>(all[rank][2] == all[0][2], "sharding: rank ", rank,
                         " has other groups of parameters than rank 0; their learning rates, weight decays and clips "
                         "must be the same on every rank");

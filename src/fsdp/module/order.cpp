@@ -5,6 +5,8 @@
 #include <iterator>
 #include <numeric>
 
+#include <tessera/fsdp/core/error.hpp>
+
 namespace fsdp {
 
 Order mirrored(std::span<const int> uses) {
@@ -27,6 +29,7 @@ Order mirrored(std::initializer_list<int> uses, int head) {
 }
 
 Order chain(int units) {
+  require<InputError>(units >= 0, "order: a chain of ", units, " units; give at least 0");
   std::vector<int> uses(static_cast<std::size_t>(units));
   std::iota(uses.begin(), uses.end(), 0);
   return mirrored(uses);

@@ -211,7 +211,7 @@ void check_fields(const Unit& unit) {
                         ", parameters and absent ones together, and absent ones are listed in ascending order");
     next = field + 1;
   }
-  constexpr int most_parts = 4096;  // of heads; so that numbers of stages fit into an int
+  constexpr int most_parts = 512;  // of heads; time to plan grows with the square
   require<InputError>(unit.stages.parts >= 0 && unit.stages.parts <= most_parts, "units: ", unit.name,
                       " is to be computed in ", unit.stages.parts, " parts; give 0, for a unit without stages, to ",
                       most_parts);

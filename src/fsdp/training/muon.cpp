@@ -11,7 +11,8 @@ std::int64_t Muon::work(const Parameter& parameter) {
 }
 
 void Muon::validate() const {
-  require_constant(momentum >= 0 && momentum < 1, "momentum", momentum, "at least 0 and below 1");
+  require_constant(momentum >= 0 && static_cast<float>(momentum) < 1, "momentum", momentum,
+                   "at least 0 and below 1 as a float");
   require_constant(iterations >= 1 && iterations <= 100, "iterations", static_cast<double>(iterations), "1 to 100");
   adamw.validate();
 }
