@@ -141,6 +141,7 @@ int run_together(const F& f) {
 
 /// Replaces the name of a directory of checkpoints by its newest complete step, and prints which.
 void take_newest_step(std::string& model) {
+  if (!folder_exists(model)) return;  // reading the model reports what it is
   if (path_exists(std::filesystem::path(model) / "config.json") || !checkpoint::holds_any(model)) return;
   const bool speaks = comm::launched_job().rank == 0;
   const auto folder = checkpoint::model_folder(model, checkpoint::read_listing<cli::Listed>,

@@ -26,11 +26,13 @@ TEST(Nearest, PicksTheFirstOfTheClosest) {
 }
 
 TEST(Nearest, IsNothingThatIsFarUnlessOneBeginsTheOther) {
-  const std::vector<std::string> words = {"generate", "sequence", "eps", "batch-size", "out"};
-  for (const char* const far : {"finetune", "nonsense", "gpus", "", "ba"}) EXPECT_EQ(nearest(far, words), "") << far;
+  const std::vector<std::string> words = {"generate", "sequence", "eps", "batch-size", "out", "learn"};
+  for (const char* const far : {"learning-rate", "finetune", "nonsense", "gpus", "", "ba"})
+    EXPECT_EQ(nearest(far, words), "") << far;
   EXPECT_EQ(nearest("batch", words), "batch-size");
   EXPECT_EQ(nearest("output", words), "out");
-  EXPECT_EQ(suggestion("finetune", words), "known: generate, sequence, eps, batch-size, out");
+  EXPECT_EQ(suggestion("finetune", words), "known: generate, sequence, eps, batch-size, out, learn");
+  EXPECT_EQ(nearest("learn_from", words), "learn");
 }
 
 }  // namespace

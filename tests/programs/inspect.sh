@@ -51,6 +51,8 @@ for command in "eval --data $model/text.bin --seq-len 17" "generate --prompt-ids
   contains "$err" '^tessera: --model saved: takes saved/step-00000003, its newest checkpoint$'
   same newest "$out"
 done
+expect_error 'model.safetensors: is a file; give the folder that holds it' "$program" generate --prompt-ids 1 \
+  --tokens 2 --model saved/step-00000003/model.safetensors
 inspected saved
 contains "$out" '^ +tessera inspect saved/step-00000003 tells of its model and what it takes to train$'
 cp -r saved mixed

@@ -77,9 +77,12 @@ std::string launcher_remedy(std::int64_t cores) {
   return {};
 }
 
+/// Whether ranks may run on a part of the host's cores alone.
+bool is_bound(const SharedCores& shared) { return shared.cores < ::sysconf(_SC_NPROCESSORS_ONLN); }
+
 std::string shortage_text(const RankCores& rank, std::string_view variable) {
   const bool shared = rank.has.ranks > rank.ranks_of_process;
-  const std::string remedy = launcher_remedy(rank.stated);
+  const std::string remedy = launched_by_open_mpi() && !is_bound(rank.has) ? "" : launcher_remedy(rank.stated);
   return message(shared ? message(rank.has.ranks, " ranks share ") : "a process of this run may run on ",
                  cores_text(rank.has.cores), ", and the job requested ", rank.stated, " for each process (", variable,
                  "); ", remedy.empty() ? "look at its affinity mask (taskset) and its control group's quota" : remedy);
@@ -87,7 +90,7 @@ std::string shortage_text(const RankCores& rank, std::string_view variable) {
 
 std::string crowd_text(const SharedCores& shared, std::int64_t threads) {
   const std::string each = message(threads, threads == 1 ? " thread" : " threads");
-  const std::string bound = shared.cores < ::sysconf(_SC_NPROCESSORS_ONLN) ? launcher_remedy(threads) : "";
+  const std::string bound = is_bound(shared) ? launcher_remedy(threads) : "";
   const std::string fewer = shared.cores >= shared.ranks ? message("take --threads ", shared.cores / shared.ranks)
                                                          : std::string("take fewer ranks");
   return message(

@@ -34,7 +34,10 @@ std::string nearest(std::string_view word, std::span<const std::string> words) {
   }
   if (best.empty() || fewest <= std::max<std::size_t>(std::max(word.size(), best.size()) * 2 / 5, 1)) return best;
   const auto begins = std::ranges::find_if(words, [&](std::string_view known) {
-    return std::min(word.size(), known.size()) >= 3 && (known.starts_with(word) || word.starts_with(known));
+    const std::size_t first_part = word.find_first_of("-_");  // learning-rate does not begin with the word learn
+    const bool begins_it =
+        word.starts_with(known) && (first_part == std::string_view::npos || first_part <= known.size());
+    return std::min(word.size(), known.size()) >= 3 && (known.starts_with(word) || begins_it);
   });
   return begins == words.end() ? std::string() : *begins;
 }
