@@ -146,7 +146,7 @@ void take_newest_step(std::string& model) {
   const bool speaks = comm::launched_job().rank == 0;
   const auto folder = checkpoint::model_folder(model, checkpoint::read_listing<cli::Listed>,
                                                speaks ? checkpoint::Warn(print_warning) : checkpoint::Warn());
-  if (speaks) print_sentence(message("--model ", model, ": takes ", folder.string(), ", its newest checkpoint"));
+  if (speaks) print_sentence(message("--model ", model, ": uses ", folder.string(), ", its newest checkpoint"));
   model = folder.string();
 }
 

@@ -48,7 +48,7 @@ for command in "eval --data $model/text.bin --seq-len 17" "generate --prompt-ids
   mv "$out" newest
   # shellcheck disable=SC2086
   tessera $command --precision fp32 --model saved
-  contains "$err" '^tessera: --model saved: takes saved/step-00000003, its newest checkpoint$'
+  contains "$err" '^tessera: --model saved: uses saved/step-00000003, its newest checkpoint$'
   same newest "$out"
 done
 expect_error 'model.safetensors: is a file; give the folder that holds it' "$program" generate --prompt-ids 1 \
