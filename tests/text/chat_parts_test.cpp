@@ -258,7 +258,9 @@ TEST(ChatParts, ReasoningThatATemplateDropsIsCounted) {
   EXPECT_EQ(reasoning(whole), 0);
   EXPECT_EQ(reasoning(whole_but("{{ m.reasoning_content }}", "")), 1);
   EXPECT_EQ(reasoning("{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}"), 3);
-  // A tool's schema has a call's words, and stands before the reasoning.
+  // The words of an answer may also stand before it: "a" in the word assistant, and a call's in the tool's schema.
+  const std::string a = content("assistant", "\"a\"", R"(, "reasoning_content": "a thought")");
+  EXPECT_EQ(Folder().format("qwen3").encode(record(ask + ", " + a + ", " + ask + ", " + a), "x").reasoning, 0);
   EXPECT_EQ(
       Folder()
           .format("qwen3")

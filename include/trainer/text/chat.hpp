@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,8 +87,8 @@ class ChatFormat {
   /// Joins contents that are lists of text parts, unless the template goes through such lists itself.
   void join_unread_parts(ChatRow& row) const;
   /// Checks that the text has all parts of the row, and sets `missing` and `reasoning` of the tokens. `front`: where
-  /// the first answer begins. `learned`: where the first one that is learned begins; 0 if that is not known.
-  void check_parts(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned,
+  /// the first answer begins. `learned`: the places of those that are learned; empty if not known.
+  void check_parts(const ChatRow& row, std::string_view text, std::size_t front, std::span<const TextRange> learned,
                    ChatTokens& tokens) const;
   /// Returns the keys of a row that nothing reads.
   std::vector<std::string> unread_keys(const ChatRow& row) const;

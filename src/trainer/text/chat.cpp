@@ -181,7 +181,7 @@ std::string ChatFormat::prompt(std::string_view messages, std::string* missing) 
   join_unread_parts(row);
   std::string text = rendered(row).text;
   ChatTokens checked;
-  check_parts(row, text, text.size(), 0, checked);
+  check_parts(row, text, text.size(), {}, checked);
   if (missing != nullptr) *missing = checked.missing;
   return text;
 }
@@ -201,8 +201,8 @@ void ChatFormat::join_unread_parts(ChatRow& row) const {
   for (Json& message : row.messages) join_parts(message);
 }
 
-void ChatFormat::check_parts(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned,
-                             ChatTokens& tokens) const {
+void ChatFormat::check_parts(const ChatRow& row, std::string_view text, std::size_t front,
+                             std::span<const TextRange> learned, ChatTokens& tokens) const {
   const MissingPart missing = missing_part(row, text, front, learned);
   tokens.reasoning = static_cast<std::int64_t>(missing.reasoning);
   using Kind = MissingPart::Kind;
@@ -319,7 +319,7 @@ ChatTokens ChatFormat::of_messages(ChatRow& row, const std::string& source) cons
   ChatTokens tokens = tokens_of(tokenizer_, chat.text, answers);
   const bool one_each = !blocks || std::ranges::count_if(row.messages, is_answer) == std::ssize(chat.answers);
   check_parts(row, chat.text, first.empty() ? chat.text.size() : first.front().begin,
-              one_each && !answers.empty() ? answers.front().begin : 0, tokens);
+              one_each ? std::span(answers) : std::span<const TextRange>(), tokens);
   require<InputError>(!built_in_ || tokens.missing.empty(), source, ": ", tokens.missing,
                       "; take the model's own template",
                       name() == "the template qwen3" ? "" : ", or --chat-template qwen3, which writes tools and calls");

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -268,7 +269,10 @@ class Reader {
   explicit Reader(const Rendered& text) : text_(text) {}
 
   /// Moves to a place, if it is ahead.
-  void skip_to(std::size_t place) { at_ = std::max(at_, place); }
+  void skip_to(std::size_t place) {
+    read_reasoning(place);
+    at_ = std::max(at_, place);
+  }
 
   /// Moves behind a piece. Returns whether it was there.
   bool read(const Piece& piece) {
@@ -344,11 +348,15 @@ std::optional<std::string> missing_tool(const Json& tools, const Rendered& text)
 
 }  // namespace
 
-MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned) {
+MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front,
+                         std::span<const TextRange> learned) {
   const Rendered rendered(text);
   Reader reader(rendered);
   for (std::size_t i = 0; i < row.messages.size(); ++i) {
-    if (row.learned[i]) reader.skip_to(std::exchange(learned, 0));  // the schemas of tools have a call's words, too
+    if (row.learned[i] && !learned.empty()) {  // the words of an answer may also stand before it, as in a tool's schema
+      reader.skip_to(learned.front().begin);
+      learned = learned.subspan(1);
+    }
     for (const Piece& piece : pieces_of(row.messages[i])) {
       if (!reader.read(piece)) return {.kind = piece.kind, .message = row.number(i), .name = piece.called};
     }

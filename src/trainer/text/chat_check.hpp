@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
+
+#include <tessera/trainer/text/chat_template.hpp>
 
 #include "chat_row.hpp"
 
@@ -23,9 +26,10 @@ struct MissingPart {
 /// Looks for the conversation's parts in the rendered text. In the order of the messages: their texts without white
 /// space at both ends, and their calls, each with its name and the strings of its arguments. Before `front`, the place
 /// of the first answer, in any order: the names and strings of the tools' schemas. Texts are also found where the
-/// template has escaped them as JSON, once or twice. `learned`: the place of the first answer that is learned; 0 if it
-/// is not known. Takes time proportional to the conversation and the text.
-MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front, std::size_t learned);
+/// template has escaped them as JSON, once or twice. `learned`: the places of the answers that are learned; empty if
+/// they are not known. Takes time proportional to the conversation and the text.
+MissingPart missing_part(const ChatRow& row, std::string_view text, std::size_t front,
+                         std::span<const TextRange> learned);
 
 /// Returns whether a message has neither text nor calls. `reasoning`: reasoning counts as text.
 bool is_empty(const nlohmann::ordered_json& message, bool reasoning);
