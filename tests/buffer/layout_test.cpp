@@ -200,9 +200,13 @@ TEST(Rows, PlaceAlignedTensorsAsFlatDoesAndSplitNoRow) {
 struct Placed {
   static constexpr std::string_view name = "placed";
   Counts offsets;
-  std::vector<Layout> build(std::span<const TensorGroup>, int) const {
+  std::vector<Layout> build(std::span<const TensorGroup> groups, int) const {
     Layout layout;
     layout.offsets = offsets;
+    for (const TensorSpec& tensor : groups.front().tensors) layout.shapes.push_back(tensor.shape);
+    layout.full_size = offsets.back() + layout.shapes.back().numel();
+    layout.local_sizes = {layout.full_size};
+    layout.runs = {{.full = 0, .local = 0, .counts = layout.local_sizes}};
     return {layout};
   }
 };

@@ -168,7 +168,8 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
     sharded->initialize(1);
     train(*sharded, communicator, 0, 3);
     const std::filesystem::path step = checkpoint::save(*sharded, folder.path());
-    for (const checkpoint::TensorInfo& state : checkpoint::SafetensorsFile(step / "optimizer.safetensors").tensors())
+    const checkpoint::SafetensorsFile states(step / "optimizer.safetensors");
+    for (const checkpoint::TensorInfo& state : states.tensors())
       EXPECT_FALSE(state.name.starts_with("unit0.")) << state.name;
     const Whole all = net::weights(*sharded);
     if (communicator.rank() == 0) saved = all;

@@ -106,10 +106,10 @@ TEST(TrainFit, TrainsWithTheFlagsOfTheWayThatTookLeast) {
             *parsed({"--cluster", "epyc", "--comm", "threads:2", "--grad-accum", "1", "--sharding", "zero2"}));
   EXPECT_TRUE(command.flags.is_given("sharding"));
   EXPECT_FALSE(command.flags.is_given("fit"));
-  EXPECT_NE(told.find("1  --sharding fsdp2\n             planned 1.000 s a step, passed over: no memory\n"),
+  EXPECT_NE(told.find("1  --sharding fsdp2\n             planned 1.00 s a step, passed over: no memory\n"),
             std::string::npos)
       << told;
-  EXPECT_NE(told.find("3  --sharding zero2\n             planned 3.000 s a step, took 4.000 s; taken\n"),
+  EXPECT_NE(told.find("3  --sharding zero2\n             planned 3.00 s a step, took 4.000 s; taken\n"),
             std::string::npos)
       << told;
 }
