@@ -11,8 +11,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <support/temporary_folder.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::buffer {
 namespace {

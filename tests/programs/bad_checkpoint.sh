@@ -5,7 +5,7 @@ set -euo pipefail
 source "$(dirname "$0")/../support/program.sh"
 
 text 600 text.txt
-flags=(--data text.txt --seq-len 16 --precision fp32 --model tiny)
+flags=(--data text.txt --seq-len 16 --precision fp32 --model tiny --lr-schedule constant)
 tessera train "${flags[@]}" --steps 2 --checkpoint-dir good --comm threads:2
 step=good/step-00000002
 resume=("$program" train "${flags[@]}" --steps 4 --metrics metrics.jsonl --trace trace.json --comm threads:2 --resume)

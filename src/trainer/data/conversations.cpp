@@ -99,7 +99,7 @@ struct EncodedUnit {
   std::vector<std::int32_t> tokens;
   std::vector<Conversations::Entry> index;  // ends are relative to the unit
   Findings findings;
-  std::vector<std::int64_t> replaced;       // for each piece: bytes that are not Unicode text
+  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not Unicode text
   std::exception_ptr error;
 };
 
