@@ -33,6 +33,7 @@ TEST(Nearest, IsNothingThatIsFarUnlessOneBeginsTheOther) {
   EXPECT_EQ(nearest("output", words), "out");
   EXPECT_EQ(suggestion("finetune", words), "known: generate, sequence, eps, batch-size, out, learn");
   EXPECT_EQ(nearest("learn_from", words), "learn");
+  EXPECT_EQ(nearest("sequecne*", words), "sequence");
 }
 
 }  // namespace

@@ -26,13 +26,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> words) {
+  const bool is_pattern = word.ends_with('*');  // is compared with how names begin
+  if (is_pattern) word.remove_suffix(1);
   std::string best;
-  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  std::size_t fewest = std::numeric_limits<std::size_t>::max(), length = 0;
   for (const std::string& known : words) {
-    const std::size_t edits = edit_distance(word, known);
-    if (edits < fewest) best = known, fewest = edits;
+    const std::string_view compared = std::string_view(known).substr(0, is_pattern ? word.size() : known.size());
+    const std::size_t edits = edit_distance(word, compared);
+    if (edits < fewest) best = known, fewest = edits, length = std::max(word.size(), compared.size());
   }
-  if (best.empty() || fewest <= std::max<std::size_t>(std::max(word.size(), best.size()) * 2 / 5, 1)) return best;
+  if (best.empty() || fewest <= std::max<std::size_t>(length * 2 / 5, 1)) return best;
   const auto begins = std::ranges::find_if(words, [&](std::string_view known) {
     const std::size_t first_part = word.find_first_of("-_");  // learning-rate does not begin with the word learn
     const bool begins_it =
