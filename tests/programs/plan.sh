@@ -254,7 +254,7 @@ echo "== a file whose name is no text, and steps of more FLOPs than integers hol
 cp two.toml $'\xff.toml'
 plan --cluster $'\xff.toml' --json
 python3 -c "import json, sys; json.load(open(sys.argv[1]))" "$out"
-cluster many.toml ranks=16384 ranks_per_node=16384
+cluster many.toml ranks=16384 ranks_per_node=16384 memory=80_000_000_000
 most=16777216
 tessera plan --cluster many.toml --json --model tiny --threads 1 --batch-size 65536 --grad-accum 4 --seq-len $most \
   --max-position-embeddings $most --tiling tokens:65536
@@ -269,11 +269,10 @@ tessera plan --cluster two.toml --model tiny --heads 32 --kv-heads 32 --head-dim
 contains "$out" '^  attention +in 16 parts$'
 
 echo "== thousands of ranks take seconds"
-cluster many.toml ranks=16384 ranks_per_node=16384
+cluster many.toml ranks=16384 ranks_per_node=16384 memory=80_000_000_000
 large=(--hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336 --vocab 128256 --seq-len 8192 --threads 1)
 timeout 60 "$program" plan "${large[@]}" --batch-size 16384 --cluster many.toml >"$out" 2>"$err" || fail "16384 ranks"
 contains "$out" ', 16384 ranks in 1 node, '
-cluster many.toml ranks=16384 ranks_per_node=16384 memory=80_000_000_000
 timeout 60 "$program" plan --fit "${large[@]}" --batch-size 16384 --cluster many.toml >"$out" 2>"$err" || fail "16384 ranks with --fit"
 contains "$out" '^1  --sharding '
 
