@@ -48,7 +48,7 @@ done
 expect_error 'eps 0 must be above 0, at least 1e-30 and at most 1' "${base[@]}" --model tiny --eps 0
 expect_error 'eps 2 must be' "${base[@]}" --model tiny --eps 2
 expect_error 'weight-decay 1e\+09 must be at least 0 and at most 1000' "${base[@]}" --model tiny --weight-decay 1e9
-expect_error 'beta1 1 must be at least 0 and below 1' "${base[@]}" --model tiny --beta1 0.99999999999
+expect_error 'beta1 0.99999999999 must be at least 0 and below 1 as a float' "${base[@]}" --model tiny --beta1 0.99999999999
 
 # Weights that hold NaN: the last float of the file.
 cp -r "$golden/llama-gqa" broken

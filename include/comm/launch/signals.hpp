@@ -24,6 +24,7 @@ class CatchSignals {
   struct Later {};
 
   CatchSignals() : CatchSignals(Later()) { catch_stops(); }
+  /// Catches SIGUSR1 and SIGPIPE alone.
   explicit CatchSignals(Later later);
   CatchSignals(const CatchSignals&) = delete;
   CatchSignals& operator=(const CatchSignals&) = delete;

@@ -36,6 +36,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
 
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
+  /// Takes the computation over; `other` ends nothing.
   Use(Use && other) noexcept : pass_(std::exchange(other.pass_, nullptr)), task_(other.task_), thrown_(other.thrown_) {}
   /// Ends the computation, unless an exception unwinds.
   ~Use() noexcept(false) {

@@ -25,8 +25,9 @@ struct DocumentSeparator {
 
   friend bool operator==(const DocumentSeparator&, const DocumentSeparator&) = default;
 };
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp): a whole number, or index.
+/// Conversion for flags (tessera/trainer/flags/flag_set.hpp): a whole number, or index.
 void from_text(std::string_view flag, std::string_view text, DocumentSeparator& value);
+/// The reverse.
 std::string to_text(const DocumentSeparator& value);
 
 /// Returns at most `limit` of the numbers [begin, begin + count), evenly spread; all of them if `limit` is 0.
