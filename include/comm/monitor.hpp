@@ -44,7 +44,7 @@ struct Record {
 /// Run-time switches of one communicator.
 struct Options {
   /// Longest wait for other ranks in one collective. Includes the time that they spend computing. milliseconds::max()
-  /// is no deadline.
+  /// disables it.
   std::chrono::milliseconds deadline{600'000};
   std::chrono::milliseconds device_deadline{600'000};  ///< longest wait for work of this rank's own device
   bool checks = false;                   ///< compare op, dtype, sizes and sequence number over ranks first

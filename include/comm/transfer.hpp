@@ -67,7 +67,7 @@ struct Transfer {
   SumOrder order = SumOrder::any;  ///< of a reduce_scatter
   int root = 0;
   bool values = false;         ///< small values: in host memory, whatever the device
-  std::uint8_t reduction = 0;  ///< of a reduce: a number of its own for each Reduction and type
+  std::uint8_t reduction = 0;  ///< of a reduce: a different number for each Reduction and type
   std::vector<ByteSegment> segments;
   std::int64_t elements = 0;      ///< of all `full`, except of exchanges
   std::uint64_t counts_hash = 0;  ///< of all counts of the segments, except of exchanges

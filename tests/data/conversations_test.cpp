@@ -135,7 +135,7 @@ TEST(Conversations, HalfEscapesAreReadAsReplacementsAndCounted) {
 }
 
 TEST(Conversations, ErrorsNameFileAndLine) {
-  EXPECT_INPUT_ERROR(Chats(row("a", "b") + "\n{\"messages\": 1}\n"), "chats.jsonl line 3: \"messages\" is no list");
+  EXPECT_INPUT_ERROR(Chats(row("a", "b") + "\n{\"messages\": 1}\n"), "chats.jsonl line 3: \"messages\" is not a list");
   EXPECT_INPUT_ERROR(Chats("\n\n"), "there is no conversation");
   const test::TemporaryFolder folder;
   EXPECT_INPUT_ERROR(ConversationTexts(std::vector{folder.write("a.txt", "x")}, tokenizer, "chatml"), "is no JSONL");

@@ -104,7 +104,7 @@ cluster small.toml "memory=$((peak > 1048576 ? peak - 1024 : 1048576))"
 short='^tessera: plan: this step does not fit: a rank needs .*, 1.00 KiB too little; --fit searches for flags that fit$'
 expect_error "$short" "$program" plan "${model[@]}" --cluster small.toml
 contains "$out" '^it does not fit: needs .* per rank; .* \(1.00 KiB short\)$'
-contains "$out" '^beside it, of the runtime: '
+contains "$out" '^in addition, for the runtime: '
 expect_error "$short" "$program" plan "${model[@]}" --cluster small.toml --json
 [ "$(value fits) $(value device_bytes.left)" = "False -1024" ] || fail "$(cat "$out")"
 

@@ -171,7 +171,7 @@ TEST(ChatParts, WhatCannotBeReadAndTwoFormsAreRefusedByName) {
   EXPECT_INPUT_ERROR(
       format.encode(record(content("user", R"([{"type": "text", "text": "q", "mask": 1}])") + ", " + answer), "x"),
       "x: message 1 has \"mask\" in a part of its content");
-  EXPECT_INPUT_ERROR(encode(R"(, "tools": [7])"), "tool 1 of \"tools\" is no object");
+  EXPECT_INPUT_ERROR(encode(R"(, "tools": [7])"), "tool 1 of \"tools\" is not an object");
   for (const char* form : {R"("completion": "c")", R"("conversations": [1])", R"("instruction": "i", "output": "o")",
                            R"("dialogue": "d")"})
     EXPECT_INPUT_ERROR(encode(std::string(", ") + form), "two forms of a conversation; leave one of them out");

@@ -148,7 +148,7 @@ TEST(Chat, WhatIsNoConversationIsNamedWithItsLine) {
   const auto encode = [&](const std::string& json) { return format.encode(json, "chats.jsonl line 3"); };
   EXPECT_INPUT_ERROR(encode("[]"), "chats.jsonl line 3: is not a JSON object");
   EXPECT_INPUT_ERROR(encode(R"({"text": "a"})"), "has neither \"messages\" nor \"prompt\" and \"completion\"");
-  EXPECT_INPUT_ERROR(encode(R"({"messages": []})"), "\"messages\" is no list of messages");
+  EXPECT_INPUT_ERROR(encode(R"({"messages": []})"), "\"messages\" is not a list of messages");
   EXPECT_INPUT_ERROR(encode(R"({"messages": [{"content": "a"}]})"), "has no \"role\"");
   EXPECT_INPUT_ERROR(encode(R"({"messages": [{"role": "user", "content": "a"}]})"), "holds no answer");
   EXPECT_INPUT_ERROR(encode(R"({"prompt": "a", "completion": []})"), "is a text, and the other is none");

@@ -75,7 +75,7 @@ Map as_eigen(const Tensor<T>& t) {
   const Map map(reinterpret_cast<Scalar*>(t.data()), static_cast<Index>(rows), static_cast<Index>(columns));
   if constexpr (requires { map.innerStride(); })
     require(t.numel() < 2 || (map.innerStride() == 1 && (column || rows < 2 || map.outerStride() == columns)),
-            "as_eigen: the map's type has strides of its own, and a tensor has none; take a map without");
+            "as_eigen: the map's type has strides, and a tensor is contiguous; take a map without strides");
   return map;
 }
 

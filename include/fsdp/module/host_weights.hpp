@@ -31,7 +31,7 @@ namespace fsdp {
 /// What a callback does with weights.
 enum class AccessKind : std::uint8_t { read, write, replace };
 
-/// The kinds, each a constant of its own type, so that values that are only read are handed out as const. `read`: the
+/// The kinds as constants of different types, so that values that are only read are handed out as const. `read`: the
 /// callback is given const values. `write`: its writes become the weights; it may leave some as they are. `replace`:
 /// the same, with memory of any content, all of which it writes.
 struct Access {

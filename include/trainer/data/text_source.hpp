@@ -71,7 +71,7 @@ class TextSource {
   /// Throws InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const;  ///< number of files that are not text
-  /// What was left out, replaced, or not kept apart: a part of text(), may be empty.
+  /// What was omitted, replaced, or not separated: a part of text(), may be empty.
   std::string losses() const;
 
  private:

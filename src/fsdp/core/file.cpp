@@ -42,7 +42,9 @@ void throw_errno(const std::filesystem::path& path, std::string_view what) {
 
 FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what) {
   FileDescriptor file;
-  do file = FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));  // of a FIFO, waits for nobody
+  do
+    file = FileDescriptor(
+        ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));  // does not wait for a FIFO's other end
   while (!file.open() && errno == EINTR);
   if (!file.open()) throw_errno(path, what);
   return file;

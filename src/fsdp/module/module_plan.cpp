@@ -36,7 +36,7 @@ constexpr std::int64_t most_computations = 1 << 20;
 /// Where passes may have fewer micro-batches, all numbers below this one are planned.
 constexpr int all_planned = 16;
 
-/// Returns what ranks must declare alike, a line for each tensor. Numbers are written to the bit.
+/// Returns the declarations that must be the same on all ranks, one line per tensor. Numbers are written exactly.
 std::string text_of(std::span<const Unit> units) {
   static constexpr std::array initials{"normal", "zeros", "ones"}, roles{"matrix", "table", "vector"};
   const auto word = [](const auto& words, auto choice) {

@@ -24,7 +24,7 @@ void require_state_names(std::string_view optimizer, const Parameter& parameter,
   for (std::size_t i = 0; i < names.size(); ++i)
     require<InputError>(!names[i].empty() && std::count(names.begin(), names.end(), names[i]) == 1, "the optimizer ",
                         optimizer, " gives state ", i, " of '", parameter.name, "' the name '", names[i],
-                        "'; checkpoints hold states by name, so give each a name of its own");
+                        "'; checkpoints store states by name, so give each a different one");
 }
 
 }  // namespace fsdp::optim

@@ -25,7 +25,7 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
             "auto: token files of llm.c and Megatron-LM, else text | bytes: text, each byte a token | u16 | u32: "
             "tokens without a header | chat: JSON records of conversations; only the answers are trained on");
   flags.add("chat-template", o.text.chat_template,
-            "template of conversations: auto (the one beside the tokenizer) | chatml | llama3 | qwen3 | plain | a "
+            "template of conversations: auto (the one next to the tokenizer) | chatml | llama3 | qwen3 | plain | a "
             "Jinja file");
   flags.add(Effect::results, "learn", o.text.learn, "all | last: which answers of a conversation are trained on");
   flags.add(Effect::results, "on-long", o.text.on_long,
@@ -208,7 +208,7 @@ void bind(FlagSet& flags, ChatOptions& o) {
   fix_whole_sequences(flags);
   add_model(flags, o.generate);
   flags.add("chat-template", o.chat_template,
-            "auto (the one beside the tokenizer) | chatml | llama3 | qwen3 | plain | a Jinja file");
+            "auto (the one next to the tokenizer) | chatml | llama3 | qwen3 | plain | a Jinja file");
   flags.add_verbatim("system", o.system, "system message at the start of the conversation");
   flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them",
             counts_up_to(most_tokens));

@@ -104,7 +104,7 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
                                             : message("bytes of rank ", estimate.plan.rank, ", which takes the most"));
   const std::int64_t runtime = estimate.device.needed - estimate.plan.peak_bytes() -
                                (cluster.device == "cpu" ? estimate.plan.offloaded_bytes : 0);
-  text += message("beside it, of the runtime: ", runtime, " bytes (", bytes_text(runtime), ")\n");
+  text += message("in addition, for the runtime: ", runtime, " bytes (", bytes_text(runtime), ")\n");
   if (estimate.plan.offloaded_bytes > 0)
     text += message("beside it, in host memory: ", estimate.plan.offloaded_bytes, " bytes (",
                     bytes_text(estimate.plan.offloaded_bytes), ")\n");

@@ -59,7 +59,7 @@ void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoin
 }  // namespace
 
 std::ofstream open_to_append(std::string_view flag, const path& at, std::ios::openmode mode) {
-  const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening once more waits for nobody
+  const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening it again does not wait
   errno = 0;
   std::ofstream file(at, std::ios::app | mode);
   require<InputError>(file.is_open(), flag, " ", at.string(), ": cannot be written: ", std::strerror(errno));

@@ -82,7 +82,7 @@ constexpr std::string_view qwen3 = R"({%- if tools or messages[0].role == 'syste
     {%- set thought = message.reasoning_content or message.reasoning or message.thinking or '' %}
     {%- if '</think>' in content %}
       {%- if thought %}
-        {{- raise_exception('an answer has its reasoning twice: under a key of its own, and in its content') }}
+        {{- raise_exception('an answer has its reasoning twice: under a separate key, and in its content') }}
       {%- endif %}
       {%- set thought = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
       {%- set content = content.split('</think>')[-1].lstrip('\n') %}

@@ -41,7 +41,8 @@ std::size_t place_of(std::string_view what, std::string_view text) {
 /// A text that was decoded from the rendered one.
 struct Decoded {
   std::string text = {};
-  /// Behind each escape: the number of bytes of `text`, and the place in the rendered text. In between both grow alike.
+  /// After each escape: the number of bytes of `text`, and the place in the rendered text. Between escapes both grow
+  /// equally.
   std::vector<std::pair<std::size_t, std::size_t>> escapes = {};
 
   std::size_t place(std::size_t byte) const {
@@ -187,8 +188,8 @@ void append_texts(const Json& value, std::vector<std::string>& texts) {  // NOLI
   }
 }
 
-/// Appends the texts in a tool's schema: those of its values, and the names of its properties. Types are left out,
-/// since a template may write them in words of its own. `names`: the keys are names of properties.
+/// Appends the texts in a tool's schema: those of its values, and the names of its properties. Types are omitted,
+/// since a template may write its own words for them. `names`: the keys are names of properties.
 void append_schema(const Json& value, bool names, std::vector<std::string>& texts) {  // NOLINT(misc-no-recursion)
   if (value.is_string() && !value.get_ref<const std::string&>().empty()) texts.push_back(value);
   if (value.is_array())

@@ -20,7 +20,7 @@ struct MissingPart {
   Kind kind = Kind::none;
   std::size_t message = 0;    ///< the message's number in the record, from 1; 0 for a tool
   std::string name = {};      ///< of the tool or the called tool
-  std::size_t reasoning = 0;  ///< number of answers whose reasoning the text lacks, which is no fault of the template
+  std::size_t reasoning = 0;  ///< number of answers whose reasoning the text lacks, as a template may intend
 };
 
 /// Looks for the conversation's parts in the rendered text. In the order of the messages: their texts without white

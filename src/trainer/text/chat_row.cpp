@@ -141,7 +141,7 @@ void refuse_record_marks(const Json& root, const std::string& source) {
 }
 
 void check_list(const Json& messages, std::string_view name, const std::string& source) {
-  require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is no list of messages");
+  require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is not a list of messages");
   for (std::size_t i = 0; i < messages.size(); ++i) {
     require<InputError>(value_at<std::string_view>(messages[i], "role").has_value(), source, ": message ", i + 1,
                         " of \"", name, "\" has no \"role\"");
@@ -191,7 +191,7 @@ void append_messages(const Json& messages, std::string_view name, bool answers, 
 /// Returns the keys of a record's form. Throws InputError for none, and for two.
 std::vector<std::string_view> form_of(const Json& root, const std::string& source) {
   const bool messages = root.contains("messages"), pair = root.contains("prompt") && root.contains("completion");
-  const auto given = [&](std::string_view key) {  // an empty column is no second form
+  const auto given = [&](std::string_view key) {  // an empty column is not a second form
     const auto found = root.find(key);
     return found != root.end() && !found->empty() && *found != "";
   };
@@ -215,7 +215,7 @@ std::optional<std::string> system_text(const Json& root, const std::string& sour
   for (const std::string_view key : system_keys) {
     const auto found = root.find(key);
     if (found == root.end() || *found == "") continue;
-    require<InputError>(found->is_string(), source, ": \"", key, "\" is no text; write it as a message");
+    require<InputError>(found->is_string(), source, ": \"", key, "\" is not a text; write it as a message");
     require<InputError>(!text || *text == found->get_ref<const std::string&>(), source,
                         ": has two system messages, one of them \"", key, "\"; leave one of them out");
     text = *found;
@@ -278,10 +278,10 @@ ChatRow ChatRow::of(std::string_view json, const std::string& source) {
   }
   if (root.contains("tools")) row.tools = root.at("tools");
   if (!row.is_text && root.contains("chat_template_kwargs")) row.more = root.at("chat_template_kwargs");
-  require<InputError>(row.tools.is_null() || row.tools.is_array(), source, ": \"tools\" is no list");
+  require<InputError>(row.tools.is_null() || row.tools.is_array(), source, ": \"tools\" is not a list");
   for (std::size_t i = 0; i < row.tools.size(); ++i)
-    require<InputError>(row.tools[i].is_object(), source, ": tool ", i + 1, " of \"tools\" is no object");
-  require<InputError>(row.more.is_object(), source, ": \"chat_template_kwargs\" is no object");
+    require<InputError>(row.tools[i].is_object(), source, ": tool ", i + 1, " of \"tools\" is not an object");
+  require<InputError>(row.more.is_object(), source, ": \"chat_template_kwargs\" is not an object");
   for (const char* key : {"messages", "tools", "documents", "add_generation_prompt"})
     require<InputError>(!row.more.contains(key), source, ": \"chat_template_kwargs\" has \"", key,
                         "\", which is set for the template otherwise; leave it out");

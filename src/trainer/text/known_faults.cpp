@@ -25,8 +25,8 @@ constexpr std::string_view right_expression =
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view any_letters = R"([^\r\n\p{L}\p{N}]?\p{L}+)";
 
-/// Whether config.json beside a tokenizer is a mistral's, and no version from 5 on wrote it. False if it cannot be
-/// read.
+/// Whether config.json next to a tokenizer is a mistral's and was written by a version before 5. False if it cannot
+/// be read.
 bool is_old_mistral(const std::filesystem::path& file) {
   try {
     const std::filesystem::path path = file.parent_path() / "config.json";

@@ -12,7 +12,7 @@
 namespace fsdp::text {
 
 /// Returns a sentence if a tokenizer is a mistral's and splits text by the expression that exports of `transformers`
-/// before version 5 have in error. `file`: its tokenizer.json; config.json beside it tells family and version.
+/// before version 5 have in error. `file`: its tokenizer.json; config.json next to it has family and version.
 std::optional<std::string> mistral_fault(const std::filesystem::path& file, const PreTokenizer& pre_tokenizer,
                                          std::int64_t vocabulary);
 
