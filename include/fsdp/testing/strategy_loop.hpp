@@ -65,6 +65,22 @@ std::int64_t recorded(Module& module, std::string_view what) {
   return count;
 }
 
+/// Counts a step's collectives that rank 0 took part in.
+template <class Module>
+void count_step(Module& module, StrategyRun& run) {
+  run.gathered = recorded(module, "weights");
+  run.reduced = recorded(module, "gradients");
+}
+/// Counts the collectives in rank 0's schedule of a step.
+template <class Module>
+void count_schedule(Module& module, StrategyRun& run) {
+  const auto in_list = [&](sharding::Action action) {
+    return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
+  };
+  run.gathers = in_list(sharding::Action::gather);
+  run.reductions = in_list(sharding::Action::reduce);
+}
+
 /// A table of tokens, blocks h + scale * down(tanh(up(norm * h))), and a head with the cross entropy of the next token.
 /// The head's weights are the table's if both are tied.
 struct StrategyNet {
@@ -226,15 +242,13 @@ StrategyRun train_loop(const Strategy& strategy, const StrategyCase& how, const 
     auto& module = sharded.module();
     sharded.initialize(3);
     std::vector<double> losses;
-    std::int64_t gathered = 0, reduced = 0;
     for (int step = 0; step < 4; ++step) {
       for (auto* axis : module.communicators()) axis->monitor().records.clear();
       double loss = 0;
       auto pass = sharded.train();
       for (int m = 0; m < how.micro_batches; ++m) loss += Net::compute(pass, first + m, pieces, true);
       pass.finish();
-      gathered = detail::recorded(module, "weights");
-      reduced = detail::recorded(module, "gradients");
+      if (communicator.rank() == 0) detail::count_step(module, run);
       losses.push_back(sharded.step(loss, {.lr = lr}).loss);
     }
     {
@@ -250,17 +264,11 @@ StrategyRun train_loop(const Strategy& strategy, const StrategyCase& how, const 
       weights[parameter.name].assign(values.data(), values.data() + values.numel());
     });
     if (communicator.rank() != 0) return;
-    const auto in_list = [&](sharding::Action action) {
-      return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
-    };
     run.losses = losses;
     run.weights = weights;
     run.planned = planned;
     run.taken = taken;
-    run.gathers = in_list(sharding::Action::gather);
-    run.reductions = in_list(sharding::Action::reduce);
-    run.gathered = gathered;
-    run.reduced = reduced;
+    detail::count_schedule(module, run);
   });
   return run;
 }

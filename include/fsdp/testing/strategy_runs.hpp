@@ -125,23 +125,16 @@ StrategyRun train_with(const Strategy& strategy, const StrategyCase& how, const 
       for (auto* axis : module.communicators()) axis->monitor().records.clear();
       losses.push_back(training.step(batches, {.lr = around.lr}));
     }
-    const std::int64_t gathered = detail::recorded(module, "weights");
-    const std::int64_t reduced = detail::recorded(module, "gradients");
+    if (communicator.rank() == 0) detail::count_step(module, run);
     around.end(training);
     training.executor().evaluate(batches.front());
     module.synchronize();
     detail::collect(training, mutex, run);
     if (communicator.rank() != 0) return;
-    const auto in_list = [&](sharding::Action action) {
-      return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
-    };
     run.losses = losses;
     run.planned = training.plan().bytes;
     run.taken = module.peak_bytes();
-    run.gathers = in_list(sharding::Action::gather);
-    run.reductions = in_list(sharding::Action::reduce);
-    run.gathered = gathered;
-    run.reduced = reduced;
+    detail::count_schedule(module, run);
   });
   return run;
 }

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Trains a loop of one's own over Threads and returns the results, which its suite compares
+/// (tessera/fsdp/testing/foreign_loop.hpp). Contains no tests.
+#pragma once
+
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/optim/sgd.hpp>
+#include <tessera/fsdp/optim/sharded.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+
+namespace fsdp::testing {
+namespace detail {
+
+FSDP_HAS_MEMBER(order)
+FSDP_HAS_MEMBER(unit_options)
+FSDP_HAS_MEMBER(lr)
+
+/// Thrown at a computation.
+struct Interruption : std::runtime_error {
+  Interruption() : std::runtime_error("thrown by the test") {}
+};
+
+/// A pass that throws an Interruption in computation number `at`, from 0; -1: in none.
+template <class Stack>
+class InterruptedPass {
+ public:
+  InterruptedPass(Pass<Stack>& pass, int at) : pass_(pass), left_(at) {}
+
+  Use<Stack> forward(int unit) { return interrupted(pass_.forward(unit)); }
+  Use<Stack> backward(int unit) { return interrupted(pass_.backward(unit)); }
+  Use<Stack> both(int unit) { return interrupted(pass_.both(unit)); }
+  Use<Stack> enter() { return interrupted(pass_.enter()); }
+  std::optional<sharding::Task> next() const { return pass_.next(); }
+  bool poll(int most = std::numeric_limits<int>::max()) { return pass_.poll(most); }
+  void progress() { pass_.progress(); }
+
+ private:
+  Use<Stack> interrupted(Use<Stack> use) {
+    if (left_ >= 0 && left_-- == 0) throw Interruption();
+    return use;
+  }
+
+  Pass<Stack>& pass_;
+  int left_;
+};
+
+}  // namespace detail
+
+/// How a loop is run.
+template <class Strategy>
+struct ForeignRun {
+  int ranks = 1;
+  int micro_batches = 1;
+  Strategy strategy = {};
+  std::vector<int> steps = {0, 1, 2};  ///< numbers of the steps that are made
+  int interrupted = -1;                ///< computation of `interrupted_step` that throws
+  int interrupted_step = 1;
+  int forfeits = -1;             ///< the rank that throws and gives up the pass; -1: all throw, and make the step again
+  std::string frozen_unit = {};  ///< if given, its tensors are frozen
+  std::vector<std::string> frozen = {};  ///< besides the tensors that the loop itself freezes
+
+  /// Returns the run as text.
+  std::string in_words() const {
+    std::string text = message(ranks, ranks == 1 ? " rank, " : " ranks, ", micro_batches,
+                               micro_batches == 1 ? " micro-batch, " : " micro-batches, ", policy_text(strategy),
+                               frozen_unit.empty() ? "" : ", frozen " + frozen_unit);
+    if (interrupted < 0) return text;
+    return message(text, ", computation ", interrupted, " of step ", interrupted_step,
+                   forfeits < 0 ? " throws on all ranks" : message(" throws on rank ", forfeits, ", which forfeits"));
+  }
+};
+
+/// The result of a run.
+struct ForeignRunResult {
+  std::vector<double> losses;                         ///< of the steps that were taken
+  std::map<std::string, std::vector<float>> weights;  ///< by name
+  std::vector<device::BytesByKind> planned, held;     ///< by rank
+};
+
+/// Returns the order of a loop's computations.
+template <class Loop>
+Order foreign_order() {
+  if constexpr (detail::has_order<Loop>())
+    return Loop::order();
+  else
+    return chain(static_cast<int>(Loop::units().size()));
+}
+
+namespace detail {
+
+template <class Strategy>
+using ForeignSharded = Sharded<Stack<Strategy, comm::Threads<>, Fp32>, optim::Sgd>;
+
+template <class Loop>
+ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
+  ShardedSettings<optim::Sgd> settings;
+  settings.orders = {foreign_order<Loop>()};
+  settings.micro_batches = micro_batches;
+  settings.rules.clip = 1;
+  if constexpr (has_unit_options<Loop>()) settings.unit_options = Loop::unit_options();
+  return settings;
+}
+
+}  // namespace detail
+
+/// Trains the loop. Rethrows the error of the first rank that failed.
+template <class Loop, class Strategy>
+ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
+  using Comm = comm::Threads<>;
+  using Tested = detail::ForeignSharded<Strategy>;
+  double lr = 0.01;
+  if constexpr (detail::has_lr<Loop>()) lr = Loop::lr;
+  auto settings = detail::foreign_settings<Loop>(run.micro_batches);
+  auto& frozen = settings.unit_options.frozen;
+  frozen.insert(frozen.end(), run.frozen.begin(), run.frozen.end());
+
+  ForeignRunResult result;
+  result.planned.resize(static_cast<std::size_t>(run.ranks));
+  result.held = result.planned;
+  Comm::run(run.ranks, {.checks = true}, [&](Comm& communicator) {
+    const int rank = communicator.rank();
+    Tested sharded(communicator, Loop::units(), run.strategy, settings);
+    sharded.initialize(3);
+    std::vector<double> losses;
+    const auto make_step = [&](int step, int interrupted) {
+      auto pass = sharded.train();
+      detail::InterruptedPass<typename Tested::Stack> watched(pass, interrupted);
+      double loss = 0;
+      try {
+        for (int m = 0; m < run.micro_batches; ++m)
+          loss += Loop::compute(watched, step, rank * run.micro_batches + m, run.ranks * run.micro_batches);
+        pass.finish();
+      } catch (const detail::Interruption&) {
+        if (run.forfeits != rank) throw;
+        pass.forfeit();
+      }
+      const auto decision = sharded.step(loss, {.lr = lr});
+      if (decision.skipped == 0) losses.push_back(decision.loss);
+    };
+    for (const int step : run.steps) {
+      const bool throws = step == run.interrupted_step && (run.forfeits < 0 || run.forfeits == rank);
+      try {
+        make_step(step, throws ? run.interrupted : -1);
+      } catch (const detail::Interruption&) {
+        make_step(step, -1);
+      }
+    }
+    result.planned[static_cast<std::size_t>(rank)] =
+        Tested::plan(run.ranks, rank, Loop::units(), run.strategy, settings).bytes;
+    result.held[static_cast<std::size_t>(rank)] = sharded.held().bytes;
+    std::map<std::string, std::vector<float>> weights;
+    sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+      weights[parameter.name].assign(values.data(), values.data() + values.numel());
+    });
+    if (rank != 0) return;
+    result.losses = losses;
+    result.weights = weights;
+  });
+  return result;
+}
+
+}  // namespace fsdp::testing
