@@ -38,7 +38,7 @@ bad() {
 echo "== the same losses, whatever cuts a step"
 run one --data chats.jsonl --chat-template chatml
 contains "$out" '120 conversations in [0-9]+ windows, [0-9]+ % filled'
-contains "$err" 'conversations became tokens by tok/tokenizer.json and the template chatml'
+contains "$err" 'tokenized the conversations with tok/tokenizer.json and the template chatml'
 run two --data chats.jsonl --chat-template chatml --comm threads:2
 run three --data chats.jsonl --chat-template chatml --comm threads:3 --sharding zero3
 run accumulated --data chats.jsonl --chat-template chatml --grad-accum 6

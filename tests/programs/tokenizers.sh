@@ -77,7 +77,7 @@ run() {
 }
 run files --data tokens
 run kept --data text.txt --tokenizer tok --checkpoint-dir kept --comm threads:2
-contains "$err" 'text becomes tokens by tok/tokenizer.json; behind each document stands token [0-9]+ \(<.endoftext.>\)'
+contains "$err" 'tokenizes the text with tok/tokenizer.json; each document ends with token [0-9]+ \(<.endoftext.>\)'
 run again --data text.txt --tokenizer tok --token-cache kept/tokens
 run mine --data text.txt --tokenizer tok/tokenizer.json --token-cache cache --comm threads:4
 run temporary --data text.txt --tokenizer tok

@@ -224,7 +224,10 @@ class Checkpoint {
                   float* out) const;
 
  private:
-  bool was_frozen(const std::string& parameter) const { return contents_.optimizer.metadata().contains(parameter); }
+  bool was_frozen(const std::string& parameter) const {
+    const auto found = contents_.optimizer.metadata().find(parameter);
+    return found != contents_.optimizer.metadata().end() && found->second == "frozen";
+  }
 
   Checkpoint(std::filesystem::path path, Contents contents) : path_(std::move(path)), contents_(std::move(contents)) {}
 

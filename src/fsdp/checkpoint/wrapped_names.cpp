@@ -68,8 +68,8 @@ std::string counted(std::size_t count, std::size_t all) {
   return count == all ? message("all ", all, " names") : message(count, " of ", all, " names");
 }
 
-/// Says what a stored name has that `name` lacks: " begin with module. (DistributedDataParallel)". `prefix`: what is
-/// removed in front, apart from the inner parts.
+/// Returns as text what a stored name has and `name` lacks: " begin with module. (DistributedDataParallel)". `prefix`:
+/// what is removed in front, apart from the inner parts.
 std::string removed_text(const std::string& stored, const std::string& name, const std::string& prefix) {
   const bool at_front = stored.ends_with(name);
   std::string parts = at_front ? stored.substr(0, stored.size() - name.size()) : prefix, writers;

@@ -27,7 +27,7 @@ NameDifferences differences(std::span<const std::string> names, std::span<const 
 
 /// How the names of a file become the model's.
 struct WrappedNames {
-  std::string cause;                         ///< what a sentence says of the names: "all 12 names begin with ..."
+  std::string cause;  ///< of the differences, as a part of a sentence: "all 12 names begin with ..."
   std::map<std::string, std::string> names;  ///< the model's, by the stored ones
   NameDifferences left;                      ///< what still differs
 };

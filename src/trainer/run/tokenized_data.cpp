@@ -63,7 +63,7 @@ void require_not_given(const char* flag, bool given, std::string_view why) {
 
 std::string end_text(const data::Tokenizing& tokenizing) {
   const std::optional<text::TokenId> end = tokenizing.end_token();
-  if (!end) return "nothing";
+  if (!end) return "no token";
   return message("token ", *end, " (", shortened(tokenizing.tokenizer().name_of(*end).value_or("")), ")");
 }
 
@@ -125,7 +125,7 @@ TokenizedData::TokenizedData(const TextOptions& options, const TextInputs& input
     for (const std::string& warning : tokenizing.warnings()) print_warning(warning);
     if (!std::exchange(named, true))
       print_sentence(
-          message("text becomes tokens by ", file->string(), "; behind each document stands ", end_text(tokenizing)));
+          message("tokenizes the text with ", file->string(), "; each document ends with ", end_text(tokenizing)));
     path = folder.string();
   }
   constexpr std::string_view tokens = "--data holds tokens; give files of text";
@@ -148,7 +148,7 @@ void TokenizedData::encode_conversations(const TextOptions& options, const TextI
   names_ = {.paths = {file.string()}};
   if (!path_exists(file)) {
     encode(texts, file, paths.front().string());
-    print_sentence(message("conversations became tokens by ", tokenizer->string(), " and ", texts.format().name()));
+    print_sentence(message("tokenized the conversations with ", tokenizer->string(), " and ", texts.format().name()));
   }
   const data::Conversations conversations(file);
   for (const std::string& each : conversations.notes()) print_sentence(each);
