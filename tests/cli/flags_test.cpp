@@ -188,6 +188,7 @@ TEST(Flags, HelpAndVersionAreCommandsToo) {
   EXPECT_TRUE(std::holds_alternative<Version>(parse_words({"version"})));
   EXPECT_INPUT_ERROR(parse_words({"help", "trian"}), "unknown command 'trian'; did you mean 'train'?");
   EXPECT_INPUT_ERROR(parse_words({"help", "train", "eval"}), "help takes one command, and got 'eval' as well");
+  EXPECT_INPUT_ERROR(parse_words({"version", "train"}), "version takes no words, and got 'train'");
 }
 
 TEST(Flags, BadValuesAreInputErrors) {

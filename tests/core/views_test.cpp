@@ -79,6 +79,7 @@ TEST(AsEigen, IsARowMajorMapOfTheFirstExtentAndAllOthers) {
   EXPECT_EQ(scalar.rows * scalar.columns, 1);
   const auto none = as_eigen<Map>(Tensor<float>(values.data(), {0, 3}));
   EXPECT_EQ(none.rows, 0);
+  EXPECT_EQ(none.columns, 3);
 }
 
 TEST(AsEigen, TakesAScalarOfTheSameSize) {

@@ -223,6 +223,7 @@ TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
       expect_error<LogicError>("it is over; begin another one", [&] { pass.forfeit(); });
 
       expect_error<InputError>("the learning rate is nan", [&] { sharded.step(loss, {.lr = std::nan("")}); });
+      expect_error<InputError>("the learning rate is 1e+39", [&] { sharded.step(loss, {.lr = 1e39}); });
       expect_error<InputError>("StepInputs::lr must be given", [&] { sharded.step(loss, {}); });
       expect_error<InputError>("the loss scale 0", [&] { sharded.step(loss, {.lr = lr, .loss_scale = 0}); });
       losses.push_back(sharded.step(loss, {.lr = lr_of(step)}).loss);

@@ -64,7 +64,8 @@ Map as_eigen(const Tensor<T>& t) {
   detail::require_memory(t, "as_eigen");
   constexpr bool column = detail::is_column<Map>();
   const std::int64_t rows = t.rank() >= 2 ? t.extent(0) : column ? t.numel() : 1;
-  const std::int64_t columns = rows > 0 ? t.numel() / rows : column ? 1 : 0;
+  std::int64_t columns = t.rank() == 1 && !column ? t.numel() : 1;
+  for (std::int64_t axis = 1; axis < t.rank(); ++axis) columns *= t.extent(axis);
   if constexpr (requires { Map::RowsAtCompileTime; })  // -1: of any size
     require((Map::RowsAtCompileTime < 0 || Map::RowsAtCompileTime == rows) &&
                 (Map::ColsAtCompileTime < 0 || Map::ColsAtCompileTime == columns),

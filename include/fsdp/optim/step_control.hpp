@@ -87,10 +87,11 @@ class StepControl {
   /// Begins a step: sends its inputs to the device. `decide` and `end` must follow. Throws InputError for a learning
   /// rate or a loss scale that is not finite; dry runs need none.
   void begin(const device::StepInputs& inputs) {
+    const auto is_float = [](double value) { return is_finite(static_cast<float>(value)); };  // as updates use it
     require<InputError>(
-        Device::counts_only || (is_finite(inputs.lr) && is_finite(inputs.loss_scale) && inputs.loss_scale > 0),
+        Device::counts_only || (is_float(inputs.lr) && is_float(inputs.loss_scale) && inputs.loss_scale > 0),
         "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
-        "; both must be finite, and the scale above 0; StepInputs::lr must be given, it has no default");
+        "; both must be finite as floats, and the scale above 0; StepInputs::lr must be given, it has no default");
     auto& host_inputs = inputs_[slot_of(steps_)];
     comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
     host_inputs.value() = inputs;
