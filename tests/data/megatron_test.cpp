@@ -2,7 +2,6 @@
 #include "src/trainer/data/formats/megatron.hpp"
 
 #include <array>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -23,9 +22,8 @@ namespace {
 
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {
-  std::string bytes(values.size() * sizeof(T), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  const auto* const bytes = reinterpret_cast<const char*>(values.data());
+  return {bytes, bytes + values.size() * sizeof(T)};
 }
 
 struct IndexFile {
