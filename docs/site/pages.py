@@ -3,9 +3,9 @@
 
 A code block may have a mark, a comment on the line above it:
     <!-- from: FILE -->       its lines stand in FILE, one after another; a line `...` skips some
-    <!-- prints: COMMAND -->  standard output of a tessera command; generate.py writes it, tests/programs/docs.sh compares it
+    <!-- prints: COMMAND -->  standard output of a tessera command; generate.py writes it, tests/programs/docs_test.py compares it
     <!-- says: FILE -->       a message of FILE: its words stand in string literals there, `...` for what differs from case to case
-    <!-- run -->              commands that tests/programs/docs.sh runs, all of a page in one empty folder
+    <!-- run -->              commands that tests/programs/docs_test.py runs, all of a page in one empty folder
 A block in bash without a mark is checked command by command (commands.py). Any other needs one.
 """
 import re

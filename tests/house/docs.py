@@ -5,7 +5,7 @@ headers as programs include them.
 
 usage: docs.py ROOT
 
-What a code block needs is said in docs/site/pages.py. Whether printed output is the program's is for tests/programs/docs.sh.
+What a code block needs is said in docs/site/pages.py. Whether printed output is the program's is for tests/programs/docs_test.py.
 """
 import re
 import sys

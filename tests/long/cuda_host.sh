@@ -7,4 +7,4 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../cuda_host/program" && pwd)
 program=$(dirname "$1")/../tests/cuda_host/tests_cuda_host_program
-for part in trains ends; do bash "$here/$part.sh" "$program"; done
+for part in trains ends; do pytest-3 -c "$here/../../pytest.ini" -s "$here/${part}_test.py" --program "$program"; done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that is killed or stopped in a phase of a step. Each case ends the whole job, so that mpi_faults.sh runs the
+// A rank that is killed or stopped in a phase of a step. Each case ends the whole job, so that mpi_faults_test.py runs the
 // one test below once for each, with TESSERA_FAULT="PHASE SIGNAL": it must not end by itself.
 #include <chrono>
 #include <csignal>
@@ -20,7 +20,7 @@ namespace {
 
 TEST(MpiFaults, DISABLED_ARankEndsInAPhase) {
   const char* const fault = std::getenv("TESSERA_FAULT");
-  ASSERT_NE(fault, nullptr) << "run by tests/sharding/mpi_faults.sh";
+  ASSERT_NE(fault, nullptr) << "run by tests/sharding/mpi_faults_test.py";
   std::istringstream words(fault);
   std::string phase;
   int signal = 0;

@@ -26,7 +26,7 @@ using sharding::Action;
 using sharding::Schedule;
 using sharding::Task;
 
-/// Whether every strategy is tested in every layout (tests/long/kit.sh), or a sample of them.
+/// Whether every strategy is tested in every layout (tests/long/kit_test.py), or a sample of them.
 bool all_of_them() {
   const char* const sweep = std::getenv("TESSERA_SWEEP");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return sweep != nullptr && std::string_view(sweep) == "whole";

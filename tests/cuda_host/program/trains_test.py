@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tessera train --comm nccl`, every strategy on 1 to 8 processes, compared with the same program's run on the CPU:
+losses, those of a golden folder, bit-identical steps by graphs, memory planned to the byte, checkpoints that resume
+elsewhere.
+
+TESSERA_SWEEP=sample: some of the strategies' runs."""
+import re
+
+import pytest
+
+from cuda_host.program.ranks import on_ranks, reported
+from support.files import GOLDEN, close, cluster, expected, fresh, losses, read, same, steps, summary, text
+from support.program import WHOLE, peak
+
+FLAGS = (f"train --data text.txt --layers {2 if WHOLE else 1} --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
+         " --intermediate 48 --seq-len 16 --batch-size 8 --lr 1e-2 --threads 1")
+RUN = "--precision fp32 --lr-schedule constant"
+
+# Strategy, precision, ranks, with graphs.
+STACKS = [
+    ("fsdp2", "fp32", 1, False), ("fsdp2:no-reshard", "bf16", 2, True), ("zero1", "fp32", 4, False),
+    ("zero2", "fp32", 2, True), ("zero3", "bf16", 2, False), ("fsdp2:2", "bf16", 4, False),
+    ("hybrid:2", "bf16", 4, False), ("hybrid:2:full", "bf16", 4, True),
+    ("replicated", "bf16", 2, False), ("fsdp2", "bf16", 8, False)]
+if WHOLE:
+    STACKS = []
+    for ranks in (1, 2, 4, 8):
+        STACKS += [(strategy, precision, ranks, True) for precision in ("fp32", "bf16")
+                   for strategy in ("fsdp2", "fsdp2:no-reshard", "zero1", "zero2", "zero3")]
+        groups = ["fsdp2:2", "hybrid:2", "hybrid:2:full"] if ranks > 1 else []
+        STACKS += [(strategy, "bf16", ranks, True) for strategy in ["replicated", *groups]]
+
+
+@pytest.fixture(scope="module")
+def tessera(program):
+    text(3000, "text.txt")
+    return program
+
+
+def on_cpu(tessera, metrics, ranks, *flags):
+    tessera(FLAGS, f"--comm threads:{ranks} --metrics", fresh(metrics), *flags)
+
+
+def on_gpus(tessera, metrics, ranks, *flags):
+    on_ranks(tessera, ranks, FLAGS, "--comm nccl --metrics", fresh(metrics), *flags)
+
+
+def planned(tessera, ranks, *flags):
+    return peak(tessera(FLAGS, f"--comm nccl --ranks {ranks} --dry-run", *flags))
+
+
+@pytest.mark.parametrize("strategy, precision, ranks, graphs", STACKS)
+def test_gpus_train_as_the_cpu_does(tessera, strategy, precision, ranks, graphs):
+    stack = f"--sharding {strategy} --precision {precision}"
+    on_cpu(tessera, "cpu.jsonl", ranks, stack, "--steps 4")
+    on_gpus(tessera, "gpus.jsonl", ranks, stack, "--steps 4")
+    gpus, cpu = steps("gpus.jsonl"), steps("cpu.jsonl")
+    close([step[1] for step in gpus], [step[1] for step in cpu], 1e-5 if precision == "fp32" else 0.01)
+    if precision == "fp32":
+        close([step[2] for step in gpus], [step[2] for step in cpu], 1e-4)
+    assert summary("gpus.jsonl")["peak_bytes"] == planned(tessera, ranks, stack)
+    assert reported(0, "calls cudaGraphLaunch") == 0
+    if graphs:
+        on_gpus(tessera, "graphs.jsonl", ranks, stack, "--steps 4 --cuda-graphs")
+        assert reported(0, "calls cudaGraphLaunch") == 3
+        assert steps("graphs.jsonl") == gpus
+
+
+def test_losses_are_those_of_a_golden_folder(tessera):
+    model, count = GOLDEN / "llama-gqa", 20 if WHOLE else 6
+    data = model / "text.bin"
+    on_ranks(tessera, 2, "train --comm nccl --model", model, "--data", data,
+             f"--seq-len {(data.stat().st_size - 1) // 6} --batch-size 6 --steps {count} --validation-fraction 0",
+             "--lr 1e-3 --lr-schedule constant --weight-decay 0.1 --clip 0",
+             "--precision fp32 --threads 1 --sharding zero3 --tiling tiles:2 --cuda-graphs --metrics found.jsonl")
+    close(losses("found.jsonl"), expected(model, "adamw.losses")[0][:count], 1e-5)
+
+
+def test_a_gpu_is_asked_for_no_more_than_is_planned(tessera):
+    large = "--vocab 8000 --steps 1"  # the plan is more than what the rate of the matmul is measured in
+    on_gpus(tessera, "gpus.jsonl", 2, large)
+    took = [reported(rank, "peak") for rank in (0, 1)]
+    assert 0 < max(took) <= planned(tessera, 2, large), took
+
+
+def test_checkpoints_of_gpus_resume_on_the_cpu_and_the_other_way_round(tessera):
+    on_gpus(tessera, "whole.jsonl", 2, RUN, "--steps 6 --checkpoint-dir gpus --checkpoint-every 3")
+    on_gpus(tessera, "again.jsonl", 2, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir again")
+    assert steps("whole.jsonl", 4) == steps("again.jsonl")
+    same("gpus/step-00000006/model.safetensors", "again/step-00000006/model.safetensors")
+    on_cpu(tessera, "cpu.jsonl", 1, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir cpu")
+    close(steps("cpu.jsonl"), steps("whole.jsonl", 4), 1e-4)
+    on_gpus(tessera, "back.jsonl", 4, RUN, "--sharding zero3 --steps 8 --resume cpu --cuda-graphs")
+    on_cpu(tessera, "cpu.jsonl", 2, RUN, "--steps 8 --resume cpu")
+    close(steps("back.jsonl"), steps("cpu.jsonl"), 1e-4)
+
+
+@pytest.mark.parametrize("graphs", ["", "--cuda-graphs"])
+def test_fit_times_configurations_one_after_another_and_trains_by_the_flags_of_one(tessera, graphs):
+    cluster("two.toml", 'device="cuda"', "collectives_have_queues=true")
+    on_gpus(tessera, "fit.jsonl", 2, "--steps 3 --fit --cluster two.toml", graphs)
+    printed = read("0.out")
+    taken = re.findall("^fit  *[0-9]*  (.*)\n             planned .*; taken$", printed, re.M)
+    assert len(taken) == 1 and len(re.findall("^fit ", printed, re.M)) == 3, printed
+    assert read("1.out") == ""
+    on_gpus(tessera, "direct.jsonl", 2, "--steps 3", taken[0], graphs)
+    assert steps("fit.jsonl") == steps("direct.jsonl")

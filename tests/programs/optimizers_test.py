@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--optimizer: each trains, plans and resumes bit-identically; Muon needs whole matrices; others' checkpoints are refused."""
+import re
+
+import pytest
+
+from support.files import falls, read, same, steps, text, write
+
+FLAGS = "train --data text.txt --model tiny --seq-len 32 --batch-size 8 --lr-schedule constant --threads 1 --comm threads:2"
+MUON = FLAGS + " --optimizer muon"
+WHOLE = 'the optimizer muon works on whole matrices, and the strategy cuts ".*" over ranks; take .*--layout owned'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def inputs(program):
+    text(6000, "text.txt")
+
+
+@pytest.mark.parametrize("name, flags, metrics, out", [
+    ("sgd", "--optimizer sgd --momentum 0.9 --lr 0.05", '"optimizer":{"name":"sgd","momentum":0.9,"nesterov":false,"weight-decay":0.0}',
+     "^optimizer sgd, momentum 0.9, nesterov false, weight-decay 0"),
+    ("nesterov", "--optimizer sgd --nesterov --weight-decay 1e-3 --lr 0.05 --sharding zero3 --precision fp32", "", ""),
+    ("muon", "--optimizer muon --layout owned --lr 2e-3",
+     '"optimizer":{"name":"muon","momentum":0.95,"nesterov":true,"iterations":5,"beta1":0.9', ""),
+    ("replicated", "--optimizer muon --sharding replicated --lr 2e-3", "", ""),
+    ("adamw", "--lr 1e-3", '"optimizer":{"name":"adamw","beta1":0.9,"beta2":0.95,"eps":1e-08,"weight-decay":0.1}', ""),
+])
+def test_an_optimizer_trains_and_resumes(program, name, flags, metrics, out):
+    program(FLAGS, flags, f"--steps 12 --metrics {name}.jsonl --checkpoint-dir {name} --checkpoint-every 6")
+    falls(f"{name}.jsonl")
+    assert metrics in read(f"{name}.jsonl")
+    program(FLAGS, flags, f"--steps 12 --metrics {name}.again.jsonl --checkpoint-dir {name}.again --resume {name}/step-00000006").prints(out)
+    assert steps(f"{name}.jsonl", 7) == steps(f"{name}.again.jsonl", 7) != []
+    for file in "model.safetensors", "optimizer.safetensors":
+        same(f"{name}/step-00000012/{file}", f"{name}.again/step-00000012/{file}")
+
+
+def test_muon_needs_whole_matrices(program):
+    for flags in "", "--sharding zero3", "--layout rows --dry-run":
+        program.refuses(WHOLE, MUON, flags)
+    if re.search("--sharding hybrid:K:full.*--comm threads --precision bf16$", program("stacks").out, re.M):
+        # owners' buffers are cut again
+        program.refuses(WHOLE, MUON, "--layout owned --sharding hybrid:1:full")
+    program(MUON, "--layout owned --sharding hybrid:1 --steps 1")
+    program("train --data text.txt --model tiny --seq-len 32 --batch-size 8 --steps 1 --optimizer muon")  # one rank cuts nothing
+
+
+def test_plans_count_what_an_optimizer_keeps(program):
+    def kept(flags):
+        lines = re.findall(r"^ *optimizer[^0-9\n]*([0-9][0-9,]*)", program(FLAGS, flags, "--dry-run").out, re.M)
+        assert len(lines) <= 1, lines
+        return sum(int(line.replace(",", "")) for line in lines)
+    assert kept("--lr 1") == 2 * kept("--optimizer sgd") > 0
+    assert kept("--optimizer sgd --momentum 0") == 0
+    program(MUON, "--layout owned --tiling budget:auto --memory 320MiB --steps 1").prints("tiling budget:auto is")
+
+
+def test_constants_come_from_files_and_others_are_refused(program):
+    write("sgd.toml", 'optimizer = "sgd"\nmomentum = 0.5\nlr = 0.05\n')
+    program(FLAGS, "--config sgd.toml --steps 1 --metrics toml.jsonl")
+    assert '"name":"sgd","momentum":0.5' in read("toml.jsonl")
+    for pattern, arguments in [
+        ("sgd.*adamw|adamw.*sgd", FLAGS + " --resume sgd"),
+        ("muon.*adamw|adamw.*muon", FLAGS + " --layout owned --resume muon"),
+        ("adamw.*muon|muon.*adamw", MUON + " --layout owned --resume adamw"),
+        ("--nesterov is not adamw's; it takes --beta1, --beta2, --eps, --weight-decay", FLAGS + " --nesterov"),
+        ("optimizer mun is not known; did you mean .muon", FLAGS + " --optimizer mun"),
+        ("--momentum 1 must be at least 0 and below 1", FLAGS + " --optimizer sgd --momentum 1"),
+    ]:
+        program.refuses(pattern, arguments)
