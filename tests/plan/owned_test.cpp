@@ -7,9 +7,11 @@
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/training/muon.hpp>
+
+#include <support/stacks/planned_llama.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -18,28 +20,30 @@ using Sharding = WithLayout<FullyShard<>, buffer::Owned>;
 using Model = Llama<Stack<Sharding, comm::Simulated<>, Bf16Mixed, tiling::Untiled>>;
 using Module = ShardedModel<Model>;
 
-Model small_model(UnitOptions units = {}) {
-  return Model({.vocab_size = 320,
-                .hidden_size = 64,
-                .intermediate_size = 192,
-                .layers = 2,
-                .heads = 4,
-                .kv_heads = 1,
-                .head_dim = 16},
-               units);
-}
+const LlamaConfig small = {.vocab_size = 320,
+                           .hidden_size = 64,
+                           .intermediate_size = 192,
+                           .layers = 2,
+                           .heads = 4,
+                           .kv_heads = 1,
+                           .head_dim = 16};
 
-Plan plan_of(const Model& model, int ranks, int rank) {
-  return dry_run(model, Sharding{}, {}, {.ranks = ranks, .rank = rank, .shape = {.sequence_length = 16}});
+Plan plan_of(const UnitOptions& units, int ranks, int rank, std::int64_t length = 16,
+             const optim::RunTimeOptimizer& optimizer = {}) {
+  return test::dry_run({.config = small,
+                        .units = units,
+                        .strategy = RunTimeSharded{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
+                        .optimizer = optimizer},
+                       {.ranks = ranks, .rank = rank, .shape = {.sequence_length = length}});
 }
 
 /// Some of the trained are few, all are many: which rank takes the most depends on both.
 TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
-  for (const Model& model : {small_model(), small_model({.frozen = {"*embed*", "*down_proj*"}})})
+  for (const UnitOptions& units : {UnitOptions{}, {.frozen = {"*embed*", "*down_proj*"}}})
     for (const int ranks : {1, 2, 3, 7}) {
       std::vector<std::int64_t> peaks;
-      for (int rank = 0; rank < ranks; ++rank) peaks.push_back(plan_of(model, ranks, rank).peak_bytes());
-      const Plan most = plan_of(model, ranks, most_loaded);
+      for (int rank = 0; rank < ranks; ++rank) peaks.push_back(plan_of(units, ranks, rank).peak_bytes());
+      const Plan most = plan_of(units, ranks, most_loaded);
       EXPECT_EQ(most.peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
       EXPECT_EQ(most.peak_bytes(), peaks[static_cast<std::size_t>(most.rank)]);
       EXPECT_EQ(most.same_on_all_ranks, std::ranges::count(peaks, peaks.front()) == ranks);
@@ -48,15 +52,11 @@ TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
 
 /// Muon's scratch follows the largest matrix that a rank steps, which need not be the rank that holds the most.
 TEST(MostLoaded, IsFoundAmongRanksThatStepWholeMatricesToo) {
-  const Model model = small_model();
   for (const int ranks : {2, 5, 40}) {
-    const auto plan_of = [&](int rank) {
-      return dry_run(model, Sharding{}, {}, {.ranks = ranks, .rank = rank, .shape = {.sequence_length = 1}},
-                     optim::Muon{});
-    };
+    const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {optim::Muon{}}).peak_bytes(); };
     std::vector<std::int64_t> peaks;
-    for (int rank = 0; rank < ranks; ++rank) peaks.push_back(plan_of(rank).peak_bytes());
-    EXPECT_EQ(plan_of(most_loaded).peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
+    for (int rank = 0; rank < ranks; ++rank) peaks.push_back(peak_of(rank));
+    EXPECT_EQ(peak_of(most_loaded), *std::ranges::max_element(peaks)) << ranks << " ranks";
   }
 }
 
@@ -82,7 +82,7 @@ TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
     std::vector<std::int64_t> work;
     for (int rank = 0; rank < ranks; ++rank) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
-      const Module module(communicator, small_model(), Sharding{{}, {.slack = 2}},
+      const Module module(communicator, Model(small), Sharding{{}, {.slack = 2}},
                           {.sequence_length = 16, .step_work = step_work});
       work.push_back(0);
       for (const auto& piece : module.shards()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans for thousands of ranks: bytes of each rank as closed formulas give them.
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <span>
@@ -7,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
+#include <support/any_strategy.hpp>
+#include <support/stacks/planned_llama.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -59,15 +60,16 @@ struct Expected {
   std::int64_t main = 0, model = 0, gradient = 0, gathered = 0, gradient_slots = 0;
 };
 
-template <class Sharding>
-void expect_plan(Sharding sharding, const Expected& expected) {
-  using Model = Llama<Stack<Sharding, comm::Simulated<device::Meta>, Bf16Mixed, tiling::TokensPerTile<2048>>>;
+const auto tiles = tiling::RunTimeTiling::tokens(2048);
+
+void expect_plan(const char* strategy, const Expected& expected) {
+  SCOPED_TRACE(strategy);
   double fastest = 1e9;
   Plan found;
   for (int round = 0; round < 3; ++round) {
     const auto begin = std::chrono::steady_clock::now();
-    found =
-        dry_run(Model(eight_billion()), sharding, {}, {.ranks = world, .rank = 0, .shape = {.sequence_length = 8192}});
+    found = test::dry_run({.config = eight_billion(), .strategy = test::any_strategy(strategy), .tiling = tiles},
+                          {.ranks = world, .rank = 0, .shape = {.sequence_length = 8192}});
     fastest = std::min(fastest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   using device::MemoryKind;
@@ -87,43 +89,23 @@ TEST(Plan, OfEightBillionParametersOnThousandsOfRanksIsThatOfTheFormulas) {
   const std::int64_t rows = model_sum([](const Shapes& unit) { return by_rows(unit, world); });
   const std::int64_t part = model_sum([](const Shapes& unit) { return flat(unit, world); });
   const std::int64_t everything = model_sum([](const Shapes& unit) { return up(whole(unit), 64 * world); });
-  {
-    SCOPED_TRACE("fsdp2");
-    expect_plan(FullyShard<>{}, {rows, rows, rows, two_slots, largest});
-  }
-  {
-    SCOPED_TRACE("zero3");
-    const std::int64_t padded = up(whole(embedding), 64 * world) + up(whole(head), 64 * world);
-    expect_plan(Zero3{}, {part, part, part, padded, up(whole(head), 64 * world)});
-  }
-  {
-    SCOPED_TRACE("zero1");
-    expect_plan(Zero1{}, {part, part, part, everything, up(whole(head), 64 * world)});
-  }
-  {
-    SCOPED_TRACE("replicated");
-    expect_plan(Replicated{}, {everything, everything, everything, 0, 0});
-  }
-  const std::int64_t eighth = model_sum([](const Shapes& unit) { return by_rows(unit, 8); });
-  {
-    SCOPED_TRACE("hybrid:8");  // optimizer replicated over 512 groups; shards are padded to be reduced in equal parts
-    const std::int64_t padded = model_sum([](const Shapes& unit) { return up(by_rows(unit, 8), 64 * 512); });
-    EXPECT_GE(padded, eighth);
-    expect_plan(HybridShard<FullyShard<>>{.group = 8}, {padded, padded, padded, two_slots, largest});
-  }
-  {
-    SCOPED_TRACE("hybrid:8:full");
-    const std::int64_t padded = model_sum([](const Shapes& unit) { return up(by_rows(unit, 8), 64 * 512); });
-    expect_plan(HybridShard<FullyShard<>, OptimizerAcross::sharded>{.group = 8},
-                {padded / 512, padded, padded, two_slots, largest});
-  }
+  expect_plan("fsdp2", {rows, rows, rows, two_slots, largest});
+  const std::int64_t head_slot = up(whole(head), 64 * world);
+  expect_plan("zero3", {part, part, part, up(whole(embedding), 64 * world) + head_slot, head_slot});
+  expect_plan("zero1", {part, part, part, everything, head_slot});
+  expect_plan("replicated", {everything, everything, everything, 0, 0});
+  // Of hybrids, the optimizer is replicated over 512 groups or cut; shards are padded to be reduced in equal parts.
+  const std::int64_t padded = model_sum([](const Shapes& unit) { return up(by_rows(unit, 8), 64 * 512); });
+  EXPECT_GE(padded, model_sum([](const Shapes& unit) { return by_rows(unit, 8); }));
+  expect_plan("hybrid:8", {padded, padded, padded, two_slots, largest});
+  expect_plan("hybrid:8:full", {padded / 512, padded, padded, two_slots, largest});
 }
 
 TEST(Plan, OfInputsInHostMemoryTakesEachOfThemOffTheDevice) {
-  using Model = Llama<Stack<FullyShard<>, comm::Simulated<device::Meta>, Bf16Mixed, tiling::TokensPerTile<2048>>>;
   const auto plan_of = [](double share) {
-    return dry_run(Model(eight_billion(), UnitOptions{.recompute = true, .offload_inputs = share}), FullyShard<>{}, {},
-                   {.ranks = 8, .rank = 0, .shape = {.sequence_length = 8192}});
+    return test::dry_run(
+        {.config = eight_billion(), .units = {.recompute = true, .offload_inputs = share}, .tiling = tiles},
+        {.ranks = 8, .rank = 0, .shape = {.sequence_length = 8192}});
   };
   const std::int64_t input = 8192 * 4096 * 2;  // [T, H] in bf16
   const Plan kept = plan_of(0);

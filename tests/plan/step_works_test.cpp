@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hand-made schedule of three units, with times that are calculated by hand: 1 MB/s everywhere, no latency.
-#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/plan/step_estimate.hpp>
 
 #include <utility>
 #include <vector>

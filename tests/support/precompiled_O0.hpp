@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Precompiled for tests of whole stacks (cmake/precompiled.cmake). No source includes it.
+/// Precompiled for tests that run stacks (cmake/precompiled.cmake). No source includes it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,4 +9,6 @@
 #include <thread>
 
 #include <tessera/comm/threads.hpp>
-#include <tessera/trainer/train_main.hpp>
+#include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/optim/sharded.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 
 #include "support/temporary_folder.hpp"

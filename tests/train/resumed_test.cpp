@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/trainer/flags/flags.hpp>
+
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {

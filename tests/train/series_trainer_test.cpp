@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer on a model without tokens, with a source of its own: it learns, saves, and goes on to the bit.
-#include <tessera/trainer/run/trainer.hpp>
-
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -10,29 +8,24 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <examples/06_own_model/model.hpp>
-#include <examples/06_own_model/source.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 
+#include <support/stacks/series_trainer.hpp>
 #include <support/temporary_folder.hpp>
 
 namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Series = forecaster::Forecaster<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 static_assert(!data::Source<int> && data::Source<data::TextSource>);
 
 /// The lines of the run's metrics.
 std::vector<nlohmann::json> train_series(TrainOptions options, const std::filesystem::path& metrics) {
   options.metrics = metrics.string();
   Comm::run(2, {}, [&](Comm& communicator) {
-    const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
-    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 4};
-    return Trainer<Series, forecaster::Seasons, optim::AdamW>(communicator, options, model, source, {}, {},
-                                                              {.weight_decay = 0})
-        .run();
+    const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
+    test::series_trainer(communicator, options, source, {}, {.weight_decay = 0})();
   });
   std::vector<nlohmann::json> lines;
   std::istringstream text(test::content_of(metrics));
@@ -78,9 +71,6 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   EXPECT_EQ(resumed.back().at("validation_loss"), whole.back().at("validation_loss"));
 }
 
-using SeriesInPieces = forecaster::Forecaster<Stack<Reproducible<FullyShard<>>, Comm, Fp32, tiling::RunTimeTiling>>;
-constexpr int series_pieces = 4;
-
 /// The lines of the metrics of a run in four pieces, and what it said.
 struct InPieces {
   std::vector<nlohmann::json> lines = {};
@@ -90,11 +80,8 @@ InPieces train_in_pieces(int ranks, TrainOptions options, const std::filesystem:
   options.metrics = metrics.string();
   ::testing::internal::CaptureStdout();
   Comm::run(ranks, {}, [&](Comm& communicator) {
-    const SeriesInPieces model(forecaster::Config{.hidden = 16, .intermediate = 24});
-    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 5};
-    return Trainer<SeriesInPieces, forecaster::Seasons, optim::AdamW>(communicator, options, model, source,
-                                                                      {{}, series_pieces}, {}, {.weight_decay = 0.1})
-        .run();
+    const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 5}};
+    test::series_trainer(communicator, options, source, test::in_pieces(), {.weight_decay = 0.1})();
   });
   InPieces run{.said = ::testing::internal::GetCapturedStdout()};
   std::istringstream text(test::content_of(metrics));
@@ -118,7 +105,7 @@ TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
   options.checkpoint_dir = (folder.path() / "checkpoints").string();
   options.checkpoint_every = 4;
   const InPieces whole = train_in_pieces(2, options, folder.path() / "whole.jsonl");
-  EXPECT_EQ(whole.lines.front().at("pieces"), series_pieces);
+  EXPECT_EQ(whole.lines.front().at("pieces"), 4);
   EXPECT_NE(whole.said.find("\nbatch     4 pieces on 2 ranks: 2 rounds\n"), std::string::npos) << whole.said;
 
   options.resume = *options.checkpoint_dir + "/step-00000004";
@@ -155,11 +142,9 @@ TEST(Trainer, InPiecesRefusesOtherThreadsThanThoseOfTheCheckpoint) {
   options.launch.threads = 2;
   ::testing::internal::CaptureStdout();
   Comm::run(2, {}, [&](Comm& communicator) {
-    const SeriesInPieces model(forecaster::Config{.hidden = 16, .intermediate = 24});
-    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 5};
-    Trainer<SeriesInPieces, forecaster::Seasons, optim::AdamW> trainer(communicator, options, model, source,
-                                                                       {{}, series_pieces}, {}, {.weight_decay = 0.1});
-    EXPECT_INPUT_ERROR(trainer.run(),
+    const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 5}};
+    const auto run = test::series_trainer(communicator, options, source, test::in_pieces(), {.weight_decay = 0.1});
+    EXPECT_INPUT_ERROR(run(),
                        "each rank had 1 thread, and has 2, which changes the last bits; resume with "
                        "--threads 1, or leave the pieces out (:pieces=4 of --sharding)");
   });
@@ -169,10 +154,8 @@ TEST(Trainer, InPiecesRefusesOtherThreadsThanThoseOfTheCheckpoint) {
 TEST(Trainer, RefusesSamplesOfAModelThatWritesNoText) {
   const TrainOptions options{.steps = 2, .seq_len = 12, .batch_size = 8, .sample_prompt = "x", .sample_tokens = 2};
   Comm::run(1, {}, [&](Comm& communicator) {
-    const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
-    const forecaster::Seasons source{.length = 12, .windows = 44, .held_out = 4};
-    using SeriesTrainer = Trainer<Series, forecaster::Seasons, optim::AdamW>;
-    EXPECT_THROW(SeriesTrainer(communicator, options, model, source, {}, {}), InputError);
+    const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
+    EXPECT_THROW(test::series_trainer(communicator, options, source), InputError);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 #include "support/temporary_folder.hpp"

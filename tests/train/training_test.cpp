@@ -1,31 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/training/training.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/models/llama.hpp>
+
+#include <support/stacks/llama_training.hpp>
 
 namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
+using Training = test::LlamaTraining;
 constexpr std::int64_t length = 12;
-
-LlamaConfig small() {
-  LlamaConfig config = llama_preset("tiny");
-  config.layers = 2;
-  return config;
-}
 
 /// Micro-batches of `sequences` windows; rank r's begin at other tokens. Targets below `ignored` do not count.
 class Data {
@@ -51,22 +45,20 @@ class Data {
 
 TEST(Training, TakesWhatItPlannedToTheByte) {
   Comm::run(2, {}, [](Comm& communicator) {
-    Training<Model> training(communicator, Model(small()),
-                             {.sequences = 3, .sequence_length = length, .micro_batches = 2, .threads = 1}, {},
-                             tiling::RunTimeTiling::tokens(5));
+    Training training(communicator, {.sequences = 3, .sequence_length = length, .micro_batches = 2, .threads = 1},
+                      Purpose::train, tiling::RunTimeTiling::tokens(5));
     training.initialize(1);
     const Data data(communicator.rank(), 2, 3);
     for (int step = 0; step < 2; ++step) training.step(data.batches(), {.lr = 1e-3});
-    training.executor().evaluate(data.batches().front());
+    training.evaluate(data.batches().front());
     EXPECT_EQ(training.peak_bytes(), training.plan().peak_bytes());
-    EXPECT_EQ(training.module().arena().peak(), training.plan().activation_bytes);
+    EXPECT_EQ(training.arena_peak(), training.plan().activation_bytes);
   });
 }
 
 TEST(Training, RefusesABatchOfAnotherLength) {
   Comm::run(1, {}, [](Comm& communicator) {
-    Training<Model> training(communicator, Model(small()),
-                             {.sequences = 2, .sequence_length = length, .micro_batches = 1, .threads = 1});
+    Training training(communicator, {.sequences = 2, .sequence_length = length, .micro_batches = 1, .threads = 1});
     training.initialize(1);
     const Data data(0, 1, 3);
     const auto expect_refused = [&](std::int64_t tokens, std::int64_t targets, const std::string& sentence) {
@@ -78,7 +70,7 @@ TEST(Training, RefusesABatchOfAnotherLength) {
           if (trains)
             training.step(batch, {.lr = 1e-3});
           else
-            training.executor().evaluate(batch);
+            training.evaluate(batch);
           ADD_FAILURE() << "no error: " << sentence;
         } catch (const InputError& error) {
           EXPECT_EQ(std::string(error.what()).find(sentence), 0u) << error.what();
@@ -95,40 +87,31 @@ TEST(Training, RefusesABatchOfAnotherLength) {
 
 TEST(Training, RefusesAStepWithoutALearningRate) {
   Comm::run(1, {}, [](Comm& communicator) {
-    Training<Model> training(communicator, Model(small()),
-                             {.sequences = 1, .sequence_length = length, .micro_batches = 1, .threads = 1});
+    Training training(communicator, {.sequences = 1, .sequence_length = length, .micro_batches = 1, .threads = 1});
     training.initialize(1);
     EXPECT_THROW(training.step(Data(0, 1, 1).batches(), {}), InputError);
   });
 }
-
-// UnitOptions, their optimizer and dry runs are of one type for all tilings.
-template <class Tiling>
-using Tiled = Llama<Stack<FullyShard<>, Comm, Fp32, Tiling>>;
-static_assert(std::is_same_v<Training<Tiled<tiling::Untiled>>::Optimizer, Training<Model>::Optimizer>);
-static_assert(std::is_base_of_v<ShardedModule<Stack<FullyShard<>, Comm, Fp32>>, Training<Model>::Module>);
-static_assert(std::is_same_v<plan::MetaTwin<Tiled<tiling::StaticTiles<4>>>, plan::MetaTwin<Model>>);
 
 // A row's logits take less than a step. So many rows take more, and then they decide what is planned.
 TEST(Training, PlansForLogitsWhereTheyAreAskedForToTheByte) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(communicator.rank(), 1, 3);
     const TokenBatch& batch = data.batches().front();
-    const std::int64_t vocabulary = small().vocab_size;
+    const std::int64_t vocabulary = test::two_layers().vocab_size;
     const auto planned = [&](std::int64_t count) {
-      Training<Model> training(communicator, Model(small()),
-                               {.sequences = 3, .sequence_length = length, .threads = 1, .logit_rows = count}, {},
-                               tiling::RunTimeTiling::tokens(5));
+      Training training(communicator, {.sequences = 3, .sequence_length = length, .threads = 1, .logit_rows = count},
+                        Purpose::train, tiling::RunTimeTiling::tokens(5));
       training.initialize(1);
       training.step(batch, {.lr = 1e-3});
-      const double before = training.executor().evaluate(batch);
+      const double before = training.evaluate(batch);
       const std::vector<std::int64_t> rows(static_cast<std::size_t>(count), 7);
       std::vector<float> logits(static_cast<std::size_t>(count * vocabulary));
       for (int again = 0; again < 2 && count > 0; ++again)
-        training.executor().evaluate_logits(batch, rows, {logits.data(), {count, vocabulary}});
-      EXPECT_EQ(training.executor().evaluate(batch), before);
-      EXPECT_EQ(training.module().peak_bytes(), training.plan().bytes);
-      EXPECT_EQ(training.module().arena().peak(), training.plan().activation_bytes);
+        training.evaluate_logits(batch, rows, {logits.data(), {count, vocabulary}});
+      EXPECT_EQ(training.evaluate(batch), before);
+      EXPECT_EQ(training.bytes(), training.plan().bytes);
+      EXPECT_EQ(training.arena_peak(), training.plan().activation_bytes);
       return training.plan().activation_bytes;
     };
     const std::int64_t none = planned(0);
@@ -143,16 +126,16 @@ TEST(Training, MakesTheLogitsThatTheSameWeightsHaveWhereTheyGenerate) {
     const TokenBatch& batch = data.batches().front();
     const std::vector<std::int64_t> rows = {11, 30};
     const StepSize size{.sequences = 3, .sequence_length = length, .logit_rows = 2};
-    const Shape shape{2, small().vocab_size};
-    std::vector<float> found(static_cast<std::size_t>(2 * small().vocab_size)), expected(found.size());
-    Training<Model> training(communicator, Model(small()), size);
+    const Shape shape{2, test::two_layers().vocab_size};
+    std::vector<float> found(static_cast<std::size_t>(2 * test::two_layers().vocab_size)), expected(found.size());
+    Training training(communicator, size);
     training.initialize(3);
-    training.executor().evaluate_logits(batch, rows, {found.data(), shape});
-    Evaluation<Model> evaluation(communicator, Model(small()), size, {}, {}, Purpose::generate);
-    optim::initialize(evaluation.module(), 3);
-    evaluation.executor().logits(batch, rows, {expected.data(), shape});
+    training.evaluate_logits(batch, rows, {found.data(), shape});
+    Training evaluation(communicator, size, Purpose::generate);
+    evaluation.initialize(3);
+    evaluation.logits(batch, rows, {expected.data(), shape});
     EXPECT_EQ(found, expected);
-    EXPECT_THROW(training.executor().evaluate_logits(batch, {}, {found.data(), shape}), LogicError);
+    EXPECT_THROW(training.evaluate_logits(batch, {}, {found.data(), shape}), LogicError);
   });
 }
 
@@ -162,8 +145,7 @@ TEST(Training, LossIsTheMeanOverAllTargets) {
     std::vector<double> found;
     Comm::run(ranks, {}, [&](Comm& communicator) {
       const int micro_batches = 4 / ranks;
-      Training<Model> training(communicator, Model(small()),
-                               {.sequences = 2, .sequence_length = length, .micro_batches = micro_batches});
+      Training training(communicator, {.sequences = 2, .sequence_length = length, .micro_batches = micro_batches});
       training.initialize(1);
       std::vector<TokenBatch> mine;
       std::vector<Data> all;
@@ -189,15 +171,15 @@ TEST(Training, RefusesMicroBatchesThatWereNotPlanned) {
   Comm::run(1, {}, [](Comm& communicator) {
     const Data three(0, 1, 3), two(0, 1, 2);
     StepSize size{.sequences = 3, .sequence_length = length};
-    Training<Model> exact(communicator, Model(small()), size);
+    Training exact(communicator, size);
     exact.initialize(1);
     EXPECT_THROW(exact.step(two.batches(), {.lr = 1e-3}), Error);
     size.fewer = true;
-    Training<Model> at_most(communicator, Model(small()), size);
+    Training at_most(communicator, size);
     at_most.initialize(1);
     EXPECT_GT(at_most.step(two.batches(), {.lr = 1e-3}), 0);
     EXPECT_EQ(exact.step(three.batches(), {.lr = 1e-3}), [&] {
-      Training<Model> again(communicator, Model(small()), size);
+      Training again(communicator, size);
       again.initialize(1);
       return again.step(three.batches(), {.lr = 1e-3});
     }());
@@ -206,15 +188,15 @@ TEST(Training, RefusesMicroBatchesThatWereNotPlanned) {
 
 TEST(Training, StopsBeforeWeightsAreTouchedWhereTheLossIsNotFinite) {
   Comm::run(2, {}, [](Comm& communicator) {
-    Training<Model> training(communicator, Model(small()), {.sequence_length = length});
+    Training training(communicator, {.sequence_length = length});
     training.initialize(1);
-    const auto& piece = training.module().shards().front();
-    piece.main.data()[0] = std::numeric_limits<float>::quiet_NaN();
-    training.module().sync_model_weights();
-    const std::vector<float> before(piece.main.data() + 1, piece.main.data() + piece.main.numel());
+    const std::span<float> weights = training.weights().front();
+    weights.front() = std::numeric_limits<float>::quiet_NaN();
+    training.sync_model_weights();
+    const std::vector<float> before(weights.begin() + 1, weights.end());
     const Data data(communicator.rank(), 1, 1);
     EXPECT_THROW(training.step(data.batches(), {.lr = 1e-3}), Error);
-    const std::vector<float> after(piece.main.data() + 1, piece.main.data() + piece.main.numel());
+    const std::vector<float> after(weights.begin() + 1, weights.end());
     EXPECT_EQ(after, before);
   });
 }
@@ -225,15 +207,15 @@ TEST(Evaluation, HasTheSameLossAsTraining) {
     const Data data(communicator.rank(), 1, 2, 4);
     double trained = 0;
     {
-      Training<Model> training(communicator, Model(small()), size);
+      Training training(communicator, size);
       training.initialize(3);
       trained = training.step(data.batches(), {.lr = 0});
     }
-    Evaluation<Model> evaluation(communicator, Model(small()), size);
-    optim::initialize(evaluation.module(), 3);
+    Training evaluation(communicator, size, Purpose::evaluate);
+    evaluation.initialize(3);
     evaluation.counts().start([&] { return data.batches().front().counts(); });
     const auto targets = static_cast<double>(evaluation.counts().finish().valid_targets);
-    const double sum = evaluation.executor().evaluate(data.batches().front());
+    const double sum = evaluation.evaluate(data.batches().front());
     EXPECT_NEAR(comm::sum_over_ranks(communicator, sum, {"test"}) / targets, trained, 1e-6 * trained);
     EXPECT_EQ(targets, 2 * (2 * length - 4));
   });
@@ -244,12 +226,11 @@ TEST(Evaluation, OfFewerSequencesThanWerePlannedIsTiledToo) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(communicator.rank(), 1, 1);
     const auto loss = [&](std::int64_t sequences) {
-      Training<Model> training(communicator, Model(small()),
-                               {.sequences = sequences, .sequence_length = length, .threads = 1}, {},
-                               tiling::RunTimeTiling::tokens(5));
+      Training training(communicator, {.sequences = sequences, .sequence_length = length, .threads = 1}, Purpose::train,
+                        tiling::RunTimeTiling::tokens(5));
       training.initialize(1);
-      const double found = training.executor().evaluate(data.batches().front());
-      EXPECT_LE(training.module().arena().peak(), training.plan().activation_bytes);
+      const double found = training.evaluate(data.batches().front());
+      EXPECT_LE(training.arena_peak(), training.plan().activation_bytes);
       return found;
     };
     EXPECT_EQ(loss(3), loss(1));
@@ -260,17 +241,15 @@ TEST(Evaluation, LogitsOfSomeRowsAreThoseOfAllAndTakeWhatWasPlanned) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(0, 1, 3);
     const TokenBatch& batch = data.batches().front();
-    const std::int64_t vocabulary = small().vocab_size;
+    const std::int64_t vocabulary = test::two_layers().vocab_size;
     const auto logits = [&](std::vector<std::int64_t> rows) {
-      Evaluation<Model> evaluation(communicator, Model(small()),
-                                   {.sequences = 3, .sequence_length = length, .logit_rows = std::ssize(rows)}, {}, {},
-                                   Purpose::generate);
-      optim::initialize(evaluation.module(), 3);
+      Training evaluation(communicator, {.sequences = 3, .sequence_length = length, .logit_rows = std::ssize(rows)},
+                          Purpose::generate);
+      evaluation.initialize(3);
       const std::int64_t made = rows.empty() ? 3 * length : std::ssize(rows);
       std::vector<float> out(static_cast<std::size_t>(made * vocabulary));
-      for (int again = 0; again < 2; ++again)
-        evaluation.executor().logits(batch, rows, {out.data(), {made, vocabulary}});
-      EXPECT_EQ(evaluation.module().arena().peak(), evaluation.plan().activation_bytes);
+      for (int again = 0; again < 2; ++again) evaluation.logits(batch, rows, {out.data(), {made, vocabulary}});
+      EXPECT_EQ(evaluation.arena_peak(), evaluation.plan().activation_bytes);
       return out;
     };
     const std::vector<std::int64_t> rows = {11, 12, 30};
@@ -287,15 +266,15 @@ TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
   Comm::run(2, {}, [](Comm& communicator) {
     const Data data(0, 1, 3);
     const TokenBatch& batch = data.batches().front();
-    const std::int64_t vocabulary = small().vocab_size;
+    const std::int64_t vocabulary = test::two_layers().vocab_size;
     const auto evaluation = [&](std::int64_t cached_rows) {
-      return std::make_unique<Evaluation<Model>>(
-          communicator, Model(small()),
+      return std::make_unique<Training>(
+          communicator,
           StepSize{.sequences = 3, .sequence_length = length, .logit_rows = 3, .cached_rows = cached_rows},
-          FullyShard<>{}, tiling::RunTimeTiling{}, Purpose::generate);
+          Purpose::generate);
     };
     const auto same = evaluation(3 * length), whole = evaluation(0);
-    for (const auto* each : {&same, &whole}) optim::initialize((*each)->module(), 3);
+    for (const auto* each : {&same, &whole}) (*each)->initialize(3);
 
     std::vector<std::int32_t> at = {2, 7, 4};  // the last tokens of the prompts
     std::vector<float> found(static_cast<std::size_t>(3 * vocabulary)), expected(found.size());
@@ -305,27 +284,28 @@ TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
       return list;
     };
     const Shape shape{3, vocabulary};
-    same->executor().logits(batch, rows(), {found.data(), shape});
+    same->logits(batch, rows(), {found.data(), shape});
     for (int token = 0; token < 4; ++token) {
-      whole->executor().logits(batch, rows(), {expected.data(), shape});
+      whole->logits(batch, rows(), {expected.data(), shape});
       for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5);
       std::vector<std::int32_t> next;
       for (std::int32_t& position : at) ++position;
       for (const std::int64_t row : rows()) next.push_back(batch.tokens[row]);
       const TokenBatch one{.tokens = {next.data(), {3}}, .targets = {}, .sequences = 3};
-      same->executor().next_logits(one, at, {found.data(), shape});
+      same->next_logits(one, at, {found.data(), shape});
     }
-    EXPECT_EQ(same->module().peak_bytes(), same->plan().bytes);
+    EXPECT_EQ(same->bytes(), same->plan().bytes);
     const auto cache = static_cast<std::size_t>(device::MemoryKind::cache);
-    const std::int64_t columns = 2 * small().kv_heads * small().head_dim;
-    EXPECT_EQ(same->plan().bytes[cache], small().layers * 3 * length * columns * std::int64_t{sizeof(float)});
+    const std::int64_t columns = 2 * test::two_layers().kv_heads * test::two_layers().head_dim;
+    EXPECT_EQ(same->plan().bytes[cache],
+              test::two_layers().layers * 3 * length * columns * std::int64_t{sizeof(float)});
     EXPECT_EQ(whole->plan().bytes[cache], 0);
 
     const TokenBatch one{.tokens = {at.data(), {3}}, .targets = {}, .sequences = 3};
     const Tensor<float> out(found.data(), shape);
-    EXPECT_THROW(whole->executor().next_logits(one, at, out), LogicError);  // nothing was kept
-    EXPECT_THROW(same->executor().next_logits(one, std::vector<std::int32_t>{1, 2}, out), LogicError);
-    EXPECT_THROW(same->executor().next_logits(one, std::vector<std::int32_t>{1, 2, length}, out), LogicError);
+    EXPECT_THROW(whole->next_logits(one, at, out), LogicError);  // nothing was kept
+    EXPECT_THROW(same->next_logits(one, std::vector<std::int32_t>{1, 2}, out), LogicError);
+    EXPECT_THROW(same->next_logits(one, std::vector<std::int32_t>{1, 2, length}, out), LogicError);
   });
 }
 
@@ -348,8 +328,8 @@ struct Thrower {
 /// Weights of this rank after three steps; where a task is given, a step between them that all ranks leave at it.
 std::vector<float> trained_past(Comm& communicator, int task, int& tasks) {
   Thrower thrower;
-  Training<Model> training(communicator, Model(small()), {.sequence_length = length, .micro_batches = 2, .threads = 1},
-                           {}, {}, {.observer = thrower.observer()});
+  Training training(communicator, {.sequence_length = length, .micro_batches = 2, .threads = 1}, Purpose::train, {},
+                    thrower.observer());
   training.initialize(1);
   const Data data(communicator.rank(), 2, 1);
   training.step(data.batches(), {.lr = 1e-3});
@@ -362,8 +342,7 @@ std::vector<float> trained_past(Comm& communicator, int task, int& tasks) {
   for (int step = 0; step < 2; ++step) training.step(data.batches(), {.lr = 1e-3});
   EXPECT_EQ(training.peak_bytes(), training.plan().peak_bytes());
   std::vector<float> weights;
-  for (const auto& piece : training.module().shards())
-    weights.insert(weights.end(), piece.main.data(), piece.main.data() + piece.main.numel());
+  for (const std::span<float> piece : training.weights()) weights.insert(weights.end(), piece.begin(), piece.end());
   return weights;
 }
 
@@ -381,7 +360,7 @@ TEST(Training, GoesOnAfterAnExceptionThatAllRanksCatchAtAnyTask) {
 
 TEST(Training, OfWeightsThatNobodyGaveAValueIsAnError) {
   Comm::run(2, {}, [](Comm& communicator) {
-    Training<Model> training(communicator, Model(small()), {.sequence_length = length, .threads = 1});
+    Training training(communicator, {.sequence_length = length, .threads = 1});
     const Data data(communicator.rank(), 1, 1);
     try {
       training.step(data.batches(), {.lr = 1e-3});

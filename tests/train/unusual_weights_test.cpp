@@ -1,37 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models whose blocks share one weight, read it only for some data, or have one without axes or elements.
-#include <tessera/fsdp/training/training.hpp>
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/testing/model_runs.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/temporary_folder.hpp>
 
-#include <support/scaling_model.hpp>
+#include <support/stacks/scaling_runs.hpp>
 
 namespace fsdp::test {
 namespace {
-
-using testing::ModelTask;
-
-template <class Sharding>
-using Tested = ScalingModel<testing::ModelStack<Sharding>>;
-
-template <class Sharding>
-ModelTask<Tested<Sharding>, ScalingData> task_of(ScaleKind kind, const Sharding& sharding,
-                                                 const UnitOptions& units = {}) {
-  return {.config = {.kind = kind},
-          .size = {.sequences = ScalingData::sequences,
-                   .sequence_length = ScalingData::length,
-                   .micro_batches = ScalingData::micro_batches,
-                   .threads = 1},
-          .sharding = sharding,
-          .units = units};
-}
 
 const RunTimeSharded fsdp2{.strategy = FullyShard<>{}};
 
@@ -56,58 +39,47 @@ INSTANTIATE_TEST_SUITE_P(, UnusualWeights,
                                            ScaleKind::empty));
 
 TEST_P(UnusualWeights, TrainAlikeUnderEveryStrategyAndTakeWhatWasPlanned) {
-  const auto train = [](const auto& task) {
-    const testing::ModelRunResult result = testing::train_model(2, task, {.steps = 3});
+  const auto train = [](const ScalingTask& task) {
+    const ScalingRun result = train_scaling(task, 3);
     EXPECT_EQ(result.taken, result.planned);
     return result.losses;
   };
-  const std::vector<double> expected = train(task_of(GetParam(), Replicated{}));
+  const std::vector<double> expected = train({GetParam(), Replicated{}});
   const auto near = [&](const std::string& what, const std::vector<double>& losses) {
     testing::expect_losses_near("the losses of replicated, within 1e-5", message(name_of(GetParam()), ", ", what),
                                 losses, expected);
   };
-  for (const RunTimeSharded& strategy : sharded()) near(strategy.text(), train(task_of(GetParam(), strategy)));
-  near("two blocks a unit", train(task_of(GetParam(), fsdp2, {.blocks_per_unit = 2})));
-  near("replicated blocks", train(task_of(GetParam(), fsdp2, {.replicated = {"blocks.*"}})));
+  for (const RunTimeSharded& strategy : sharded()) near(strategy.text(), train({GetParam(), strategy}));
+  near("two blocks a unit", train({GetParam(), fsdp2, {.blocks_per_unit = 2}}));
+  near("replicated blocks", train({GetParam(), fsdp2, {.replicated = {"blocks.*"}}}));
 }
 
 TEST_P(UnusualWeights, GoOnFromACheckpointToTheBit) {
   const testing::TemporaryFolder folder;
-  const auto task = task_of(GetParam(), fsdp2);
-  const std::vector<double> whole = testing::train_model(2, task, {.steps = 4}).losses;
-  testing::train_model(2, task, {.steps = 2, .save_to = folder.path()});
-  EXPECT_EQ(testing::train_model(2, task, {.steps = 4, .resume = folder.path()}).losses,
-            (std::vector<double>{whole[2], whole[3]}));
+  const ScalingTask task{GetParam(), fsdp2};
+  const std::vector<double> whole = train_scaling(task, 4).losses;
+  train_scaling(task, 2, folder.path());
+  EXPECT_EQ(train_scaling(task, 4, {}, folder.path()).losses, (std::vector<double>{whole[2], whole[3]}));
 }
 
 /// Replicas of a weight are moved together: one alone would be another model.
 TEST_P(UnusualWeights, HaveTheDerivativesOfTheLossWhereTheyAreShardedAndWhereReplicated) {
   const ScaleKind kind = GetParam();
   for (const RunTimeSharded& strategy : {fsdp2, {.strategy = Zero1{}}, {.strategy = Zero3{}}})
-    testing::check_model_gradients(message(name_of(kind), ", 2 ranks, ", strategy.text()), 2, task_of(kind, strategy));
-  testing::check_model_gradients(message(name_of(kind), ", 2 ranks, replicated"), 2, task_of(kind, Replicated{}));
-  testing::check_model_gradients(message(name_of(kind), ", 4 ranks, hybrid:2"), 4,
-                                 task_of(kind, RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}}));
+    check_scaling_gradients(message(name_of(kind), ", 2 ranks, ", strategy.text()), 2, {kind, strategy});
+  check_scaling_gradients(message(name_of(kind), ", 2 ranks, replicated"), 2, {kind, Replicated{}});
+  check_scaling_gradients(message(name_of(kind), ", 4 ranks, hybrid:2"), 4,
+                          {kind, RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}}});
 }
 
 TEST(SharedWeights, ThatAreFrozenStayAndTheOthersTrain) {
   comm::Threads<>::run(2, {.checks = true}, [](comm::Threads<>& communicator) {
-    const auto task = task_of(ScaleKind::shared, fsdp2, {.frozen = {"blocks.scale"}});
-    train::Training<Tested<RunTimeSharded>> training(communicator, Tested<RunTimeSharded>(task.config, task.units),
-                                                     task.size, task.sharding);
-    training.initialize(3);
-    const auto weights = [&](bool frozen) {
-      std::vector<float> all;
-      for (const auto& piece : training.module().shards())
-        if ((piece.parameter->name == "blocks.scale") == frozen)
-          all.insert(all.end(), piece.main.data(), piece.main.data() + piece.main.numel());
-      return all;
-    };
-    const auto frozen = weights(true), trained = weights(false);
-    const ScalingData data(communicator.rank(), task.config);
-    training.step(data.batches, {.lr = 1e-2});
-    EXPECT_EQ(weights(true), frozen);
-    EXPECT_NE(weights(false), trained);
+    const ScalingTask task{ScaleKind::shared, fsdp2, {.frozen = {"blocks.scale"}}};
+    auto [before, after] = step_scaling(communicator, task);
+    EXPECT_EQ(after["blocks.scale"], before["blocks.scale"]);
+    before.erase("blocks.scale");
+    after.erase("blocks.scale");
+    EXPECT_NE(after, before);
   });
 }
 

@@ -7,18 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <tessera/comm/threads.hpp>
-#include <tessera/fsdp/models/llama.hpp>
-#include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/data/windows.hpp>
 
-#include "data/numbered_source.hpp"
+#include <data/numbered_source.hpp>
+#include <support/stacks/llama_training.hpp>
 
 namespace fsdp::train {
 namespace {
 
-using test::NumberedSource;
 using Comm = comm::Threads<>;
-using Model = Llama<Stack<FullyShard<>, Comm, Fp32, tiling::RunTimeTiling>>;
 
 TEST(SumOfBatches, AddsRoundByRoundInTheOrderOfRanks) {
   // The order matters: in double, 1 is lost beside 1e16 and not beside 1e16 - 1e16.
@@ -41,17 +38,11 @@ TEST(SumOfBatches, AddsTheRowsOfEachRankOfAGroupOneAfterTheOther) {
 MeanLoss loss_on(int ranks, std::int64_t samples, std::int64_t sequences) {
   MeanLoss found;
   Comm::run(ranks, {}, [&](Comm& communicator) {
-    const NumberedSource source;
-    LlamaConfig config = llama_preset("tiny");
-    config.layers = 1;
-    Evaluation<Model> evaluation(communicator, Model(config),
-                                 {.sequences = sequences, .sequence_length = source.length, .threads = 1});
-    optim::initialize(evaluation.module(), 3);
-    Batches<NumberedSource> batches(source, sequences, 1, device::host_memory<device::Cpu>);
-    const MeanLoss mean = mean_loss(
-        evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
-        data::evenly_spread(0, source.training(), samples), [] { return comm::SignalRequests{}; },
-        [](std::int64_t, std::int64_t) {});
+    const test::NumberedSource source;
+    test::LlamaTraining evaluation(
+        communicator, {.sequences = sequences, .sequence_length = source.length, .threads = 1}, Purpose::evaluate);
+    evaluation.initialize(3);
+    const MeanLoss mean = evaluation.mean_loss(sequences, data::evenly_spread(0, source.training(), samples));
     if (communicator.rank() == 0) found = mean;
   });
   return found;

@@ -1,55 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer with digests and verification, on a model without tokens: a run that is verified is the same run, and one
 // whose rank computes something else ends before anything is saved.
-#include <tessera/trainer/run/trainer.hpp>
-
-#include <atomic>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <examples/06_own_model/model.hpp>
-#include <examples/06_own_model/source.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/threads.hpp>
+#include <tessera/trainer/data/sampler.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 
+#include <support/stacks/series_trainer.hpp>
 #include <support/temporary_folder.hpp>
 
 namespace fsdp::train {
 namespace {
 
 using Comm = comm::Threads<>;
-using Verified = forecaster::Forecaster<Stack<Reproducible<Zero2>, Comm, Fp32, tiling::RunTimeTiling>>;
-constexpr int step_pieces = 4;
-
-/// Reads a sample otherwise from its `wrong_from`-th time on, as a machine that computes wrongly now and then.
-struct Forgetful : forecaster::Seasons {
-  int wrong_from = 0;  ///< 0: never
-  std::int64_t sample = 0;
-  std::shared_ptr<std::atomic<int>> times = std::make_shared<std::atomic<int>>(0);
-
-  Batch fill(Storage& storage, std::span<const std::int64_t> chosen) const {
-    const Batch batch = forecaster::Seasons::fill(storage, chosen);
-    for (std::size_t i = 0; i < chosen.size(); ++i)
-      if (chosen[i] == sample && ++*times == wrong_from)
-        reinterpret_cast<float*>(storage.memory.get())[static_cast<std::int64_t>(i) * length * series] += 1;
-    return batch;
-  }
-};
+using test::Forgetful;
 
 /// Trains on so many ranks. Returns what each rank's exception says; empty where it threw none.
 std::vector<std::string> train_verified(int ranks, const TrainOptions& options, const Forgetful& source) {
   std::vector<std::string> said(static_cast<std::size_t>(ranks));
   ::testing::internal::CaptureStdout();
   Comm::run(ranks, {}, [&](Comm& communicator) {
-    const Verified model(forecaster::Config{.hidden = 16, .intermediate = 24});
     try {
-      (void)Trainer<Verified, Forgetful, optim::AdamW>(communicator, options, model, source, {{}, step_pieces}, {}, {})
-          .run();
+      test::series_trainer(communicator, options, source, test::in_pieces<Zero2>())();
     } catch (const CorruptionError& error) {
       EXPECT_EQ(comm::exit_status_of(error), comm::ExitStatus::lost);
       said[static_cast<std::size_t>(communicator.rank())] = error.what();
@@ -72,7 +50,7 @@ TEST(Trainer, WritesTheSameDigestsOnAnyNumberOfRanksVerifiedOrNot) {
   const TrainOptions usual = four_steps(folder, "usual");
   EXPECT_EQ(train_verified(2, usual, source), std::vector<std::string>(2));
   const report::DigestFile expected = report::read_digests(*usual.digests);
-  EXPECT_EQ(expected.start.pieces, step_pieces);
+  EXPECT_EQ(expected.start.pieces, 4);
   EXPECT_EQ(expected.steps.size(), 4u);
   for (const int ranks : {1, 3, 5}) {
     TrainOptions options = four_steps(folder, std::to_string(ranks));

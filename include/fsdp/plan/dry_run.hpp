@@ -24,55 +24,12 @@
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/middle_parts.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/plan/step_recorder.hpp>
 
 namespace fsdp::plan {
-
-/// A value of Request::rank: the rank that takes the most memory.
-inline constexpr int most_loaded = -1;
-
-/// What to plan: a step on one of `ranks` ranks.
-struct Request {
-  int ranks = 1;
-  int rank = 0;                ///< or most_loaded
-  std::int64_t sequences = 1;  ///< in one micro-batch
-  bool fewer = false;          ///< micro-batches may have fewer sequences: plan for every number
-  /// Mean length of the documents that sequences consist of, each counted as often as it has tokens; 0: each sequence
-  /// is one. Changes times alone.
-  double document_length = 0;
-  RunShape shape;  ///< its activation_bytes are ignored
-  Purpose purpose = Purpose::train;
-  /// Rows of a batch whose logits are computed. 0 means all rows to generate, none to train
-  /// (Executor::evaluate_logits).
-  std::int64_t logit_rows = 0;
-  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's matmuls, or nullptr
-  StepRecord* record = nullptr;  ///< empty, to be filled with a full training step's tasks, or nullptr
-  /// Bytes that a rank's communicator holds, where it is another than the model's; see comm::SimulatedWorld.
-  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
-};
-
-/// The result of a dry run: what a step takes.
-struct Plan {
-  int rank = 0;
-  bool same_on_all_ranks = true;  ///< for most_loaded: whether all ranks hold as much at rest
-  device::BytesByKind bytes{};
-  std::int64_t activation_bytes = 0;                ///< the arena that the step needs
-  std::int64_t offloaded_activation_bytes = 0;      ///< the same in host memory
-  std::int64_t offloaded_bytes = 0;                 ///< all host memory that offloading takes; not in `bytes`
-  device::Counters work = {};                       ///< of one training step without its optimizer
-  std::shared_ptr<const nn::TilePlans> plans = {};  ///< how the step is tiled
-  int middle_parts = 1;                             ///< of attention, where several ranks share a sequence
-  sharding::Residency residency = {};               ///< how long gathered weights are held by the strategy's budget
-
-  /// Sum of the bytes of all kinds.
-  std::int64_t peak_bytes() const {
-    std::int64_t sum = 0;
-    for (const std::int64_t part : bytes) sum += part;
-    return sum;
-  }
-};
 
 /// The same model on a device without storage that counts for the model's device; one type for all tilings.
 template <class Model>
@@ -80,9 +37,6 @@ using MetaTwin = typename Model::template On<
     typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
 
 namespace detail {
-
-/// Returns the rows of a full micro-batch that each rank computes; none if all have as many.
-std::vector<std::int64_t> rows_of_ranks(const Request& request);
 
 /// Keeps the largest plan of a request for the most loaded rank.
 class MostLoaded {
@@ -107,17 +61,6 @@ class MostLoaded {
   StepRecord record_;
   Plan most_;
 };
-
-/// Returns the ranks that may take the most memory. With an optimizer of whole tensors, the rank with the least at rest
-/// may need the most scratch; then one rank of each load is returned.
-template <class Module, class Optimizer>
-std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
-  const std::vector<const GroupTensors*> groups = module.group_list();
-  if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
-      std::is_same_v<typename Module::Stack::Sharding::AtRest, buffer::Replicate>)
-    return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request));
-  return one_of_each_load(groups, request.ranks, rows_of_ranks(request));
-}
 
 }  // namespace detail
 

@@ -26,9 +26,9 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
-#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
+#include <tessera/fsdp/plan/step_estimate.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
 #include <tessera/fsdp/plan/step_recorder.hpp>
 

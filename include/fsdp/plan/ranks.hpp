@@ -5,9 +5,13 @@
 
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
+#include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/optim/optimizer.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 
 namespace fsdp::plan {
 
@@ -24,5 +28,23 @@ std::vector<int> one_of_each_load(GroupList groups, int ranks, RowsOfRanks rows 
 
 /// Whether all ranks hold the same number of elements at rest, and have as many rows.
 bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows = {});
+
+namespace detail {
+
+/// Returns the rows of a full micro-batch that each rank computes; none if all have as many.
+std::vector<std::int64_t> rows_of_ranks(const Request& request);
+
+/// Returns the ranks that may take the most memory. With an optimizer of whole tensors, the rank with the least at rest
+/// may need the most scratch; then one rank of each load is returned.
+template <class Module, class Optimizer>
+std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
+  const std::vector<const GroupTensors*> groups = module.group_list();
+  if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
+      std::is_same_v<typename Module::Stack::Sharding::AtRest, buffer::Replicate>)
+    return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request));
+  return one_of_each_load(groups, request.ranks, rows_of_ranks(request));
+}
+
+}  // namespace detail
 
 }  // namespace fsdp::plan

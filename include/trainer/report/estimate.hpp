@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/plan/step_estimate.hpp>
 #include <tessera/trainer/report/trace.hpp>
 
 namespace fsdp::report {

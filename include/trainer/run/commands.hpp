@@ -42,9 +42,8 @@
 #include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/auto_budget.hpp>
-#include <tessera/trainer/run/auto_residency.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/dry_runs.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>

@@ -9,7 +9,7 @@
 
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::train {

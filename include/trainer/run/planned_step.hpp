@@ -9,14 +9,13 @@
 #include <utility>
 
 #include <tessera/fsdp/model_files/model_files.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/generate/samples.hpp>
-#include <tessera/trainer/run/auto_budget.hpp>
-#include <tessera/trainer/run/auto_residency.hpp>
+#include <tessera/trainer/run/dry_runs.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 

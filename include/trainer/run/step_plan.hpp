@@ -4,11 +4,10 @@
 #pragma once
 
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/training/training.hpp>
+#include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/generate/samples.hpp>
 
 namespace fsdp::train {
 

@@ -38,6 +38,7 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/trace.hpp>
 #include <tessera/trainer/run/early_stop.hpp>
+#include <tessera/trainer/run/expected_step.hpp>
 #include <tessera/trainer/run/feed.hpp>
 #include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>

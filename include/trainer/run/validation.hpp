@@ -15,7 +15,6 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
-#include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/trainer/data/batches.hpp>
 
@@ -48,10 +47,9 @@ inline double sum_of_batches(std::span<const double> losses, std::int64_t groups
 /// All ranks evaluate the same number of batches, since each contains collectives; a rank that has run out of samples
 /// computes on ignored targets. Before each batch, `asked` returns the signals that this rank received; if any rank has
 /// a stop signal, all ranks return early, with `stop` set and no loss. After each batch, `seen` is called with the
-/// samples seen so far and their total. `ranks_per_sequence`: those that share each sequence.
-template <class Model, data::Source Source>
-MeanLoss mean_loss(Executor<Model>& executor, typename Model::Stack::Comm& communicator,
-                   CountExchange<typename Model::Stack::Comm>& exchange, Batches<Source>& batches,
+/// samples seen so far and their total. `executor`: an Executor. `ranks_per_sequence`: those that share each sequence.
+template <class ExecutorT, class Comm, data::Source Source>
+MeanLoss mean_loss(ExecutorT& executor, Comm& communicator, CountExchange<Comm>& exchange, Batches<Source>& batches,
                    std::int64_t sequences, std::span<const std::int64_t> samples,
                    FunctionRef<comm::SignalRequests()> asked,
                    FunctionRef<void(std::int64_t seen, std::int64_t all)> seen, int ranks_per_sequence = 1) {

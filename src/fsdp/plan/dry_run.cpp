@@ -5,17 +5,6 @@
 
 namespace fsdp::plan::detail {
 
-std::vector<std::int64_t> rows_of_ranks(const Request& request) {
-  const int sharing = request.shape.ranks_per_sequence;
-  const std::int64_t rows = request.sequences * request.shape.sequence_length;
-  std::vector<std::int64_t> list;
-  for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
-    const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
-    list.push_back(own.end - own.begin);
-  }
-  return list;
-}
-
 MostLoaded::MostLoaded(const Request& request) : request_(request), one_(request) {}
 MostLoaded::~MostLoaded() = default;
 

@@ -10,6 +10,8 @@
 #include <set>
 #include <utility>
 
+#include <tessera/fsdp/nn/batch.hpp>
+
 namespace fsdp::plan {
 namespace {
 
@@ -74,4 +76,18 @@ bool loads_ranks_alike(GroupList groups, int ranks, RowsOfRanks rows) {
   return true;
 }
 
+namespace detail {
+
+std::vector<std::int64_t> rows_of_ranks(const Request& request) {
+  const int sharing = request.shape.ranks_per_sequence;
+  const std::int64_t rows = request.sequences * request.shape.sequence_length;
+  std::vector<std::int64_t> list;
+  for (int rank = 0; rows % sharing != 0 && rank < request.ranks; ++rank) {
+    const nn::RowRange own = nn::rows_of_part(rows, rank % sharing, sharing);
+    list.push_back(own.end - own.begin);
+  }
+  return list;
+}
+
+}  // namespace detail
 }  // namespace fsdp::plan

@@ -12,6 +12,7 @@
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/tiling/policies.hpp>
+#include <tessera/trainer/run/estimated_step.hpp>
 
 #include "planned_stack.hpp"
 

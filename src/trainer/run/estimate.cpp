@@ -13,6 +13,7 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/trace.hpp>
 #include <tessera/trainer/run/output_files.hpp>
+#include <tessera/trainer/run/planned_step.hpp>
 
 namespace fsdp::train {
 

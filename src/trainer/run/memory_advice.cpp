@@ -6,6 +6,7 @@
 #include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/rank_memory.hpp>
+#include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
 

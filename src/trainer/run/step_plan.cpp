@@ -3,6 +3,7 @@
 
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/generate/samples.hpp>
 
 namespace fsdp::train {
 

@@ -5,8 +5,7 @@
 #include <cuda_host/on_doubles.hpp>
 #include <models/golden_check.hpp>
 #include <support/small_llama.hpp>
-
-#include "stacks.hpp"
+#include <support/stacks/cuda_host_stacks.hpp>
 
 namespace fsdp::testing::cuda_host {
 namespace {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stacks.hpp"
+#include <support/stacks/cuda_host_stacks.hpp>
 
 #include <tessera/fsdp/sharding/run_time.hpp>
 
+#include <cuda_host/training/nccl_ranks.hpp>
 #include <support/stacks/cuda_stack.hpp>
-
-#include "nccl_ranks.hpp"
 
 namespace fsdp::test {
 namespace {

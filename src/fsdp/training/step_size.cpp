@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/training/training.hpp>
+#include <tessera/fsdp/training/step_size.hpp>
 
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/core/error.hpp>

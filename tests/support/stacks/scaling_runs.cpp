@@ -1,35 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// A model whose blocks scale their input, and whose weights are of unusual kinds. Entry, head and batch are those of
-/// examples/06_own_model.
-#pragma once
+#include <support/stacks/scaling_runs.hpp>
 
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <examples/06_own_model/batch.hpp>
 #include <examples/06_own_model/modules.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
-#include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/testing/model_runs.hpp>
 
 namespace fsdp::test {
-
-/// What the blocks' weight is.
-enum class ScaleKind : std::uint8_t {
-  columns,  ///< [hidden], each block's own
-  shared,   ///< [hidden], the same for all blocks
-  by_data,  ///< [hidden], read only if a micro-batch's first number is positive
-  scalar,   ///< without axes
-  empty,    ///< [0, 8]: without elements
-};
+namespace {
 
 struct ScalingConfig {
   std::int64_t features = 3;
@@ -172,5 +156,60 @@ struct ScalingData {
   std::vector<std::vector<float>> memory;
   std::vector<forecaster::Batch> batches;
 };
+
+template <class Sharding>
+using Tested = ScalingModel<testing::ModelStack<Sharding>>;
+
+/// Calls f(testing::ModelTask).
+template <class F>
+auto with_model_task(const ScalingTask& task, F f) {
+  return std::visit(
+      [&]<class Sharding>(const Sharding& sharding) {
+        return f(testing::ModelTask<Tested<Sharding>, ScalingData>{.config = {.kind = task.kind},
+                                                                   .size = {.sequences = ScalingData::sequences,
+                                                                            .sequence_length = ScalingData::length,
+                                                                            .micro_batches = ScalingData::micro_batches,
+                                                                            .threads = 1},
+                                                                   .sharding = sharding,
+                                                                   .units = task.units});
+      },
+      task.strategy);
+}
+
+}  // namespace
+
+ScalingRun train_scaling(const ScalingTask& task, int steps, const std::filesystem::path& save_to,
+                         const std::filesystem::path& resume) {
+  return with_model_task(task, [&](const auto& each) -> ScalingRun {
+    auto [losses, planned, taken] =
+        testing::train_model(2, each, {.steps = steps, .save_to = save_to, .resume = resume});
+    return {losses, planned, taken};
+  });
+}
+
+void check_scaling_gradients(std::string_view where, int ranks, const ScalingTask& task) {
+  with_model_task(task, [&](const auto& each) { testing::check_model_gradients(where, ranks, each); });
+}
+
+ScalingStep step_scaling(comm::Threads<>& communicator, const ScalingTask& task) {
+  return with_model_task(task, [&]<class Model>(const testing::ModelTask<Model, ScalingData>& each) {
+    train::Training<Model> training(communicator, Model(each.config, each.units), each.size, each.sharding);
+    training.initialize(3);
+    const auto weights = [&] {
+      std::map<std::string, std::vector<float>> all;
+      for (const auto& piece : training.module().shards()) {
+        std::vector<float>& list = all[piece.parameter->name];
+        list.insert(list.end(), piece.main.data(), piece.main.data() + piece.main.numel());
+      }
+      return all;
+    };
+    ScalingStep step;
+    step.before = weights();
+    const ScalingData data(communicator.rank(), each.config);
+    training.step(data.batches, {.lr = 1e-2});
+    step.after = weights();
+    return step;
+  });
+}
 
 }  // namespace fsdp::test

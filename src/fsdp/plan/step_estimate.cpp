@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/plan/step_estimate.hpp>
 
 #include <algorithm>
 #include <cstddef>

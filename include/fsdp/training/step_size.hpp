@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The size of one rank's step, and the dry run's request for it.
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/module/order.hpp>
+#include <tessera/fsdp/plan/plan.hpp>
+
+namespace fsdp::train {
+
+/// The size of one rank's step.
+struct StepSize {
+  std::int64_t sequences = 1;  ///< in one micro-batch
+  bool fewer = false;          ///< micro-batches may have fewer sequences; each number is planned, which takes longer
+  std::int64_t sequence_length = 0;  ///< positions of a sequence
+  int ranks_per_sequence = 1;        ///< that share each sequence; above 1 with Ulysses as the stack's Sequence
+  int middle_parts = 0;              ///< see RunShape
+  int micro_batches = 1;             ///< in a step; see sharding::micro_batches_of where it is cut into pieces
+  int threads = 0;                   ///< of each rank; 0: cores / ranks, at least 1
+  std::int64_t logit_rows = 0;       ///< see plan::Request
+  std::int64_t cached_rows = 0;      ///< see RunShape
+  bool digests = false;              ///< see RunShape
+  bool verifies = false;             ///< see RunShape
+};
+
+/// Returns the dry run's request for a step of this size on rank `rank` of `ranks`. Throws InputError if logits are
+/// asked for where ranks share sequences.
+plan::Request plan_request(const StepSize& size, int ranks, int rank, Purpose purpose = Purpose::train);
+
+/// Returns the request's shape with the plan's activation bytes, tile plans and parts of attention: what a ShardedModel
+/// is built for.
+RunShape planned_shape(const plan::Request& request, const plan::Plan& plan);
+
+}  // namespace fsdp::train

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks by the compiler's dependency files that test sources see a stack only in tests/support/stacks. Each object that sees
+executor.hpp or training.hpp takes 7 to 15 s to compile.
+
+usage: objects.py BUILD
+
+BUILD is a build folder of Ninja's; its objects are checked as they were last compiled.
+"""
+import subprocess
+import sys
+from pathlib import Path
+
+HEADERS = ("fsdp/execution/executor.hpp", "fsdp/training/training.hpp")
+STACKS = "tests/support/stacks/"
+
+# Test sources that may see a stack, and why. At most 6; tests of compile_fail and consumer are not objects of the build.
+EXCEPTIONS = {
+    "tests/examples/forecaster_test.cpp": "a user's model in the suite of models",
+    "tests/examples/gpt2_test.cpp": "a user's model in the suite of models",
+    "tests/models/series_model_test.cpp": "a user's model of other batches",
+    "tests/testing/model_test.cpp": "tests the suite of models, which are types",
+    "tests/testing/optimizer_test.cpp": "tests the suite of optimizers, which are types",
+}
+assert len(EXCEPTIONS) <= 6
+
+
+def dependencies(text):
+    """object -> the files that it depends on, of what `ninja -t deps` prints"""
+    objects = {}
+    for line in text.splitlines():
+        if line.startswith(" "):
+            objects[name].append(line.strip())
+        elif ": #deps " in line:
+            name = line.split(": #deps ")[0]
+            objects[name] = []
+    return objects
+
+
+def target_of(name):
+    """"tests_plan" of "tests/CMakeFiles/tests_plan.dir/plan_test.cpp.o"; "" if it is not the object of a test."""
+    target = next((part for part in Path(name).parts if part.endswith(".dir")), "").removesuffix(".dir")
+    return target if target.startswith("tests_") else ""
+
+
+def check(objects, users):
+    """What is wrong, one sentence for each object. `users(precompiled header)`: the objects that include it."""
+    tests = {name: files for name, files in objects.items() if target_of(name)}
+    seen = {name: next((header for header in HEADERS if any(file.endswith("/" + header) for file in files)), None)
+            for name, files in tests.items()}
+    for name, header in list(seen.items()):
+        if name.endswith(".gch"):
+            seen.update({user: header for user in (users(name) if header else []) if user in tests})
+            del seen[name]
+    wrong = []
+    for name, header in sorted(seen.items()):
+        sources = sorted("tests/" + file.split("/tests/", 1)[1] for file in tests[name] if "/tests/" in file and file.endswith(".cpp"))
+        others = [source for source in sources if not source.startswith(STACKS) and source not in EXCEPTIONS]
+        if header and others and target_of(name) != "tests_stacks":
+            wrong.append(f"{', '.join(others)}: {'one of them' if len(others) > 1 else 'it'} depends on {header}; put the code that needs "
+                         f"a stack into {STACKS}, behind functions of a header that includes no stack (support/stack_runner.hpp)")
+        elif not header:
+            wrong += [f"{source}: it depends on no stack; remove it from EXCEPTIONS in tests/house/objects.py"
+                      for source in sources if source in EXCEPTIONS]
+    return wrong, len(seen)
+
+
+def main():
+    build = sys.argv[1]
+
+    def ninja(*arguments):
+        return subprocess.run(["ninja", "-C", build, "-t", *arguments], check=True, capture_output=True, text=True).stdout
+
+    wrong, objects = check(dependencies(ninja("deps")),
+                           lambda name: ninja("query", name).split("  outputs:\n")[-1].split())
+    for sentence in wrong:
+        print(sentence)
+    print(f"{objects} objects of tests, {len(wrong)} wrong")
+    return 1 if wrong or not objects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

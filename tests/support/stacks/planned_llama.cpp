@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <support/stacks/planned_llama.hpp>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/comm/simulated.hpp>
+#include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
+#include <tessera/fsdp/plan/estimate.hpp>
+#include <tessera/fsdp/testing/strategy_runs.hpp>
+
+namespace fsdp::test {
+
+using plan::Axis, plan::Cluster, plan::Estimate, plan::Plan, plan::RecordedCollective, plan::Request, plan::StepRecord;
+
+namespace {
+
+template <class Sharding>
+using Planned = Llama<Stack<Sharding, comm::Simulated<device::Meta>, Bf16Mixed, tiling::RunTimeTiling>>;
+
+std::string in_words(comm::Op op, DType dtype, std::int64_t bytes) {
+  return message(name_of(op), " ", name_of(dtype), " ", bytes);
+}
+
+/// The collectives of an axis in a step as it was recorded: the exchange of counts, the pass, the optimizer.
+std::vector<std::string> planned_calls(const StepRecord& record, Axis axis) {
+  std::vector<std::string> list;
+  std::vector<RecordedCollective> all = record.counts.collectives;
+  const std::vector<RecordedCollective> step = record.collectives();
+  all.insert(all.end(), step.begin(), step.end());
+  for (const RecordedCollective& each : all)
+    if (each.axis == axis) list.push_back(in_words(each.op, each.dtype, each.bytes));
+  return list;
+}
+
+/// Compares the last step of a run with the record of a dry run of the same step.
+template <class Strategy>
+struct Compared {
+  const Strategy& strategy;
+  int steps = 2;
+  double lr = 1e-2;
+  bool as_ranks = false;
+
+  template <class Training>
+  void begin(Training&) const {}
+  template <class Training>
+  void end(Training& training) const {
+    StepRecord record;
+    Request request = training.request();
+    request.record = &record;
+    const Plan plan = plan::dry_run(training.module().model(), strategy, {}, request, optim::AdamW{});
+    EXPECT_EQ(plan.bytes, training.plan().bytes) << "recording changes no byte";
+    const auto communicators = training.module().communicators();
+    const std::vector<Axis> axes = {Axis::world, Axis::across, Axis::shard};
+    for (std::size_t i = 0; i < communicators.size(); ++i) {
+      if (communicators[i]->size() == 1) continue;
+      std::vector<std::string> called;
+      for (const comm::Record& each : communicators[i]->monitor().records)
+        called.push_back(in_words(each.op, each.dtype, each.bytes));
+      EXPECT_EQ(planned_calls(record, axes[i]), called) << name_of(axes[i]);
+      EXPECT_EQ(record.members(axes[i]).ranks, communicators[i]->size());
+    }
+  }
+};
+
+}  // namespace
+
+Plan dry_run(const PlannedLlama& llama, const Request& request) {
+  return std::visit(
+      [&]<class Sharding>(const Sharding& sharding) {
+        return plan::dry_run(Planned<Sharding>(llama.config, llama.units), sharding, llama.tiling, request,
+                             llama.optimizer);
+      },
+      llama.strategy);
+}
+
+Estimate estimate(const PlannedLlama& llama, const Request& request, const Cluster& cluster) {
+  return plan::estimate(Planned<RunTimeSharded>(llama.config, llama.units), std::get<RunTimeSharded>(llama.strategy),
+                        llama.tiling, request, cluster, llama.optimizer);
+}
+
+template <class Strategy>
+void expect_calls_of_a_run(const Strategy& strategy, const testing::StrategyCase& how) {
+  SCOPED_TRACE(message(policy_text(strategy), ", ", how.in_words()));
+  const testing::StrategyRun run = testing::train_with(strategy, how, optim::AdamW{}, Compared<Strategy>{strategy});
+  EXPECT_EQ(run.planned, run.taken);
+}
+
+template void expect_calls_of_a_run(const RunTimeSharded&, const testing::StrategyCase&);
+template void expect_calls_of_a_run(const RunTimeGrouped&, const testing::StrategyCase&);
+
+}  // namespace fsdp::test

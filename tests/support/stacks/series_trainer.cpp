@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <support/stacks/series_trainer.hpp>
+
+#include <cstddef>
+
+#include <examples/06_own_model/model.hpp>
+#include <tessera/trainer/run/trainer.hpp>
+
+namespace fsdp::test {
+
+Forgetful::Batch Forgetful::fill(Storage& storage, std::span<const std::int64_t> chosen) const {
+  const Batch batch = forecaster::Seasons::fill(storage, chosen);
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (chosen[i] == sample && ++*times == wrong_from)
+      reinterpret_cast<float*>(storage.memory.get())[static_cast<std::int64_t>(i) * length * series] += 1;
+  return batch;
+}
+
+std::function<void()> series_trainer(comm::Threads<>& communicator, const train::TrainOptions& options,
+                                     const Forgetful& source, const RunTimeSharded& sharding,
+                                     const optim::AdamW& optimizer) {
+  using Series = forecaster::Forecaster<Stack<RunTimeSharded, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
+  const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
+  const auto trainer = std::make_shared<train::Trainer<Series, Forgetful, optim::AdamW>>(
+      communicator, options, model, source, sharding, tiling::RunTimeTiling{}, optimizer);
+  return [trainer] { (void)trainer->run(); };
+}
+
+}  // namespace fsdp::test

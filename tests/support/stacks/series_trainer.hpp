@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The trainer on the model and the data of examples/06_own_model, which have no tokens.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include <examples/06_own_model/source.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/optim/adamw.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/trainer/flags/options.hpp>
+
+namespace fsdp::test {
+
+/// Seasons that are able to read a sample incorrectly once, as a machine that computes incorrectly now and then.
+struct Forgetful : forecaster::Seasons {
+  int wrong_from = 0;  ///< which reading of the sample is incorrect, from 1; 0: none
+  std::int64_t sample = 0;
+  std::shared_ptr<std::atomic<int>> times = std::make_shared<std::atomic<int>>(0);
+
+  Batch fill(Storage& storage, std::span<const std::int64_t> chosen) const;
+};
+
+/// A strategy of RunTimeSharded that cuts a step into four pieces.
+template <class Strategy = FullyShard<>>
+RunTimeSharded in_pieces() {
+  return {.strategy = Reproducible<Strategy>{{}, 4}};
+}
+
+/// Constructs a rank's train::Trainer of a small forecaster and returns its `run`. Communicator, options and source
+/// must outlive it.
+std::function<void()> series_trainer(comm::Threads<>& communicator, const train::TrainOptions& options,
+                                     const Forgetful& source, const RunTimeSharded& sharding = {},
+                                     const optim::AdamW& optimizer = {});
+
+}  // namespace fsdp::test
