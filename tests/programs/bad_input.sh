@@ -75,7 +75,7 @@ expect_error 'unknown flag --stpes; did you mean --steps' "$program" train --stp
 expect_error 'unknown flag --promt; did you mean --prompt' "$program" generate --promt x
 expect_error "unknown command 'evla'; did you mean 'eval'" "$program" evla
 expect_error 'no command was given' "$program"
-expect_error "no bench is called 'setp'; did you mean 'step'" "$program" bench setp
+expect_error "bench is a program of its own, tessera_bench" "$program" bench step
 expect_error '^tessera: --lr: .* received 2; give the flag once' "$program" train --data text.txt --lr 1 --lr 2
 expect_error "unexpected argument 'more.txt'" "$program" train more.txt --data text.txt
 expect_error "tinny is neither a preset nor a folder; did you mean 'tiny'" \

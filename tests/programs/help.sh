@@ -8,7 +8,7 @@ names() { for flag in "$@"; do contains "$out" "^  (-h,)?--${flag}[ =]"; done; }
 stack=(config sharding precision offload tiling comm threads deadline shared-windows help)
 
 tessera --help
-for command in train plan calibrate eval generate chat export inspect tokenize plot diff replay bench stacks; do contains "$out" "^  $command "; done
+for command in train plan calibrate eval generate chat export inspect tokenize plot diff replay stacks; do contains "$out" "^  $command "; done
 tessera --version
 contains "$out" "^tessera [0-9]+\.[0-9]+\.[0-9]+$"
 for row in compiler system "instruction set" OpenMP oneDNN MPI NCCL; do contains "$out" "^  $row +[^ ]"; done
@@ -34,5 +34,3 @@ tessera replay --help
 names step digests against tensors unit piece data tokenizer token-cache sharding comm deadline disk-deadline
 tessera tokenize --help
 names tokenizer out text-field end-token shard-tokens threads
-tessera bench --help
-names "${stack[@]}" seq-len repeats lora-rank

@@ -42,4 +42,3 @@ contains wire.jsonl '"stack":"fsdp2 threads:2 bf16:wire=bf16 off"'
 refused 'compiled without the stack replicated:offload=optimizer / threads / bf16; the nearest is .*' \
   "$program" "${flags[@]}" --offload optimizer --sharding replicated
 expect_error "offload optimiser is not known; did you mean 'optimizer'" "$program" "${flags[@]}" --offload optimiser
-expect_error 'bench: --precision bf16:wire=bf16 says what ranks send' "$program" bench mlp --precision bf16:wire=bf16
