@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws memory and time of the tiled MLP against the sequence's length, from the lines of the bench.
 
-    tessera bench mlp --table > bench/mlp_table.jsonl && bench/figure.py bench/mlp_table.jsonl bench/mlp_table.svg
+    tessera_bench mlp --table > bench/mlp_table.jsonl && bench/figure.py bench/mlp_table.jsonl bench/mlp_table.svg
 
 A filled mark was run (its bytes and its time were measured); an empty one is bytes by dry run. Nothing is extrapolated.
 """
@@ -125,7 +125,7 @@ def main():
         sys.exit("usage: figure.py LINES.jsonl FIGURE.svg")
     kinds = read(sys.argv[1])
     if "off" not in kinds:
-        sys.exit(f"{sys.argv[1]} has no line of `tessera bench mlp --table`")
+        sys.exit(f"{sys.argv[1]} has no line of `tessera_bench mlp --table`")
     with open(sys.argv[2], "w", encoding="utf-8") as file:
         file.write(draw(kinds))
 

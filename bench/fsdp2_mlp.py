@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rival of `tessera_bench_foreign mlp`: the same chain of linear layers under PyTorch's FSDP2 over gloo, one unit a layer.
+"""The rival of `tessera_bench foreign mlp`: the same chain of linear layers under PyTorch's FSDP2 over gloo, one unit a layer.
 
 usage: fsdp2_mlp.py [--ranks 2] [--threads 1] [--layers 8] [--width 1024] [--rows 512] [--repeats 7] [--optimizer fused|foreach|loop]
                     [--compile]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rival of `tessera bench step --model FOLDER` and of bench/gpu's bench_step: the same model by transformers under
+"""The rival of `tessera_bench step --model FOLDER` and of bench/gpu's bench_step: the same model by transformers under
 PyTorch's FSDP2, over gloo on the CPU or over NCCL on as many GPUs as there are ranks.
 
 usage: fsdp2_step.py FOLDER [--device cpu|cuda] [--ranks 2] [--threads 1] [--seq-len 2048] [--sequences 1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rival of `tessera bench tokenize --model FOLDER --text PATH`: the package `tokenizers` over the same documents.
+"""The rival of `tessera_bench tokenize --model FOLDER --text PATH`: the package `tokenizers` over the same documents.
 
 usage: tokenizers_rate.py TOKENIZER_JSON PATH [--repeats 3]
 
@@ -13,7 +13,7 @@ import statistics
 import time
 from pathlib import Path
 
-MOST_BYTES = 64_000_000  # as src/program/bench/tokenize.cpp
+MOST_BYTES = 64_000_000  # as bench/tokenize.cpp
 
 
 def documents_of(path):

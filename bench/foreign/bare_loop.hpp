@@ -18,7 +18,7 @@
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 
-namespace fsdp::bench {
+namespace fsdp::bench::foreign {
 
 /// Units of tensors of which no two share a name.
 class BareLoop {
@@ -99,4 +99,4 @@ class BareLoop {
   std::int64_t taken_ = 0;
 };
 
-}  // namespace fsdp::bench
+}  // namespace fsdp::bench::foreign

@@ -13,13 +13,11 @@
 
 #include <Eigen/Core>
 
-#include "exchange.hpp"
-#include "line.hpp"
-#include "options.hpp"
+#include "../lines.hpp"
+#include "foreign.hpp"
 #include "products.hpp"
-#include "ranks.hpp"
 
-namespace fsdp::bench {
+namespace fsdp::bench::foreign {
 namespace {
 
 constexpr double lr = 1e-4;
@@ -85,10 +83,10 @@ Array array(Tensor<float> x) { return {x.data(), x.extent(0), x.extent(1)}; }
 /// A rank's network, its batch and its optimizer.
 class Mlp {
  public:
-  Mlp(Comm& communicator, const Sizes& sizes)
+  Mlp(Comm& communicator, const Sizes& sizes, Product product)
       : sizes_(sizes),
         share_(1.0 / static_cast<double>(communicator.size() * sizes.rows * sizes.width)),
-        products_(sizes.rows, sizes.width, sizes.width),
+        product_(std::move(product)),
         batch_(sizes, communicator.rank()),
         sharded_(communicator, units_of(sizes), {},
                  {.orders = {order_of(sizes)}, .optimizer = {.weight_decay = 0.01}, .rules = {.clip = 1}}) {
@@ -135,7 +133,7 @@ class Mlp {
  private:
   template <class Use>
   void forward(const Use& use, int layer) {
-    products_.forward(batch_.at(layer), use.weight(0), batch_.at(layer + 1));
+    product_({batch_.at(layer)}, device::transposed(use.weight(0)), batch_.at(layer + 1));
     array(batch_.at(layer + 1)).rowwise() += ConstRow(use.weight(1).data(), sizes_.width);
   }
   /// From the gradient of its output, before it passed through relu.
@@ -143,15 +141,15 @@ class Mlp {
   void backward(const Use& use, int layer) {
     const auto weight = use.gradient(0), bias = use.gradient(1);
     require(weight.next() == Write::overwrite && bias.next() == Write::overwrite, "mlp: there is one micro-batch");
-    products_.weight_gradient(batch_.gradient(layer), batch_.at(layer), weight.tensor);
+    product_(device::transposed(batch_.gradient(layer)), {batch_.at(layer)}, weight.tensor);
     Eigen::Map<Eigen::Array<float, 1, Eigen::Dynamic>>(bias.tensor.data(), sizes_.width) =
         array(batch_.gradient(layer)).colwise().sum();
-    if (layer > 0) products_.input_gradient(batch_.gradient(layer), use.weight(0), batch_.gradient(layer - 1));
+    if (layer > 0) product_({batch_.gradient(layer)}, {use.weight(0)}, batch_.gradient(layer - 1));
   }
 
   Sizes sizes_;
   double share_;
-  Products products_;
+  Product product_;
   Batch batch_;
   Shards sharded_;
   double loss_ = 0;
@@ -160,20 +158,20 @@ class Mlp {
 /// The products of a rank's step alone, over weights and activations of the step's sizes.
 class Floor {
  public:
-  explicit Floor(const Sizes& sizes)
+  Floor(const Sizes& sizes, Product product)
       : sizes_(sizes),
-        products_(sizes.rows, sizes.width, sizes.width),
+        product_(std::move(product)),
         batch_(sizes, 0),
         weights_(static_cast<std::size_t>(sizes.layers * sizes.width * sizes.width), 0.01f),
         gradients_(static_cast<std::size_t>(2 * sizes.width * sizes.width)) {}
 
   void run() {
     for (std::int64_t layer = 0; layer < sizes_.layers; ++layer)
-      products_.forward(batch_.at(layer), weight(layer), batch_.at(layer + 1));
+      product_({batch_.at(layer)}, device::transposed(weight(layer)), batch_.at(layer + 1));
     for (std::int64_t layer = sizes_.layers; layer-- > 0;) {
       const Tensor<float> gradient(gradients_.data() + layer % 2 * sizes_.width * sizes_.width, shape());
-      products_.weight_gradient(batch_.gradient(layer), batch_.at(layer), gradient);
-      if (layer > 0) products_.input_gradient(batch_.gradient(layer), weight(layer), batch_.gradient(layer - 1));
+      product_(device::transposed(batch_.gradient(layer)), {batch_.at(layer)}, gradient);
+      if (layer > 0) product_({batch_.gradient(layer)}, {weight(layer)}, batch_.gradient(layer - 1));
     }
   }
   double flops() const {
@@ -187,7 +185,7 @@ class Floor {
   }
 
   Sizes sizes_;
-  Products products_;
+  Product product_;
   Batch batch_;
   std::vector<float> weights_, gradients_;
 };
@@ -223,15 +221,16 @@ std::int64_t resident_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-void measure(Comm& communicator, const ForeignOptions& options) {
+void measure(Comm& communicator, const Options& options) {
   const Sizes sizes{.layers = options.layers, .width = options.width, .rows = options.rows};
-  Mlp mlp(communicator, sizes);
+  const auto product = [&] { return product_by(options.matmul, sizes.rows, sizes.width, sizes.width); };
+  Mlp mlp(communicator, sizes, product());
   mlp.step();
   comm::barrier(communicator, {"bench"});
   const std::int64_t resident = resident_bytes();  // before the floors' memory
   comm::barrier(communicator, {"bench"});
 
-  Floor floor(sizes);
+  Floor floor(sizes, product());
   Exchange exchange(communicator, [&] { mlp.step(); });
   Rounds rounds;
   ProcessorTime of_step, of_products;
@@ -242,30 +241,23 @@ void measure(Comm& communicator, const ForeignOptions& options) {
   const double step_cpu = of_step.slowest(communicator), products_cpu = of_products.slowest(communicator);
   if (communicator.rank() != 0) return;
   Line("mlp")
-      .add("matmul", Products::by())
-      .add("ranks", std::int64_t{communicator.size()})
-      .add("layers", sizes.layers)
-      .add("width", sizes.width)
-      .add("rows", sizes.rows)
-      .add("step_ms", rounds.median_seconds(0) * 1e3)
-      .add("matmul_ms", rounds.median_seconds(1) * 1e3)
-      .add("matmul_gflops", floor.flops() / products_cpu / 1e6)
+      .add("matmul", options.matmul, "ranks", std::int64_t{communicator.size()}, "layers", sizes.layers)
+      .add("width", sizes.width, "rows", sizes.rows, "step_ms", rounds.median_seconds(0) * 1e3)
+      .add("matmul_ms", rounds.median_seconds(1) * 1e3, "matmul_gflops", floor.flops() / products_cpu / 1e6)
       .add("exchange_ms", rounds.median_seconds(2) * 1e3)
       .add("ratio", rounds.median_of([&](std::size_t r) {
         return rounds.seconds(0, r) / (rounds.seconds(1, r) + rounds.seconds(2, r));
       }))
-      .add("cpu_ms", step_cpu)
-      .add("matmul_cpu_ms", products_cpu)
-      .add("resident_bytes", resident)
-      .add("held_bytes", mlp.held_bytes() * communicator.size())
-      .add("loss", mlp.loss())
+      .add("cpu_ms", step_cpu, "matmul_cpu_ms", products_cpu, "resident_bytes", resident)
+      .add("held_bytes", mlp.held_bytes() * communicator.size(), "loss", mlp.loss())
       .print();
 }
 
 }  // namespace
 
-void measure_mlp(const ForeignOptions& options) {
+void measure_mlp(const Options& options) {
+  product_by(options.matmul, options.rows, options.width, options.width);  // reports an unknown name before ranks start
   on_ranks(options.ranks, [&](Comm& communicator) { measure(communicator, options); });
 }
 
-}  // namespace fsdp::bench
+}  // namespace fsdp::bench::foreign

@@ -1,103 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include "products.hpp"
 
-#if defined(TESSERA_BENCH_MATMUL)
-
 #include <algorithm>
-
-#include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/fsdp/device/operations.hpp>
-
-namespace fsdp::bench {
-
-using device::Cpu;
-using Product = device::Matmul<float>;
-
-namespace {
-Product forward_of(Tensor<const float> x, Tensor<const float> w, Tensor<float> y) {
-  return {.a = {x}, .b = device::transposed(w), .c = y};
-}
-Product input_gradient_of(Tensor<const float> dy, Tensor<const float> w, Tensor<float> dx) {
-  return {.a = {dy}, .b = {w}, .c = dx};
-}
-Product weight_gradient_of(Tensor<const float> dy, Tensor<const float> x, Tensor<float> dw) {
-  return {.a = device::transposed(dy), .b = {x}, .c = dw};
-}
-
-std::int64_t scratch_of(std::int64_t rows, std::int64_t in, std::int64_t out) {
-  const Cpu::Planner planner(1);
-  const Tensor<float> x(nullptr, {rows, in}), w(nullptr, {out, in}), y(nullptr, {rows, out});
-  return std::max({scratch(planner, forward_of(x, w, y)), scratch(planner, input_gradient_of(y, w, x)),
-                   scratch(planner, weight_gradient_of(y, x, w))}) +
-         device::alignment;
-}
-}  // namespace
-
-struct Products::Own {
-  device::Ledger ledger;
-  Cpu::Arena arena;
-  Cpu::Stream stream;
-  explicit Own(std::int64_t scratch) : arena(ledger, scratch), stream(arena, 1) {}
-};
-
-std::string_view Products::by() { return "tessera"; }
-
-Products::Products(std::int64_t rows, std::int64_t in, std::int64_t out)
-    : own_(std::make_unique<Own>(scratch_of(rows, in, out))) {}
-Products::~Products() = default;
-
-void Products::forward(Tensor<const float> x, Tensor<const float> w, Tensor<float> y) {
-  device::enqueue(own_->stream, forward_of(x, w, y));
-}
-void Products::input_gradient(Tensor<const float> dy, Tensor<const float> w, Tensor<float> dx) {
-  device::enqueue(own_->stream, input_gradient_of(dy, w, dx));
-}
-void Products::weight_gradient(Tensor<const float> dy, Tensor<const float> x, Tensor<float> dw) {
-  device::enqueue(own_->stream, weight_gradient_of(dy, x, dw));
-}
-
-}  // namespace fsdp::bench
-
-#else
+#include <memory>
 
 #include <Eigen/Dense>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/views.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
 
-#if defined(EIGEN_USE_BLAS)
-extern "C" void openblas_set_num_threads(int);
+#if defined(TESSERA_BENCH_OPENBLAS)
+extern "C" {
+void openblas_set_num_threads(int);
+void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float* a, int lda,
+                 const float* b, int ldb, float beta, float* c, int ldc);
+}
 #endif
 
-namespace fsdp::bench {
-
-struct Products::Own {};
-
+namespace fsdp::bench::foreign {
 namespace {
+
+using device::Cpu;
+using device::Operand;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-auto matrix(Tensor<float> x) { return as_eigen<Eigen::Map<Matrix>>(x); }
-auto matrix(Tensor<const float> x) { return as_eigen<Eigen::Map<const Matrix>>(x); }
+
+void by_eigen(const Operand<float>& a, const Operand<float>& b, const Tensor<float>& c) {
+  const auto left = as_eigen<Eigen::Map<const Matrix>>(a.tensor), right = as_eigen<Eigen::Map<const Matrix>>(b.tensor);
+  auto result = as_eigen<Eigen::Map<Matrix>>(c);
+  if (a.transposed)
+    result.noalias() = left.transpose() * right;
+  else if (b.transposed)
+    result.noalias() = left * right.transpose();
+  else
+    result.noalias() = left * right;
+}
+
+#if defined(TESSERA_BENCH_OPENBLAS)
+void by_openblas(const Operand<float>& a, const Operand<float>& b, const Tensor<float>& c) {
+  constexpr int row_major = 101, as_is = 111, transposed = 112;
+  const int inner = static_cast<int>(a.tensor.extent(a.transposed ? 0 : 1));
+  cblas_sgemm(row_major, a.transposed ? transposed : as_is, b.transposed ? transposed : as_is,
+              static_cast<int>(c.extent(0)), static_cast<int>(c.extent(1)), inner, 1, a.tensor.data(),
+              static_cast<int>(a.tensor.extent(1)), b.tensor.data(), static_cast<int>(b.tensor.extent(1)), 0, c.data(),
+              static_cast<int>(c.extent(1)));
+}
+#endif
+
+device::Matmul<float> matmul(const Operand<float>& a, const Operand<float>& b, const Tensor<float>& c) {
+  return {.a = a, .b = b, .c = c};
+}
+
+/// oneDNN behind Matmul, with its scratch.
+class ByMatmul {
+ public:
+  ByMatmul(std::int64_t rows, std::int64_t in, std::int64_t out)
+      : arena_(ledger_, scratch_of(rows, in, out)), stream_(arena_, 1) {}
+  void run(const device::Matmul<float>& product) { device::enqueue(stream_, product); }
+
+ private:
+  static std::int64_t scratch_of(std::int64_t rows, std::int64_t in, std::int64_t out) {
+    const Cpu::Planner planner(1);
+    const Tensor<float> x(nullptr, {rows, in}), w(nullptr, {out, in}), y(nullptr, {rows, out});
+    return std::max({scratch(planner, matmul({x}, device::transposed(w), y)), scratch(planner, matmul({y}, {w}, x)),
+                     scratch(planner, matmul(device::transposed(y), {x}, w))}) +
+           device::alignment;
+  }
+  device::Ledger ledger_;
+  Cpu::Arena arena_;
+  Cpu::Stream stream_;
+};
+
 }  // namespace
 
-#if defined(EIGEN_USE_BLAS)
-std::string_view Products::by() { return "openblas"; }
-Products::Products(std::int64_t, std::int64_t, std::int64_t) { openblas_set_num_threads(1); }  // of each caller
+Product product_by(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  if (name == "eigen") return by_eigen;
+  if (name == "tessera")
+    return [own = std::make_shared<ByMatmul>(rows, in, out)](const auto& a, const auto& b, const auto& c) {
+      own->run(matmul(a, b, c));
+    };
+  require<InputError>(name == "openblas", "--matmul ", name, ": known are eigen, openblas and tessera");
+#if defined(TESSERA_BENCH_OPENBLAS)
+  openblas_set_num_threads(1);  // of each caller
+  return by_openblas;
 #else
-std::string_view Products::by() { return "eigen"; }
-Products::Products(std::int64_t, std::int64_t, std::int64_t) {}
+  throw InputError("--matmul openblas: this build has no OpenBLAS (Debian: libopenblas-dev); take eigen or tessera");
 #endif
-Products::~Products() = default;
-
-void Products::forward(Tensor<const float> x, Tensor<const float> w, Tensor<float> y) {
-  matrix(y).noalias() = matrix(x) * matrix(w).transpose();
-}
-void Products::input_gradient(Tensor<const float> dy, Tensor<const float> w, Tensor<float> dx) {
-  matrix(dx).noalias() = matrix(dy) * matrix(w);
-}
-void Products::weight_gradient(Tensor<const float> dy, Tensor<const float> x, Tensor<float> dw) {
-  matrix(dw).noalias() = matrix(dy).transpose() * matrix(x);
 }
 
-}  // namespace fsdp::bench
-
-#endif
+}  // namespace fsdp::bench::foreign

@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The three products of a linear layer, by what this program was compiled for: Eigen, OpenBLAS behind Eigen, or
-/// tessera::tessera's Matmul.
+/// The three products of a linear layer, on one thread, by `--matmul eigen|openblas|tessera`.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string_view>
+#include <functional>
+#include <string>
 
-#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/operations.hpp>
 
-namespace fsdp::bench {
+namespace fsdp::bench::foreign {
 
-/// On one thread. Matrices are contiguous and row-major: x [rows, in], w [out, in], y and dy [rows, out].
-class Products {
- public:
-  Products(std::int64_t rows, std::int64_t in, std::int64_t out);
-  ~Products();
+/// c = a b, or of their transposes. Matrices are contiguous and row-major.
+using Product =
+    std::function<void(const device::Operand<float>& a, const device::Operand<float>& b, const Tensor<float>& c)>;
 
-  static std::string_view by();  ///< what computes: eigen, openblas or tessera
+/// Returns the product for x [rows, in], w [out, in], y and dy [rows, out]: y = x wT, dx = dy w and dw = dyT x. Throws
+/// InputError for an unknown name, and for OpenBLAS if this build has none.
+Product product_by(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out);
 
-  void forward(Tensor<const float> x, Tensor<const float> w, Tensor<float> y);            ///< y = x wT
-  void input_gradient(Tensor<const float> dy, Tensor<const float> w, Tensor<float> dx);   ///< dx = dy w
-  void weight_gradient(Tensor<const float> dy, Tensor<const float> x, Tensor<float> dw);  ///< dw = dyT x
-
- private:
-  struct Own;
-  std::unique_ptr<Own> own_;
-};
-
-}  // namespace fsdp::bench
+}  // namespace fsdp::bench::foreign

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// `unet`: the network of examples/14_eigen_unet. On one rank, a step against that of the loop without the library; on
-/// two, against half the work and the exchange's floor.
+/// two, against half the work and the exchange alone.
 #include <algorithm>
 #include <vector>
 
 #include "../../examples/14_eigen_unet/units.hpp"
 
+#include "../lines.hpp"
 #include "bare_loop.hpp"
-#include "exchange.hpp"
-#include "line.hpp"
-#include "options.hpp"
-#include "ranks.hpp"
+#include "foreign.hpp"
 
-namespace fsdp::bench {
+namespace fsdp::bench::foreign {
 namespace {
 
 constexpr double lr = 1e-6, clip = 1;  // so small that the values, and so the times, of a thousand steps are alike
@@ -70,14 +68,11 @@ void measure(Comm& communicator, std::int64_t pictures, std::int64_t repeats) {
   if (communicator.size() == 1) {
     run_together(communicator, rounds, repeats);
     Line("unet")
-        .add("ranks", std::int64_t{1})
-        .add("pictures", pictures)
-        .add("step_us", rounds.median_seconds(0) * 1e6)
+        .add("ranks", std::int64_t{1}, "pictures", pictures, "step_us", rounds.median_seconds(0) * 1e6)
         .add("bare_loop_us", rounds.median_seconds(1) * 1e6)
         .add("ratio_to_bare_loop",
              rounds.median_of([&](std::size_t r) { return rounds.seconds(0, r) / rounds.seconds(1, r); }))
-        .add("loss", steps.loss())
-        .add("bare_loop_loss", steps.bare_loss())
+        .add("loss", steps.loss(), "bare_loop_loss", steps.bare_loss())
         .print();
     return;
   }
@@ -87,12 +82,9 @@ void measure(Comm& communicator, std::int64_t pictures, std::int64_t repeats) {
   if (communicator.rank() != 0) return;
   const auto floor = [&](std::size_t r) { return rounds.seconds(1, r) + rounds.seconds(2, r); };
   Line("unet")
-      .add("ranks", std::int64_t{communicator.size()})
-      .add("pictures", pictures)
-      .add("step_us", rounds.median_seconds(0) * 1e6)
-      .add("bare_loop_us", rounds.median_seconds(1) * 1e6)
-      .add("exchange_us", rounds.median_seconds(2) * 1e6)
-      .add("exchange_bytes", exchange.bytes())
+      .add("ranks", std::int64_t{communicator.size()}, "pictures", pictures)
+      .add("step_us", rounds.median_seconds(0) * 1e6, "bare_loop_us", rounds.median_seconds(1) * 1e6)
+      .add("exchange_us", rounds.median_seconds(2) * 1e6, "exchange_bytes", exchange.bytes())
       .add("ratio", rounds.median_of([&](std::size_t r) { return rounds.seconds(0, r) / floor(r); }))
       .add("loss", steps.loss())
       .print();
@@ -100,10 +92,10 @@ void measure(Comm& communicator, std::int64_t pictures, std::int64_t repeats) {
 
 }  // namespace
 
-void measure_unet(const ForeignOptions& options) {
+void measure_unet(const Options& options) {
   require<InputError>(options.pictures % 2 == 0, "--pictures is ", options.pictures, "; two ranks share them evenly");
   for (const int ranks : {1, 2})
     on_ranks(ranks, [&](Comm& communicator) { measure(communicator, options.pictures, options.repeats_or(301)); });
 }
 
-}  // namespace fsdp::bench
+}  // namespace fsdp::bench::foreign

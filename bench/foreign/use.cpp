@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "exchange.hpp"
-#include "line.hpp"
-#include "options.hpp"
-#include "ranks.hpp"
+#include "../lines.hpp"
+#include "foreign.hpp"
 
-namespace fsdp::bench {
+namespace fsdp::bench::foreign {
 namespace {
 
 constexpr std::int64_t elements = 16;  // of a unit's tensor
@@ -47,7 +45,7 @@ float pass_over(Shards& sharded, int count) {
   return sum;
 }
 
-void measure(Comm& communicator, const ForeignOptions& options) {
+void measure(Comm& communicator, const Options& options) {
   const int count = static_cast<int>(options.units);
   Shards sharded(communicator, chain(count));
   sharded.initialize(1);
@@ -73,19 +71,16 @@ void measure(Comm& communicator, const ForeignOptions& options) {
     return rounds.seconds(0, r) - rounds.seconds(1, r) - (alone ? 0 : rounds.seconds(2, r));
   };
   Line("use")
-      .add("ranks", std::int64_t{communicator.size()})
-      .add("units", options.units)
-      .add("use_us", rounds.median_of(of_library) / uses * 1e6)
-      .add("pass_us", rounds.median_seconds(0) * 1e6)
-      .add("bare_us", rounds.median_seconds(1) * 1e6)
-      .add("exchange_us", rounds.median_seconds(2) * 1e6)
+      .add("ranks", std::int64_t{communicator.size()}, "units", options.units)
+      .add("use_us", rounds.median_of(of_library) / uses * 1e6, "pass_us", rounds.median_seconds(0) * 1e6)
+      .add("bare_us", rounds.median_seconds(1) * 1e6, "exchange_us", rounds.median_seconds(2) * 1e6)
       .print();
 }
 
 }  // namespace
 
-void measure_use(const ForeignOptions& options) {
+void measure_use(const Options& options) {
   for (const int ranks : {1, 2}) on_ranks(ranks, [&](Comm& communicator) { measure(communicator, options); });
 }
 
-}  // namespace fsdp::bench
+}  // namespace fsdp::bench::foreign

@@ -3,8 +3,8 @@
 /// tiled with nothing kept against untiled. Ratios are taken round by round; a row is the median of 7.
 #include <memory>
 
-#include "../../src/program/bench/mlp_matmuls.hpp"
-#include "../../src/program/bench/rounds.hpp"
+#include "../../src/program/calibrate/rounds.hpp"
+#include "../mlp_matmuls.hpp"
 
 #include "rows.hpp"
 
@@ -12,6 +12,7 @@ namespace {
 
 using namespace fsdp;
 using namespace fsdp::bench;
+using calibrate::Rounds;
 using device::Cuda;
 
 using Layer = MlpLayer<nn::Local<Cuda, Bf16Mixed>>;

@@ -15,7 +15,7 @@
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
-#include "../../src/program/bench/rounds.hpp"
+#include "../../src/program/calibrate/rounds.hpp"
 
 #include "rows.hpp"
 
@@ -179,7 +179,7 @@ Timed timed(const Step& step) {
     seconds.push_back(gpu::seconds_now() - start);
   }
   require<Error>(std::isfinite(loss), "the step's loss is ", loss);
-  return {.seconds = bench::median(seconds), .loss = loss};
+  return {.seconds = calibrate::median(seconds), .loss = loss};
 }
 
 void measure_graph(Run& run, const std::string& name, double queued_seconds) {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands in pages, held against what there is: flags of the program, files, presets, tests.
 
-The program's flags are read from docs/commands/*.md, which the tests compare with the program itself.
+The program's flags are read from docs/commands/*.md, which the tests compare with the program itself, and those of tessera_bench
+from its sources.
 """
 import json
 import re
@@ -9,6 +10,7 @@ import shlex
 from pathlib import Path
 
 FLAG = re.compile(r"^\| `(--[a-z0-9-]+)", re.MULTILINE)
+ADDED = re.compile(r'flags\s*\.add\(\s*"([a-z-]+)"')
 OTHERS = {"apt", "apt-get", "awk", "cat", "cd", "conan", "cp", "cpack", "cut", "dpkg", "echo", "export", "g++", "git", "gzip", "head",
           "ls", "mkdir", "nvcc", "nvidia-smi", "pip", "printf", "rm", "sed", "seq", "sudo", "tail", "tensorboard", "torchrun", "kill", "lscpu"}
 
@@ -18,11 +20,12 @@ class Commands:
         self.root = Path(root)
         self.flags = {page.stem: set(FLAG.findall(page.read_text())) for page in (self.root / "docs/commands").glob("*.md")
                       if page.stem != "index"}
+        self.bench = {f"--{name}" for file in (self.root / "bench").glob("*.cpp") for name in ADDED.findall(file.read_text())}
         presets = json.loads((self.root / "CMakePresets.json").read_text()) if (self.root / "CMakePresets.json").exists() else {}
         self.presets = {preset["name"] for preset in presets.get("configurePresets", [])}
 
     def all_flags(self):
-        return set().union(*self.flags.values()) if self.flags else set()
+        return self.bench.union(*self.flags.values())
 
     def check(self, line):
         """What is wrong with a line of shell, one text each."""
@@ -55,6 +58,9 @@ class Commands:
             return self.check_command(words[behind[0]:]) if behind else ["mpirun without a program"]
         if first in ("tessera", "build/release/bin/tessera", "$tessera"):
             return self.check_program(words[1:])
+        if first == "tessera_bench":  # it also has the program's flags of stacks and launches
+            flags = [word.split("=")[0] for word in words if word.startswith("--")]
+            return [f"tessera_bench has no flag {flag}" for flag in flags if flag not in self.all_flags()]
         if first in ("bash", "python3", "sh", "source"):
             return self.check_command(words[1:]) if len(words) > 1 and "/" in words[1] and not words[1].startswith("-") else []
         if first == "cmake":

@@ -45,8 +45,6 @@ MORE = {
     "replay": ("[The same bits](../same_bits.md#where-two-runs-part), [checkpoints](../checkpoints.md)",
                "tessera replay run --step 42 --comm threads:2 --against run.jsonl\n"
                "tessera replay run --step 42 --unit 'block 2' --piece 3 --tensors tensors\n"),
-    "bench": ("[Performance](../performance.md), [what each bench measures](../../bench/README.md)",
-              "tessera bench step --seq-len 1024\nmpirun -np 2 tessera bench comm --comm mpi\n"),
     "stacks": ("[Joints](../extending.md): what fits what, and how a stack of one's own is compiled", "tessera stacks\n"),
 }
 

@@ -68,7 +68,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) requires(!DeviceType::asynchronous) {
     return this->core().shared_memory(bytes);
   }
-  /// Calls MPI_Allgather on equal pieces: the reference that `tessera bench comm` compares with.
+  /// Calls MPI_Allgather on equal pieces: the reference that `tessera_bench comm` compares with.
   void library_all_gather(std::span<const float> local, std::span<float> full) requires(!DeviceType::asynchronous) {
     this->core().library_all_gather(local, full);
   }

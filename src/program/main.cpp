@@ -27,7 +27,6 @@
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../fsdp/core/paths.hpp"
-#include "bench/alone.hpp"
 #include "cli/about.hpp"
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
@@ -295,28 +294,6 @@ struct Run {
                                   "Any other is a program of a few lines: see examples/01_trainer.\n" +
                                   cli::support_text()),
            0;
-  }
-  int operator()(const Bound<bench::BenchOptions>& command) const {
-    bench::BenchOptions& options = *command;
-    const train::FlagSet& flags = command.flags;
-    bench::check(options, flags);
-    if (options.what == "mlp") return bench::measure_mlp(options, flags);
-    if (options.what == "attention") return bench::measure_attention(options);
-    if (options.what == "head") return bench::measure_head(options, flags);
-    if (options.what == "matmul") return bench::measure_matmul(options);
-    if (options.what == "optim") return bench::measure_optim(options, flags);
-    if (options.what == "tokenize") return bench::measure_tokenize(options);
-    if ((options.what == "comm" || options.what == "residency") && !flags.is_given("comm"))
-      options.stack.comm.ranks = 2;  // with one rank there is no communication
-    const stacks::CompiledStack stack = stack_for(command, options.launch);
-    const auto measure = options.what == "step"        ? stack.bench_step
-                         : options.what == "residency" ? stack.bench_residency
-                         : options.what == "generate"  ? stack.bench_generate
-                         : options.what == "load"      ? stack.bench_load
-                                                       : stack.bench_comm;
-    require<InputError>(measure != nullptr, "bench ", options.what, ": floors and rivals are the CPU's; take --comm ",
-                        "threads:N or mpi, or bench/gpu.sh on a machine with a GPU");
-    return measure(options);
   }
 };
 

@@ -175,7 +175,7 @@ TEST(Flags, AnUnknownOneIsAnErrorWithTheNearest) {
   EXPECT_INPUT_ERROR(train_of({"--nonsense"}), "unknown flag --nonsense; see --help");
   EXPECT_INPUT_ERROR(parse_words({"--data", "x", "train"}), "--data stands in front of the command");
   EXPECT_INPUT_ERROR(parse_words({}), "no command was given; known: train, plan,");
-  EXPECT_INPUT_ERROR(parse_words({"bench", "mpl"}), "did you mean 'mlp'?");
+  EXPECT_INPUT_ERROR(parse_words({"bench", "mlp"}), "bench is a program of its own, tessera_bench");
 }
 
 TEST(Flags, HelpAndVersionAreCommandsToo) {
@@ -225,7 +225,6 @@ void for_each_command(F f) {
   one("export", Export());
   one("tokenize", Tokenize());
   one("plot", Plot());
-  one("bench", bench::BenchOptions());
 }
 
 TEST(Flags, AnEmptyValueIsAnErrorWhateverTheFlag) {
@@ -268,7 +267,6 @@ TEST(Flags, EmptyPositionsAreNamed) {
   EXPECT_INPUT_ERROR(parse_words({"export", "in", ""}), "OUT '' is empty");
   EXPECT_INPUT_ERROR(parse_words({"tokenize", "a", "", "--tokenizer", "t", "--out", "o"}), "INPUT '' is empty");
   EXPECT_INPUT_ERROR(parse_words({"plot", ""}), "METRICS '' is empty");
-  EXPECT_INPUT_ERROR(parse_words({"bench", ""}), "argument what '' is empty");
 }
 
 TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {
@@ -278,7 +276,7 @@ TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {
 }
 
 TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
-  for (const char* command : {"train", "eval", "generate", "bench"}) {
+  for (const char* command : {"train", "eval", "generate", "chat"}) {
     const std::string text = std::get<train::Help>(parse_words({command, "--help"})).text;
     for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--threads", "--config"})
       EXPECT_NE(text.find(flag), std::string::npos) << command << flag;
@@ -302,9 +300,6 @@ TEST(Flags, TheOtherCommandsAreRead) {
   EXPECT_EQ(ids.prompt_ids, (std::vector<std::string>{"1,2", "3"}));
   EXPECT_EQ(ids.stop_ids, std::vector<std::string>{"2,3"});
   EXPECT_EQ(ids.sampling, (train::Sampling{.top_k = 4, .top_p = 0.5, .min_p = 0.25, .repetition_penalty = 1.5}));
-  const auto bench = options_of<bench::BenchOptions>({"bench", "comm", "--comm", "threads:2"});
-  EXPECT_EQ(bench.what, "comm");
-  EXPECT_EQ(bench.stack.comm.ranks, 2);
   EXPECT_INPUT_ERROR(parse_words({"eval", "--data", "f"}), "--model is missing");
   EXPECT_INPUT_ERROR(parse_words({"generate"}), "--model is missing");
 }

@@ -196,7 +196,7 @@ class Checker:
 
     def check_code_spans(self, page, text):
         for line, code in code_spans(text):
-            if code.startswith("tessera ") and not re.search(r"[<>]|\.\.\.$", code):
+            if code.startswith(("tessera ", "tessera_bench ")) and not re.search(r"[<>]|\.\.\.$", code):
                 self.check_commands(page, line, re.sub(r"\.\.\.", "", code))
             elif SOURCE_FILE.match(code) and not any(list((self.root / place).glob(code)) for place in PLACES):
                 self.found(page, line, f"there is no file '{code}'")

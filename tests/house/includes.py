@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of include/ and src/ against the floors of the house, and a few words that have no place there: `virtual`, and calls that print.
+"""Checks every #include of include/, src/ and bench/ against the floors of the house, and a few words that have no place there: `virtual`, and calls that print.
 
 usage: includes.py ROOT
 
@@ -21,7 +21,7 @@ FOREIGN_HEADERS = {f"{name}.hpp" for name in (  # as in src/fsdp/testing/CMakeLi
     "faults", "values", "precision", "device", "guarded", "numbers", "planned_bytes", "report")}
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
-PROGRAM = [["program/cli"], ["program/bench"], ["program/stacks"], ["program"]]
+PROGRAM = [["program/cli"], ["program/calibrate"], ["program/stacks"], ["program"], ["bench"]]
 
 # The places of tessera::sharding, which sees nothing of tessera::tessera.
 SHARDING = ["core", "device", "comm", "comm/launch", "tiling", "precision", "buffer", "sharding", "module", "optim"]
@@ -77,7 +77,7 @@ NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n
 
 
 def place_of(path):
-    """The place in FLOORS of a path below include/ or src/, or None."""
+    """The place in FLOORS of a path below include/ or src/, or of one in bench/, or None."""
     parts = Path(path).parts
     if parts[0] in ("comm", "tiling"):
         return "comm/launch" if parts[:2] == ("comm", "launch") and len(parts) > 2 else parts[0]
@@ -90,6 +90,11 @@ def place_of(path):
     else:
         place = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
     return place if place in FLOORS else None
+
+
+def place_of_file(path):
+    """The same of a path from the root; examples count as bench, which alone may include them."""
+    return "bench" if path.parts[0] in ("bench", "examples") else place_of(Path(*path.parts[1:]))
 
 
 def resolve(root, file, quote, name):
@@ -115,7 +120,7 @@ def spelled_wrongly(root, file, quote, name):
     ours = resolve(root, file, quote, name)
     if name.startswith("tessera/") or (ours and ours.parts[0] == "include"):
         return f'"{name}" is a header for users; write <tessera/...>'
-    if ours is None or ours.parts[0] != "src":
+    if ours is None or ours.parts[0] not in ("src", "bench", "examples") or (ours.parts[0] != "src" and not file.is_relative_to(root / "bench")):
         return f'"{name}" does not exist beside this file'
     return "a header for users includes one of src/" if file.relative_to(root).parts[0] == "include" else ""
 
@@ -124,11 +129,11 @@ def check(root):
     """All that is wrong below root, one sentence each."""
     wrong = []
     users = {library: [] for library in ONE_FILE}
-    files = [f for home in ("include", "src") for f in sorted((root / home).rglob("*")) if f.suffix in
-             (".hpp", ".cpp", ".cuh", ".cu", ".h", ".in")]
+    files = [f for home in ("include", "src", "bench") for f in sorted((root / home).rglob("*")) if f.suffix in
+             (".hpp", ".cpp", ".cuh", ".cu", ".h", ".in") and (root / "bench/gpu") not in f.parents]
     for file in files:
         path = file.relative_to(root)
-        place = place_of(Path(*path.parts[1:]))
+        place = place_of_file(path)
         if place is None:
             wrong.append(f"{path}: stands on no floor; see FLOORS in tests/house/includes.py")
             continue
@@ -149,13 +154,13 @@ def check(root):
             ours = resolve(root, file, quote, name)
             if ours is None:
                 continue
-            target = place_of(Path(*ours.parts[1:]))
+            target = place_of_file(ours)
             if target != place and target not in FLOORS[place]:
                 wrong.append(f"{where}: {place} may not include {target} ({name})")
         code = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), text)
         for match in re.finditer(r"\bvirtual\b", code):
             wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: 'virtual' has no place here")
-        if place not in ("program/bench", "testing") and str(path) not in PRINTERS:
+        if place not in ("bench", "testing") and str(path) not in PRINTERS:
             for match in PRINTS.finditer(code):
                 wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: prints by itself; call print_text, print_sentence "
                              "or print_warning of tessera/comm/launch/print.hpp")

@@ -35,17 +35,18 @@ class Includes(unittest.TestCase):
             "src/comm/mpi.cpp": "#include <tessera/comm/a.hpp>\n#include <mpi.h>\n",
             "src/fsdp/device/cpu/kernels/a.cpp": '#include "../isa.hpp"\n',
             "src/fsdp/device/cpu/isa.hpp": 'const char* text = "virtual";\n',
-            "src/program/main.cpp": '#include "bench/a.hpp"\n#include <tessera/trainer/run/a.hpp>\n#include <stacks.inc>\n',
-            "src/program/bench/a.hpp": '#include "../cli/a.hpp"\n',
+            "src/program/main.cpp": '#include "calibrate/a.hpp"\n#include <tessera/trainer/run/a.hpp>\n#include <stacks.inc>\n',
+            "src/program/calibrate/a.hpp": '#include "../cli/a.hpp"\n',
+            "bench/a.cpp": '#include "b.hpp"\n#include "../src/program/calibrate/a.hpp"\n', "bench/b.hpp": "",
             "src/program/cli/a.hpp": "",
-            "src/program/stacks/a.cpp.in": '#include "@PROJECT_SOURCE_DIR@/src/program/bench/a.hpp"\n',
+            "src/program/stacks/a.cpp.in": '#include "@PROJECT_SOURCE_DIR@/src/program/calibrate/a.hpp"\n',
         }))
 
     def test_a_call_that_prints(self):
         core, run = "src/fsdp/core/a.cpp", "src/trainer/run/a.cpp"
         self.found({core: 'void f() { std::fprintf(stderr, "x"); }\n'}, core + ":1: prints by itself")
         self.found({run: 'void f() {\n  std::cerr << "x";\n}\n'}, run + ":2: prints by itself")
-        self.assertEqual([], check({core: "std::snprintf(a, b);  // printf(x)\n", "src/program/bench/a.cpp": "puts(a);\n"}))
+        self.assertEqual([], check({core: "std::snprintf(a, b);  // printf(x)\n", "bench/a.cpp": "puts(a);\n"}))
 
     def test_an_include_upwards(self):
         self.found({**CORE, **COMM, "include/fsdp/nn/a.hpp": "#include <tessera/fsdp/core/a.hpp>\n#include <tessera/comm/a.hpp>\n"},
@@ -60,8 +61,9 @@ class Includes(unittest.TestCase):
     def test_siblings_do_not_include_each_other(self):
         text = {"src/trainer/text/a.hpp": ""}
         self.found({**text, "src/trainer/report/a.cpp": '#include "../text/a.hpp"\n'}, "trainer/report may not include trainer/text")
-        self.found({"src/program/bench/a.hpp": "", "src/program/cli/a.cpp": '#include "../bench/a.hpp"\n'},
-                   "program/cli may not include program/bench")
+        self.found({"src/program/calibrate/a.hpp": "", "src/program/cli/a.cpp": '#include "../calibrate/a.hpp"\n'},
+                   "program/cli may not include program/calibrate")
+        self.found({"bench/a.hpp": "", "src/program/main.cpp": '#include "../../bench/a.hpp"\n'}, "does not exist beside this file")
 
     def test_the_library_needs_no_launcher(self):
         launch = {"include/comm/launch/a.hpp": "#include <tessera/comm/a.hpp>\n"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every bench at tiny sizes: each line is JSON with its fields and possible values. Nothing here asserts a time."""
+"""Every bench of tessera_bench at tiny sizes: each line is JSON with its fields and possible values. Nothing here asserts a time."""
 import json
 import os
 import sys
@@ -16,7 +16,7 @@ MODEL = "--hidden 64 --intermediate 96 --heads 4 --kv-heads 2 --vocab 128 --seq-
 def bench(program):
     """Runs one and returns its lines, in each of which these fields are above zero and those have these values."""
     def lines(command, above_zero="", **fields):
-        made = [json.loads(line) for line in program("bench", command, "--repeats 2").out.splitlines()]
+        made = [json.loads(line) for line in program(command, "--repeats 2").out.splitlines()]
         assert made, "no line"
         for line in made:
             for name, value in line.items():
@@ -72,7 +72,7 @@ def test_table_of_mlp(bench):
 
 
 def test_table_of_mlp_by_dry_run(program):
-    write("lines.txt", program("bench mlp --table --dry-run --threads 1").out)
+    write("lines.txt", program("mlp --table --dry-run --threads 1").out)
     with open("lines.txt", encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     table = {(line["seq"], line["tiling"].split(":")[0]): line for line in lines}
@@ -203,4 +203,29 @@ def test_optim(bench):
     "step --sequence ulysses:2 --comm threads:2 --seq-len 1",
     "step --sequence ulysses:2 --comm threads:2 --sharding hybrid:2 --heads 2 --kv-heads 1"])
 def test_refused_with_the_name_of_the_flag(program, command):
-    program.refuses(command.split()[1].removeprefix("--"), "bench", command)
+    program.refuses(command.split()[1].removeprefix("--"), command)
+
+
+@pytest.mark.parametrize("pattern, command", [
+    (r"no bench is called 'setp'; did you mean 'step'", "setp"), (r"argument what '' is empty", ["", "--hidden", 1]),
+    (r"bench: --precision bf16:wire=bf16 says what ranks send", "mlp --precision bf16:wire=bf16"),
+    (r"bench step: --offload optimizer: no bench is compiled with it", "step --offload optimizer"),
+    (r"foreign: 'us' is not use, unet or mlp", "foreign us"), (r"unknown flag --unit; did you mean --units", "foreign use --unit 1"),
+    (r"--matmul blas: known are eigen, openblas and tessera", "foreign mlp --matmul blas"),
+    (r"--ROUNDS 0 must be at least 1|ROUNDS", "plan 0")])
+def test_refused_with_a_sentence(program, pattern, command):
+    program.refuses(pattern, command)
+
+
+def test_help_names_the_flags(program):
+    names = "sharding precision tiling comm threads config seq-len repeats lora-rank"
+    program("--help").prints(*(f"^  --{name}[ =]" for name in names.split()))
+
+
+def test_foreign_loops(bench):
+    assert [line["ranks"] for line in bench("foreign use --units 3", "pass_us bare_us")] == [1, 2]
+    one, two = bench("foreign unet --pictures 2", "step_us bare_loop_us loss")
+    assert one["loss"] == one["bare_loop_loss"] and two["exchange_bytes"] > 0
+    losses = {name: bench(f"foreign mlp --layers 2 --width 32 --rows 8 --matmul {name}", "step_ms matmul_ms cpu_ms held_bytes",
+                          matmul=name, ranks=2)[0]["loss"] for name in ("eigen", "tessera")}
+    assert abs(losses["eigen"] - losses["tessera"]) <= 1e-4 * losses["eigen"], losses

@@ -21,14 +21,13 @@ TRAIN = """data data-format chat-template learn on-long model from-scratch famil
     ("diff", "config"),
     ("replay", "step digests against tensors unit piece data tokenizer token-cache sharding comm deadline disk-deadline"),
     ("tokenize", "tokenizer out text-field end-token shard-tokens threads"),
-    ("bench", STACK + "seq-len repeats lora-rank"),
 ])
 def test_a_command_names_its_flags(program, command, names):
     program(command, "--help").prints(*(f"^  (-h,)?--{name}[ =]" for name in names.split()))
 
 
 def test_the_program_names_its_commands_and_what_it_was_built_with(program):
-    commands = "train plan calibrate eval generate chat export inspect tokenize plot diff replay bench stacks"
+    commands = "train plan calibrate eval generate chat export inspect tokenize plot diff replay stacks"
     program("--help").prints(*(f"^  {command} " for command in commands.split()))
     rows = ("compiler", "system", "instruction set", "OpenMP", "oneDNN", "MPI", "NCCL")
     program("--version").prints(r"^tessera [0-9]+\.[0-9]+\.[0-9]+$", *(rf"^  {row} +[^ \n]" for row in rows),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`bench comm` under mpirun: operations with and without shared windows, next to MPI's own. Nothing asserts a time."""
+"""`tessera_bench comm` under mpirun: operations with and without shared windows, next to MPI's own. Nothing asserts a time."""
 import json
 
 import pytest
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.mark.parametrize("flag, ways", [("", ["windows", "messages"]), ("--shared-windows=false", ["-"])])
 def test_every_operation(program, flag, ways):
-    ended = program.under("mpirun --oversubscribe -np 3")("bench comm --bytes 100000 --repeats 2", flag)
+    ended = program.under("mpirun --oversubscribe -np 3")("comm --bytes 100000 --repeats 2", flag)
     lines = [json.loads(line) for line in ended.out.splitlines()]
     for line in lines:
         assert line["backend"] == "mpi" and line["ranks"] == 3 and line["bytes"] == 100000, line

@@ -43,4 +43,3 @@ def test_what_is_not_listed_is_refused(program):
     program.refuses("compiled without the stack replicated:offload=optimizer / threads / bf16; the nearest is .*",
                     FLAGS, "--offload optimizer --sharding replicated", lines=None)
     program.refuses("offload optimiser is not known; did you mean 'optimizer'", FLAGS, "--offload optimiser")
-    program.refuses("bench: --precision bf16:wire=bf16 says what ranks send", "bench mlp --precision bf16:wire=bf16")

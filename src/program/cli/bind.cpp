@@ -21,20 +21,6 @@ namespace {
 
 constexpr const char* offload_help = "none | optimizer (main weights and optimizer state stay in host memory)";
 
-/// Adds --offload for a command that also takes the share of block inputs in host memory. `what`: the help of inputs.
-void bind_offload(train::FlagSet& flags, OffloadChoice& choice, double& inputs, const std::string& what) {
-  flags.add(
-      Effect::chosen, "offload",
-      [&choice, &inputs] {
-        return train::OffloadFlag{.optimizer = choice == OffloadChoice::optimizer, .inputs = inputs};
-      },
-      [&choice, &inputs](const train::OffloadFlag& flag) {
-        choice = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
-        inputs = flag.inputs;
-      },
-      message(offload_help, " | inputs | inputs:SHARE (", what, ") | optimizer,inputs:SHARE"));
-}
-
 /// Adds the flags of a stack. `add_offload` adds --offload.
 void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> add_offload) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
@@ -58,6 +44,21 @@ void bind(train::FlagSet& flags, StackChoice& stack) {
   bind_stack(flags, stack, [&] { flags.add(Effect::chosen, "offload", stack.offload, offload_help); });
 }
 
+void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help) {
+  bind_stack(flags, stack, [&] {
+    flags.add(
+        Effect::chosen, "offload",
+        [&choice = stack.offload, &offloaded_inputs] {
+          return train::OffloadFlag{.optimizer = choice == OffloadChoice::optimizer, .inputs = offloaded_inputs};
+        },
+        [&choice = stack.offload, &offloaded_inputs](const train::OffloadFlag& flag) {
+          choice = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
+          offloaded_inputs = flag.inputs;
+        },
+        message(offload_help, " | inputs | inputs:SHARE (", help, ") | optimizer,inputs:SHARE"));
+  });
+}
+
 void bind(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
@@ -68,9 +69,7 @@ void bind(train::FlagSet& flags, Train& command) {
       "and train with the flags of the fastest; data, batch and precision stay as they are");
   flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
             train::counts_up_to(train::most_ranks, 0));
-  bind_stack(flags, command.stack, [&] {
-    bind_offload(flags, command.stack.offload, command.options.units.offload_inputs, train::offloaded_inputs_help);
-  });
+  bind(flags, command.stack, command.options.units.offload_inputs, train::offloaded_inputs_help);
 }
 
 std::string cluster_names() {
@@ -179,44 +178,6 @@ void bind(train::FlagSet& flags, Tokenize& command) {
   flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
   flags.add("threads", o.threads, "0: all cores", train::thread_counts);
-}
-
-void bind(train::FlagSet& flags, bench::BenchOptions& o) {
-  flags
-      .add("what", o.what,
-           "mlp | attention | head | step | residency | generate | load | comm | matmul | optim | tokenize")
-      .position = true;
-  flags.add(
-      "model", o.model,
-      "step and generate: folder whose config.json says the model's sizes, instead of flags; load: of the weights; "
-      "tokenize: of the tokenizer.json");
-  flags.add("text", o.text, "tokenize: a file of text, or a folder of such");
-  flags.add("hidden", o.hidden, "hidden size");
-  flags.add("intermediate", o.intermediate, "width of the MLP; 0: 3072 for mlp, else 2816");
-  flags.add("layers", o.layers, "layers of step's, residency's and generate's model");
-  flags.add("heads", o.heads, "heads of attention and of that model");
-  flags.add("kv-heads", o.kv_heads, "key-value heads of attention and of that model");
-  flags.add("head-dim", o.head_dim, "head size of attention; 0: 64 and 128");
-  flags.add("vocab", o.vocab, "vocabulary of head and of that model; 0: 32000 for head, else 8192");
-  flags.add("seq-len", o.seq_len,
-            "tokens per sequence; 0: 2048 and 4096 for mlp, 4096 for attention and head, 2048 for step and residency, "
-            "128 for generate");
-  flags.add("parameters", o.parameters, "weights of optim");
-  flags.add("bytes", o.bytes, "of each collective of comm; 0: 1 MiB, 16 MiB and 64 MB");
-  flags.add("lora-rank", o.lora_rank, "step: also one that trains adapters of this rank, against the full one; 0: not",
-            train::counts_up_to(4096, 0));
-  flags.add("sequence", o.sequence,
-            message("step: ", train::sequence_help, "; above 1, also against one rank with the threads of all"));
-  flags.add("repeats", o.repeats, "the median is printed; 1 of mlp --table where it is not given");
-  flags.add("table", o.table, "mlp: time and bytes of the published tiled MLP's setting, on two ranks");
-  flags.add("up-to", o.up_to, "longest sequence that mlp --table times; of longer ones it tells the bytes");
-  flags.add("dry-run", o.dry_run, "mlp --table: bytes alone, in seconds");
-  bind(flags, o.launch);
-  bind(flags, o.optimizer);
-  bind_stack(flags, o.stack, [&] {
-    bind_offload(flags, o.stack.offload, o.offload_inputs,
-                 "step: also steps with recomputed blocks, their inputs in host memory and kept");
-  });
 }
 
 }  // namespace fsdp::cli

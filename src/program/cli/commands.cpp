@@ -19,9 +19,7 @@ namespace {
 
 const std::vector<std::string> command_names = {"train", "plan",   "calibrate", "eval",     "generate",
                                                 "chat",  "export", "inspect",   "tokenize", "plot",
-                                                "diff",  "replay", "bench",     "stacks"};
-const std::vector<std::string> bench_names = {"mlp",  "attention", "head",   "step",  "residency", "generate",
-                                              "load", "comm",      "matmul", "optim", "tokenize"};
+                                                "diff",  "replay", "stacks"};
 
 void require_model(const std::string& model) {
   require<InputError>(!model.empty(), "--model is missing; give a folder with config.json and weights");
@@ -70,11 +68,6 @@ void complete(Replay& command) {
   require<InputError>(command.step.has_value(), "--step is missing; give the number of a step, from 1 on");
   command.request.step = *command.step;
 }
-void complete(const bench::BenchOptions& options) {
-  (void)resolve(options.optimizer);
-  require<InputError>(std::ranges::find(bench_names, options.what) != bench_names.end(), "bench: no bench is called '",
-                      options.what, "'; ", suggestion(options.what, bench_names));
-}
 /// @}
 
 /// A sub-command, its options and its flags.
@@ -82,7 +75,7 @@ template <class Options>
 class Declared {
  public:
   Declared(CLI::App& program, const std::string& name, const std::string& help)
-      : app_(*program.add_subcommand(name, help)), parsed_(app_, bound(), name, command_names) {}
+      : app_(*program.add_subcommand(name, help)), parsed_(app_, bound(), name, config_tables()) {}
 
   /// If the sub-command was asked for, sets and checks its options, and returns true.
   bool take(Command& command) {
@@ -121,12 +114,20 @@ std::vector<const char*> words_of(int argc, const char* const* argv) {
   if (first == "--help" || first == "-h" || first == "--version") return words;
   require<InputError>(!first.starts_with("-"), shortened(first), " stands in front of the command; ",
                       "give the command first, as in tessera train --data FILE. See --help");
+  require<InputError>(first != "bench", "bench is a program of its own, tessera_bench, which takes the same words; ",
+                      "build it: cmake --build --preset release --target tessera_bench");
   require<InputError>(std::ranges::find(command_names, first) != command_names.end(), "unknown command '",
                       shortened(first), "'; ", suggestion(first, command_names));
   return words;
 }
 
 }  // namespace
+
+std::vector<std::string> config_tables() {
+  std::vector<std::string> tables = command_names;
+  tables.emplace_back("bench");
+  return tables;
+}
 
 Command parse(int argc, const char* const* argv) {
   const std::vector<const char*> words = words_of(argc, argv);
@@ -152,7 +153,6 @@ Command parse(int argc, const char* const* argv) {
   Declared<Diff> diff(app, "diff", "where the digests of two runs part; status 1 if they do");
   Declared<Replay> replay(
       app, "replay", "a step of a run computed again, on any ranks; with --against, status 1 if the run's was another");
-  Declared<bench::BenchOptions> bench(app, "bench", "measure; one JSON object a line");
   CLI::App& stacks = *app.add_subcommand("stacks", "what is compiled into this program, and what could be");
 
   train::Help help;
@@ -161,7 +161,7 @@ Command parse(int argc, const char* const* argv) {
   if (stacks.parsed()) return Stacks{};
   Command command;
   const auto any = [&](auto&... declared) { return (declared.take(command) || ...); };
-  if (any(train, plan, calibrate, eval, generate, chat, exported, inspect, tokenize, plot, diff, replay, bench))
+  if (any(train, plan, calibrate, eval, generate, chat, exported, inspect, tokenize, plot, diff, replay))
     return command;
   throw Error("a command of the command line was not taken");
 }

@@ -18,7 +18,6 @@
 #include <tessera/trainer/run/plan_options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
-#include "bench_options.hpp"
 #include "calibrate_options.hpp"
 #include "stack_choice.hpp"
 
@@ -116,13 +115,18 @@ struct Version {};
 using train::Bound;
 using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<Eval>, Bound<Generate>, Bound<Chat>,
                              Bound<Export>, Bound<Inspect>, Bound<Tokenize>, Bound<Plot>, Bound<Diff>, Bound<Replay>,
-                             Bound<Plan>, Bound<Calibrate>, Bound<bench::BenchOptions>>;
+                             Bound<Plan>, Bound<Calibrate>>;
+
+/// Returns the tables that a file of --config may have: one for each sub-command, and tessera_bench's.
+std::vector<std::string> config_tables();
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);
 
 /// Add the flags of a sub-command.
 void bind(train::FlagSet& flags, StackChoice& stack);
+/// With an --offload that also takes the share of block inputs in host memory. `help`: of inputs.
+void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help);
 void bind(train::FlagSet& flags, Train& command);
 template <class Options>
 void bind(train::FlagSet& flags, OnStack<Options>& command) {
@@ -138,6 +142,5 @@ void bind(train::FlagSet& flags, Tokenize& command);
 void bind(train::FlagSet& flags, Plot& command);
 void bind(train::FlagSet& flags, Diff& command);
 void bind(train::FlagSet& flags, Replay& command);
-void bind(train::FlagSet& flags, bench::BenchOptions& options);
 
 }  // namespace fsdp::cli

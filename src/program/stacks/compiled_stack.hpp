@@ -18,12 +18,7 @@
 #include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/time_step.hpp>
 
-#include "../bench/calibrate.hpp"
-#include "../bench/collectives.hpp"
-#include "../bench/generation.hpp"
-#include "../bench/loading.hpp"
-#include "../bench/residency.hpp"
-#include "../bench/step.hpp"
+#include "../calibrate/calibrate.hpp"
 #include "../cli/commands.hpp"
 #include "../cli/replay.hpp"
 #include "../cli/strategies.hpp"
@@ -49,12 +44,6 @@ struct CompiledStack {
   int (*evaluate)(const cli::Bound<cli::Eval>&) = nullptr;
   int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head has no logits
   int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
-  // Null if the device does not use host memory: the benches compare with code for the CPU.
-  int (*bench_step)(const bench::BenchOptions&) = nullptr;
-  int (*bench_residency)(const bench::BenchOptions&) = nullptr;  ///< null also if the stack has no fsdp2
-  int (*bench_generate)(const bench::BenchOptions&) = nullptr;
-  int (*bench_load)(const bench::BenchOptions&) = nullptr;
-  int (*bench_comm)(const bench::BenchOptions&) = nullptr;
 };
 
 /// The commands of one stack.
@@ -103,20 +92,12 @@ CompiledStack compiled_stack() {
       .replay = Commands<Model>::replay,
       .on_ranks = Commands<Model>::on_ranks,
       .keep = train::keep_for_launches<typename Stack::Comm>,
-      .calibrate = bench::calibrate<typename Stack::Comm>,
+      .calibrate = calibrate::calibrate<typename Stack::Comm>,
       .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
   };
   if constexpr (nn::GeneratingHead<typename Model::Head, typename Model::Local>)
     stack.generate = Commands<Model>::template on_folder<train::generate<Model>>;
   if constexpr (Executor<Model>::continues) stack.chat = Commands<Model>::template on_folder<train::chat<Model>>;
-  if constexpr (Stack::Device::host_memory) {
-    stack.bench_step = bench::measure_step<Model>;
-    if constexpr (std::is_base_of_v<RunTimeSharded, typename Stack::Sharding>)
-      stack.bench_residency = bench::measure_residency<Model>;
-    stack.bench_generate = bench::measure_generation<Model>;
-    stack.bench_load = bench::measure_loading<Model>;
-    stack.bench_comm = bench::measure_comm<typename Stack::Comm>;
-  }
   return stack;
 }
 

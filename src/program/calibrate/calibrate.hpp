@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// `tessera calibrate`: the figures of a plan::Cluster, measured while all ranks do the same.
+#pragma once
+
+#include "../cli/calibrate_options.hpp"
+
+namespace fsdp::calibrate {
+
+/// Starts or joins the ranks of a communicator and measures; rank 0 writes the file. Returns the exit status. Throws
+/// InputError for ranks that are not placed node by node. Defined for the communicators of the program's stacks
+/// (on_threads.cpp and its siblings).
+template <class Comm>
+int calibrate(const cli::Calibrate& options);
+
+}  // namespace fsdp::calibrate

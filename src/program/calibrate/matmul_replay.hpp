@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Matmuls alone, one after another, as a training step has them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/checked.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+
+#include "fill.hpp"
+
+namespace fsdp::calibrate {
+
+/// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
+std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);
+/// Returns the matmuls of a projection of tokens [T, in] by a weight [out, in]: forward, the input's gradient, and the
+/// weight's gradient, which is added to in float.
+std::vector<device::MatmulRecord> projection(DType dtype, std::int64_t tokens, std::int64_t in, std::int64_t out);
+
+/// Replays a list of matmuls with their shapes, transpositions and types. Operands are contiguous and come from two
+/// ring buffers of `ring_bytes` (inputs and outputs), so that they are no warmer in the caches than in a real step.
+template <class Device>
+class MatmulReplay {
+ public:
+  MatmulReplay(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads)
+      : list_(std::move(list)),
+        arena_(ledger_, scratch_of(list_, threads)),
+        stream_(arena_, threads),
+        read_(ledger_, device::MemoryKind::scratch, round_up(largest(list_, ring_bytes, false), device::alignment)),
+        written_(ledger_, device::MemoryKind::scratch, largest(list_, ring_bytes, true)) {
+    for (const device::MatmulRecord& record : list_)
+      flops_ += 2.0 * static_cast<double>(record.m) * static_cast<double>(record.n) * static_cast<double>(record.k);
+    if (list_.empty()) return;
+    if (list_.front().operands == DType::bf16)
+      fill_uniform<Device>(stream_, Tensor<bf16>(reinterpret_cast<bf16*>(read_.data()), {read_.bytes() / 2}), 0.5f);
+    else
+      fill_uniform<Device>(stream_, Tensor<float>(reinterpret_cast<float*>(read_.data()), {read_.bytes() / 4}), 0.5f);
+  }
+
+  /// Returns when all are done.
+  void run() {
+    Ring read(read_), written(written_);
+    for (const device::MatmulRecord& record : list_) {
+      const Sizes sizes(record);
+      const std::byte* const a = read.take(sizes.a + sizes.b);
+      std::byte* const c = written.take(sizes.c);
+      with_matmul(record, a, a + sizes.a, c, [&](const auto& matmul) { device::enqueue(stream_, matmul); });
+    }
+    stream_.synchronize();
+  }
+  double flops() const { return flops_; }
+
+ private:
+  /// Bytes of the three operands, each rounded up for its place in a ring.
+  struct Sizes {
+    std::int64_t a, b, c;
+    explicit Sizes(const device::MatmulRecord& record)
+        : a(round_up(record.m * record.k * size_of(record.operands), device::alignment)),
+          b(round_up(record.k * record.n * size_of(record.operands), device::alignment)),
+          c(round_up(record.m * record.n * size_of(record.result), device::alignment)) {}
+  };
+  /// A ring buffer: hands out the next `bytes`, from its start again if they do not fit.
+  class Ring {
+   public:
+    explicit Ring(const device::Block<Device>& block) : block_(&block) {}
+    std::byte* take(std::int64_t bytes) {
+      if (at_ + bytes > block_->bytes()) at_ = 0;
+      return block_->data() + std::exchange(at_, at_ + bytes);
+    }
+
+   private:
+    const device::Block<Device>* block_;
+    std::int64_t at_ = 0;
+  };
+
+  static std::int64_t largest(const std::vector<device::MatmulRecord>& list, std::int64_t at_least, bool is_result) {
+    std::int64_t bytes = at_least;
+    for (const device::MatmulRecord& record : list) {
+      const Sizes sizes(record);
+      bytes = std::max(bytes, is_result ? sizes.c : sizes.a + sizes.b);
+    }
+    return bytes;
+  }
+  /// Returns the record's matmul, on contiguous operands.
+  template <class A, class C>
+  static device::Matmul<A, C> matmul_of(const device::MatmulRecord& record, const std::byte* a, const std::byte* b,
+                                        std::byte* c) {
+    const Shape a_shape = record.a_transposed ? Shape{record.k, record.m} : Shape{record.m, record.k};
+    const Shape b_shape = record.b_transposed ? Shape{record.n, record.k} : Shape{record.k, record.n};
+    return {.a = {{reinterpret_cast<const A*>(a), a_shape}, record.a_transposed},
+            .b = {{reinterpret_cast<const A*>(b), b_shape}, record.b_transposed},
+            .c = {reinterpret_cast<C*>(c), {record.m, record.n}},
+            .write = record.accumulate ? Write::accumulate : Write::overwrite};
+  }
+  /// Calls body(matmul) with the record's element types.
+  template <class Body>
+  static void with_matmul(const device::MatmulRecord& record, const std::byte* a, const std::byte* b, std::byte* c,
+                          const Body& body) {
+    if (record.operands == DType::f32)
+      body(matmul_of<float, float>(record, a, b, c));
+    else if (record.result == DType::f32)
+      body(matmul_of<bf16, float>(record, a, b, c));
+    else
+      body(matmul_of<bf16, bf16>(record, a, b, c));
+  }
+  static std::int64_t scratch_of(const std::vector<device::MatmulRecord>& list, int threads) {
+    const typename Device::Planner planner(threads);
+    std::int64_t bytes = 0;
+    for (const device::MatmulRecord& record : list)
+      with_matmul(record, nullptr, nullptr, nullptr,
+                  [&](const auto& matmul) { bytes = std::max(bytes, scratch(planner, matmul)); });
+    return bytes + device::alignment;
+  }
+
+  std::vector<device::MatmulRecord> list_;
+  device::Ledger ledger_;
+  typename Device::Arena arena_;
+  typename Device::Stream stream_;
+  device::Block<Device> read_, written_;
+  double flops_ = 0;
+};
+
+extern template class MatmulReplay<device::Cpu>;
+
+}  // namespace fsdp::calibrate

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A calibration knows its communicator and its device by the functions of a `Subject`.
+#pragma once
+
+#include <functional>
+
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/function_ref.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+
+#include "calibrate.hpp"
+#include "links.hpp"
+#include "work.hpp"
+
+namespace fsdp::calibrate {
+
+/// The ranks and the device that are measured.
+struct Subject {
+  comm::Ranks all;
+  bool shares_process = false;  ///< whether the ranks are threads of one process
+  DeviceWork device;
+  /// Makes the communicators of ranks of equal color. Collective.
+  std::function<Link(FunctionRef<int(int rank)> color_of)> link;
+};
+
+/// Measures on all ranks; the slowest counts. Rank 0 writes the file.
+void measure(const cli::Calibrate& options, const Subject& subject);
+
+template <class Comm>
+int calibrate(const cli::Calibrate& options) {
+  return train::launch<Comm>(options.launch, [&options](Comm& communicator) {
+    measure(options,
+            {.all = comm::Ranks(communicator),
+             .shares_process = train::starts_ranks<Comm>,
+             .device = work_on<typename Comm::Device>(),
+             .link = [&](FunctionRef<int(int)> color_of) {
+               return LinkWork<Comm>::link(std::make_shared<LinkWork<Comm>>(comm::split(communicator, color_of)));
+             }});
+  });
+}
+
+}  // namespace fsdp::calibrate

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a rank computes and copies alone in a calibration: matmuls, attention, a block's elementwise operations, copies
+/// to its host. Measurements know a device by these functions only.
+///
+/// To add a device: instantiate `work_on` for it, as on_nccl.cpp does.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/device/offload.hpp>
+#include <tessera/fsdp/device/operations.hpp>
+
+#include "attention_pass.hpp"
+#include "fill.hpp"
+#include "matmul_replay.hpp"
+#include "rounds.hpp"
+
+namespace fsdp::calibrate {
+
+/// A task in memory of its own, which the functions own together.
+struct Work {
+  std::function<void()> run;       ///< returns when it is done
+  std::function<void()> prepare;   ///< before each run, not timed
+  std::function<double()> amount;  ///< FLOPs or bytes of a run, as plans count them; known after a run
+  std::size_t at = 0;              ///< its case in the rounds that time it
+
+  /// Adds its case, which refers to this object.
+  void add_to(Rounds& rounds) {
+    at = rounds.add([this] { run(); }, prepare ? [this] { prepare(); } : Rounds::Action());
+  }
+};
+
+/// A device's work, by size.
+struct DeviceWork {
+  std::string_view device;
+  bool overlaps;  ///< whether collectives run next to computations
+  Work (*matmuls)(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads);
+  Work (*attention)(std::int64_t tokens, int threads);
+  Work (*operations)(std::int64_t rows, int threads);
+  Work (*copies)(std::int64_t bytes, int threads);
+  /// Bytes of the device's memory, in total and free; null if it uses the host's memory.
+  /// @{
+  std::int64_t (*total_bytes)() = nullptr;
+  std::int64_t (*free_bytes)() = nullptr;
+  /// @}
+};
+
+/// Returns `make(step)` for the first step from 0 on whose run takes 20 ms on the slowest rank, or for `last`; the same
+/// step on all ranks. Collective.
+Work sized_work(const comm::Ranks& all, int last, const std::function<Work(int step)>& make);
+
+/// Returns matmuls whose smallest size is `smallest`, or a multiple of it if that is large: from step to step twice as
+/// many, or twice as large, up to 8 times. Squares, or the projections of a batch of tokens.
+std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t smallest, int step);
+
+/// What a rank computes and copies, each in the size that takes long enough.
+struct RankWork {
+  std::vector<Work> bf16, fp32;  ///< large, medium and small matmuls
+  Work attention, operations, copies;
+
+  /// Finds the sizes. Collective.
+  RankWork(const comm::Ranks& all, const DeviceWork& on, int threads);
+  void add_to(Rounds& rounds);
+};
+
+/// The elementwise operations of a block in bf16: its norm and the gate of its MLP, forward and backward.
+template <class Device>
+class BlockOperations {
+ public:
+  BlockOperations(std::int64_t rows, int threads)
+      : rows_(rows),
+        arena_(ledger_, 0),
+        stream_(arena_, threads),
+        inputs_(block(2)),
+        outputs_(block(1)),
+        gradients_(block(3)),
+        kept_(block(1)),
+        rstd_(ledger_, device::MemoryKind::scratch, rows * 4) {
+    for (std::int64_t part = 0; part < 2; ++part) fill_uniform<Device>(stream_, matrix(inputs_, part), 1.0f);
+    fill_uniform<Device>(stream_, matrix(kept_, 0), 1.0f);
+  }
+
+  /// Renews what `run` overwrites: gradients of gradients would end as denormal numbers, which are slow.
+  void prepare() {
+    for (std::int64_t part = 0; part < 3; ++part)
+      device::enqueue(stream_, device::Copy<bf16>{.x = matrix(kept_, 0), .y = matrix(gradients_, part)});
+    stream_.synchronize();
+    stream_.counters = {};
+  }
+  void run() {
+    const Tensor<bf16> x = matrix(inputs_, 0), up = matrix(inputs_, 1), y = matrix(outputs_, 0);
+    const Tensor<const bf16> weight(up.data(), {columns});
+    const Tensor<float> rstd(reinterpret_cast<float*>(rstd_.data()), {rows_});
+    device::enqueue(stream_, device::RmsNorm<bf16>{.x = x, .weight = weight, .y = y, .rstd = rstd});
+    device::enqueue(stream_, device::SwiGlu<bf16>{.gate = x, .up = up, .h = y});
+    device::enqueue(stream_,
+                    device::SwiGluBackward<bf16>{
+                        .gate = matrix(gradients_, 1), .up = matrix(gradients_, 2), .dh = matrix(gradients_, 0)});
+    stream_.synchronize();
+  }
+  /// Bytes of a run, as the operations' costs count them, and so do plans. Known after a run.
+  double bytes() const { return static_cast<double>(stream_.counters.elementwise_bytes); }
+
+ private:
+  using Block = device::Block<Device>;
+  static constexpr std::int64_t columns = 2048;
+
+  Block block(std::int64_t parts) {
+    return {ledger_, device::MemoryKind::scratch, parts * rows_ * columns * std::int64_t{sizeof(bf16)}};
+  }
+  Tensor<bf16> matrix(const Block& of, std::int64_t part) const {
+    return {reinterpret_cast<bf16*>(of.data()) + part * rows_ * columns, {rows_, columns}};
+  }
+
+  std::int64_t rows_;
+  device::Ledger ledger_;
+  typename Device::Arena arena_;
+  typename Device::Stream stream_;
+  Block inputs_, outputs_, gradients_, kept_;  // [2, rows, columns], [1, ...], [3, ...], [1, ...]
+  Block rstd_;                                 // [rows]
+};
+
+/// Copies between the device's memory and its host's, one way.
+template <class Device>
+class HostCopies {
+ public:
+  HostCopies(std::int64_t bytes, int threads)
+      : arena_(ledger_, 0),
+        stream_(arena_, threads),
+        queue_("copies"),
+        here_(ledger_, device::MemoryKind::scratch, bytes),
+        on_host_(ledger_, device::MemoryKind::scratch, bytes) {
+    fill_uniform<Device>(stream_, values(here_), 1.0f);
+  }
+
+  void run() {
+    device::HostOffload<Device>::template transfer<float>(stream_, queue_, values(here_), values(on_host_));
+    stream_.synchronize();
+    queue_.synchronize();
+  }
+  double bytes() const { return static_cast<double>(here_.bytes()); }
+
+ private:
+  template <class Block>
+  static Tensor<float> values(const Block& block) {
+    return {reinterpret_cast<float*>(block.data()), {block.bytes() / 4}};
+  }
+
+  device::Ledger ledger_;
+  typename Device::Arena arena_;
+  typename Device::Stream stream_;
+  typename Device::Queue queue_;
+  device::Block<Device> here_;
+  device::Block<device::HostOffload<Device>> on_host_;
+};
+
+namespace detail {
+
+template <class Device>
+Work matmuls(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads) {
+  const auto own = std::make_shared<MatmulReplay<Device>>(std::move(list), ring_bytes, threads);
+  return {.run = [own] { own->run(); }, .prepare = {}, .amount = [own] { return own->flops(); }};
+}
+/// Causal attention in bf16, forward and backward.
+template <class Device>
+Work attention(std::int64_t tokens, int threads) {
+  const auto own =
+      std::make_shared<AttentionPass<Device, bf16>>(device::AttentionShape{.sequences = 1,
+                                                                           .sequence_length = tokens,
+                                                                           .heads = 8,
+                                                                           .kv_heads = 2,
+                                                                           .head_dim = Device::host_memory ? 64 : 128},
+                                                    threads);
+  const auto both = [own] {
+    own->forward();
+    own->backward();
+    own->wait();
+  };
+  return {.run = both, .prepare = {}, .amount = [own] { return own->counted_flops(); }};
+}
+template <class Device>
+Work operations(std::int64_t rows, int threads) {
+  const auto own = std::make_shared<BlockOperations<Device>>(rows, threads);
+  return {.run = [own] { own->run(); }, .prepare = [own] { own->prepare(); }, .amount = [own] { return own->bytes(); }};
+}
+template <class Device>
+Work copies(std::int64_t bytes, int threads) {
+  const auto own = std::make_shared<HostCopies<Device>>(bytes, threads);
+  return {.run = [own] { own->run(); }, .prepare = {}, .amount = [own] { return own->bytes(); }};
+}
+
+}  // namespace detail
+
+template <class Device>
+DeviceWork work_on() {
+  DeviceWork work{.device = Device::name,
+                  .overlaps = Device::overlaps,
+                  .matmuls = detail::matmuls<Device>,
+                  .attention = detail::attention<Device>,
+                  .operations = detail::operations<Device>,
+                  .copies = detail::copies<Device>};
+  if constexpr (requires { Device::total_bytes(); }) {
+    work.total_bytes = [] { return Device::total_bytes(); };
+    work.free_bytes = [] { return Device::free_bytes(); };
+  }
+  return work;
+}
+
+}  // namespace fsdp::calibrate
