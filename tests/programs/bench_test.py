@@ -6,7 +6,8 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-from support.program import GOLDEN, TESTS, run, write
+from support.files import GOLDEN, TESTS, write
+from support.program import run
 
 MODEL = "--hidden 64 --intermediate 96 --heads 4 --kv-heads 2 --vocab 128 --seq-len 48"
 
