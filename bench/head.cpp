@@ -12,14 +12,15 @@
 #include <tessera/fsdp/nn/loss_head.hpp>
 
 #include "../src/program/calibrate/fill.hpp"
+#include "../src/program/calibrate/tensors.hpp"
 #include "lines.hpp"
 #include "options.hpp"
-#include "tensors.hpp"
 
 namespace fsdp::bench {
 namespace {
 
 using calibrate::fill_uniform;
+using calibrate::Tensors;
 using device::Cpu;
 
 struct HeadSizes {

@@ -14,15 +14,16 @@
 #include <tessera/fsdp/training/muon.hpp>
 
 #include "../src/program/calibrate/fill.hpp"
+#include "../src/program/calibrate/tensors.hpp"
 #include "bounds.hpp"
 #include "lines.hpp"
 #include "options.hpp"
-#include "tensors.hpp"
 
 namespace fsdp::bench {
 namespace {
 
 using calibrate::fill_uniform;
+using calibrate::Tensors;
 using device::Cpu;
 
 /// One optimizer's step on all tensors, with model weights in Compute; with float they are the main weights. On Meta it

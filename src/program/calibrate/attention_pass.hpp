@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations.hpp>
 
 #include "fill.hpp"
+#include "tensors.hpp"
 
 namespace fsdp::calibrate {
 
@@ -18,37 +18,26 @@ template <class Device, class T>
 class AttentionPass {
  public:
   AttentionPass(const device::AttentionShape& shape, int threads)
-      : shape_(shape),
-        arena_(ledger_, scratch_of(shape, threads)),
-        stream_(arena_, threads),
-        qkv_(block(columns())),
-        dqkv_(block(columns())),
-        out_(block(q_columns())),
-        dout_(block(q_columns())),
-        lse_(ledger_, device::MemoryKind::activations, shape.heads * shape.sequence_length * 4) {
-    fill_uniform<Device>(stream_, matrix(qkv_, columns()), 1.0f);
-    fill_uniform<Device>(stream_, matrix(dout_, q_columns()), 1.0f);
+      : shape_(shape), arena_(ledger_, scratch_of(shape, threads)), stream_(arena_, threads) {
+    fill_uniform<Device>(stream_, qkv_, 1.0f);
+    fill_uniform<Device>(stream_, dout_, 1.0f);
   }
 
   void forward() {
-    const auto qkv = matrix(qkv_, columns());
-    device::enqueue(
-        stream_,
-        device::Attention<T>{
-            .shape = shape_, .q = q(qkv), .k = k(qkv), .v = v(qkv), .out = matrix(out_, q_columns()), .lse = lse()});
+    device::enqueue(stream_, device::Attention<T>{
+                                 .shape = shape_, .q = q(qkv_), .k = k(qkv_), .v = v(qkv_), .out = out_, .lse = lse_});
   }
   void backward() {
-    const auto qkv = matrix(qkv_, columns()), dqkv = matrix(dqkv_, columns());
     device::enqueue(stream_, device::AttentionBackward<T>{.shape = shape_,
-                                                          .q = q(qkv),
-                                                          .k = k(qkv),
-                                                          .v = v(qkv),
-                                                          .out = matrix(out_, q_columns()),
-                                                          .lse = lse(),
-                                                          .dout = matrix(dout_, q_columns()),
-                                                          .dq = q(dqkv),
-                                                          .dk = k(dqkv),
-                                                          .dv = v(dqkv)});
+                                                          .q = q(qkv_),
+                                                          .k = k(qkv_),
+                                                          .v = v(qkv_),
+                                                          .out = out_,
+                                                          .lse = lse_,
+                                                          .dout = dout_,
+                                                          .dq = q(dqkv_),
+                                                          .dk = k(dqkv_),
+                                                          .dv = v(dqkv_)});
   }
   /// Returns when the passes are done.
   void wait() { stream_.synchronize(); }
@@ -62,8 +51,6 @@ class AttentionPass {
   std::int64_t scratch_bytes() const { return arena_.capacity(); }
 
  private:
-  using Block = device::Block<Device>;
-
   static std::int64_t scratch_of(const device::AttentionShape& shape, int threads) {
     const typename Device::Planner planner(threads);
     return std::max(scratch(planner, device::Attention<T>{.shape = shape}),
@@ -71,12 +58,6 @@ class AttentionPass {
   }
   std::int64_t q_columns() const { return shape_.heads * shape_.head_dim; }
   std::int64_t columns() const { return q_columns() + 2 * shape_.kv_heads * shape_.head_dim; }
-  Block block(std::int64_t width) {
-    return {ledger_, device::MemoryKind::activations, shape_.tokens() * width * std::int64_t{sizeof(T)}};
-  }
-  Tensor<T> matrix(const Block& block, std::int64_t width) const {
-    return {reinterpret_cast<T*>(block.data()), {shape_.tokens(), width}};
-  }
   Tensor<T> q(Tensor<T> qkv) const { return qkv.slice_columns(0, q_columns()); }
   Tensor<T> k(Tensor<T> qkv) const {
     return qkv.slice_columns(q_columns(), q_columns() + shape_.kv_heads * shape_.head_dim);
@@ -84,13 +65,17 @@ class AttentionPass {
   Tensor<T> v(Tensor<T> qkv) const {
     return qkv.slice_columns(q_columns() + shape_.kv_heads * shape_.head_dim, columns());
   }
-  Tensor<float> lse() const { return {reinterpret_cast<float*>(lse_.data()), {shape_.heads, shape_.sequence_length}}; }
 
   device::AttentionShape shape_;
   device::Ledger ledger_;
   typename Device::Arena arena_;
   typename Device::Stream stream_;
-  Block qkv_, dqkv_, out_, dout_, lse_;
+  Tensors<Device> memory_ = {};
+  Tensor<T> qkv_ = memory_.template make<T>({shape_.tokens(), columns()}),
+            dqkv_ = memory_.template make<T>(qkv_.shape());
+  Tensor<T> out_ = memory_.template make<T>({shape_.tokens(), q_columns()}),
+            dout_ = memory_.template make<T>(out_.shape());
+  Tensor<float> lse_ = memory_.template make<float>({shape_.heads, shape_.sequence_length});
 };
 
 }  // namespace fsdp::calibrate

@@ -24,6 +24,7 @@
 #include "fill.hpp"
 #include "matmul_replay.hpp"
 #include "rounds.hpp"
+#include "tensors.hpp"
 
 namespace fsdp::calibrate {
 
@@ -77,57 +78,39 @@ struct RankWork {
 template <class Device>
 class BlockOperations {
  public:
-  BlockOperations(std::int64_t rows, int threads)
-      : rows_(rows),
-        arena_(ledger_, 0),
-        stream_(arena_, threads),
-        inputs_(block(2)),
-        outputs_(block(1)),
-        gradients_(block(3)),
-        kept_(block(1)),
-        rstd_(ledger_, device::MemoryKind::scratch, rows * 4) {
-    for (std::int64_t part = 0; part < 2; ++part) fill_uniform<Device>(stream_, matrix(inputs_, part), 1.0f);
-    fill_uniform<Device>(stream_, matrix(kept_, 0), 1.0f);
+  BlockOperations(std::int64_t rows, int threads) : shape_{rows, 2048}, arena_(ledger_, 0), stream_(arena_, threads) {
+    for (const Tensor<bf16>& each : {x_, up_, kept_}) fill_uniform<Device>(stream_, each, 1.0f);
   }
 
   /// Renews what `run` overwrites: gradients of gradients would end as denormal numbers, which are slow.
   void prepare() {
-    for (std::int64_t part = 0; part < 3; ++part)
-      device::enqueue(stream_, device::Copy<bf16>{.x = matrix(kept_, 0), .y = matrix(gradients_, part)});
+    for (const Tensor<bf16>& each : {dh_, dgate_, dup_})
+      device::enqueue(stream_, device::Copy<bf16>{.x = kept_, .y = each});
     stream_.synchronize();
     stream_.counters = {};
   }
   void run() {
-    const Tensor<bf16> x = matrix(inputs_, 0), up = matrix(inputs_, 1), y = matrix(outputs_, 0);
-    const Tensor<const bf16> weight(up.data(), {columns});
-    const Tensor<float> rstd(reinterpret_cast<float*>(rstd_.data()), {rows_});
-    device::enqueue(stream_, device::RmsNorm<bf16>{.x = x, .weight = weight, .y = y, .rstd = rstd});
-    device::enqueue(stream_, device::SwiGlu<bf16>{.gate = x, .up = up, .h = y});
-    device::enqueue(stream_,
-                    device::SwiGluBackward<bf16>{
-                        .gate = matrix(gradients_, 1), .up = matrix(gradients_, 2), .dh = matrix(gradients_, 0)});
+    const Tensor<const bf16> weight(up_.data(), {shape_[1]});
+    device::enqueue(stream_, device::RmsNorm<bf16>{.x = x_, .weight = weight, .y = y_, .rstd = rstd_});
+    device::enqueue(stream_, device::SwiGlu<bf16>{.gate = x_, .up = up_, .h = y_});
+    device::enqueue(stream_, device::SwiGluBackward<bf16>{.gate = dgate_, .up = dup_, .dh = dh_});
     stream_.synchronize();
   }
   /// Bytes of a run, as the operations' costs count them, and so do plans. Known after a run.
   double bytes() const { return static_cast<double>(stream_.counters.elementwise_bytes); }
 
  private:
-  using Block = device::Block<Device>;
-  static constexpr std::int64_t columns = 2048;
+  Tensor<bf16> matrix() { return memory_.template make<bf16>(shape_); }
 
-  Block block(std::int64_t parts) {
-    return {ledger_, device::MemoryKind::scratch, parts * rows_ * columns * std::int64_t{sizeof(bf16)}};
-  }
-  Tensor<bf16> matrix(const Block& of, std::int64_t part) const {
-    return {reinterpret_cast<bf16*>(of.data()) + part * rows_ * columns, {rows_, columns}};
-  }
-
-  std::int64_t rows_;
+  Shape shape_;
   device::Ledger ledger_;
   typename Device::Arena arena_;
   typename Device::Stream stream_;
-  Block inputs_, outputs_, gradients_, kept_;  // [2, rows, columns], [1, ...], [3, ...], [1, ...]
-  Block rstd_;                                 // [rows]
+  Tensors<Device> memory_ = {};
+  Tensor<bf16> x_ = matrix(), up_ = matrix(), y_ = matrix();        // [rows, columns]
+  Tensor<bf16> dh_ = matrix(), dgate_ = matrix(), dup_ = matrix();  // [rows, columns]
+  Tensor<bf16> kept_ = matrix();                                    // [rows, columns]
+  Tensor<float> rstd_ = memory_.template make<float>({shape_[0]});  // [rows]
 };
 
 /// Copies between the device's memory and its host's, one way.

@@ -8,7 +8,7 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 
-namespace fsdp::bench {
+namespace fsdp::calibrate {
 
 template <class Device>
 class Tensors {
@@ -26,4 +26,4 @@ class Tensors {
   std::vector<device::Block<Device>> blocks_;
 };
 
-}  // namespace fsdp::bench
+}  // namespace fsdp::calibrate
