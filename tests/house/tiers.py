@@ -10,13 +10,15 @@ usage: tiers.py check LIST BUILD [PREFIX...]   BUILD: a folder that CMake config
        tiers.py deal LIST                      deals what parts have again: the longest first, each to the shortest part; lines with
                                                the same word after the seconds stay together, since they share a program
 
-A line build:TARGET has the seconds that building a target takes which only parts need.
+A line build:TARGET has the seconds that building a target takes which only parts need; targets and tests of other builds
+than `release` have the build's name in front.
 """
 import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 
 def read(path):
@@ -56,13 +58,15 @@ def measure(path, files):
     comment, rows = read(path)
     measured = {}
     for name in files:
+        build = Path(name).resolve().parent.name
+        prefix = "" if build == "release" else f"{build}."
         with open(name, encoding="utf-8") as file:
             for line in file:
                 words = line.split()
-                if len(words) == 3:  # test, runs, mean of their seconds
+                if len(words) == 3 and int(words[1]) > 0:  # test, runs, mean of their seconds
                     measured[words[0]] = float(words[2])
                 elif target := re.search(r"CMakeFiles/([^/]+)\.dir/", line):  # begin, end, ...: milliseconds
-                    key = f"build:{target.group(1)}"
+                    key = f"build:{prefix}{target.group(1)}"
                     measured[key] = measured.get(key, 0) + (int(words[1]) - int(words[0])) / 1000 / 2
     write(path, comment, [(tier, test, measured.get(test, seconds), group) for tier, test, seconds, group in rows])
 
