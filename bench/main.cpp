@@ -4,6 +4,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <csignal>
+#include <exception>
 #include <map>
 #include <string>
 #include <string_view>
@@ -84,7 +86,9 @@ void settle_launch(BenchOptions& options, bool comm_is_given) {
   cli::CommChoice& comm = options.stack.comm;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
   if (comm.kind != Kind::mpi)
-    comm::require_one_process("--comm " + cli::to_text(comm), "leave --comm out, or say --comm mpi");
+    comm::require_one_process("--comm " + cli::to_text(comm), comm::launched_by_torchrun()
+                                                                  ? "start them with mpirun"
+                                                                  : "leave --comm out, or say --comm mpi");
   if (comm.kind == Kind::self) comm = {.kind = Kind::threads, .ranks = 1};
   if (!comm_is_given && (options.what == "comm" || options.what == "residency"))
     comm.ranks = 2;  // with one rank there is no communication
@@ -95,8 +99,10 @@ int run(BenchOptions& options, const train::FlagSet& flags) {
   std::vector<std::string> names{"comm"};
   for (const auto& [name, measure] : alone) names.push_back(name);
   for (const auto& [name, measure] : on_a_stack) names.push_back(name);
-  require<InputError>(std::ranges::find(names, options.what) != names.end(), "bench: no bench is called '",
-                      options.what, "'; ", suggestion(options.what, names));
+  if (std::ranges::find(names, options.what) == names.end()) {
+    names.insert(names.end(), {"foreign", "plan"});  // read by run_words, where they come first
+    throw InputError(message("bench: no bench is called '", options.what, "'; ", suggestion(options.what, names)));
+  }
   check(options, flags);
   if (options.table) return measure_mlp_table(options, flags);
   if (const auto found = alone.find(options.what); found != alone.end()) return found->second(options, flags), 0;
@@ -118,18 +124,6 @@ int run(BenchOptions& options, const train::FlagSet& flags) {
   require(stack != backend->stacks.end(), "bench: --sharding ", cli::to_text(options.stack.sharding),
           " has no compiled stack");
   return (*stack.*on_a_stack.at(options.what))(options);
-}
-
-/// Ends with an error. Under mpirun it joins the job, so that an error of all processes is printed once.
-int run_together(BenchOptions& options, const train::FlagSet& flags) {
-  try {
-    return run(options, flags);
-  } catch (const Error&) {
-    const std::vector<Backend> known = backends();
-    const auto mpi = std::ranges::find(known, "mpi", &Backend::comm);
-    if (mpi == known.end() || !comm::launched_by_mpi() || comm::launched_job().processes == 1) throw;
-    return mpi->fail(std::current_exception());
-  }
 }
 
 struct PlanOptions {
@@ -170,12 +164,25 @@ int run_words(int argc, const char* const* argv) {
   return with_options<BenchOptions>("tessera_bench",
                                     "Measures; one JSON object a line. `tessera_bench foreign` and `tessera_bench "
                                     "plan` have their own flags.",
-                                    argc, argv, run_together);
+                                    argc, argv, run);
+}
+
+/// Ends with an error. Under mpirun it joins the job, so that an error of all processes is printed once.
+int run_together(int argc, const char* const* argv) {
+  try {
+    return run_words(argc, argv);
+  } catch (const Error&) {
+    const std::vector<Backend> known = backends();
+    const auto mpi = std::ranges::find(known, "mpi", &Backend::comm);
+    if (mpi == known.end() || !comm::launched_by_mpi() || comm::launched_job().processes == 1) throw;
+    return mpi->fail(std::current_exception());
+  }
 }
 
 }  // namespace
 }  // namespace fsdp::bench
 
 int main(int argc, char** argv) {
-  return fsdp::train::run_program([&] { return fsdp::bench::run_words(argc, argv); });
+  std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored
+  return fsdp::train::run_program([&] { return fsdp::bench::run_together(argc, argv); });
 }

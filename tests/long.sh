@@ -3,7 +3,7 @@
 # A sweep that is too long for every day; ctest runs a sample of each, but of aarch64, gpu_build and libtorch; it replays the inputs that fuzz keeps.
 #
 # usage: tests/long.sh NAME [BUILD]     NAME: tests/long/NAME_test.py or NAME.sh; BUILD: default build/release. It must have been built, but for
-#                                       aarch64, fuzz and gpu_build, which build their own. libtorch needs tessera::sharding alone (build/sharding).
+#                                       aarch64, fuzz and gpu_build, which build their own. numbers needs the target tessera_bench as well; libtorch tessera::sharding alone (build/sharding).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(realpath "${2:-$here/../build/release}")

@@ -7,4 +7,5 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")/../cuda_host/program" && pwd)
 program=$(dirname "$1")/../tests/cuda_host/tests_cuda_host_program
-for part in trains ends; do pytest-3 -c "$here/../../pytest.ini" -s "$here/${part}_test.py" --program "$program"; done
+pytest=$(command -v pytest-3 || command -v pytest)
+for part in trains ends; do "$pytest" -c "$here/../../pytest.ini" -s "$here/${part}_test.py" --program "$program"; done

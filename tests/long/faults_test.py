@@ -63,7 +63,8 @@ def refused(tessera, comm, rank, call, k, error):
 
 @pytest.mark.parametrize("comm, rank", [("threads:2", ""), ("mpi", 0), ("mpi", 1)][:3 if WHOLE else 1])
 def test_each_call_fails(tessera, comm, rank):
-    resumes(tessera, comm, rank, TESSERA_FAULT_COUNT=os.path.abspath(fresh("counts")))
+    counted = resumes(tessera, comm, rank, TESSERA_FAULT_COUNT=os.path.abspath(fresh("counts")))
+    assert counted.status == 0, f"without any fault: {counted}"
     counts = {call: int(count) for call, count in map(str.split, read("counts").splitlines())}
     cases = []
     for call, count in counts.items():

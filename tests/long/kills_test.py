@@ -3,6 +3,7 @@
 complete checkpoint loads, the next 10 steps are identical to those of the uninterrupted run, no leftovers pile up.
 
 TESSERA_SWEEP=sample: a few kills; TESSERA_KILLS=N: of each kind (100); TESSERA_SEED=N: of the moments (1)."""
+import contextlib
 import os
 import pathlib
 import random
@@ -34,7 +35,8 @@ def kill(launched, comm):
             time.sleep(random.random() * 0.4)
         finally:
             for pid in ranks:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # its launcher may have ended it
+                    os.kill(pid, signal.SIGKILL)
     for pid in ranks:  # the children of a killed launcher end a little later
         gone(pid)
 

@@ -62,7 +62,7 @@ def test_a_file_system_without_locks_still_refuses_a_second_run_while_the_first_
     save = f"{TRAIN} --resume auto --checkpoint-dir " + copied("good", "runs_without")
     with without.train(save, "--steps 1000000 --log-every 1000000") as first:
         writer = f"process {first.process.pid} on "
-        without.refuses(f"checkpoint-dir runs_without: another run writes there: {writer}", save, "--steps 3")
+        without.refuses(f"checkpoint-dir runs_without: another run writes there: {writer}", save, "--steps 3", limit=20)
         first.send("KILL")
         first.ends(-9)
-    without(save, "--steps 3").warns(f"run.lock was left by {writer}.* its lock is taken over")
+    without(save, "--steps 3", limit=20).warns(f"run.lock was left by {writer}.* its lock is taken over")

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support.files import GOLDEN, copied, edit, fresh, lines_with, read, set_value, text, write
+from support.files import GOLDEN, copied, flip, fresh, lines_with, read, text, write
 from support.program import Program, run
 
 SIZE = "--data text.txt --seq-len 16 --precision fp32 --threads 1"
@@ -39,7 +39,7 @@ def differ(program, pattern, *arguments):
 
 
 def test_data(program):
-    edit("b/text.txt", "the", "The")
+    flip("b/text.txt", 2000)
     data = "do not see the same: rank 0 has 'data = 1 files, 3000 bytes, digest [0-9a-f]+', rank 1 has 'data = "
     differ(program, data, TRAIN, "2 --checkpoint-dir saved")
     differ(program, data, "eval --model", GOLDEN / "llama-gqa", SIZE)
@@ -63,7 +63,7 @@ def test_a_folder_of_checkpoints_that_one_host_cannot_write(program):
 
 
 def test_models(program):
-    set_value("b/model/model.safetensors", "lm_head.weight", 0, 0.5)
+    flip("b/model/model.safetensors", -1)
     weights = "rank 0 has 'model/model.safetensors = [0-9]+ bytes, digest [0-9a-f]+', rank 1 has"
     differ(program, weights, "eval --model model", SIZE)
     differ(program, weights, "train --model model --steps 1 --batch-size 4", SIZE)

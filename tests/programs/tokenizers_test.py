@@ -123,7 +123,7 @@ def test_a_signal_ends_a_tokenization_and_leaves_no_temporary_files(program):
         ("tokenization is incomplete; run `tessera tokenize` again, it resumes", "tokenize large.txt --tokenizer tok --out large"),
     ]:
         with program.start(command) as running:
-            running.until(unfinished, "tokens")
+            running.until(lambda: [path for path in unfinished() if path.endswith("run.lock")], "tokens")
             running.send("TERM")
             assert running.ends(143).err == f"tessera: SIGTERM: {message}\n"
         assert not unfinished()
