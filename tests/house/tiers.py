@@ -6,7 +6,7 @@ CI, every line has a test.
 usage: tiers.py check LIST BUILD [PREFIX...]   BUILD: a folder that CMake configured; lines whose test begins with a PREFIX
                                                are of other builds
        tiers.py measure LIST FILE...           writes seconds anew: of tests from ctest's CTestCostData.txt, of building from
-                                               .ninja_log, where two cores have built two objects at a time
+                                               .ninja_log of a build from nothing
        tiers.py deal LIST                      deals what parts have again: the longest first, each to the shortest part; lines with
                                                the same word after the seconds stay together, since they share a program
 
@@ -54,20 +54,29 @@ def check(path, build, prefixes):
     return problems
 
 
+def building(lines, prefix):
+    """Seconds of each target, of a .ninja_log's lines: its share of the build's time, in which objects wait for cores."""
+    spent, end = {}, 0
+    for line in lines:
+        words = line.split()
+        if len(words) == 5 and words[0].isdigit():  # begin, end (in ms), time, output, hash
+            target = re.search(r"CMakeFiles/([^/]+)\.dir/", words[3])
+            key = f"build:{prefix}{target.group(1)}" if target else ""
+            spent[key] = spent.get(key, 0) + int(words[1]) - int(words[0])
+            end = max(end, int(words[1]))
+    return {key: milliseconds * end / sum(spent.values()) / 1000 for key, milliseconds in spent.items()}
+
+
 def measure(path, files):
     comment, rows = read(path)
     measured = {}
     for name in files:
         build = Path(name).resolve().parent.name
-        prefix = "" if build == "release" else f"{build}."
         with open(name, encoding="utf-8") as file:
-            for line in file:
-                words = line.split()
-                if len(words) == 3 and int(words[1]) > 0:  # test, runs, mean of their seconds
-                    measured[words[0]] = float(words[2])
-                elif target := re.search(r"CMakeFiles/([^/]+)\.dir/", line):  # begin, end, ...: milliseconds
-                    key = f"build:{prefix}{target.group(1)}"
-                    measured[key] = measured.get(key, 0) + (int(words[1]) - int(words[0])) / 1000 / 2
+            lines = file.read().splitlines()
+        measured |= building(lines, "" if build == "release" else f"{build}.")
+        measured |= {words[0]: float(words[2]) for words in map(str.split, lines)  # test, runs, mean of their seconds
+                     if len(words) == 3 and words[1] != "0"}
     write(path, comment, [(tier, test, measured.get(test, seconds), group) for tier, test, seconds, group in rows])
 
 
