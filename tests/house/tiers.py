@@ -32,7 +32,7 @@ def read(path):
 
 def write(path, comment, rows):
     with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(comment) + "\n")
+        file.writelines(f"{line}\n" for line in comment)
         for tier, test, seconds, group in sorted(rows, key=lambda row: (row[0] != "first", row[0], row[1])):
             file.write(f"{tier:<6}{test:<42}{seconds:>6.1f}{'  ' + group if group else ''}\n")
 
