@@ -175,7 +175,7 @@ TEST(Flags, AnUnknownOneIsAnErrorWithTheNearest) {
   EXPECT_INPUT_ERROR(train_of({"--nonsense"}), "unknown flag --nonsense; see --help");
   EXPECT_INPUT_ERROR(parse_words({"--data", "x", "train"}), "--data stands in front of the command");
   EXPECT_INPUT_ERROR(parse_words({}), "no command was given; known: train, plan,");
-  EXPECT_INPUT_ERROR(parse_words({"bench", "mlp"}), "bench is a program of its own, tessera_bench");
+  EXPECT_INPUT_ERROR(parse_words({"bench", "mlp"}), "bench is a separate program, tessera_bench");
 }
 
 TEST(Flags, HelpAndVersionAreCommandsToo) {

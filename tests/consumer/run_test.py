@@ -4,7 +4,7 @@
 From an install tree: the projects that docs/get_started.md and docs/testing.md show, which are the smallest example and
 the conformance kit over the examples' policies; a program of policies that the library has never seen; one of
 tessera::sharding alone, without any other library, and others of what uses only that; where there is MPI, the example
-that is a project of its own. In a parent with strict warnings and headers of our names: a program of tessera::sharding
+that is a separate project. In a parent with strict warnings and headers of our names: a program of tessera::sharding
 with checkpoints; of all that tessera::trainer and tessera::mpi use, that sources find their headers, and that a
 program's main compiles. The environment has TESSERA_BUILD, the folder of the library's build, TESSERA_COMPILER, and
 TESSERA_COMPONENT, which is mpi where that build has MPI.

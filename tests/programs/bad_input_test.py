@@ -131,7 +131,7 @@ REFUSED = {
         (r"data is missing", "eval --model gqa"),
         (r"unknown flag --promt; did you mean --prompt", "generate --promt x"),
         (r"unknown command 'evla'; did you mean 'eval'", "evla"),
-        (r"bench is a program of its own, tessera_bench", "bench step"),
+        (r"bench is a separate program, tessera_bench", "bench step"),
         *((r"sequence is fixed by this program: whole, since ranks that share a sequence cannot continue it", f"{command} --sequence ulysses:2")
           for command in ("generate", "chat")),
     ],

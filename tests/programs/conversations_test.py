@@ -71,7 +71,7 @@ def test_a_run_resumes_from_its_checkpoint_and_cache(program):
 
 
 def test_templates_of_files(program):
-    """One beside the tokenizer is used; what one does not write takes a line of each run."""
+    """One next to the tokenizer is used; what one does not write takes a line of each run."""
     write("tok/chat_template.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}\n")
     train(program, "own", "--data chats.jsonl").warns("and tok/chat_template.jinja")
     write("rewrites.jinja", "{% for m in messages %}{% if m.role != 'tool' %}<{{ m.role }}>{{ m.content if loop.last or m.role == 'user' "

@@ -4,7 +4,7 @@
 ///
 /// Bytes and collectives are those of a run: the dry run makes the same calls. Times are a model: rates of the cluster,
 /// collectives by latency and bandwidth (collective_times.hpp), works ordered by the run's own events
-/// (virtual_time.hpp). Not modelled: what the host takes to enqueue, and how much slower a kernel is beside a
+/// (virtual_time.hpp). Not modelled: what the host takes to enqueue, and how much slower a kernel is next to a
 /// collective.
 #pragma once
 

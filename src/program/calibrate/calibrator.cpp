@@ -107,11 +107,11 @@ class Calibrator {
     const double matmul_seconds = measured.rounds.median_seconds(work_->bf16[0].at);
     int gathers = static_cast<int>(std::clamp(2 * matmul_seconds / gather_seconds, 2.0, 1e3));
     for (; gathers <= most_gathers; gathers *= 2)
-      if (std::vector<double> speeds = speeds_beside(gathers); !speeds.empty()) return speeds;
+      if (std::vector<double> speeds = speeds_next_to(gathers); !speeds.empty()) return speeds;
     return {};
   }
   /// The same with so many gathers; none if a rank's ended before its matmuls. Collective.
-  std::vector<double> speeds_beside(int gathers) {
+  std::vector<double> speeds_next_to(int gathers) {
     const Work& matmuls = work_->bf16[0];
     std::int64_t covered = 1;
     const auto begin_round = [&] {
@@ -120,7 +120,7 @@ class Calibrator {
     };
     Rounds rounds;
     const std::size_t alone = rounds.add([&] { matmuls.run(); }, begin_round);
-    const std::size_t beside = rounds.add(
+    const std::size_t overlapped = rounds.add(
         [&] {
           matmuls.run();
           if (nearest().last_gather_ended()) covered = 0;
@@ -135,7 +135,7 @@ class Calibrator {
     all_.reduce(std::span<std::int64_t>(&covered, 1), comm::Reduction::min, {"calibrate"});
     std::vector<double> speeds;
     for (std::size_t round = 0; covered != 0 && round < static_cast<std::size_t>(options_.repeats); ++round)
-      speeds.push_back(std::min(1.0, rounds.seconds(alone, round) / rounds.seconds(beside, round)));
+      speeds.push_back(std::min(1.0, rounds.seconds(alone, round) / rounds.seconds(overlapped, round)));
     return speeds;
   }
 

@@ -28,7 +28,7 @@
 
 namespace fsdp::calibrate {
 
-/// A task in memory of its own, which the functions own together.
+/// A task in separate memory, which its functions share.
 struct Work {
   std::function<void()> run;       ///< returns when it is done
   std::function<void()> prepare;   ///< before each run, not timed

@@ -114,7 +114,7 @@ std::vector<const char*> words_of(int argc, const char* const* argv) {
   if (first == "--help" || first == "-h" || first == "--version") return words;
   require<InputError>(!first.starts_with("-"), shortened(first), " stands in front of the command; ",
                       "give the command first, as in tessera train --data FILE. See --help");
-  require<InputError>(first != "bench", "bench is a program of its own, tessera_bench, which takes the same words; ",
+  require<InputError>(first != "bench", "bench is a separate program, tessera_bench, which takes the same words; ",
                       "build it: cmake --build --preset release --target tessera_bench");
   require<InputError>(std::ranges::find(command_names, first) != command_names.end(), "unknown command '",
                       shortened(first), "'; ", suggestion(first, command_names));

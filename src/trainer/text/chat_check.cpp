@@ -57,18 +57,6 @@ struct Decoded {
   }
 };
 
-/// Returns the code unit of "\uXXXX" at a place; nothing if there is none.
-std::optional<char32_t> unit_at(std::string_view text, std::size_t at) {
-  if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return std::nullopt;
-  char32_t unit = 0;
-  for (const char c : text.substr(at + 2, 4)) {
-    const std::size_t digit = std::string_view("0123456789abcdef").find(static_cast<char>(c | 0x20));
-    if (digit == std::string_view::npos || (digit < 10 && c > '9')) return std::nullopt;
-    unit = unit * 16 + static_cast<char32_t>(digit);
-  }
-  return unit;
-}
-
 /// Replaces JSON's escapes by what they stand for.
 Decoded decoded(const Decoded& from) {
   constexpr std::string_view letters = "\"\\/'bfnrt", meanings = "\"\\/'\b\f\n\r\t";
@@ -81,13 +69,9 @@ Decoded decoded(const Decoded& from) {
     if (letter != letters.npos) {
       to.text += meanings[letter];
       length = 2;
-    } else if (const std::optional<char32_t> high = unit_at(text, at)) {
-      const bool leads = *high >= 0xd800 && *high < 0xdc00;
-      const std::optional<char32_t> low = leads ? unit_at(text, at + 6) : std::nullopt;
-      const bool pair = low && *low >= 0xdc00 && *low < 0xe000;
-      const char32_t alone = *high >= 0xd800 && *high < 0xe000 ? 0xfffd : *high;
-      append_utf8(to.text, pair ? 0x10000 + ((*high - 0xd800) << 10) + (*low - 0xdc00) : alone);
-      length = pair ? 12 : 6;
+    } else if (const UnicodeEscape escape = unicode_escape(std::string_view(text).substr(at)); escape.length > 0) {
+      append_utf8(to.text, is_surrogate(escape.code) ? 0xFFFD : escape.code);
+      length = escape.length;
     } else {
       to.text += text[at];
     }

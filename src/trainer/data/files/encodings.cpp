@@ -11,7 +11,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../../fsdp/core/numbers.hpp"
 #include "../../text/unicode/code_points.hpp"
 #include "input_files.hpp"
 
@@ -44,16 +43,6 @@ struct Invalid {
   }
 };
 
-/// Returns the code unit that an escape \uXXXX at the beginning of a text stands for; nothing for other texts.
-std::optional<std::uint32_t> escaped_unit(std::string_view text) {
-  if (text.size() < 6 || !text.starts_with("\\u")) return std::nullopt;
-  return parsed<std::uint32_t>(text.substr(2, 4), 16);
-}
-bool is_half(std::optional<std::uint32_t> unit) { return unit && *unit >= 0xD800 && *unit < 0xE000; }
-bool is_pair(std::optional<std::uint32_t> first, std::optional<std::uint32_t> second) {
-  return is_half(first) && is_half(second) && *first < 0xDC00 && *second >= 0xDC00;
-}
-
 /// Appends the content of a JSON string as Unicode. Returns how many of its bytes were replaced.
 std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out) {
   constexpr char32_t private_use = 0xF0000;
@@ -66,13 +55,12 @@ std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out
   while (!text.empty()) {
     std::size_t whole = std::min(text.find('\\'), text::valid_length(text));
     if (whole == 0 && text.front() == '\\') {
-      const auto unit = escaped_unit(text);
-      const bool pair = unit && is_pair(unit, escaped_unit(text.substr(6)));
-      if (is_half(unit) && !pair) {
-        replace(6, 1, *unit);  // of the byte that it stands for, where Python wrote it
+      const text::UnicodeEscape escape = text::unicode_escape(text);
+      if (text::is_surrogate(escape.code)) {
+        replace(escape.length, 1, escape.code);  // of the byte that it stands for, where Python wrote it
         continue;
       }
-      whole = std::min<std::size_t>(pair ? 12 : 2, text.size());
+      whole = std::min(std::max<std::size_t>(escape.length, 2), text.size());
     }
     if (whole == 0) {
       const std::size_t length = text::utf8_step(text).length;
@@ -85,10 +73,12 @@ std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out
   return replaced;
 }
 
-/// Whether a text may have an escape of half a character.
+/// Whether a text has an escape of a surrogate, alone or in a pair.
 bool has_surrogates(std::string_view text) {
   for (std::size_t at = 0; (at = text.find("\\u", at)) != text.npos; at += 2)
-    if (is_half(escaped_unit(text.substr(at)))) return true;
+    if (const auto escape = text::unicode_escape(text.substr(at));
+        escape.length == 12 || text::is_surrogate(escape.code))
+      return true;
   return false;
 }
 

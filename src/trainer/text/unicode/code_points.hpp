@@ -43,6 +43,15 @@ inline void append_utf8(std::string& out, char32_t code) {
   }
 }
 
+inline bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
+
+/// An escape of JSON at the beginning of a text: \uXXXX, or two that are the surrogates of one code point.
+struct UnicodeEscape {
+  std::size_t length = 0;  ///< in bytes, 6 or 12; 0 if the text does not begin with an escape
+  char32_t code = 0;       ///< a surrogate if the other one of its pair is missing
+};
+UnicodeEscape unicode_escape(std::string_view text);
+
 /// Returns how many bytes at the beginning of the text are ASCII.
 inline std::size_t ascii_length(std::string_view text) {
   std::size_t at = 0;
