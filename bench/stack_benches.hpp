@@ -17,14 +17,13 @@
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
-#include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/nn/instances.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/flags/disk_deadline.hpp>
+#include <tessera/trainer/run/load.hpp>
 
 #include "../src/program/cli/strategies.hpp"
 #include "backends.hpp"
@@ -139,13 +138,8 @@ int measure_loading(const BenchOptions& options) {
       reads.drop_from_cache();
       comm::barrier(communicator, {"bench"});
     };
-    const auto load = [&] {
-      train::with_disk_deadline(communicator, options.launch.disk_deadline_seconds, "reading " + options.model, [&] {
-        train::load_agreed_weights(communicator, evaluation.module(), options.model, {});
-      });
-    };
     Rounds rounds;
-    rounds.add(load, drop);
+    rounds.add([&] { train::load<Model>(communicator, options.launch, evaluation.module(), options.model); }, drop);
     rounds.add([&] { reads.run(); }, drop);
     run_rounds(communicator, rounds, options.repeats);
     if (communicator.rank() != 0) return;

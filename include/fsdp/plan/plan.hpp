@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a dry run is asked for, and the plan that it returns.
+/// The request of a dry run, and the plan that it returns.
 #pragma once
 
 #include <cstdint>

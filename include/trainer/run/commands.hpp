@@ -44,6 +44,7 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/dry_runs.hpp>
+#include <tessera/trainer/run/load.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
@@ -219,22 +220,6 @@ Model agreed_model(typename Model::Stack::Comm& communicator, const Options& opt
   });
   comm::agree_on_opened(communicator, model.config().write());
   return model;
-}
-
-/// Loads a folder's weights, with the adapters of another folder unless `adapter` is empty. Collective; rank 0 prints
-/// warnings.
-template <class Model>
-void load(typename Model::Stack::Comm& communicator, const LaunchOptions& launch, ShardedModel<Model>& module,
-          const std::string& folder, const std::string& adapter = {}) {
-  with_disk_deadline(communicator, launch.disk_deadline_seconds, message("reading ", folder, " (--disk-deadline)"),
-                     [&] {
-                       load_agreed_weights(
-                           communicator, module, folder,
-                           [&](const std::string& text) {
-                             if (communicator.rank() == 0) print_warning(text);
-                           },
-                           adapter);
-                     });
 }
 
 /// `tessera eval` on one stack: prints {"loss": mean nats per token, "tokens": ...} over windows of the data. `flags`:

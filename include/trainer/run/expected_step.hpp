@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a plan expects of a run's steps (--cluster).
+/// The times that a plan expects of a run's steps (--cluster).
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace fsdp::train {
 
-/// Returns what a plan expects of a step on --cluster; nothing without it, and on other ranks than 0. Collective.
+/// Returns the times that a plan expects of a step on --cluster; nothing without it, and on other ranks than 0. Collective.
 /// `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for a cluster that
 /// cannot be, or that computes on another device.
 template <class Model, class Optimizer>
@@ -31,7 +31,7 @@ std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const T
     constexpr auto device = Model::Stack::Device::name;
     require<InputError>(cluster.device == device, "--cluster ", *options.cluster, " computes on ", cluster.device,
                         ", and this run on ", device, "; leave it out, or give one that is of these machines");
-    if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // one says it
+    if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // one reports it
     request.document_length = document_length();
     const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer);
     return std::optional(report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives});
