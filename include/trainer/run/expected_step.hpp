@@ -17,9 +17,9 @@
 
 namespace fsdp::train {
 
-/// Returns the times that a plan expects of a step on --cluster; nothing without it, and on other ranks than 0. Collective.
-/// `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for a cluster that
-/// cannot be, or that computes on another device.
+/// Returns the times that a plan expects of a step on --cluster; nothing without it, and on other ranks than 0.
+/// Collective. `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for a
+/// cluster that cannot be, or that computes on another device.
 template <class Model, class Optimizer>
 std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const TrainOptions& options,
                                                const Model& model, const typename Model::Stack::Sharding& sharding,
