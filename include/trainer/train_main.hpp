@@ -21,7 +21,7 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
-#include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/run/train.hpp>
 
 namespace fsdp {
 namespace detail {

@@ -69,8 +69,10 @@ GOOGLETEST = r"gtest/.*"  # the conformance kit may: who includes it brings Goog
 # Who prints as it is: text that a model wrote, lines that are made printable there, benches' JSON. All others call print_text and
 # its like (tessera/comm/launch/print.hpp), so that nothing of a file reaches the terminal as it is.
 PRINTERS = ["src/comm/launch/print.cpp", "src/trainer/report/console.cpp", "src/trainer/report/progress_line.cpp",
-            "src/trainer/generate/chat_session.cpp", "include/trainer/run/generate.hpp"]
+            "src/trainer/generate/chat_session.cpp", "src/trainer/run/generate.cpp"]
 PRINTS = re.compile(r"\b(?:fprintf|printf|fputs|puts|fwrite)\s*\(|\bstd::(?:cout|cerr|clog)\b")
+
+VIRTUAL = "include/trainer/run/engine.hpp"  # the one border between programs and stacks, whose classes are abstract
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.DOTALL)
@@ -158,7 +160,7 @@ def check(root):
             if target != place and target not in FLOORS[place]:
                 wrong.append(f"{where}: {place} may not include {target} ({name})")
         code = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), text)
-        for match in re.finditer(r"\bvirtual\b", code):
+        for match in re.finditer(r"\bvirtual\b", code) if str(path) != VIRTUAL else ():
             wrong.append(f"{path}:{code.count(chr(10), 0, match.start()) + 1}: 'virtual' has no place here")
         if place not in ("bench", "testing") and str(path) not in PRINTERS:
             for match in PRINTS.finditer(code):

@@ -136,6 +136,8 @@ class RestingDigests {
 
   /// Call it when a step has written them. Collective.
   void keep() { kept_ = digests(); }
+  /// Whether it was called.
+  bool kept() const { return kept_.has_value(); }
   /// Compares them with the kept ones, if any: call it as late as possible before the next step writes them. `step`:
   /// the one that wrote them. Throws CorruptionError on all ranks. Collective.
   void compare(std::int64_t step) {

@@ -12,15 +12,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
-#include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
-#include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/generate/sample_text.hpp>
 #include <tessera/trainer/report/metrics.hpp>
@@ -35,8 +33,8 @@ inline constexpr bool writes_text =
 /// Throws InputError if --sample-prompt is given and the model cannot write text.
 void require_samples(const TrainOptions& options, bool writes_text);
 
-/// Runs a forward pass over a micro-batch and returns the logits [V] of its row `row`.
-using RowLogits = std::function<std::vector<float>(const TokenBatch& batch, std::int64_t row)>;
+/// Runs a forward pass over a micro-batch of tokens and returns the logits [V] of its row `row`.
+using RowLogits = std::function<std::vector<float>(std::span<const std::int32_t> tokens, std::int64_t row)>;
 
 /// Writes sample texts. Collective: every rank makes each call and computes the same passes. Rank 0 alone has the
 /// tokenizer; it chooses each token and broadcasts it.
@@ -65,19 +63,5 @@ class Samples {
   std::optional<SampleText> text_ = {};    ///< on rank 0
   std::vector<std::int32_t> prompt_ = {};  ///< empty: no samples
 };
-
-/// Makes the Samples of a run's model. `sequences`: of a micro-batch; `executor` must outlive it.
-template <class Model>
-Samples samples_of(const comm::Ranks& ranks, const TrainOptions& options, Executor<Model>& executor,
-                   std::int64_t sequences, std::int64_t vocabulary) {
-  using Compute = typename Model::Stack::Precision::Compute;
-  const std::string folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "";
-  return Samples(ranks, options, folder, sequences, vocabulary,
-                 [&executor, vocabulary](const TokenBatch& batch, std::int64_t row) {
-                   std::vector<Compute> logits(static_cast<std::size_t>(vocabulary));
-                   executor.evaluate_logits(batch, {&row, 1}, {logits.data(), {1, vocabulary}});
-                   return std::vector<float>(logits.begin(), logits.end());
-                 });
-}
 
 }  // namespace fsdp::train

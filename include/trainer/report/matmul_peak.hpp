@@ -18,14 +18,9 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 
 namespace fsdp::report {
-
-/// A measured matmul rate of all ranks together.
-struct MatmulPeak {
-  double flops_per_second = 1;
-  std::string name;
-};
 
 /// Returns the name of a measured peak, such as "matmul bf16 1024^3 on 2 x 1 threads, measured 0.4 TFLOP/s".
 std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second);

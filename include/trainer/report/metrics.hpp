@@ -30,6 +30,12 @@ struct StepTimes {
   std::optional<double> collectives = {};  ///< in which a rank waits for them or makes them; null where none is seen
 };
 
+/// A measured matmul rate of all ranks together.
+struct MatmulPeak {
+  double flops_per_second = 1;
+  std::string name = {};
+};
+
 /// A rank that computes longer than the others.
 struct Straggler {
   std::int64_t rank = 0;

@@ -15,16 +15,12 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/dry_runs.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
-
-template <class Model>
-using ShardingOf = typename Model::Stack::Sharding;
-template <class Model>
-using TilingOf = typename Model::Stack::Tiling;
 
 /// Returns whether --model's folder has no weights at all, and its adapters are planned without. The first process of a
 /// job prints so, once.

@@ -6,26 +6,19 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
-#include <tessera/fsdp/checkpoint/shards_io.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>
-#include <tessera/fsdp/optim/initialize.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/training/program.hpp>
-#include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/engine.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {
@@ -35,23 +28,6 @@ struct Loaded {
   std::vector<std::string> lines = {};                   ///< messages for the user
   std::optional<checkpoint::TrainerState> resumed = {};  ///< where a resumed run continues; empty for a new run
 };
-
-/// What a run trains, for code that knows neither its model nor its stack.
-struct RunModel {
-  checkpoint::ModelListing listing = {};         ///< what a folder of this model holds
-  checkpoint::OptimizerStates states = {};       ///< those that its optimizer keeps
-  checkpoint::ReadModelListing read = {};        ///< of the model of a checkpoint
-  checkpoint::ReadModelListing read_first = {};  ///< of --model's folder, with the adapters of --adapter
-};
-
-/// Returns what a Training trains.
-template <class Model, class Optimizer>
-RunModel run_model_of(Training<Model, Optimizer>& training, const TrainOptions& options) {
-  return {.listing = checkpoint::listing_of(training.module().model()),
-          .states = states_of(training.module(), training.optimizer().optimizer()),
-          .read = checkpoint::read_listing_with<Model>({}),
-          .read_first = checkpoint::read_listing_with<Model>(options.model.adapter)};
-}
 
 /// Returns whether a run that does not resume reads its weights from --model's folder. Else they are random: for a new
 /// model, for a folder without any file that can be weights, or with --from-scratch. `names_folder`: whether --model is
@@ -79,21 +55,16 @@ TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options
 /// Loads and saves checkpoints. All but the const functions are collective and throw an error of one rank on all.
 class RunCheckpoints {
  public:
-  /// `dir`: this run's claim to --checkpoint-dir. `names_folder`: whether --model is a folder. `run`: the options to
-  /// store; `windows`: number of training windows. References must outlive it.
-  RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunModel model,
-                 bool names_folder, RunRecord run, std::int64_t windows);
+  /// `dir`: this run's claim to --checkpoint-dir. References must outlive it.
+  RunCheckpoints(Engine& engine, const TrainOptions& options, CheckpointDir dir);
   ~RunCheckpoints();
 
   /// Throws InputError unless all ranks can write into --checkpoint-dir and its disk has room for a checkpoint.
   void require_folder();
 
-  /// Loads a Training's weights and optimizer state from --resume, or else the initial weights: those of --model's
+  /// Loads the engine's weights and optimizer state from --resume, or else the initial weights: those of --model's
   /// folder, or random ones. Uses the deadline for disks.
-  template <class T>
-  Loaded load(T& training) {
-    return within_deadline([&] { return options_.resume ? resume(training) : Loaded{.lines = start(training)}; });
-  }
+  Loaded load();
 
   /// Returns whether this step is saved.
   bool saved(std::int64_t step) const { return saved_step_ == step; }
@@ -102,54 +73,18 @@ class RunCheckpoints {
 
   /// Checks that weights and optimizer state are finite, then saves the run if there is a --checkpoint-dir. Throws
   /// DivergedError if they are not, also without --checkpoint-dir. `state`: what the trainer's parts have of it.
-  template <class T>
-  void save(T& training, checkpoint::TrainerState state) {
-    comm::together(ranks_, "finite weights", [&] {
-      require_finite(training.module(), training.optimizer());
-      dir_.require_held();
-    });
-    if (!options_.checkpoint_dir) return;
-    state.step = training.optimizer().steps();
-    state.skipped_steps = training.optimizer().control().skipped();
-    write(std::move(state),
-          [&](checkpoint::Save& file) { write_shards(training.module(), training.optimizer(), file); });
-  }
+  void save(checkpoint::TrainerState state);
 
  private:
-  /// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older
-  /// checkpoint.
-  template <class T>
-  Loaded resume(T& training) {
-    while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
-      Resumed found = compare(*from);
-      if (restored(*from, [&] { restore(training.module(), training.optimizer(), *from); }))
-        return resumed(*from, std::move(found));
-    }
-    return fresh(start(training));
-  }
-  /// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns
-  /// messages for the user.
-  template <class T>
-  std::vector<std::string> start(T& training) {
-    const bool stored = first_weights_are_stored();
-    optim::initialize(training.module(), options_.seed,
-                      stored ? optim::Initialized::adapters : optim::Initialized::all);
-    if (!stored) return random_lines();
-    const checkpoint::ModelFiles files =
-        open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);
-    comm::together(ranks_, "--model", [&] { load_weights(training.module(), files); });
-    return stored_lines();
-  }
-
   bool leads() const { return ranks_.rank() == 0; }
   checkpoint::Warn warn() const;
   std::filesystem::path path_of(std::int64_t step) const;
   std::array<std::filesystem::path, 2> spared(const checkpoint::TrainerState& state) const;
-  void write(checkpoint::TrainerState state, const std::function<void(checkpoint::Save&)>& write_mine);
-  Loaded within_deadline(FunctionRef<Loaded()> load);
+  Loaded resume();
+  std::vector<std::string> start();
   std::optional<checkpoint::Checkpoint> open_agreed();
   Resumed compare(const checkpoint::Checkpoint& from);
-  bool restored(const checkpoint::Checkpoint& from, FunctionRef<void()> restore);
+  bool restored(const checkpoint::Checkpoint& from);
   Loaded resumed(const checkpoint::Checkpoint& from, Resumed found);
   Loaded fresh(std::vector<std::string> lines) const;
   bool first_weights_are_stored();
@@ -157,13 +92,13 @@ class RunCheckpoints {
   std::vector<std::string> stored_lines() const;
   void read_side_files();
 
+  Engine& engine_;
   comm::Ranks ranks_;
   const TrainOptions& options_;
   CheckpointDir dir_;
-  RunModel model_;
+  const RunModel& model_;
   bool names_folder_;
   RunRecord run_;
-  std::int64_t windows_;
   std::map<std::string, std::string> damaged_;  ///< by folder: the error of a damaged checkpoint
   std::optional<std::filesystem::path> resumed_from_;
   checkpoint::SideFiles side_files_;  ///< on rank 0

@@ -16,8 +16,8 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
-#include <tessera/trainer/run/commands.hpp>
 #include <tessera/trainer/run/step_timing.hpp>
+#include <tessera/trainer/run/train.hpp>
 
 namespace fsdp::train {
 

@@ -12,11 +12,10 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/training/launch.hpp>
-#include <tessera/trainer/run/chat.hpp>
-#include <tessera/trainer/run/commands.hpp>
-#include <tessera/trainer/run/generate.hpp>
+#include <tessera/trainer/run/inference_commands.hpp>
 #include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/time_step.hpp>
+#include <tessera/trainer/run/train.hpp>
 
 #include "../calibrate/calibrate.hpp"
 #include "../cli/commands.hpp"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 
@@ -61,8 +60,7 @@ void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
 
 /// Computes the token after the first `count`. Returns it, and whether the text continues (1 or 0).
 std::array<std::int32_t, 2> Samples::next_token(const std::vector<std::int32_t>& tokens, std::int64_t count) {
-  const std::vector<float> logits =
-      logits_({.tokens = {tokens.data(), {std::ssize(tokens)}}, .targets = {}, .sequences = sequences_}, count - 1);
+  const std::vector<float> logits = logits_(tokens, count - 1);
   require<DivergedError>(std::all_of(logits.begin(), logits.end(), [](float each) { return std::isfinite(each); }),
                          "--sample-prompt: the model's logits are not all finite. Lower --lr");
   const std::span<const std::int32_t> never = text_ ? text_->never() : std::span<const std::int32_t>();

@@ -8,13 +8,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/group_flag.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
-#include <tessera/trainer/report/matmul_peak.hpp>
 
 namespace fsdp::train {
-
-using Clock = std::chrono::steady_clock;
-
-double QueuedStep::targets() const { return static_cast<double>(std::max<std::int64_t>(counts.valid_targets, 1)); }
 
 QueuedSteps::QueuedSteps(const TrainOptions& options, RunLog& log)
     : options_(options), log_(log), loss_scale_(loss_scale_of(options)) {}
@@ -28,12 +23,11 @@ std::optional<DynamicLossScale::State> QueuedSteps::loss_scale() const {
   return loss_scale_ ? std::optional(loss_scale_->state()) : std::nullopt;
 }
 
-QueuedStep& QueuedSteps::add(std::int64_t index, const BatchCounts& counts, Clock::time_point begin) {
-  return steps_.emplace_back(QueuedStep{.number = index + 1,
-                                        .counts = counts,
-                                        .lr = lr_at(schedule_of(options_), index),
-                                        .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0,
-                                        .begin = begin});
+device::StepInputs QueuedSteps::add(std::int64_t index) {
+  const device::StepInputs inputs{.lr = lr_at(schedule_of(options_), index),
+                                  .loss_scale = loss_scale_ ? loss_scale_->scale() : 1.0};
+  steps_.push_back({.number = index + 1, .inputs = inputs, .begin = Clock::now()});
+  return inputs;
 }
 
 std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
@@ -49,47 +43,43 @@ std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> g
   return records;
 }
 
-void QueuedSteps::see_oldest_done() {
-  const auto now = Clock::now();
-  steps_.front().done = now;
-  if (!first_done_) first_done_ = now;
-}
-
-void QueuedSteps::report(const device::StepDecision& found, std::span<const double> norms, double flops,
-                         std::int64_t peak_bytes, const report::MatmulPeak& peak) {
-  if (!oldest().done) see_oldest_done();
+void QueuedSteps::report(const StepResults& results, const report::MatmulPeak& peak) {
+  const Clock::time_point done = results.done.value_or(Clock::now());
+  if (!first_done_) first_done_ = done;
   const QueuedStep step = steps_.front();
+  const device::StepDecision& found = results.decision;
   const bool first = !loss_;
   steps_.pop_front();
-  loss_ = found.loss / step.targets();
+  loss_ = found.loss / results.targets();
   require<DivergedError>(
       found.stopped == 0, "step ", step.number, ": loss is ", std::abs(*loss_), " and the gradient norm is ",
       std::abs(found.norm), "; stopped before any weight was touched. Lower --lr",
       options_.units.groups.empty() ? "" : " or that of a --group", ", or look at the data of this step");
   const bool skipped = found.skipped != 0;
-  if (loss_scale_) loss_scale_->update(!skipped, step.loss_scale);
+  const double loss_scale = step.inputs.loss_scale;
+  if (loss_scale_) loss_scale_->update(!skipped, loss_scale);
   const std::int64_t step_tokens = options_.batch_size * options_.seq_len;
   tokens_ += step_tokens;
-  const double seconds = std::chrono::duration<double>(*step.done - std::max(step.begin, last_done_)).count();
-  last_done_ = *step.done;
-  if (!first) meter_.add({.all = seconds, .collectives = step.collective_seconds});
+  const double seconds = std::chrono::duration<double>(done - std::max(step.begin, last_done_)).count();
+  last_done_ = done;
+  if (!first) meter_.add({.all = seconds, .collectives = results.collective_seconds});
   log_.step({.step = step.number,
              .loss = *loss_,
              .grad_norm = std::abs(found.norm),
-             .loss_scale = loss_scale_ ? std::optional(step.loss_scale) : std::nullopt,
+             .loss_scale = loss_scale_ ? std::optional(loss_scale) : std::nullopt,
              .skipped = skipped,
-             .lr = step.lr,
+             .lr = step.inputs.lr,
              .tokens = tokens_,
              .tokens_per_second = static_cast<double>(step_tokens) / seconds,
              .step_seconds = seconds,
-             .peak_bytes = peak_bytes,
-             .tflops = flops / seconds * 1e-12,
-             .mfu = flops / seconds / peak.flops_per_second,
+             .peak_bytes = results.peak_bytes,
+             .tflops = results.flops / seconds * 1e-12,
+             .mfu = results.flops / seconds / peak.flops_per_second,
              .mfu_peak = peak.name,
-             .traffic = step.traffic,
-             .groups = group_records(options_.units.groups, step.lr, norms)});
+             .traffic = results.traffic,
+             .groups = group_records(options_.units.groups, step.inputs.lr, results.norms_apart)});
   if (skipped)
-    log_.line(message("step ", step.number, ": gradients overflow at loss scale ", step.loss_scale,
+    log_.line(message("step ", step.number, ": gradients overflow at loss scale ", loss_scale,
                       "; skipped, the scale is ", loss_scale_->scale(), " now"));
 }
 

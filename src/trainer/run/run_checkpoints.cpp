@@ -12,6 +12,7 @@
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
@@ -108,15 +109,14 @@ std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& optio
   return thread_counts.holds(threads) ? threads : 0;
 }
 
-RunCheckpoints::RunCheckpoints(const comm::Ranks& ranks, const TrainOptions& options, CheckpointDir dir, RunModel model,
-                               bool names_folder, RunRecord run, std::int64_t windows)
-    : ranks_(ranks),
+RunCheckpoints::RunCheckpoints(Engine& engine, const TrainOptions& options, CheckpointDir dir)
+    : engine_(engine),
+      ranks_(engine.ranks()),
       options_(options),
       dir_(std::move(dir)),
-      model_(std::move(model)),
-      names_folder_(names_folder),
-      run_(std::move(run)),
-      windows_(windows) {}
+      model_(engine.facts().model),
+      names_folder_(engine.facts().names_folder),
+      run_(engine.facts().record) {}
 
 RunCheckpoints::~RunCheckpoints() = default;
 
@@ -127,22 +127,50 @@ void RunCheckpoints::require_folder() {
   });
 }
 
-Loaded RunCheckpoints::within_deadline(FunctionRef<Loaded()> load) {
+Loaded RunCheckpoints::load() {
   const bool resumes = options_.resume.has_value();
+  const auto load = [&] { return resumes ? resume() : Loaded{.lines = start()}; };
   if (!resumes && !names_folder_ && options_.text.tokenizer.empty()) return load();
-  Loaded loaded;
-  with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
-                     message("reading ", resumes ? *options_.resume : options_.model.name, " (--disk-deadline)"), [&] {
-                       loaded = load();
-                       comm::together(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
-                     });
-  return loaded;
+  return with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
+                            message("reading ", resumes ? *options_.resume : options_.model.name, " (--disk-deadline)"),
+                            [&] {
+                              Loaded loaded = load();
+                              comm::together(ranks_, "--checkpoint-dir", [&] { read_side_files(); });
+                              return loaded;
+                            });
 }
 
-/// Writes a checkpoint: what the trainer has of its state, and what this run is.
-void RunCheckpoints::write(checkpoint::TrainerState state, const std::function<void(checkpoint::Save&)>& write_mine) {
+/// Resumes from the newest sound checkpoint. If a rank finds a damaged file while reading, all ranks try an older one.
+Loaded RunCheckpoints::resume() {
+  while (const std::optional<checkpoint::Checkpoint> from = open_agreed()) {
+    Resumed found = compare(*from);
+    if (restored(*from)) return resumed(*from, std::move(found));
+  }
+  return fresh(start());
+}
+
+/// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
+/// for the user.
+std::vector<std::string> RunCheckpoints::start() {
+  const bool stored = first_weights_are_stored();
+  engine_.initialize(options_.seed, stored);
+  if (!stored) return random_lines();
+  const checkpoint::ModelFiles files =
+      open_agreed_model(ranks_, options_.model.name, model_.read_first, warn(), options_.model.adapter);
+  comm::together(ranks_, "--model", [&] { engine_.load(files); });
+  return stored_lines();
+}
+
+void RunCheckpoints::save(checkpoint::TrainerState state) {
+  comm::together(ranks_, "finite weights", [&] {
+    engine_.require_finite();
+    dir_.require_held();
+  });
+  if (!options_.checkpoint_dir) return;
+  state.step = engine_.steps();
+  state.skipped_steps = engine_.skipped();
   state.seed = options_.seed;
-  state.windows = windows_;
+  state.windows = engine_.facts().training;
   state.seq_len = options_.seq_len;
   state.schedule_steps = options_.steps;
   state.run = run_;
@@ -151,7 +179,7 @@ void RunCheckpoints::write(checkpoint::TrainerState state, const std::function<v
   checkpoint::Save save(*options_.checkpoint_dir, state.step, id, model_.listing, model_.states, side_files_);
   with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds,
                      message("saving to --checkpoint-dir ", *options_.checkpoint_dir, " (--disk-deadline)"), [&] {
-                       checkpoint::save(save, ranks_, state, write_mine);
+                       checkpoint::save(save, ranks_, state, [&](checkpoint::Save& file) { engine_.write(file); });
                        if (leads()) remove_older(options_, state.step, spared(state), warn());
                        ranks_.barrier({"checkpoint"});
                      });
@@ -200,7 +228,7 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
 Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
   from.check_same_model(model_.listing);
   record_first_weights(run_, ranks_, options_, names_folder_);
-  Resumed found = compare_with(from.path().string(), from.state(), run_, options_, windows_);
+  Resumed found = compare_with(from.path().string(), from.state(), run_, options_, engine_.facts().training);
   found.identity = comm::together(ranks_, "--checkpoint-dir", [&] {
     return leads() ? resumed_identity(options_, from, identity_of(run_)) : std::string();
   });
@@ -274,10 +302,10 @@ void RunCheckpoints::read_side_files() {
 }
 
 /// Restores a checkpoint on every rank. Returns false if a rank found damage: the checkpoint is then left out.
-bool RunCheckpoints::restored(const checkpoint::Checkpoint& from, FunctionRef<void()> restore) {
+bool RunCheckpoints::restored(const checkpoint::Checkpoint& from) {
   const std::string mine = comm::together(ranks_, "--resume", [&]() -> std::string {
     try {
-      restore();
+      engine_.restore(from);
       return {};
     } catch (const DamageError& damage) {
       return damage.what();

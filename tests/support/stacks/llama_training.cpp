@@ -6,6 +6,7 @@
 
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/run/batch_calls.hpp>
 
 #include <data/numbered_source.hpp>
 
@@ -88,8 +89,11 @@ train::MeanLoss LlamaTraining::mean_loss(std::int64_t sequences, std::span<const
   const NumberedSource source;
   train::Batches<NumberedSource> batches(source, sequences, 1, device::host_memory<device::Cpu>);
   return train::mean_loss(
-      parts_->executor(), parts_->module().communicator(), counts(), batches, sequences, samples,
-      [] { return comm::SignalRequests{}; }, [](std::int64_t, std::int64_t) {});
+      parts_->module().communicator(),
+      [&](std::span<const std::int64_t> mine) {
+        return train::evaluate_batch(parts_->executor(), counts(), batches, parts_->module().sequence_group(), mine);
+      },
+      sequences, samples, [](std::int64_t, std::int64_t) {});
 }
 
 }  // namespace fsdp::test

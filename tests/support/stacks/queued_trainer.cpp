@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/threads.hpp>
-#include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/run/train.hpp>
 #include <tessera/trainer/run/trainer.hpp>
 
 #include <support/queued/queued_stack.hpp>

@@ -7,6 +7,13 @@
 #include <tessera/trainer/run/trainer.hpp>
 
 namespace fsdp::test {
+namespace {
+
+using Series = forecaster::Forecaster<Stack<RunTimeSharded, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
+
+Series small_series() { return Series(forecaster::Config{.hidden = 16, .intermediate = 24}); }
+
+}  // namespace
 
 Forgetful::Batch Forgetful::fill(Storage& storage, std::span<const std::int64_t> chosen) const {
   const Batch batch = forecaster::Seasons::fill(storage, chosen);
@@ -19,11 +26,15 @@ Forgetful::Batch Forgetful::fill(Storage& storage, std::span<const std::int64_t>
 std::function<void()> series_trainer(comm::Threads<>& communicator, const train::TrainOptions& options,
                                      const Forgetful& source, const RunTimeSharded& sharding,
                                      const optim::AdamW& optimizer) {
-  using Series = forecaster::Forecaster<Stack<RunTimeSharded, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
-  const Series model(forecaster::Config{.hidden = 16, .intermediate = 24});
   const auto trainer = std::make_shared<train::Trainer<Series, Forgetful, optim::AdamW>>(
-      communicator, options, model, source, sharding, tiling::RunTimeTiling{}, optimizer);
+      communicator, options, small_series(), source, sharding, tiling::RunTimeTiling{}, optimizer);
   return [trainer] { (void)trainer->run(); };
+}
+
+std::unique_ptr<train::Engine> series_engine(comm::Threads<>& communicator, const train::TrainOptions& options,
+                                             const Forgetful& source, train::RunWatch& watch) {
+  return std::make_unique<train::EngineOf<Series, Forgetful, optim::AdamW>>(
+      communicator, options, small_series(), source, RunTimeSharded{}, tiling::RunTimeTiling{}, optim::AdamW{}, watch);
 }
 
 }  // namespace fsdp::test

@@ -14,6 +14,8 @@
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/run_watch.hpp>
 
 namespace fsdp::test {
 
@@ -37,5 +39,9 @@ RunTimeSharded in_pieces() {
 std::function<void()> series_trainer(comm::Threads<>& communicator, const train::TrainOptions& options,
                                      const Forgetful& source, const RunTimeSharded& sharding = {},
                                      const optim::AdamW& optimizer = {});
+
+/// Makes a rank's engine of the same. The references must outlive it.
+std::unique_ptr<train::Engine> series_engine(comm::Threads<>& communicator, const train::TrainOptions& options,
+                                             const Forgetful& source, train::RunWatch& watch);
 
 }  // namespace fsdp::test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sub-commands train and eval on one compiled stack, and helpers that generate and chat share with them.
+/// `tessera train` on one compiled stack.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
@@ -18,21 +16,15 @@
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
-#include <tessera/fsdp/model_files/load.hpp>
-#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/units.hpp>
-#include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/plan/estimate.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
-#include <tessera/trainer/data/batches.hpp>
-#include <tessera/trainer/data/data_names.hpp>
 #include <tessera/trainer/data/text_source.hpp>
-#include <tessera/trainer/data/windows.hpp>
 #include <tessera/trainer/flags/byte_count.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/flags.hpp>
@@ -40,11 +32,10 @@
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/flags/sequence_flag.hpp>
-#include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/dry_runs.hpp>
-#include <tessera/trainer/run/load.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
@@ -53,17 +44,9 @@
 #include <tessera/trainer/run/step_plan.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
 #include <tessera/trainer/run/trainer.hpp>
-#include <tessera/trainer/run/validation.hpp>
+#include <tessera/trainer/run/vocabulary.hpp>
 
 namespace fsdp::train {
-
-/// Returns the text that agree_on_arguments compares: the flags, one per line, with policies and their numbers in place
-/// of the flags that choose them.
-template <class Model>
-std::string arguments_text(const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
-  return message(write_toml(flags, Effect::chosen), "sharding = \"", policy_text(sharding), "\"\nprecision = \"",
-                 policy_text<typename Model::Stack::Precision>(), "\"\ntiling = \"", policy_text(tiling), "\"\n");
-}
 
 /// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`, and the
 /// run is no dry one.
@@ -137,22 +120,6 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   return status;
 }
 
-extern template class Batches<data::TextSource>;  // src/trainer/run/commands.cpp
-
-/// Returns the size of a model's vocabulary.
-template <class Model>
-std::int64_t vocabulary_of(const Model& model) {
-  if constexpr (requires { model.config().vocab_size; }) {
-    return model.config().vocab_size;
-  } else {
-    static_assert(
-        nn::GeneratingHead<typename Model::Head, typename Model::Local>,
-        "fsdp: nothing says how many tokens this model knows, so that text cannot be checked against it; give "
-        "its Config a std::int64_t vocab_size, or its head logits");
-    return model.head().logits_columns();
-  }
-}
-
 /// `tessera train` on one stack. `flags`: those that are bound to the options. Returns the exit status.
 template <class Model, class Optimizer>
 int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Model>& asked,
@@ -205,66 +172,6 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
       throw MemoryError(error.what() +
                         memory_advice<Model>(options, sharding, cut, optimizer, communicator.size(), memory));
     }
-  });
-}
-
-/// Makes a model from the config.json of --model, with the adapters of --adapter if there are. Collective; throws
-/// InputError on all ranks unless all have the same flags and read the same config.
-template <class Model, class Options>
-Model agreed_model(typename Model::Stack::Comm& communicator, const Options& options, const FlagSet& flags,
-                   const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
-  comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
-  agree_on_instruction_set(communicator);
-  Model model = read_together(communicator, options.launch.disk_deadline_seconds, "--model", [&] {
-    return Model(read_config<typename Model::Config>(options.model, options.adapter));
-  });
-  comm::agree_on_opened(communicator, model.config().write());
-  return model;
-}
-
-/// `tessera eval` on one stack: prints {"loss": mean nats per token, "tokens": ...} over windows of the data. `flags`:
-/// those that are bound to the options. Returns the exit status.
-template <class Model>
-int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
-             const TilingOf<Model>& tiling) {
-  using Comm = typename Model::Stack::Comm;
-  validate(flags, options);
-  require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
-  return launch<Comm>(options.launch, [&](Comm& communicator) {
-    const std::int64_t groups = groups_of(options.sequence, communicator.size());
-    const Model model = agreed_model<Model>(communicator, options, flags, sharding, tiling);
-    require_positions(model.config(), options.seq_len, options.model);
-    const double limit = options.launch.disk_deadline_seconds;
-    const std::int64_t vocabulary = vocabulary_of(model);
-    const TokenizedData data =
-        tokenized(communicator, options, {.model_folder = options.model, .vocabulary = vocabulary});
-    require<InputError>(data.names().weights.empty(),
-                        "eval: --data has weights, which are for training; leave them out");
-    const data::TextSource source =
-        read_together(communicator, limit, "--data", [&] { return text_of(options, data.names(), 0, vocabulary); });
-    comm::agree_on_opened(communicator, read_together(communicator, limit, "--data",
-                                                      [&] { return message("data = ", source.identity(), "\n"); }));
-    if (const std::string losses = source.losses(); communicator.rank() == 0 && !losses.empty())
-      print_sentence("data: " + losses);
-    const int pieces = sharding::facts_of(sharding).pieces;
-    const std::int64_t sequences = std::max<std::int64_t>(1, options.batch_size / (pieces > 0 ? pieces : groups));
-    Evaluation<Model> evaluation(communicator, model,
-                                 {.sequences = sequences,
-                                  .sequence_length = options.seq_len,
-                                  .ranks_per_sequence = options.sequence.ranks,
-                                  .middle_parts = options.sequence.parts,
-                                  .threads = static_cast<int>(options.launch.threads)},
-                                 sharding, tiling);
-    load<Model>(communicator, options.launch, evaluation.module(), options.model, options.adapter);
-    Batches<data::TextSource> batches(source, sequences, 1, device::host_memory<typename Comm::Device>);
-    const MeanLoss mean = mean_loss(
-        evaluation.executor(), communicator, evaluation.counts(), batches, sequences,
-        data::evenly_spread(0, source.training(), options.windows), [] { return comm::SignalRequests{}; },
-        [](std::int64_t, std::int64_t) {}, options.sequence.ranks);
-    require<InputError>(std::isfinite(mean.loss), "the mean loss is ", std::abs(mean.loss),
-                        "; look at the weights of --model ", options.model,
-                        options.adapter.empty() ? "" : ", and of --adapter ", options.adapter);
-    if (communicator.rank() == 0) print_text(stdout, report::mean_loss_json(mean.loss, mean.tokens) + "\n");
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/commands.hpp>
+#include <tessera/trainer/run/train.hpp>
 
 #include <tessera/trainer/flags/group_flag.hpp>
 

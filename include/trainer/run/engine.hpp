@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The border between a program and a stack: the abstract classes whose implementations know model, source and stack.
+///
+/// Numbers of samples, plain numbers and text cross it, never a batch. What calls them is compiled once.
+/// engine_of.hpp and inference_of.hpp implement them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/comm/ranks.hpp>
+#include <tessera/comm/stopped.hpp>
+#include <tessera/comm/traffic.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
+#include <tessera/fsdp/module/order.hpp>
+#include <tessera/fsdp/nn/batch.hpp>
+#include <tessera/fsdp/training/step_size.hpp>
+#include <tessera/trainer/data/sampler.hpp>
+#include <tessera/trainer/report/metrics.hpp>
+#include <tessera/trainer/report/step_tensors.hpp>
+#include <tessera/trainer/run/resumed.hpp>
+
+namespace fsdp::train {
+
+/// The loss of a batch of held-out samples.
+struct HeldOutBatch {
+  double loss = 0;           ///< sum over this rank's targets
+  std::int64_t targets = 0;  ///< of all ranks' batches
+  int stop = 0;              ///< the signal that some rank received; nothing was evaluated then. 0: none
+};
+
+/// What a run trains, for code that knows neither its model nor its stack.
+struct RunModel {
+  checkpoint::ModelListing listing = {};         ///< the contents of a folder of this model
+  checkpoint::OptimizerStates states = {};       ///< those that its optimizer keeps
+  checkpoint::ReadModelListing read = {};        ///< of the model of a checkpoint
+  checkpoint::ReadModelListing read_first = {};  ///< of --model's folder, with the adapters of --adapter
+};
+
+/// An engine's model, source, stack and plan.
+struct EngineFacts {
+  report::StartRecord start = {};              ///< without its first step
+  std::string source = {};                     ///< Source::text
+  std::int64_t training = 0, validation = 0;   ///< samples
+  std::string_view unit = {}, loss_unit = {};  ///< nn::unit_of, and the batch's loss_unit if it has one
+  std::string reduced_sooner = {};             ///< see reduced_sooner
+  std::string residency = {};                  ///< report::residency_text
+  std::int64_t planned_bytes = 0;              ///< of tensors on the device
+  std::int64_t host_bytes = 0;                 ///< of activations in host memory
+  report::MatmulPeak peak = {};
+  RunModel model = {};
+  RunRecord record = {};        ///< for later runs
+  bool names_folder = false;    ///< whether --model is a folder
+  bool asynchronous = false;    ///< whether steps are enqueued on a device
+  StepSize size = {};           ///< of a rank's step
+  std::int64_t vocabulary = 0;  ///< tokens; 0: the model writes no text
+  int pieces = 1;               ///< into which a step is cut over all ranks
+};
+
+/// A step as the device made it. Except for the bytes and seconds, the same on every rank.
+struct StepResults {
+  BatchCounts counts = {};  ///< of all ranks
+  device::StepDecision decision = {};
+  std::vector<double> norms_apart = {};           ///< StepControl::norms_apart
+  std::vector<StepDigest> digests = {};           ///< if the engine digests steps
+  comm::MeshTraffic traffic = {};                 ///< of the step
+  double flops = 0;                               ///< of all ranks
+  std::int64_t peak_bytes = 0;                    ///< so far
+  std::optional<double> collective_seconds = {};  ///< nothing on a device that has queues for collectives
+  /// When the host saw the end of the step while it enqueued a later one; nothing if it did not.
+  std::optional<std::chrono::steady_clock::time_point> done = {};
+
+  /// The divisor of the sum of losses.
+  double targets() const { return static_cast<double>(counts.valid_targets > 0 ? counts.valid_targets : 1); }
+};
+
+/// One rank's training of a model on a source.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual const comm::Ranks& ranks() const = 0;
+  virtual const EngineFacts& facts() const = 0;
+
+  /// Sets all weights, or those of the adapters alone, from a seed. Collective.
+  virtual void initialize(std::uint64_t seed, bool adapters_alone) = 0;
+  /// This rank's parts of weights and optimizer states: load those of a model's folder; restore those of a checkpoint;
+  /// throw DivergedError if one is not finite; write those that the rank owns.
+  /// @{
+  virtual void load(const checkpoint::ModelFiles& files) = 0;
+  virtual void restore(const checkpoint::Checkpoint& from) = 0;
+  virtual void require_finite() = 0;
+  virtual void write(checkpoint::Save& file) = 0;
+  /// @}
+
+  /// Steps so far, and those of them that were skipped; the latter waits for the device.
+  /// @{
+  virtual std::int64_t steps() = 0;
+  virtual std::int64_t skipped() = 0;
+  /// @}
+  /// Where the next step reads its samples.
+  /// @{
+  virtual data::Position position() const = 0;
+  virtual void seek(const data::Position& position) = 0;
+  /// @}
+
+  /// Draws a step's samples and enqueues the step. `more`: another one follows, whose samples are drawn meanwhile.
+  /// Collective. Throws on all ranks: InputError for data that a rank cannot read, CorruptionError if a verification
+  /// (--verify-every) finds any.
+  virtual void step(const device::StepInputs& inputs, bool more) = 0;
+  /// Waits for the oldest step whose results were not returned yet, and returns them.
+  virtual StepResults results() = 0;
+  /// What signals had asked of any rank when the samples of the next step were drawn; the same on all ranks.
+  /// Collective.
+  virtual comm::SignalRequests asked() = 0;
+  /// Calls and bytes of collectives so far, and the peak of this rank's tensor memory.
+  /// @{
+  virtual comm::MeshTraffic traffic() = 0;
+  virtual std::int64_t peak_bytes() const = 0;
+  /// @}
+
+  /// Evaluates held-out samples of this rank, at most a micro-batch of them. `asked`: by signals of this rank.
+  /// Collective.
+  virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples, const comm::SignalRequests& asked) = 0;
+  /// Returns the logits [V] of one row of a micro-batch of tokens. Only if the model writes text.
+  /// Collective.
+  virtual std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) = 0;
+
+  /// The tensors of a step, for replays. `show_next`: the next step writes its streams and gradients to `tensors`,
+  /// which must outlive it; `write_weights` then adds the weights. Collective, but for `shapes`.
+  /// @{
+  virtual report::StepShapes shapes() = 0;
+  virtual void show_next(report::StepTensors& tensors) = 0;
+  virtual void write_weights(report::StepTensors& tensors) = 0;
+  /// @}
+};
+
+/// One rank's forward passes of a folder's model. Functions that are not const are collective.
+class Inference {
+ public:
+  virtual ~Inference() = default;
+  virtual const comm::Ranks& ranks() const = 0;
+  virtual std::int64_t vocabulary() const = 0;
+  virtual std::optional<std::int64_t> longest_sequence() const = 0;  ///< nothing: any
+  virtual bool continues() const = 0;                                ///< whether `next_logits` can be called
+
+  /// Plans passes of this size, allocates their memory and loads the weights.
+  virtual void begin(const StepSize& size, Purpose purpose) = 0;
+  /// Returns the logits [rows, V] of rows of a batch.
+  virtual std::vector<float> logits(std::span<const std::int32_t> tokens, std::span<const std::int64_t> rows) = 0;
+  /// Returns the logits [sequences, V] of one more token of each sequence, at `positions`.
+  virtual std::vector<float> next_logits(std::span<const std::int32_t> tokens,
+                                         std::span<const std::int32_t> positions) = 0;
+  /// As Engine::evaluate.
+  virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples) = 0;
+};
+
+}  // namespace fsdp::train

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The Engine of a model, a source and an optimizer.
+#pragma once
+
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/launch/cores.hpp>
+#include <tessera/comm/launch/signals.hpp>
+#include <tessera/comm/together.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
+#include <tessera/fsdp/device/compute/cpu.hpp>
+#include <tessera/fsdp/execution/verification.hpp>
+#include <tessera/fsdp/model_files/load.hpp>
+#include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/data/source.hpp>
+#include <tessera/trainer/flags/group_flag.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/report/matmul_peak.hpp>
+#include <tessera/trainer/report/report.hpp>
+#include <tessera/trainer/run/batch_calls.hpp>
+#include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/expected_step.hpp>
+#include <tessera/trainer/run/feed.hpp>
+#include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/run_record.hpp>
+#include <tessera/trainer/run/run_watch.hpp>
+#include <tessera/trainer/run/same_bits.hpp>
+#include <tessera/trainer/run/step_plan.hpp>
+#include <tessera/trainer/run/step_times.hpp>
+#include <tessera/trainer/run/stream_tensors.hpp>
+
+namespace fsdp::train {
+
+/// What an engine is made for: a run, or one step of a run that is computed again, with digests and without samples,
+/// graphs, verification and figures.
+enum class EngineUse : std::uint8_t { trains, replays };
+
+/// Trains a model on a source: draws samples, exchanges counts, enqueues steps.
+template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTimeOptimizer>
+requires std::same_as<typename Source::Batch, typename Model::Batch>
+class EngineOf final : public Engine {
+ public:
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+  using Device = typename Stack::Device;
+  using Compute = typename Stack::Precision::Compute;
+  using Sharding = typename Stack::Sharding;
+  using Tiling = typename Stack::Tiling;
+  static_assert(check_model<Model>() && data::check_source<Source>());
+
+  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive it. Throws
+  /// InputError on all ranks for options that do not fit together, and for ranks with other data or other arithmetic.
+  EngineOf(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
+           const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, RunWatch& watch,
+           EngineUse use = EngineUse::trains)
+      : communicator_(communicator),
+        ranks_(communicator),
+        options_(options),
+        model_(model),
+        source_(source),
+        watch_(watch),
+        facts_(facts_before(sharding, tiling, optimizer, use)),
+        training_(communicator, model_, facts_.size, sharding, tiling,
+                  {.optimizer = optimizer,
+                   .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
+                   .graphs = options.cuda_graphs && use == EngineUse::trains,
+                   .observer = observer()}),
+        feed_(training_.module().sequence_group(), training_.counts(), source,
+              data::sampler_of(source, options.seed, options.batch_size), facts_.size.sequences,
+              facts_.size.micro_batches, static_cast<int>(facts_.start.pieces), signals_),
+        held_out_batch_(source, facts_.size.sequences, 1, device::host_memory<Device>) {
+    complete_facts(sharding, tiling);
+    if (!facts_.size.verifies) return;
+    if constexpr (may_verify) {
+      verification_.emplace(training_.module(), training_.executor());
+      resting_.emplace(training_.module(), training_.optimizer());
+    }
+  }
+
+  const comm::Ranks& ranks() const override { return ranks_; }
+  const EngineFacts& facts() const override { return facts_; }
+
+  void initialize(std::uint64_t seed, bool adapters_alone) override {
+    optim::initialize(training_.module(), seed,
+                      adapters_alone ? optim::Initialized::adapters : optim::Initialized::all);
+  }
+  void load(const checkpoint::ModelFiles& files) override { load_weights(training_.module(), files); }
+  void restore(const checkpoint::Checkpoint& from) override {
+    train::restore(training_.module(), training_.optimizer(), from);
+  }
+  void require_finite() override { train::require_finite(training_.module(), training_.optimizer()); }
+  void write(checkpoint::Save& file) override { write_shards(training_.module(), training_.optimizer(), file); }
+
+  std::int64_t steps() override { return training_.optimizer().steps(); }
+  std::int64_t skipped() override { return training_.optimizer().control().skipped(); }
+  data::Position position() const override { return feed_.position(); }
+  void seek(const data::Position& position) override { feed_.restore(position); }
+
+  void step(const device::StepInputs& inputs, bool more) override {
+    const std::int64_t number = steps() + 1;
+    if constexpr (may_verify)
+      if (verifies(number) && !resting_->kept()) resting_->keep();  // the first step
+    double in_collectives = 0;
+    if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
+    const auto batch = feed_.take(more);
+    StepResults& step = queued_.emplace_back(StepResults{.counts = batch.counts});
+    const auto scale = static_cast<float>(inputs.loss_scale / step.targets());
+    std::function<void()> before_update;
+    if (verifies(number)) before_update = [&] { verify(number, scale); };
+    if (tensors_ != nullptr) before_update = [&] { write_gradients(); };
+    const comm::MeshTraffic before = training_.traffic();
+    training_.queue(batch.micro_batches, scale, inputs,
+                    batch.counts.valid_targets == options_.batch_size * options_.seq_len, before_update);
+    step.traffic = training_.traffic() - before;
+    if constexpr (!Device::asynchronous)
+      step.collective_seconds = collective_seconds(training_.module()) - in_collectives;
+    if (tensors_ != nullptr) end_streams();
+    if (auto* const digests = training_.executor().watch().steps()) step.digests = digests->collect();
+    step.flops = model_.flops(options_.batch_size * options_.seq_len, batch.counts.squares);
+    if constexpr (may_verify)
+      if (verifies(number + 1)) resting_->keep();
+  }
+
+  StepResults results() override {
+    const std::int64_t behind = std::ssize(queued_) - 1;
+    auto& control = training_.optimizer().control();
+    StepResults step = std::move(queued_.front());
+    step.decision = control.decision(behind);
+    const auto norms = control.norms_apart(behind);
+    step.norms_apart.assign(norms.begin(), norms.end());
+    step.peak_bytes = training_.peak_bytes();
+    queued_.pop_front();
+    return step;
+  }
+  comm::SignalRequests asked() override { return feed_.asked(); }
+  comm::MeshTraffic traffic() override { return training_.traffic(); }
+  std::int64_t peak_bytes() const override { return training_.peak_bytes(); }
+
+  HeldOutBatch evaluate(std::span<const std::int64_t> samples, const comm::SignalRequests& asked) override {
+    return evaluate_batch(training_.executor(), training_.held_out_counts(), held_out_batch_,
+                          training_.module().sequence_group(), samples, asked);
+  }
+  std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) override {
+    if constexpr (writes_text<Model>)
+      return logits_of<Compute>(tokens, facts_.size.sequences, 1, facts_.vocabulary,
+                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
+                                  training_.executor().evaluate_logits(batch, {&row, 1}, out);
+                                });
+    else
+      throw Error("engine: this model writes no text");
+  }
+
+  report::StepShapes shapes() override {
+    return step_shapes(training_.module(), facts_.pieces, facts_.size.sequences * facts_.size.sequence_length);
+  }
+  void show_next(report::StepTensors& tensors) override {
+    tensors_ = &tensors;
+    training_.executor().watch().show_streams({.see = see_stream, .state = this});
+  }
+  void write_weights(report::StepTensors& tensors) override {
+    with_disk([&] { write_stepped_weights(training_.module(), tensors); });
+    with_disk([&] { tensors.finish(); });
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr bool may_verify = StepWatch<Model>::may_verify;
+
+  /// The unit of the model's loss, if its batch names one.
+  static constexpr std::string_view loss_unit() {
+    if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
+      return Model::Batch::loss_unit;
+    else
+      return {};
+  }
+  std::int64_t skipped_binary() const {
+    if constexpr (data::detail::has_skipped_binary<Source>())
+      return source_.skipped_binary();
+    else
+      return 0;
+  }
+
+  /// What is known before the step's memory is allocated, of which that of the measured peak is no part.
+  EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, EngineUse use) {
+    EngineFacts facts;
+    facts.start.stack = stack_text(communicator_, policy_texts<Stack>(sharding, tiling), options_.sequence);
+    data_ = agreed_data(ranks_, options_, model_, source_);
+    facts.start.pieces = sharding::facts_of(sharding).pieces;
+    facts.reduced_sooner = reduced_sooner(sharding);
+    facts.size = agreed_size(sharding);
+    if (use == EngineUse::replays) {
+      facts.size.logit_rows = 0;
+      facts.size.digests = true;
+      facts.size.verifies = false;
+      return facts;
+    }
+    facts.start.planned = expected_step(ranks_, options_, model_, sharding, tiling,
+                                        plan_request(options_, ranks_.size(), sharding, optimizer), optimizer,
+                                        [&] { return mean_document_length(source_, device::host_memory<Device>); });
+    facts.peak =
+        report::measure_matmul_peak<Device, Compute>(ranks_, comm::rank_threads(facts.size.threads, ranks_.size()));
+    return facts;
+  }
+  /// The size of a step. With pieces, all ranks need equal arithmetic and as many threads as in the resumed run.
+  StepSize agreed_size(const Sharding& sharding) {
+    const int pieces = sharding::facts_of(sharding).pieces;
+    StepSize size = required_step_size(options_, ranks_.size(), pieces, writes_text<Model>);
+    if (pieces == 0) return size;
+    size.threads = static_cast<int>(with_resumed_threads<Model>(ranks_, options_, sharding).launch.threads);
+    agree_on_last_bits(ranks_, last_bits<Device>(comm::rank_threads(size.threads, ranks_.size())));
+    return size;
+  }
+  void complete_facts(const Sharding& sharding, const Tiling& tiling) {
+    auto& module = training_.module();
+    auto& optimizer = training_.optimizer().optimizer();
+    report::StartRecord& start = facts_.start;
+    start.model_name = model_name<typename Model::Config>(options_.model);
+    start.sizes = values_of(model_.config());
+    start.optimizer = std::string(std::string_view(optimizer.name()));
+    start.constants = values_of(optimizer);
+    start.groups = values_of_groups(options_.units.groups);
+    start.seed = options_.seed;
+    start.world = ranks_.size();
+    start.ranks_per_sequence = options_.sequence.ranks;
+    start.threads = training_.request().shape.threads;
+    start.instruction_set = device::arithmetic();
+    start.parameters = parameter_count(model_);
+    start.trained = trained_count(model_);
+    start.steps = options_.steps;
+    start.skipped_binary = skipped_binary();
+    facts_.source = source_.text();
+    facts_.training = source_.training();
+    facts_.validation = source_.validation();
+    facts_.unit = nn::unit_of<typename Model::Batch>();
+    facts_.loss_unit = loss_unit();
+    facts_.residency = report::residency_text(module.residency());
+    facts_.planned_bytes = training_.plan().peak_bytes();
+    facts_.host_bytes = training_.plan().offloaded_bytes;
+    facts_.model = {.listing = checkpoint::listing_of(module.model()),
+                    .states = states_of(module, optimizer),
+                    .read = checkpoint::read_listing_with<Model>({}),
+                    .read_first = checkpoint::read_listing_with<Model>(options_.model.adapter)};
+    facts_.record = run_record(options_, model_, sharding, tiling, optimizer, training_.request(), start.stack, data_);
+    facts_.names_folder = is_folder<typename Model::Config>(options_.model);
+    facts_.asynchronous = Device::asynchronous;
+    if constexpr (writes_text<Model>) facts_.vocabulary = model_.head().logits_columns();
+    facts_.pieces =
+        start.pieces > 0 ? static_cast<int>(start.pieces) : module.sequence_group().count * facts_.size.micro_batches;
+  }
+
+  bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
+  /// Before a step's update. Throws CorruptionError on all ranks, so that nothing is saved.
+  void verify(std::int64_t step, float scale) {
+    if constexpr (may_verify) {
+      resting_->compare(step - 1);
+      verification_->verify(step, scale, [&](int piece) { return feed_.piece(piece); });
+    }
+  }
+
+  /// Traces tasks and, on an asynchronous device, looks for the end of the step before: where the device's queue is
+  /// full, enqueueing takes as long as the device does. A host asks for no event while a graph is captured; a step that
+  /// is one launch does not keep it from the report either.
+  Observer observer() {
+    Observer watch{.state = this};
+    if (watch_.traces())
+      watch.before = [](void* self, const sharding::Task&) { static_cast<EngineOf*>(self)->watch_.before(); };
+    if (watch_.traces() || (Device::asynchronous && !options_.cuda_graphs))
+      watch.after = [](void* self, const sharding::Task& task) { static_cast<EngineOf*>(self)->after(task); };
+    return watch;
+  }
+  void after(const sharding::Task& task) {
+    auto& module = training_.module();
+    if (watch_.traces()) watch_.after(task, module.ledger().current(), module.arena().used());
+    if (!options_.cuda_graphs && queued_.size() > 1 && !queued_.front().done &&
+        training_.optimizer().control().decided())
+      queued_.front().done = Clock::now();
+  }
+
+  template <class F>
+  void with_disk(F f) {
+    with_disk_deadline(ranks_, options_.launch.disk_deadline_seconds, "replay (--disk-deadline)",
+                       [&] { comm::together(ranks_, "--tensors", f); });
+  }
+  static void see_stream(void* state, const sharding::Task& task, Tensor<const Compute> values) {
+    EngineOf& own = *static_cast<EngineOf*>(state);
+    if (own.stream_error_) return;
+    try {
+      write_stream(own.training_.module(), task, values, *own.tensors_);
+    } catch (...) {  // the others are in the pass, and wait for this rank
+      own.stream_error_ = std::current_exception();
+    }
+  }
+  void end_streams() {
+    training_.executor().watch().show_streams({});
+    tensors_ = nullptr;
+    comm::together(ranks_, "--tensors", [&] {
+      if (stream_error_) std::rethrow_exception(stream_error_);
+    });
+  }
+  void write_gradients() {
+    with_disk([&] { write_stepped_gradients(training_.module(), *tensors_); });
+  }
+
+  comm::CatchSignals signals_{comm::CatchSignals::Later()};  ///< for the feed
+  Comm& communicator_;
+  comm::Ranks ranks_;
+  const TrainOptions& options_;
+  Model model_;
+  const Source& source_;
+  RunWatch& watch_;
+  std::string data_;  ///< identity of the data, compared over ranks and on resume
+  EngineFacts facts_;
+  Training<Model, Optimizer> training_;
+  std::optional<Verification<Model>> verification_;  ///< with --verify-every
+  std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
+  Feed<Comm, Source> feed_;
+  Batches<Source> held_out_batch_;
+  std::deque<StepResults> queued_;          ///< steps whose results were not returned
+  report::StepTensors* tensors_ = nullptr;  ///< of the next step; null: none are written
+  std::exception_ptr stream_error_;         ///< the first of this rank while a pass ran
+};
+
+}  // namespace fsdp::train

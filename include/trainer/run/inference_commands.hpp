@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The sub-commands eval, generate and chat on one compiled stack.
+#pragma once
+
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
+#include <cstdint>
+#include <string>
+
+#include <tessera/comm/agreement.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
+#include <tessera/fsdp/nn/module.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include <tessera/trainer/flags/disk_deadline.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/flags/sequence_flag.hpp>
+#include <tessera/trainer/run/arguments.hpp>
+#include <tessera/trainer/run/chat.hpp>
+#include <tessera/trainer/run/evaluate.hpp>
+#include <tessera/trainer/run/generate.hpp>
+#include <tessera/trainer/run/inference_of.hpp>
+#include <tessera/trainer/run/processor.hpp>
+
+namespace fsdp::train {
+
+/// Makes the inference of a model from the config.json of --model, with the adapters of --adapter if there are.
+/// `flags`: those that are bound to the options. Collective; throws InputError on all ranks unless all have the same
+/// flags and read the same config.
+template <class Model, class Options>
+InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, const Options& options,
+                                    const FlagSet& flags, const ShardingOf<Model>& sharding,
+                                    const TilingOf<Model>& tiling) {
+  comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
+  agree_on_instruction_set(communicator);
+  const auto config = read_together(communicator, options.launch.disk_deadline_seconds, "--model", [&] {
+    return read_config<typename Model::Config>(options.model, options.adapter);
+  });
+  comm::agree_on_opened(communicator, config.write());
+  return InferenceOf<Model>(communicator, options.launch, Model(config), options.model, options.adapter, sharding,
+                            tiling);
+}
+
+/// `tessera eval`. `flags`: those that are bound to the options. Returns the exit status.
+template <class Model>
+int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
+             const TilingOf<Model>& tiling) {
+  using Comm = typename Model::Stack::Comm;
+  validate(flags, options);
+  require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
+  return launch<Comm>(options.launch, [&](Comm& communicator) {
+    (void)groups_of(options.sequence, communicator.size());  // refuses ranks that cannot be cut
+    InferenceOf<Model> inference = agreed_inference<Model>(communicator, options, flags, sharding, tiling);
+    require_positions(inference.config(), options.seq_len, options.model);
+    const EvalData data = open_eval_data(communicator, options, inference.vocabulary());
+    inference.read(data.source);
+    evaluate(inference, options, data.source, sharding::facts_of(sharding).pieces);
+  });
+}
+
+/// `tessera generate`. `flags`: those that are bound to the options, some of which the model's folder sets. Returns the
+/// exit status.
+template <class Model>
+int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
+             const TilingOf<Model>& tiling) {
+  static_assert(
+      nn::GeneratingHead<typename Model::Head, typename Model::Local>,
+      "fsdp: this model's head has no logits, so that it cannot generate; give it logits (tessera/fsdp/nn/module.hpp)");
+  using Comm = typename Model::Stack::Comm;
+  const PromptInput input = read_prompt_input(options, flags);
+  return launch<Comm>(options.launch, [&](Comm& communicator) {
+    InferenceOf<Model> inference = agreed_inference<Model>(communicator, options, flags, sharding, tiling);
+    generate(inference, options, input);
+  });
+}
+
+/// `tessera chat`, as generate.
+template <class Model>
+int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
+  static_assert(Executor<Model>::continues,
+                "fsdp: this model's blocks cannot continue a sequence, so that it cannot chat; give them `extend` "
+                "(tessera/fsdp/nn/module.hpp), or its head logits");
+  using Comm = typename Model::Stack::Comm;
+  const std::string set_by_file = settle_chat(options, flags);
+  return launch<Comm>(options.generate.launch, [&](Comm& communicator) {
+    InferenceOf<Model> inference = agreed_inference<Model>(communicator, options.generate, flags, sharding, tiling);
+    chat(inference, options, set_by_file);
+  });
+}
+
+}  // namespace fsdp::train

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The Inference of a model.
+#pragma once
+
+#include <tessera/fsdp/core/language.hpp>  // before all others
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/training/training.hpp>
+#include <tessera/trainer/data/batches.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/trainer/run/batch_calls.hpp>
+#include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/load.hpp>
+#include <tessera/trainer/run/vocabulary.hpp>
+
+namespace fsdp::train {
+
+/// Computes forward passes of a model of tokens whose weights are in a folder.
+template <class Model>
+class InferenceOf final : public Inference {
+ public:
+  using Stack = typename Model::Stack;
+  using Comm = typename Stack::Comm;
+  using Compute = typename Stack::Precision::Compute;
+
+  /// Allocates nothing. `folder`, `adapter`: as in ModelChoice. Communicator and launch must outlive it.
+  InferenceOf(Comm& communicator, const LaunchOptions& launch, Model model, std::string folder, std::string adapter,
+              typename Stack::Sharding sharding, typename Stack::Tiling tiling)
+      : communicator_(communicator),
+        ranks_(communicator),
+        launch_(launch),
+        model_(std::move(model)),
+        folder_(std::move(folder)),
+        adapter_(std::move(adapter)),
+        sharding_(std::move(sharding)),
+        tiling_(std::move(tiling)) {}
+
+  const typename Model::Config& config() const { return model_.config(); }
+
+  const comm::Ranks& ranks() const override { return ranks_; }
+  std::int64_t vocabulary() const override { return vocabulary_of(model_); }
+  std::optional<std::int64_t> longest_sequence() const override {
+    if constexpr (HasLongestSequence<typename Model::Config>) return model_.config().longest_sequence();
+    return std::nullopt;
+  }
+  bool continues() const override { return Executor<Model>::continues; }
+
+  /// The source that `evaluate` reads; it must outlive this object. Call it before `begin`.
+  void read(const data::TextSource& source) { source_ = &source; }
+
+  void begin(const StepSize& size, Purpose purpose) override {
+    size_ = size;
+    evaluation_.emplace(communicator_, model_, size, sharding_, tiling_, purpose);
+    train::load<Model>(communicator_, launch_, evaluation_->module(), folder_, adapter_);
+    if (source_ != nullptr) batches_.emplace(*source_, size.sequences, 1, device::host_memory<typename Comm::Device>);
+  }
+  std::vector<float> logits(std::span<const std::int32_t> tokens, std::span<const std::int64_t> rows) override {
+    if constexpr (Executor<Model>::generates)
+      return logits_of<Compute>(tokens, size_.sequences, std::ssize(rows), vocabulary(),
+                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
+                                  evaluation_->executor().logits(batch, rows, out);
+                                });
+    else
+      throw Error("inference: this model's head has no logits");
+  }
+  std::vector<float> next_logits(std::span<const std::int32_t> tokens,
+                                 std::span<const std::int32_t> positions) override {
+    if constexpr (Executor<Model>::continues)
+      return logits_of<Compute>(tokens, size_.sequences, size_.sequences, vocabulary(),
+                                [&](const TokenBatch& batch, const Tensor<Compute>& out) {
+                                  evaluation_->executor().next_logits(batch, positions, out);
+                                });
+    else
+      throw Error("inference: this model's blocks cannot continue a sequence");
+  }
+  HeldOutBatch evaluate(std::span<const std::int64_t> samples) override {
+    return evaluate_batch(evaluation_->executor(), evaluation_->counts(), *batches_,
+                          evaluation_->module().sequence_group(), samples);
+  }
+
+ private:
+  Comm& communicator_;
+  comm::Ranks ranks_;
+  const LaunchOptions& launch_;
+  Model model_;
+  std::string folder_, adapter_;
+  typename Stack::Sharding sharding_;
+  typename Stack::Tiling tiling_;
+  StepSize size_;
+  const data::TextSource* source_ = nullptr;
+  std::optional<Evaluation<Model>> evaluation_;
+  std::optional<Batches<data::TextSource>> batches_;
+};
+
+}  // namespace fsdp::train

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The tensors of a module's step, for the folder of `tessera replay --tensors`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/fsdp/core/dtype.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/on_host.hpp>
+#include <tessera/fsdp/execution/step_digest.hpp>
+#include <tessera/fsdp/execution/step_digests.hpp>
+#include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+#include <tessera/trainer/report/step_tensors.hpp>
+
+namespace fsdp::train {
+
+/// Returns the shapes of a step's tensors. `rows`: of a stream; `pieces`: of a step. Module: a ShardedModel.
+template <class Module>
+report::StepShapes step_shapes(Module& module, int pieces, std::int64_t rows) {
+  report::StepShapes shapes{.units = module.names().units,
+                            .first_backward = module.first_backward(),
+                            .pieces = pieces,
+                            .stream = {rows, module.model().hidden()},
+                            .type = dtype_of<typename Module::Compute>()};
+  const std::map<std::string, int> first = first_units(module);
+  shapes.parameters.resize(shapes.units.size());
+  for (const auto& group : module.groups()) {
+    if (!group.facts().trainable) continue;
+    for (const Parameter& parameter : group.parameters()) {
+      const std::int64_t* const extents = parameter.shape.extents.data();
+      shapes.parameters[static_cast<std::size_t>(first.at(parameter.name))].push_back(
+          {.name = parameter.name, .shape = {extents, extents + parameter.shape.rank}});
+    }
+  }
+  // The order of groups depends on flags; equal steps must give equal files.
+  for (auto& list : shapes.parameters) std::ranges::sort(list, {}, &checkpoint::NamedShape::name);
+  for (int unit = 0; unit < static_cast<int>(shapes.units.size()); ++unit) {
+    std::vector<int>& uses = shapes.uses.emplace_back();
+    for (const Reference& reference : module.references(unit))
+      if (reference.present()) uses.push_back(first.at(module.parameter(reference).name));
+  }
+  return shapes;
+}
+
+/// Writes the output of a task's computation, if it is wanted.
+template <class Module>
+void write_stream(Module& module, const sharding::Task& task, Tensor<const typename Module::Compute> values,
+                  report::StepTensors& tensors) {
+  using Kind = StepDigest::Kind;
+  using Compute = typename Module::Compute;
+  const Kind kind = task.action == sharding::Action::forward ? Kind::forward : Kind::backward;
+  const int piece = module.step_piece(task.micro_batch).value();
+  if (!tensors.wants(kind, task.index, piece)) return;
+  device::OnHost<typename Module::Device, const Compute> host(module.stream(), values);
+  const Tensor<const Compute> there = host.values();
+  if constexpr (std::is_same_v<Compute, float>) {
+    tensors.write_stream(kind, task.index, piece, {there.data(), static_cast<std::size_t>(there.numel())});
+  } else {
+    const std::vector<float> wide(there.data(), there.data() + there.numel());
+    tensors.write_stream(kind, task.index, piece, wide);
+  }
+}
+
+/// Write this rank's own parts of all that the step changes.
+/// @{
+template <class Module>
+void write_stepped_gradients(Module& module, report::StepTensors& tensors) {
+  for (const auto& piece : module.shards()) {
+    if (!piece.owned || !module.is_stepped(piece)) continue;
+    device::OnHost<typename Module::Device, const float> host(module.stream(), piece.gradient);
+    const Tensor<const float> values = host.values();
+    tensors.write_parameter(StepDigest::Kind::gradient, piece.parameter->name, piece.begin,
+                            {values.data(), static_cast<std::size_t>(values.numel())});
+  }
+}
+template <class Module>
+void write_stepped_weights(Module& module, report::StepTensors& tensors) {
+  for (const auto& piece : module.shards()) {
+    if (!piece.owned || !module.is_stepped(piece)) continue;
+    with_host_weights(module, piece, Access::read, [&](Tensor<const float> values, std::int64_t begin) {
+      tensors.write_parameter(StepDigest::Kind::weights, piece.parameter->name, begin,
+                              {values.data(), static_cast<std::size_t>(values.numel())});
+    });
+  }
+}
+/// @}
+
+}  // namespace fsdp::train

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The training loop of one rank: steps, console, metrics, held-out losses, samples, checkpoints, signals.
+///
+/// It is the same on every rank; rank 0 speaks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tessera/comm/launch/signals.hpp>
+#include <tessera/comm/ranks.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/samples.hpp>
+#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/early_stop.hpp>
+#include <tessera/trainer/run/engine.hpp>
+#include <tessera/trainer/run/queued_steps.hpp>
+#include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/run_watch.hpp>
+
+namespace fsdp::train {
+
+/// Trains by an engine. `run` is all of `tessera train` but its flags. A step makes a handful of calls of the engine.
+class TrainingRun {
+ public:
+  /// The references must outlive it. `dir`: the claim to --checkpoint-dir.
+  TrainingRun(Engine& engine, const TrainOptions& options, const RunWatch& watch, CheckpointDir dir);
+
+  /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
+  /// ranks where a loss, weight or optimizer state is not finite.
+  [[nodiscard]] int run();
+
+ private:
+  bool leads() const { return ranks_.rank() == 0; }
+  bool saved() const { return checkpoints_.saved(steps_); }
+  bool due(std::int64_t every) const { return every > 0 && steps_ % every == 0 && steps_ < options_.steps; }
+
+  void begin();
+  std::vector<std::string> first_lines(std::vector<std::string> lines) const;
+  checkpoint::TrainerState state() const;
+  void restore(const checkpoint::TrainerState& state);
+  void step();
+  void report();
+  void report_all();
+  std::optional<double> validate();
+  std::optional<double> held_out_loss();
+  const char* answer_to_stop() const;
+  int stop(int signal);
+  void save_as_asked(std::int64_t asked);
+  void save();
+  int finish();
+
+  comm::CatchSignals signals_{comm::CatchSignals::Later()};  ///< until the first step, a stop ends the process
+  Engine& engine_;
+  const EngineFacts& facts_;
+  comm::Ranks ranks_;
+  const TrainOptions& options_;
+  const RunWatch& watch_;
+  Samples samples_;
+  EarlyStop early_stop_;
+  RunLog log_;
+  QueuedSteps queued_;
+  RunCheckpoints checkpoints_;
+  std::int64_t steps_ = 0;            ///< enqueued so far
+  std::optional<double> held_out_;    ///< the one measured last
+  std::int64_t validated_step_ = -1;  ///< the step after which it was measured
+  std::int64_t saves_asked_ = 0;      ///< saves that signals asked for, and that are done
+  int stopped_ = 0;                   ///< the signal that ended a validation
+};
+
+}  // namespace fsdp::train
