@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,7 +32,6 @@
 #include "cli/listed.hpp"
 #include "cli/replay.hpp"
 #include "cli/stack_lines.hpp"
-#include "cli/train_fit.hpp"
 #include "stacks/compiled_stack.hpp"
 #include "stacks/planned_stack.hpp"
 
@@ -102,10 +99,6 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequ
                            in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
                            "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked, shards_sequences),
                            "\ntessera plan tells the bytes and times of every stack, compiled or not."));
-}
-
-stacks::CompiledStack stack_of(const cli::Train& train) {
-  return find_stack(train.stack, train.options.sequence.ranks > 1);
 }
 
 /// Finds a compiled stack of a communicator, for what does not depend on the rest.
@@ -192,32 +185,13 @@ void require_ranks_of(const plan::Cluster& cluster, const cli::CommChoice& comm,
                       "; leave --comm out, or give --ranks ", stated);
 }
 
-int train_fit(Bound<cli::Train>& command) {
-  train::LaunchOptions& launch = command->options.launch;
-  settle_launch(command->stack.comm, launch, command.flags.is_given("comm"));
-  const stacks::CompiledStack ranks = any_stack(command->stack.comm);
-  const std::shared_ptr<void> kept = ranks.keep(launch);
-  const cli::FitStacks stacks{
-      .has = has_stack,
-      .estimate =
-          [&](const cli::Train& train, const plan::Cluster& cluster) {
-            return stacks::estimate_step(command.flags, train, cluster, false);
-          },
-      .on_ranks = [&](const std::function<int(const comm::Ranks&)>& f) { return ranks.on_ranks(launch, f); },
-      .time = [&](const cli::Train& train,
-                  train::TimedStep& timed) { return stack_of(train).time_step(command.flags, train, timed); },
-      .train = [&] { return stack_of(*command).train(command); }};
-  return run_together([&] { return cli::train_fit(command, stacks); });  // while `kept` keeps MPI
-}
-
 struct Run {
   int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
   int operator()(const cli::Version&) const {
     return print_text(stdout, cli::version_text() + "stacks\n" + list_of_stacks()), 0;
   }
-  int operator()(Bound<cli::Train>&& command) const {
+  int operator()(const Bound<cli::Train>& command) const {
     train::TrainOptions& options = command->options;
-    if (command->fit) return train_fit(command);
     return stack_for(command, options.launch, options.dry_run || options.print_schedule).train(command);
   }
   int operator()(const Bound<cli::Plan>& command) const {
@@ -234,11 +208,10 @@ struct Run {
                         " nodes; take --comm mpi");
     if (command.flags.is_given("comm")) require_ranks_of(cluster, comm, *options.cluster);
     settle_launch(comm, options.launch, true, true);
-    const bool fit = command->train.fit;
     const auto estimate = [&](const cli::Train& train) {
-      return stacks::estimate_step(command.flags, train, cluster, !plan.json && !fit);
+      return stacks::estimate_step(command.flags, train, cluster, !plan.json && !command->fit);
     };
-    if (fit) return cli::fit(command, cluster, has_stack, estimate);
+    if (command->fit) return cli::fit(command, cluster, has_stack, estimate);
     const int status = train::print_estimate(options, plan, estimate(command->train));
     const cli::StackChoice& stack = command->train.stack;
     if (!plan.json && !has_stack(stack) && train::tells_of_plans())

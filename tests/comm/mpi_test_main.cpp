@@ -45,6 +45,8 @@ Mpi<>& mpi_world() { return *world; }
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
+  const auto kept = fsdp::comm::Mpi<>::keep({});  // the second run finds MPI as the first one left it
+  if (const int status = fsdp::comm::Mpi<>::run({}, [](fsdp::comm::Mpi<>&) { return 0; }); status != 0) return status;
   return fsdp::comm::Mpi<>::run({.windows = fsdp::comm::wants_windows()}, [](fsdp::comm::Mpi<>& communicator) {
     fsdp::comm::world = &communicator;
     if (communicator.rank() != 0) {

@@ -10,6 +10,8 @@ SMALL = "train --config small.toml"
 TRAIN = f"{SMALL} --data text.txt"
 TWO = f"{TRAIN} --comm threads:2"
 TINY = "train --data text.txt --model tiny --seq-len 16 --steps 1"
+FIT_IS_GONE = ("--fit is no longer a flag of train; tessera plan --fit --cluster NAME prints the flags of the fastest "
+               "configurations, which train accepts unchanged$")
 NO_TOKENIZER = "is for text that a tokenizer reads, and there is no tokenizer"
 
 # What is refused in one line: a command, then patterns and further flags.
@@ -104,6 +106,8 @@ REFUSED = {
         (r"unexpected argument 'more.txt'", "more.txt --data text.txt"),
         (r"tinny is neither a preset nor a folder; did you mean 'tiny'", "--data text.txt --model tinny"),
         (r"--steps", "--data text.txt --steps"),
+        (FIT_IS_GONE, "--data text.txt --fit --cluster h100"),
+        (f"fit.toml: {FIT_IS_GONE}", "--data text.txt --config fit.toml"),
     ],
     "eval --data text.txt": [
         (r"model is missing", ""),
@@ -147,7 +151,7 @@ def files(program):
                 'checkpoint-dir = "made/checkpoints"\n')
     for path, written in {"small.toml": untraced + 'trace = "made/trace.json"\n', "untraced.toml": untraced, "empty.txt": "",
                           "folder/empty.txt": "", "folder/binary": "a\0b", "held/text.txt": text(300), "long.txt": text(5001),
-                          "used/step-00000002": ""}.items():
+                          "used/step-00000002": "", "fit.toml": 'fit = true\ncluster = "h100"\n'}.items():
         write(path, written)
     for link, to in {"link": "held/text.txt", "dangling": "nowhere", "linked/step-00000002": "nowhere", "gqa": GOLDEN / "llama-gqa"}.items():
         os.symlink(to, link)

@@ -266,11 +266,6 @@ def faulty(program, under, fault="", **others):
                          [f"TESSERA_FAULT{name}={value}" for name, value in variables.items()])
 
 
-def flags_taken(fitted):
-    """The flags of the configuration that `train --fit` took."""
-    return re.search(r"^fit  *[0-9]*  (.*)\n             planned .*; taken$", fitted.out, re.M)[1]
-
-
 def trained(program, name, *arguments):
     """A training that leaves NAME.jsonl and NAME/ in the place of older ones."""
     return program(*arguments, "--metrics", fresh(f"{name}.jsonl"), "--checkpoint-dir", fresh(name))

@@ -80,7 +80,8 @@ TEST(OptimizerFlags, OfAFixedOptimizerAreItsConstantsAlone) {
   chosen.bind(flags);
   EXPECT_EQ(flags.names(), (std::vector<std::string>{"momentum", "nesterov", "weight-decay"}));
   EXPECT_EQ(flags.find("momentum")->get(), std::vector<std::string>{"0.7"});
-  EXPECT_INPUT_ERROR(flags.refuse_fixed("optimizer"), "--optimizer is fixed by this program: sgd");
+  EXPECT_EQ(flags.refusal("optimizer"), "--optimizer is fixed by this program: sgd");
+  EXPECT_EQ(flags.refusal("momentum"), "");
   flags.find("nesterov")->set({"true"});
   EXPECT_EQ(chosen.resolve(), (Sgd{.momentum = 0.7, .nesterov = true}));
   flags.find("momentum")->set({"2"});

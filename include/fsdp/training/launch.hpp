@@ -9,7 +9,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -84,16 +83,6 @@ template <class Comm, class F>
 [[nodiscard]] int launch(const LaunchOptions& options, F f) {
   static_assert(check_launch<Comm>());
   return run_program([&] { return detail::launch<Comm>(options, std::move(f)); });
-}
-
-/// Prepares the process for several launches of Comm, one after another, where that takes anything (Mpi::keep). Keep
-/// what it returns until the last one has ended.
-template <class Comm>
-std::shared_ptr<void> keep_for_launches(const LaunchOptions& launch) {
-  if constexpr (requires(const comm::Options& options) { Comm::keep(options); })
-    return Comm::keep(detail::options_of(launch));
-  else
-    return nullptr;
 }
 
 /// Returns the number of ranks that `launch` will start or join; starts no communication.

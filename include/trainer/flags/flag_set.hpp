@@ -194,10 +194,15 @@ class FlagSet {
   /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
 
-  /// Declares a flag of other programs whose value this program's types fix. It is absent from --help.
-  void fix(std::string name, std::string value) { fixed_.push_back({std::move(name), std::move(value)}); }
-  /// Throws InputError if `name` is such a fixed flag; the error names its value.
-  void refuse_fixed(std::string_view name) const;
+  /// Declares a flag that this program or command does not have, and why: the rest of a sentence that begins with the
+  /// flag. It is absent from --help.
+  void refuse(std::string name, std::string why) { refused_.push_back({std::move(name), std::move(why)}); }
+  /// Declares a flag of other programs whose value this program's types fix.
+  void fix(std::string name, const std::string& value) {
+    refuse(std::move(name), "is fixed by this program: " + value);
+  }
+  /// Returns the sentence that refuses a flag; empty if `name` is not refused.
+  std::string refusal(std::string_view name) const;
 
   std::vector<Flag>& flags() { return flags_; }
   const std::vector<Flag>& flags() const { return flags_; }
@@ -233,12 +238,12 @@ class FlagSet {
     return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
   }
 
-  struct Fixed {
-    std::string name, value;
+  struct Refused {
+    std::string name, why;
   };
 
   std::vector<Flag> flags_;
-  std::vector<Fixed> fixed_;
+  std::vector<Refused> refused_;
   std::vector<std::string> files_;
 };
 

@@ -38,6 +38,16 @@ void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> a
   flags.add(Effect::chosen, "comm", stack.comm, "self | threads:N | mpi | nccl");
 }
 
+/// Adds the flags that `train` and `plan` share.
+void bind_step(train::FlagSet& flags, Train& command) {
+  bind(flags, command.options);
+  train::bind_model<LlamaConfig>(flags, command.options.model);
+  bind(flags, command.optimizer);
+  flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
+            train::counts_up_to(train::most_ranks, 0));
+  bind(flags, command.stack, command.options.units.offload_inputs, train::offloaded_inputs_help);
+}
+
 }  // namespace
 
 void bind(train::FlagSet& flags, StackChoice& stack) {
@@ -60,16 +70,10 @@ void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, c
 }
 
 void bind(train::FlagSet& flags, Train& command) {
-  bind(flags, command.options);
-  train::bind_model<LlamaConfig>(flags, command.options.model);
-  bind(flags, command.optimizer);
-  flags.add(
-      Effect::chosen, "fit", command.fit,
-      "with --cluster: look for the fastest ways that fit, as plan --fit does, time a few steps of the best three, "
-      "and train with the flags of the fastest; data, batch and precision stay as they are");
-  flags.add(Effect::chosen, "ranks", command.options.ranks, "number of ranks for --dry-run; 0: those of --comm",
-            train::counts_up_to(train::most_ranks, 0));
-  bind(flags, command.stack, command.options.units.offload_inputs, train::offloaded_inputs_help);
+  bind_step(flags, command);
+  flags.refuse("fit",
+               "is no longer a flag of train; tessera plan --fit --cluster NAME prints the flags of the fastest "
+               "configurations, which train accepts unchanged");
 }
 
 std::string cluster_names() {
@@ -80,14 +84,15 @@ std::string cluster_names() {
 
 void bind(train::FlagSet& flags, Plan& command) {
   flags.add("json", command.plan.json, "one JSON object, in bytes and seconds");
-  bind(flags, command.train);
+  bind_step(flags, command.train);
   flags.add("document-length", command.train.options.document_length,
             "tokens of a typical document, which attention does not leave (--data-format chat, --document-separator); "
             "0: counted as whole sequences",
             train::counts_up_to(train::most_tokens, 0));
-  flags.find("fit")->help =
-      "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
-      "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same batches";
+  flags.add("fit", command.fit,
+            "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
+            "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same "
+            "batches");
   flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", cluster_names());
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =

@@ -12,7 +12,6 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 
 #include "../../trainer/flags/parsed.hpp"
-#include "train_fit.hpp"
 
 namespace fsdp::cli {
 namespace {
@@ -29,7 +28,6 @@ void require_model(const std::string& model) {
 /// @{
 void complete(const Train& command) {
   (void)resolve(command.optimizer);  // reports an invalid choice before anything starts
-  check_fit(command);
 }
 void complete(const Plan& command) {
   (void)resolve(command.train.optimizer);

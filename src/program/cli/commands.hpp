@@ -27,7 +27,6 @@ struct Train {
   train::TrainOptions options = {};
   train::OptimizerChoice optimizer = {};
   StackChoice stack = {};
-  bool fit = false;  ///< look for the fastest way that fits on the cluster, in all that the flags leave open
 
   friend bool operator==(const Train&, const Train&) = default;
 };
@@ -39,6 +38,7 @@ std::string cluster_names();
 struct Plan {
   Train train = {};
   train::PlanOptions plan = {};
+  bool fit = false;  ///< search for the fastest configurations that fit, in everything that the flags leave open
 };
 
 /// A sub-command that runs a trained model on a stack.

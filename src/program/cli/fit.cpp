@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -149,7 +148,7 @@ std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& p
 int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack& has, EstimateStep estimate) {
   require<InputError>(!command->train.options.trace,
                       "--trace is of one step, and --fit looks for several; leave one of them out");
-  const FitSpace space(command->train, command.flags, cluster, [](const StackChoice&) { return true; });
+  const FitSpace space(command->train, command.flags, cluster);
   const FoundWays found = find_ways(command->train, space, estimate);
   if (!train::tells_of_plans()) return 0;
   print_text(stdout,

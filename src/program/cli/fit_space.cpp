@@ -31,8 +31,8 @@ std::vector<std::int64_t> group_sizes(const plan::Cluster& cluster) {
 
 }  // namespace
 
-FitSpace::FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster, HasStack has)
-    : asked_(asked), given_(flags), cluster_(cluster), has_(std::move(has)) {
+FitSpace::FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster)
+    : asked_(asked), given_(flags), cluster_(cluster) {
   for (const ShardingChoice& sharding : shardings()) add_families(sharding);
 }
 
@@ -124,29 +124,20 @@ std::map<std::int64_t, std::int64_t> FitSpace::sharing_of_micro_batches() const 
 
 /// Of one strategy: a step of more micro-batches is no faster.
 void FitSpace::add_families(const ShardingChoice& sharding) {
-  const std::vector<OffloadChoice> offloads = offloads_of(sharding);
-  if (offloads.empty()) return;
   std::optional<std::size_t> after;
   for (const auto& [count, sharing] : sharing_of_micro_batches()) {
     families_.push_back(family(sharding, sharing, pieces_of(sharding) > 0 ? 1 : count));
-    families_.back().offloads = offloads;
+    families_.back().offloads = offloads();
     families_.back().after = std::exchange(after, families_.size() - 1);
     if (pieces_of(sharding) > 0) return;
   }
 }
 
-std::vector<OffloadChoice> FitSpace::offloads_of(const ShardingChoice& sharding) const {
-  StackChoice stack = asked_.stack;
-  stack.sharding = sharding;
-  std::vector<OffloadChoice> list;
-  for (const OffloadChoice offload : {OffloadChoice::none, OffloadChoice::optimizer}) {
-    if (given_.is_given("offload") ? offload != asked_.stack.offload
-                                   : offload != OffloadChoice::none && cluster_.device == "cpu")
-      continue;
-    stack.offload = offload;
-    if (has_(stack)) list.push_back(offload);
-  }
-  return list;
+/// A CPU's optimizer state is in host memory anyway.
+std::vector<OffloadChoice> FitSpace::offloads() const {
+  if (given_.is_given("offload")) return {asked_.stack.offload};
+  if (cluster_.device == "cpu") return {OffloadChoice::none};
+  return {OffloadChoice::none, OffloadChoice::optimizer};
 }
 
 std::vector<plan::Family> FitSpace::families() const {
@@ -186,7 +177,7 @@ std::vector<Train> FitSpace::beside(const Train& train) const {
     if (!strategy) continue;
     Train other = train;
     other.stack.sharding.strategy = *strategy;
-    if (has_(other.stack)) list.push_back(std::move(other));
+    list.push_back(std::move(other));
   }
   return list;
 }

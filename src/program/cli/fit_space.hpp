@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,9 +22,6 @@
 #include "commands.hpp"
 
 namespace fsdp::cli {
-
-/// Whether a stack may be taken.
-using HasStack = std::function<bool(const StackChoice&)>;
 
 /// How blocks keep what their backward needs.
 struct Kept {
@@ -47,7 +43,7 @@ struct FitFamily {
 class FitSpace {
  public:
   /// `flags`: what the command line and its file gave stays as it is.
-  FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster, HasStack has);
+  FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster);
 
   std::vector<plan::Family> families() const;
   /// Number of ways.
@@ -64,7 +60,7 @@ class FitSpace {
  private:
   void add_families(const ShardingChoice& sharding);
   FitFamily family(const ShardingChoice& sharding, std::int64_t sharing, std::int64_t micro_batches) const;
-  std::vector<OffloadChoice> offloads_of(const ShardingChoice& sharding) const;
+  std::vector<OffloadChoice> offloads() const;
   std::vector<ShardingChoice> shardings() const;
   std::map<std::int64_t, std::int64_t> sharing_of_micro_batches() const;
   std::vector<std::int64_t> sharings() const;
@@ -75,7 +71,6 @@ class FitSpace {
   Train asked_;
   const train::FlagSet& given_;
   plan::Cluster cluster_;
-  HasStack has_;
   std::vector<FitFamily> families_;
 };
 

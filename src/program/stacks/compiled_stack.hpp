@@ -4,7 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <type_traits>
 
@@ -14,7 +13,8 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/run/inference_commands.hpp>
 #include <tessera/trainer/run/replay.hpp>
-#include <tessera/trainer/run/time_step.hpp>
+#include <tessera/trainer/run/inference_commands.hpp>
+#include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/train.hpp>
 
 #include "../calibrate/calibrate.hpp"
@@ -31,14 +31,9 @@ struct CompiledStack {
   std::string comm;
   std::string precision;
   int (*train)(const cli::Bound<cli::Train>&) = nullptr;
-  /// Times the step of a command, which may differ from the one that the flags are bound to in what --fit tries; see
-  /// train::time_step.
-  int (*time_step)(const train::FlagSet&, const cli::Train& train, train::TimedStep&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
   /// Calls f on all ranks, and returns their status: of errors that all of a launcher's ranks have one is printed.
   int (*on_ranks)(const train::LaunchOptions&, const std::function<int(const comm::Ranks&)>& f) = nullptr;
-  /// See train::keep_for_launches.
-  std::shared_ptr<void> (*keep)(const train::LaunchOptions&) = nullptr;
   int (*calibrate)(const cli::Calibrate&) = nullptr;  ///< of the device and its communicator
   int (*evaluate)(const cli::Bound<cli::Eval>&) = nullptr;
   int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head has no logits
@@ -56,10 +51,6 @@ struct Commands {
   static int train(const cli::Bound<cli::Train>& command) {
     return train::train<Model>(command->options, command.flags, sharding(command->stack), command->stack.tiling,
                                resolve(command->optimizer));
-  }
-  static int time_step(const train::FlagSet& flags, const cli::Train& train, train::TimedStep& timed) {
-    return train::time_step<Model>(train.options, flags, sharding(train.stack), train.stack.tiling,
-                                   resolve(train.optimizer), timed);
   }
   static int replay(const cli::RecordedRun& run) {
     return train::replay<Model>(run.request, *run.options, run.options.flags, run.record, run.after, run.warnings,
@@ -87,10 +78,8 @@ CompiledStack compiled_stack() {
       .comm = policy_text<typename Stack::Comm>(),
       .precision = policy_text<typename Stack::Precision>(),
       .train = Commands<Model>::train,
-      .time_step = Commands<Model>::time_step,
       .replay = Commands<Model>::replay,
       .on_ranks = Commands<Model>::on_ranks,
-      .keep = train::keep_for_launches<typename Stack::Comm>,
       .calibrate = calibrate::calibrate<typename Stack::Comm>,
       .evaluate = Commands<Model>::template on_folder<train::evaluate<Model>>,
   };

@@ -114,7 +114,8 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
     std::ranges::replace(name, '_', '-');
     const std::string where = message(path, ": ", keys == NamedBy::flags ? name : std::string(key.str()));
-    flags.refuse_fixed(name);
+    const std::string refusal = flags.refusal(name);
+    require<InputError>(refusal.empty(), path, ": ", refusal);
     Flag* const flag = flags.find(name);
     require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
                         suggestion(keys == NamedBy::flags ? name : std::string(key.str()), known_keys(flags, keys)));

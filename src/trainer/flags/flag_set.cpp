@@ -138,9 +138,9 @@ void FlagSet::require_ranges() const {
   }
 }
 
-void FlagSet::refuse_fixed(std::string_view name) const {
-  for (const Fixed& fixed : fixed_)
-    require<InputError>(fixed.name != name, "--", name, " is fixed by this program: ", fixed.value);
+std::string FlagSet::refusal(std::string_view name) const {
+  const auto refused = std::ranges::find(refused_, name, &Refused::name);
+  return refused == refused_.end() ? "" : message("--", name, " ", refused->why);
 }
 
 Flag* FlagSet::find(std::string_view name) {

@@ -86,7 +86,8 @@ void Parsed::refuse_extras() const {
   const std::string word = extras.front().substr(0, extras.front().find('='));
   require<InputError>(word.starts_with("-"), "unexpected argument '", shortened(word),
                       "'; a value follows its flag, as in --data FILE. See --help");
-  if (word.starts_with("--")) flags_.refuse_fixed(word.substr(2));
+  const std::string refusal = word.starts_with("--") ? flags_.refusal(word.substr(2)) : "";
+  require<InputError>(refusal.empty(), refusal);
   std::vector<std::string> known = flags_.names();
   known.insert(known.end(), {"config", "help"});
   const std::string near = nearest(word.substr(std::min(word.find_first_not_of('-'), word.size())), known);

@@ -4,12 +4,10 @@ losses, those of a golden folder, bit-identical steps by graphs, memory planned 
 elsewhere.
 
 TESSERA_SWEEP=sample: some of the strategies' runs."""
-import re
-
 import pytest
 
 from cuda_host.program.ranks import on_ranks, reported
-from support.files import GOLDEN, close, cluster, expected, fresh, losses, read, same, steps, summary, text
+from support.files import GOLDEN, close, expected, fresh, losses, same, steps, summary, text
 from support.program import WHOLE, peak
 
 FLAGS = (f"train --data text.txt --layers {2 if WHOLE else 1} --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
@@ -93,15 +91,3 @@ def test_checkpoints_of_gpus_resume_on_the_cpu_and_the_other_way_round(tessera):
     on_gpus(tessera, "back.jsonl", 4, RUN, "--sharding zero3 --steps 8 --resume cpu --cuda-graphs")
     on_cpu(tessera, "cpu.jsonl", 2, RUN, "--steps 8 --resume cpu")
     close(steps("back.jsonl"), steps("cpu.jsonl"), 1e-4)
-
-
-@pytest.mark.parametrize("graphs", ["", "--cuda-graphs"])
-def test_fit_times_configurations_one_after_another_and_trains_by_the_flags_of_one(tessera, graphs):
-    cluster("two.toml", 'device="cuda"', "collectives_have_queues=true")
-    on_gpus(tessera, "fit.jsonl", 2, "--steps 3 --fit --cluster two.toml", graphs)
-    printed = read("0.out")
-    taken = re.findall("^fit  *[0-9]*  (.*)\n             planned .*; taken$", printed, re.M)
-    assert len(taken) == 1 and len(re.findall("^fit ", printed, re.M)) == 3, printed
-    assert read("1.out") == ""
-    on_gpus(tessera, "direct.jsonl", 2, "--steps 3", taken[0], graphs)
-    assert steps("fit.jsonl") == steps("direct.jsonl")
