@@ -13,8 +13,6 @@
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/trainer/run/inference_commands.hpp>
 #include <tessera/trainer/run/replay.hpp>
-#include <tessera/trainer/run/inference_commands.hpp>
-#include <tessera/trainer/run/replay.hpp>
 #include <tessera/trainer/run/train.hpp>
 
 #include "../calibrate/calibrate.hpp"
