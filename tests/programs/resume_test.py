@@ -30,6 +30,19 @@ def test_a_resumed_run_is_bit_identical(program, stack):
         same(f"whole/step-00000006/{file}", f"again/step-00000006/{file}")
 
 
+def test_a_run_that_ends_until_a_step_is_a_part_of_the_whole(program):
+    train = f"train {FLAGS} --sharding fsdp2 --comm threads:2 --checkpoint-dir part --metrics"
+    whole = f"train {FLAGS} --sharding fsdp2 --comm threads:2 --metrics"
+    program(whole, fresh("uncut.jsonl"))
+    fresh("part")
+    program(train, fresh("first.jsonl"), "--until 4")
+    assert latest("part") == "step-00000004"
+    program(train, fresh("second.jsonl"), "--resume part")
+    assert steps("first.jsonl") + steps("second.jsonl") == steps("uncut.jsonl")
+    program.refuses("is at step 6 already, behind --until 4; take a later step, or an earlier checkpoint", train,
+                    "third.jsonl --resume part --until 4")
+
+
 def test_another_sharding_and_number_of_ranks_and_a_renamed_folder_and_the_newest_of_a_directory(program):
     os.rename("whole/step-00000003", "renamed")
     for stack in ["zero3 --comm threads:2", "fsdp2 --comm threads:6", "replicated --comm threads:3"]:

@@ -93,14 +93,17 @@ TEST(RecordOf, LeavesOutTheseFlagsAlone) {
   std::set<std::string> names;
   for (const Flag& flag : flags.flags())
     if (flag.effect == Effect::none) names.insert(flag.name);
-  EXPECT_EQ(names, (std::set<std::string>{"chat-template", "checkpoint-dir", "checkpoint-every", "cluster",
-                                          "cuda-graphs",   "data",           "deadline",         "device-deadline",
-                                          "digests",       "disk-deadline",  "dry-run",          "end-token",
-                                          "keep",          "log-every",      "memory",           "metrics",
-                                          "on-signal",     "patience",       "print-schedule",   "resume",
-                                          "resume-anyway", "sample-prompt",  "sample-tokens",    "shared-windows",
-                                          "tensorboard",   "text-field",     "threads",          "token-cache",
-                                          "tokenizer",     "trace",          "validation-every", "validation-windows",
+  EXPECT_EQ(names, (std::set<std::string>{"chat-template",  "checkpoint-dir",   "checkpoint-every",
+                                          "cluster",        "cuda-graphs",      "data",
+                                          "deadline",       "device-deadline",  "digests",
+                                          "disk-deadline",  "dry-run",          "end-token",
+                                          "keep",           "log-every",        "memory",
+                                          "metrics",        "on-signal",        "patience",
+                                          "print-schedule", "resume",           "resume-anyway",
+                                          "sample-prompt",  "sample-tokens",    "shared-windows",
+                                          "tensorboard",    "text-field",       "threads",
+                                          "token-cache",    "tokenizer",        "trace",
+                                          "until",          "validation-every", "validation-windows",
                                           "verify-every"}));
 }
 

@@ -59,6 +59,7 @@ struct TrainOptions {
   ModelChoice model = {};
   bool from_scratch = false;  ///< weights from the seed, whatever --model holds
   std::int64_t steps = 1000;
+  std::int64_t until = 0;  ///< the step to end after, at most `steps`, which alone set the schedule; 0: the last
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
   std::int64_t grad_accum = 1;  ///< micro-batches; 1 where the strategy has pieces
@@ -159,6 +160,9 @@ struct ChatOptions {
 };
 
 inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< most tokens of a chat's prompt that one pass computes
+
+/// Returns the step after which a run ends.
+std::int64_t last_step(const TrainOptions& options);
 
 /// Returns the groups of ranks that each read sequences of their own. Throws InputError unless the ranks can be cut
 /// into groups of those that share each sequence.

@@ -51,8 +51,7 @@
 
 namespace fsdp::train {
 
-/// What an engine is made for: a run, or one step of a run that is computed again, with digests and without samples,
-/// graphs, verification and figures.
+/// What an engine is made for: a run, or a step of one that is computed again, with digests and without figures.
 enum class EngineUse : std::uint8_t { trains, replays };
 
 /// Trains a model on a source: draws samples, exchanges counts, enqueues steps.
@@ -83,7 +82,7 @@ class EngineOf final : public Engine {
         training_(communicator, model_, facts_.size, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
-                   .graphs = options.cuda_graphs && use == EngineUse::trains,
+                   .graphs = options.cuda_graphs,
                    .observer = observer()}),
         feed_(training_.module().sequence_group(), training_.counts(), source,
               data::sampler_of(source, options.seed, options.batch_size), facts_.size.sequences,
@@ -209,9 +208,7 @@ class EngineOf final : public Engine {
     facts.reduced_sooner = reduced_sooner(sharding);
     facts.size = agreed_size(sharding);
     if (use == EngineUse::replays) {
-      facts.size.logit_rows = 0;
       facts.size.digests = true;
-      facts.size.verifies = false;
       return facts;
     }
     facts.start.planned = expected_step(ranks_, options_, model_, sharding, tiling,

@@ -64,7 +64,7 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const Flag
     RunWatch watch(options, communicator.rank());
     EngineOf<Model, data::TextSource, Optimizer> engine(communicator, options, model, source, sharding, tiling,
                                                         optimizer, watch, EngineUse::replays);
-    return StepReplay(engine, request, options, recorded, after).run();
+    return StepReplay(engine, request, options, watch, recorded, after).run();
   });
 }
 

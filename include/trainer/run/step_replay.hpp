@@ -16,21 +16,21 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/trainer/run/queued_steps.hpp>
 #include <tessera/trainer/run/replay_report.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
-#include <tessera/trainer/run/run_log.hpp>
+#include <tessera/trainer/run/run_watch.hpp>
+#include <tessera/trainer/run/training_run.hpp>
 
 namespace fsdp::train {
 
 /// Computes a step of a recorded run again.
 class StepReplay {
  public:
-  /// The references must outlive it. `options`: those of the run, with its data and its threads. `after`: the state of
-  /// the later checkpoint that has `recorded`, if it is from one. Throws InputError unless the engine, which replays,
-  /// computes the run's bits.
-  StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options, const RunRecord& recorded,
-             const std::optional<checkpoint::TrainerState>& after);
+  /// The references must outlive it. `options`: those of the run, with its data and its threads, of which no
+  /// checkpoints and validations come. `after`: the state of the later checkpoint that has `recorded`, if it is from
+  /// one. Throws InputError unless the engine, which replays, computes the run's bits.
+  StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options, const RunWatch& watch,
+             const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after);
 
   /// Returns the exit status: 0, 1 if the run computed something else, or 128 + a signal that ended the replay.
   [[nodiscard]] int run();
@@ -49,8 +49,7 @@ class StepReplay {
   const TrainOptions& options_;
   const RunRecord& recorded_;
   const std::optional<checkpoint::TrainerState>& after_;
-  RunLog log_;  ///< never begun, so that it stays silent
-  QueuedSteps queued_;
+  TrainingRun run_;  ///< its log is never begun, so that it stays silent
   std::optional<report::StepTensors> tensors_;
   std::optional<ReplayReport> report_;  ///< on rank 0
   ReplayedStep step_;

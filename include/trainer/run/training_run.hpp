@@ -35,16 +35,25 @@ class TrainingRun {
   /// ranks where a loss, weight or optimizer state is not finite.
   [[nodiscard]] int run();
 
+  /// The parts of a run, for a step that is computed again.
+  /// @{
+  /// Continues from a checkpoint that the engine has.
+  void restore(const checkpoint::TrainerState& state);
+  /// Makes and reports all steps up to `last`, with what is due between them. Returns the signal that ended it before;
+  /// 0: none.
+  [[nodiscard]] int advance(std::int64_t last);
+  /// Enqueues a step. `more`: as Engine::step's. Returns its learning rate and loss scale.
+  device::StepInputs step(bool more);
+  /// @}
+
  private:
   bool leads() const { return ranks_.rank() == 0; }
   bool saved() const { return checkpoints_.saved(steps_); }
-  bool due(std::int64_t every) const { return every > 0 && steps_ % every == 0 && steps_ < options_.steps; }
+  bool due(std::int64_t every) const { return every > 0 && steps_ % every == 0 && steps_ < last_step(options_); }
 
   void begin();
   std::vector<std::string> first_lines(std::vector<std::string> lines) const;
   checkpoint::TrainerState state() const;
-  void restore(const checkpoint::TrainerState& state);
-  void step();
   void report();
   void report_all();
   std::optional<double> validate();

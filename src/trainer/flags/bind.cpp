@@ -95,6 +95,8 @@ void bind_waits(FlagSet& flags, LaunchOptions& launch, bool disk) {
 void bind(FlagSet& flags, TrainOptions& o) {
   add_data(flags, o, "tokens in --checkpoint-dir, or else a temporary one");
   flags.add(Effect::results, "steps", o.steps, "optimizer steps of the whole run", counts_up_to(most_steps));
+  flags.add("until", o.until, "step to end after, with the schedule of all --steps; 0: the last",
+            counts_up_to(most_steps, 0));
   flags.add(Effect::results, "seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add(Effect::results, "batch-size", o.batch_size, "sequences per step, over all ranks and micro-batches",
             counts_up_to(most_sequences));

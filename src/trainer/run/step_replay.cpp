@@ -11,6 +11,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
+#include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/queued_steps.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -22,7 +24,7 @@ auto with_disk(const comm::Ranks& ranks, const TrainOptions& options, F f) {
 
 }  // namespace
 
-StepReplay::StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options,
+StepReplay::StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options, const RunWatch& watch,
                        const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after)
     : engine_(engine),
       ranks_(engine.ranks()),
@@ -30,8 +32,7 @@ StepReplay::StepReplay(Engine& engine, const ReplayRequest& request, const Train
       options_(options),
       recorded_(recorded),
       after_(after),
-      log_(ranks_, options, engine.facts().unit),
-      queued_(options, log_) {
+      run_(engine, options, watch, CheckpointDir(ranks_, options)) {
   const EngineFacts& facts = engine.facts();
   require_same_bits(recorded, facts.record);
   step_.start = {.pieces = facts.pieces,
@@ -48,11 +49,7 @@ int StepReplay::run() {
   if (request_.tensors) tensors_.emplace(*request_.tensors, request_.choice, engine_.shapes());
   restore();
   open();
-  for (std::int64_t steps = engine_.steps(); steps + 1 < request_.step; ++steps) {
-    engine_.step(queued_.add(steps), true);
-    queued_.report(engine_.results(), {});
-    if (const int signal = engine_.asked().stop; signal != 0) return 128 + signal;
-  }
+  if (const int signal = run_.advance(request_.step - 1); signal != 0) return 128 + signal;
   compute();
   return tell();
 }
@@ -99,8 +96,7 @@ std::string StepReplay::restored(const std::string& path) {
     } catch (const DamageError& damage) {
       return damage.what();
     }
-    engine_.seek({.epoch = from->state().epoch, .index = from->state().index});
-    queued_.restore(from->state().tokens, from->state().loss_scale);
+    run_.restore(from->state());
     return {};
   });
   for (const std::string& text : comm::gather_texts(ranks_, mine, "a checkpoint"))
@@ -125,9 +121,8 @@ void StepReplay::open() {
 
 /// The step itself.
 void StepReplay::compute() {
-  const device::StepInputs inputs = queued_.add(request_.step - 1);
   if (tensors_) engine_.show_next(*tensors_);
-  engine_.step(inputs, false);
+  const device::StepInputs inputs = run_.step(false);
   const StepResults results = engine_.results();
   step_.digests = results.digests;
   step_.found = {.loss = results.decision.loss / results.targets(), .norm = std::abs(results.decision.norm)};

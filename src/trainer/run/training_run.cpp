@@ -42,25 +42,29 @@ TrainingRun::TrainingRun(Engine& engine, const TrainOptions& options, const RunW
 int TrainingRun::run() {
   begin();
   signals_.catch_stops(leads() ? answer_to_stop() : nullptr);
-  while (steps_ < options_.steps && !early_stop_.due()) {
+  if (const int signal = advance(last_step(options_)); signal != 0) return stop(signal);
+  return finish();
+}
+
+int TrainingRun::advance(std::int64_t last) {
+  while (steps_ < last && !early_stop_.due()) {
     if (log_.reader_is_gone()) signals_.ask_to_stop(SIGPIPE);
-    step();
+    step(steps_ + 1 < last);
     if (!facts_.asynchronous || queued_.size() > 1) report();
     if (due(options_.validation_every)) validate();
-    if (stopped_ != 0) return stop(stopped_);
+    if (stopped_ != 0) return stopped_;
     if (due(options_.checkpoint_every)) save();
-    if (steps_ == options_.steps) break;
+    if (steps_ == last) break;
     const comm::SignalRequests asked = engine_.asked();
-    if (asked.stop != 0) return stop(asked.stop);
+    if (asked.stop != 0) return asked.stop;
     if (asked.saves > saves_asked_) save_as_asked(asked.saves);
   }
-  return finish();
+  return 0;
 }
 
 void TrainingRun::begin() {
   checkpoints_.require_folder();
   const Loaded loaded = checkpoints_.load();
-  steps_ = engine_.steps();
   if (loaded.resumed) restore(*loaded.resumed);
   const std::vector<std::string> lines = first_lines(loaded.lines);
   log_.open();
@@ -98,14 +102,16 @@ checkpoint::TrainerState TrainingRun::state() const {
 }
 
 void TrainingRun::restore(const checkpoint::TrainerState& state) {
+  steps_ = state.step;
   engine_.seek({.epoch = state.epoch, .index = state.index});
   queued_.restore(state.tokens, state.loss_scale);
   early_stop_.restore(state.best);
 }
 
-void TrainingRun::step() {
-  engine_.step(queued_.add(steps_), steps_ + 1 < options_.steps);
-  ++steps_;
+device::StepInputs TrainingRun::step(bool more) {
+  const device::StepInputs inputs = queued_.add(steps_++);
+  engine_.step(inputs, more);
+  return inputs;
 }
 
 /// Reports the oldest queued step; waits for the device.
