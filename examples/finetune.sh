@@ -11,9 +11,9 @@ cd "$(dirname "$0")/.."
 [ $# -eq 0 ] || [ $# -eq 2 ] || { sed -n '5,8p' "$0" >&2; exit 2; }
 
 cmake/dependencies.sh
-cmake --preset release >/dev/null
-cmake --build --preset release --target tessera_program
-tessera=build/release/bin/tessera
+cmake --preset first >/dev/null
+cmake --build --preset first
+tessera=build/first/bin/tessera
 run=runs/$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
 

@@ -88,7 +88,7 @@ stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequ
   if (alike(closest, asked) == 4) return closest;
   const bool has_comm = std::ranges::find(known, comm, &stacks::CompiledStack::comm) != known.end();
   const std::string why = has_comm        ? ""
-                          : comm == "mpi" ? " (it was built without MPI: install Open MPI and build again)"
+                          : comm == "mpi" ? " (it was built without MPI: install Open MPI and build the preset release)"
                                           : message(" (it was built without ", comm, ")");
   const std::string offload =
       asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::to_text(asked.offload);

@@ -24,11 +24,11 @@ DIRECTIVE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
 TEST_NAME = re.compile(r"^[A-Z]\w*[a-z]\w*\.[A-Z]\w*[a-z]\w*$")
 DECLARED = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)")
 FLAG = re.compile(r"^(--[a-z0-9-]+)(?![\w*])")
-# Flags of other programs that pages tell of: torch, Megatron-LM, DeepSpeed, mpirun, cmake, GoogleTest, our scripts.
+# Flags of other programs that pages tell of: torch, Megatron-LM, DeepSpeed, mpirun, cmake, clangd, GoogleTest, our scripts.
 FOREIGN = set("""--use-distributed-optimizer --data-path --lr-decay-style --lr-wsd-decay-iters --lr-wsd-decay-steps
     --lr-wsd-decay-style --reset-position-ids --reset-attention-mask --micro-batch-size --oversubscribe --mca --gtest_list_tests
     --gtest_filter --preset --ci --check --recompute-activations --tensor-model-parallel-size --overlap-grad-reduce
-    --overlap-param-gather --cpu-offload --fp16 --build --install --logdir""".split())
+    --overlap-param-gather --cpu-offload --fp16 --build --install --logdir --compile-commands-dir""".split())
 
 
 def without_gap(line):
