@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which run has a test: tests/tiers.txt has a line "TIER NAME SECONDS [GROUP]" for each. Tier `first` is tests/run.sh; 0 to 6 are the
 # parts that .ci/run takes turns with: their tests are labelled part<n>, and tests_part_<n> builds what they need. A
-# target of tests that only parts need is not in `all`.
+# target of tests, or an example, that only parts need is not in `all`.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tiers.txt)
 file(STRINGS tiers.txt lines REGEX "^[^#]")
 foreach(line IN LISTS lines)
@@ -47,7 +47,7 @@ function(tessera_build_parts)
   foreach(target IN LISTS targets)
     get_property(tiers GLOBAL PROPERTY tessera_tiers_of_${target})
     list(REMOVE_DUPLICATES tiers)
-    if(target MATCHES "^tests_" AND NOT "first" IN_LIST tiers)
+    if(target MATCHES "^(tests|example)_" AND NOT "first" IN_LIST tiers)
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
     list(REMOVE_ITEM tiers first)

@@ -12,7 +12,7 @@ PROJECT = f"""cmake_minimum_required(VERSION 3.25)
 project(tiers NONE)
 enable_testing()
 include("{TESTS}/tiers.cmake")
-foreach(target tests_both tests_part example_part)
+foreach(target tests_both tests_part example_part program)
   add_custom_target(${{target}} ALL)
 endforeach()
 function(test name)
@@ -22,10 +22,10 @@ function(test name)
 endfunction()
 test(one $<TARGET_FILE:tests_both>)
 test(two $<TARGET_FILE:tests_both>)
-test(three tests_part $<TARGET_FILE:example_part>)
+test(three tests_part $<TARGET_FILE:example_part> program)
 cmake_language(DEFER CALL report)
 function(report)
-  foreach(target tests_both tests_part example_part)
+  foreach(target tests_both tests_part example_part program)
     get_target_property(excluded ${{target}} EXCLUDE_FROM_ALL)
     message(STATUS "${{target}}: ${{excluded}}")
   endforeach()
@@ -44,7 +44,7 @@ def configured(listed, status):
 
 def test_what_only_parts_need_is_not_in_all(folder):
     printed = configured("# a comment\nfirst one 1.5\n2 two 10 group\n2 three 3\n3 build:tests_part 4\n", 0)
-    assert "tests_both: excluded-NOTFOUND -- tests_part: ON -- example_part: excluded-NOTFOUND" in printed
+    assert "tests_both: excluded-NOTFOUND -- tests_part: ON -- example_part: ON -- program: excluded-NOTFOUND" in printed
     assert "three: unit;part2 " in printed
 
 

@@ -64,36 +64,57 @@ class MostLoaded {
 
 }  // namespace detail
 
-/// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
-/// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
-/// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
-/// request's, since fewer sequences may be cut into longer tiles.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
-Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
-             const Request& request, const Optimizer& with = {}) {
-  using MetaModel = MetaTwin<Model>;
-  auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
-  if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
-  typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
-  RunShape shape = request.shape;
-  shape.plans = std::make_shared<const nn::TilePlans>(tiling);
-  shape.middle_parts = middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
-  ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding, shape,
-                                 request.purpose);
+/// The tasks of a module's training pass, and their names.
+struct PlannedSchedule {
+  sharding::Schedule tasks = {};
+  sharding::Names names = {};
+  sharding::Residency residency = {};
+};
+
+/// What dry runs and schedules compute of a model's twin. Stacks that differ in communicator and tiling have one twin,
+/// so that a program with several compiles these once (`extern template`). `twin`: MetaTwin.
+template <class Twin, class Optimizer = optim::RunTimeOptimizer>
+struct TwinRuns {
+  using Sharding = typename Twin::Stack::Sharding;
+
+  /// See plan::dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
+  static Plan dry_run(const Twin& twin, const Sharding& sharding, const RunShape& shape, const Request& request,
+                      const comm::SimulatedWorld& world, const Optimizer& with);
+  /// See planned_schedule.
+  static PlannedSchedule schedule(const Twin& twin, const Sharding& sharding, const RunShape& shape, int ranks);
+};
+
+template <class Twin, class Optimizer>
+PlannedSchedule TwinRuns<Twin, Optimizer>::schedule(const Twin& twin, const Sharding& sharding, const RunShape& shape,
+                                                    int ranks) {
+  typename Twin::Stack::Comm communicator({.ranks = ranks, .rank = 0});
+  const ShardedModel<Twin> module(communicator, twin, sharding, shape);
+  return {.tasks = module.schedule(sharding::Pass::train), .names = module.names(), .residency = module.residency()};
+}
+
+template <class Twin, class Optimizer>
+Plan TwinRuns<Twin, Optimizer>::dry_run(const Twin& twin, const Sharding& sharding, const RunShape& shape,
+                                        const Request& request, const comm::SimulatedWorld& world,
+                                        const Optimizer& with) {
+  typename Twin::Stack::Comm communicator(world, {.record = request.record != nullptr});
+  ShardedModel<Twin> module(communicator, twin, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {
     detail::MostLoaded most(request);
-    for (const int rank : detail::ranks_to_try(module, request, with))
-      most.add(dry_run(model, sharding, tiling, most.request_of(rank), with));
+    for (const int rank : detail::ranks_to_try(module, request, with)) {
+      comm::SimulatedWorld other = world;
+      other.rank = rank;
+      most.add(dry_run(twin, sharding, shape, most.request_of(rank), other, with));
+    }
     return most.plan(loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request)));
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
-  Executor<MetaModel> executor(module, recorder.observer());
-  std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
+  Executor<Twin> executor(module, recorder.observer());
+  std::optional<CountExchange<typename Twin::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
 
-  using Batch = typename MetaModel::Batch;
+  using Batch = typename Twin::Batch;
   const auto batch_of = [&](std::int64_t sequences) {
     return module.model().unread_batch(sequences, request.shape.sequence_length);
   };
@@ -115,10 +136,10 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     executor.queue_training(step, 1.0f);
   };
   const auto evaluate = [&](const Batch& one) { executor.evaluate(one); };
-  constexpr bool generates = nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>;
+  constexpr bool generates = nn::GeneratingHead<typename Twin::Head, typename Twin::Local>;
   constexpr const char* no_logits = "the dry run: this model's head has no logits, so it cannot generate";
   const auto unbacked_logits = [&](std::int64_t rows) {
-    using Compute = typename Model::Stack::Precision::Compute;
+    using Compute = typename Twin::Stack::Precision::Compute;
     std::int64_t columns = 0;
     if constexpr (generates) {
       columns = module.model().head().logits_columns();
@@ -129,10 +150,10 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   };
   Plan result{.rank = request.rank, .residency = module.residency()};
   if (request.purpose == Purpose::train) {
-    optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
-    constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
+    optim::ShardedOptimizer<typename ShardedModel<Twin>::Stack, Optimizer> optimizer(module, with);
+    constexpr bool may_verify = StepWatch<Twin>::may_verify;
     // Held while its bytes are counted.
-    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
+    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<Twin, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
     recorder.record(&StepRecord::counts, [&] {
       if (request.record != nullptr) counts_of_training->start([] { return BatchCounts{}; });
@@ -182,7 +203,7 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
     } else {
       executor.logits(batch, unbacked_logits(request.sequences * request.shape.sequence_length));
     }
-    if constexpr (Executor<MetaModel>::continues)
+    if constexpr (Executor<Twin>::continues)
       if (request.shape.cached_rows > 0) {
         const auto last = static_cast<std::int32_t>(request.shape.cached_rows / request.sequences - 1);
         const std::vector<std::int32_t> positions(static_cast<std::size_t>(request.sequences), last);
@@ -199,6 +220,30 @@ Plan dry_run(const Model& model, typename Model::Stack::Sharding sharding, typen
   result.offloaded_activation_bytes = module.offload_arena().peak();
   result.offloaded_bytes = module.offloaded_bytes();
   return result;
+}
+
+/// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
+/// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
+/// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
+/// request's, since fewer sequences may be cut into longer tiles.
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
+Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
+             const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {}) {
+  auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
+  if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
+  RunShape shape = request.shape;
+  shape.plans = std::make_shared<const nn::TilePlans>(tiling);
+  shape.middle_parts = middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
+  return TwinRuns<MetaTwin<Model>, Optimizer>::dry_run(MetaTwin<Model>(model.config(), model.units()), sharding, shape,
+                                                       request, world, with);
+}
+
+/// Returns the training pass of rank 0 of a request's ranks.
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
+PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack::Sharding& sharding,
+                                 const Request& request) {
+  return TwinRuns<MetaTwin<Model>, Optimizer>::schedule(MetaTwin<Model>(model.config(), model.units()), sharding,
+                                                        request.shape, request.ranks);
 }
 
 /// Returns how a full micro-batch is tiled, as text: a line for each tiled unit, equal consecutive blocks once.

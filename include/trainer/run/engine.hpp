@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -83,10 +84,29 @@ struct StepResults {
   double targets() const { return static_cast<double>(counts.valid_targets > 0 ? counts.valid_targets : 1); }
 };
 
+/// Steps that an engine has enqueued, and whose results it has not returned.
+class EnqueuedSteps {
+ public:
+  EnqueuedSteps();
+  ~EnqueuedSteps();
+
+  std::int64_t size() const { return std::ssize(steps_); }
+  StepResults& add();  ///< valid until it is taken
+  StepResults take();  ///< the oldest
+  /// Whether the end of the oldest step is still to be seen while a later one is enqueued; sees it now.
+  /// @{
+  bool looks_for_oldest() const;
+  void see_oldest_done();
+  /// @}
+
+ private:
+  std::deque<StepResults> steps_;
+};
+
 /// One rank's training of a model on a source.
 class Engine {
  public:
-  virtual ~Engine() = default;
+  virtual ~Engine();
   virtual const comm::Ranks& ranks() const = 0;
   virtual const EngineFacts& facts() const = 0;
 
@@ -146,7 +166,7 @@ class Engine {
 /// One rank's forward passes of a folder's model. Functions that are not const are collective.
 class Inference {
  public:
-  virtual ~Inference() = default;
+  virtual ~Inference();
   virtual const comm::Ranks& ranks() const = 0;
   virtual std::int64_t vocabulary() const = 0;
   virtual std::optional<std::int64_t> longest_sequence() const = 0;  ///< nothing: any

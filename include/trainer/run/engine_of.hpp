@@ -5,10 +5,8 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
-#include <chrono>
 #include <concepts>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <optional>
@@ -122,7 +120,8 @@ class EngineOf final : public Engine {
     double in_collectives = 0;
     if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
     const auto batch = feed_.take(more);
-    StepResults& step = queued_.emplace_back(StepResults{.counts = batch.counts});
+    StepResults& step = queued_.add();
+    step.counts = batch.counts;
     const auto scale = static_cast<float>(inputs.loss_scale / step.targets());
     std::function<void()> before_update;
     if (verifies(number)) before_update = [&] { verify(number, scale); };
@@ -141,14 +140,13 @@ class EngineOf final : public Engine {
   }
 
   StepResults results() override {
-    const std::int64_t behind = std::ssize(queued_) - 1;
+    const std::int64_t behind = queued_.size() - 1;
     auto& control = training_.optimizer().control();
-    StepResults step = std::move(queued_.front());
+    StepResults step = queued_.take();
     step.decision = control.decision(behind);
     const auto norms = control.norms_apart(behind);
     step.norms_apart.assign(norms.begin(), norms.end());
     step.peak_bytes = training_.peak_bytes();
-    queued_.pop_front();
     return step;
   }
   comm::SignalRequests asked() override { return feed_.asked(); }
@@ -182,7 +180,6 @@ class EngineOf final : public Engine {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
   /// The unit of the model's loss, if its batch names one.
@@ -288,9 +285,8 @@ class EngineOf final : public Engine {
   void after(const sharding::Task& task) {
     auto& module = training_.module();
     if (watch_.traces()) watch_.after(task, module.ledger().current(), module.arena().used());
-    if (!options_.cuda_graphs && queued_.size() > 1 && !queued_.front().done &&
-        training_.optimizer().control().decided())
-      queued_.front().done = Clock::now();
+    if (!options_.cuda_graphs && queued_.looks_for_oldest() && training_.optimizer().control().decided())
+      queued_.see_oldest_done();
   }
 
   template <class F>
@@ -332,7 +328,7 @@ class EngineOf final : public Engine {
   std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
-  std::deque<StepResults> queued_;          ///< steps whose results were not returned
+  EnqueuedSteps queued_;
   report::StepTensors* tensors_ = nullptr;  ///< of the next step; null: none are written
   std::exception_ptr stream_error_;         ///< the first of this rank while a pass ran
 };

@@ -31,6 +31,7 @@ class StepReplay {
   /// one. Throws InputError unless the engine, which replays, computes the run's bits.
   StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options, const RunWatch& watch,
              const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after);
+  ~StepReplay();
 
   /// Returns the exit status: 0, 1 if the run computed something else, or 128 + a signal that ended the replay.
   [[nodiscard]] int run();

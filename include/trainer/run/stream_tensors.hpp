@@ -3,10 +3,8 @@
 /// The tensors of a module's step, for the folder of `tessera replay --tensors`.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -16,12 +14,16 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/execution/step_digest.hpp>
-#include <tessera/fsdp/execution/step_digests.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/trainer/report/step_tensors.hpp>
 
 namespace fsdp::train {
+
+/// Sets the parameters of a step's shapes to those that it changes, and `uses`. `of_unit`: by unit, the names of its
+/// parameters.
+void set_parameters(report::StepShapes& shapes, GroupList groups, std::span<const std::vector<std::string>> of_unit);
 
 /// Returns the shapes of a step's tensors. `rows`: of a stream; `pieces`: of a step. Module: a ShardedModel.
 template <class Module>
@@ -31,23 +33,11 @@ report::StepShapes step_shapes(Module& module, int pieces, std::int64_t rows) {
                             .pieces = pieces,
                             .stream = {rows, module.model().hidden()},
                             .type = dtype_of<typename Module::Compute>()};
-  const std::map<std::string, int> first = first_units(module);
-  shapes.parameters.resize(shapes.units.size());
-  for (const auto& group : module.groups()) {
-    if (!group.facts().trainable) continue;
-    for (const Parameter& parameter : group.parameters()) {
-      const std::int64_t* const extents = parameter.shape.extents.data();
-      shapes.parameters[static_cast<std::size_t>(first.at(parameter.name))].push_back(
-          {.name = parameter.name, .shape = {extents, extents + parameter.shape.rank}});
-    }
-  }
-  // The order of groups depends on flags; equal steps must give equal files.
-  for (auto& list : shapes.parameters) std::ranges::sort(list, {}, &checkpoint::NamedShape::name);
-  for (int unit = 0; unit < static_cast<int>(shapes.units.size()); ++unit) {
-    std::vector<int>& uses = shapes.uses.emplace_back();
-    for (const Reference& reference : module.references(unit))
-      if (reference.present()) uses.push_back(first.at(module.parameter(reference).name));
-  }
+  std::vector<std::vector<std::string>> of_unit(shapes.units.size());
+  for (std::size_t unit = 0; unit < of_unit.size(); ++unit)
+    for (const Reference& reference : module.references(static_cast<int>(unit)))
+      if (reference.present()) of_unit[unit].push_back(module.parameter(reference).name);
+  set_parameters(shapes, module.group_list(), of_unit);
   return shapes;
 }
 

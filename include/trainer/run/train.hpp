@@ -84,12 +84,9 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
       planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, speaks, options.dry_run);
   check_memory(options, asked, tiling);
   if (options.print_schedule) {
-    using MetaModel = plan::MetaTwin<Model>;
-    typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
-    const ShardedModel<MetaModel> module(communicator, MetaModel(model.config(), model.units()), sharding,
-                                         request.shape);
-    print(report::schedule_text(module.schedule(sharding::Pass::train), module.names()));
-    if (!options.dry_run && !module.residency().holds.empty()) print(report::residency_text(module.residency()) + "\n");
+    const plan::PlannedSchedule planned = plan::planned_schedule<Model, Optimizer>(model, sharding, request);
+    print(report::schedule_text(planned.tasks, planned.names));
+    if (!options.dry_run && !planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
   }
   if (options.dry_run) {
     const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);

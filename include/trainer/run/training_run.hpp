@@ -30,6 +30,7 @@ class TrainingRun {
  public:
   /// The references must outlive it. `dir`: the claim to --checkpoint-dir.
   TrainingRun(Engine& engine, const TrainOptions& options, const RunWatch& watch, CheckpointDir dir);
+  ~TrainingRun();
 
   /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
   /// ranks where a loss, weight or optimizer state is not finite.

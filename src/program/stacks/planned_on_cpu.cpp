@@ -9,3 +9,7 @@ namespace fsdp::stacks {
 std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(); }
 
 }  // namespace fsdp::stacks
+
+namespace fsdp {
+FSDP_TWINS(device::Cpu)
+}  // namespace fsdp

@@ -9,3 +9,7 @@ namespace fsdp::stacks {
 std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda>(); }
 
 }  // namespace fsdp::stacks
+
+namespace fsdp {
+FSDP_TWINS(device::Cuda)
+}  // namespace fsdp

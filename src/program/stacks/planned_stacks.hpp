@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compiles the stacks that `tessera plan` knows, for one device.
+/// Compiles the stacks that `tessera plan` knows, for one device, and the twins of the program's stacks.
 #pragma once
 
 #include <vector>
@@ -52,5 +52,22 @@ std::vector<PlannedStack> planned_stacks() {
   add_stacks<Target, Bf16Wire<Bf16Mixed>, sharded, grouped, hybrid_full, replicated>(list);
   return list;
 }
+
+/// One twin, and the twins of a device: stacks declare them `extern`.
+/// @{
+template <class Target, class Strategy, class Precision>
+using PlannedTwin = plan::MetaTwin<
+    Llama<Stack<Strategy, comm::Simulated<device::MetaOf<Target>>, Precision, tiling::RunTimeTiling, Ulysses>>>;
+#define FSDP_TWIN(Target, Strategy)                                                 \
+  template struct plan::TwinRuns<stacks::PlannedTwin<Target, Strategy, Fp32>>;      \
+  template struct plan::TwinRuns<stacks::PlannedTwin<Target, Strategy, Bf16Mixed>>; \
+  template struct plan::TwinRuns<stacks::PlannedTwin<Target, Strategy, Bf16Wire<Bf16Mixed>>>;
+#define FSDP_TWINS(Target)                                                            \
+  FSDP_TWIN(Target, RunTimeSharded)                                                   \
+  FSDP_TWIN(Target, Offload<RunTimeSharded>) FSDP_TWIN(Target, RunTimeGrouped)        \
+      FSDP_TWIN(Target, Offload<RunTimeGrouped>) FSDP_TWIN(Target, RunTimeHybridFull) \
+          FSDP_TWIN(Target, Offload<RunTimeHybridFull>) FSDP_TWIN(Target, Replicated) \
+              FSDP_TWIN(Target, Offload<Replicated>)
+/// @}
 
 }  // namespace fsdp::stacks

@@ -45,6 +45,8 @@ StepReplay::StepReplay(Engine& engine, const ReplayRequest& request, const Train
                  .instruction_set = facts.start.instruction_set};
 }
 
+StepReplay::~StepReplay() = default;
+
 int StepReplay::run() {
   if (request_.tensors) tensors_.emplace(*request_.tensors, request_.choice, engine_.shapes());
   restore();

@@ -39,6 +39,8 @@ TrainingRun::TrainingRun(Engine& engine, const TrainOptions& options, const RunW
       queued_(options, log_),
       checkpoints_(engine, options, std::move(dir)) {}
 
+TrainingRun::~TrainingRun() = default;
+
 int TrainingRun::run() {
   begin();
   signals_.catch_stops(leads() ? answer_to_stop() : nullptr);
