@@ -40,8 +40,6 @@ using RowLogits = std::function<std::vector<float>(std::span<const std::int32_t>
 /// tokenizer; it chooses each token and broadcasts it.
 class Samples {
  public:
-  /// For a model that cannot write text: `write` does nothing.
-  Samples(const comm::Ranks& ranks, const TrainOptions& options);
   /// Reads the tokenizer if --sample-prompt is given. `folder`: --model's; empty if --model is not a folder.
   /// `sequences`: of a micro-batch. References must outlive it.
   Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder, std::int64_t sequences,
@@ -58,8 +56,8 @@ class Samples {
 
   comm::Ranks ranks_;
   const TrainOptions& options_;
-  std::int64_t sequences_ = 0;
-  RowLogits logits_ = {};
+  std::int64_t sequences_;
+  RowLogits logits_;
   std::optional<SampleText> text_ = {};    ///< on rank 0
   std::vector<std::int32_t> prompt_ = {};  ///< empty: no samples
 };

@@ -19,6 +19,7 @@
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/auto_budget.hpp>
 #include <tessera/trainer/run/auto_residency.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
@@ -39,61 +40,39 @@ std::int64_t largest_budget(const Model& model, typename Model::Stack::Sharding 
       });
 }
 
-/// Replaces `budget:auto` by the largest budget that fits into `memory`, and prints it if `speaks`. Returns any other
-/// tiling unchanged.
+/// A stack's policies with their numbers.
+template <class Model>
+struct Policies {
+  ShardingOf<Model> sharding;
+  TilingOf<Model> tiling;
+
+  /// Whether one has a budget that is `auto`.
+  bool ask_for_memory() const { return asks_for_memory(tiling) || weights_ask_for_memory(sharding); }
+};
+
+/// Returns the policies with budgets that are `auto` replaced: a strategy's by what `memory` leaves, a tiling's by the
+/// largest that fits into it unless `cuts` is false. Prints them if `speaks`. Throws InputError if both are `auto`.
 template <class Model, class Optimizer>
-typename Model::Stack::Tiling settled(const typename Model::Stack::Tiling& tiling, const Model& model,
-                                      const typename Model::Stack::Sharding& sharding, const plan::Request& request,
-                                      const Optimizer& optimizer, std::int64_t memory, bool speaks) {
-  if constexpr (std::is_same_v<typename Model::Stack::Tiling, tiling::RunTimeTiling>)
-    if (tiling.asks_for_memory()) {
-      const auto budget = tiling::RunTimeTiling::budget(largest_budget(model, sharding, request, memory, optimizer));
-      if (speaks) print_budget(budget, memory);
-      return budget;
+Policies<Model> settled(Policies<Model> policies, const Model& model, const plan::Request& request,
+                        const Optimizer& optimizer, std::int64_t memory, bool speaks, bool cuts = true) {
+  auto& [sharding, tiling] = policies;
+  if (weights_ask_for_memory(sharding)) {
+    require<InputError>(!asks_for_memory(tiling),
+                        "--tiling budget:auto and budget=auto behind --sharding each take what the other leaves of a "
+                        "rank's memory; give one of them in bytes");
+    PolicyParts parts;
+    parts.part(sharding);
+    parts.set("budget", 0);
+    const plan::Plan step = plan::dry_run(model, sharding, tiling, request, optimizer);
+    parts.set("budget", left_for_weights(memory, step, model.units(), stack_memory<typename Model::Stack>));
+    if (speaks) print_sharding_budget(policy_text(sharding), memory);
+  }
+  if constexpr (std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>)
+    if (cuts && tiling.asks_for_memory()) {
+      tiling = tiling::RunTimeTiling::budget(largest_budget(model, sharding, request, memory, optimizer));
+      if (speaks) print_budget(tiling, memory);
     }
-  return tiling;
-}
-
-/// The same, collectively: all ranks get the budget that fits the rank with the least memory. Rank 0 prints it.
-template <class Model, class Comm, class Optimizer>
-typename Model::Stack::Tiling settled(Comm& communicator, const typename Model::Stack::Tiling& tiling,
-                                      const typename Model::Stack::Sharding& sharding, const TrainOptions& options,
-                                      const Optimizer& optimizer) {
-  if (!asks_for_memory(tiling)) return tiling;
-  return settled(tiling, model_of<Model>(options), sharding,
-                 plan_request(options, communicator.size(), sharding, optimizer), optimizer,
-                 least_memory(communicator, options), communicator.rank() == 0);
-}
-
-/// Replaces a strategy's `budget=auto` by what `memory` leaves, and prints it if `speaks`. Returns any other strategy
-/// unchanged. Throws InputError if the tiling asks for what is left too.
-template <class Model, class Optimizer>
-typename Model::Stack::Sharding settled_sharding(typename Model::Stack::Sharding sharding,
-                                                 const typename Model::Stack::Tiling& tiling, const Model& model,
-                                                 const plan::Request& request, const Optimizer& optimizer,
-                                                 std::int64_t memory, bool speaks) {
-  if (!weights_ask_for_memory(sharding)) return sharding;
-  require<InputError>(!asks_for_memory(tiling),
-                      "--tiling budget:auto and budget=auto behind --sharding each take what the other leaves of a "
-                      "rank's memory; give one of them in bytes");
-  PolicyParts parts;
-  parts.part(sharding);
-  parts.set("budget", 0);
-  const plan::Plan step = plan::dry_run(model, sharding, tiling, request, optimizer);
-  parts.set("budget", left_for_weights(memory, step, model.units(), stack_memory<typename Model::Stack>));
-  if (speaks) print_sharding_budget(policy_text(sharding), memory);
-  return sharding;
-}
-
-/// The same, collectively: all ranks get the budget that fits the rank with the least memory. Rank 0 prints it.
-template <class Model, class Comm, class Optimizer>
-typename Model::Stack::Sharding settled_sharding(Comm& communicator, const typename Model::Stack::Sharding& sharding,
-                                                 const typename Model::Stack::Tiling& tiling,
-                                                 const TrainOptions& options, const Optimizer& optimizer) {
-  if (!weights_ask_for_memory(sharding)) return sharding;
-  const int ranks = communicator.size();
-  return settled_sharding(sharding, tiling, model_of<Model>(options), plan_request(options, ranks, sharding, optimizer),
-                          optimizer, least_memory(communicator, options), communicator.rank() == 0);
+  return policies;
 }
 
 /// The advice of dry runs of the same stack.

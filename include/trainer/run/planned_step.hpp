@@ -64,10 +64,9 @@ PlannedStep<Model> planned_step(const TrainOptions& options, const FlagSet& flag
   validate(flags, options, ranks, sharding::facts_of(asked).pieces);
   plan::Request request = plan_request(options, ranks, asked, optimizer);
   request.scratch_bytes_for = scratch_bytes_for;
-  const std::int64_t bytes = asks_for_memory(tiling) || weights_ask_for_memory(asked) ? memory() : 0;
-  const ShardingOf<Model> sharding = settled_sharding(asked, tiling, model, request, optimizer, bytes, speaks);
-  const TilingOf<Model> cut = cuts ? settled(tiling, model, sharding, request, optimizer, bytes, speaks) : tiling;
-  return {.model = std::move(model), .request = request, .sharding = sharding, .tiling = cut};
+  Policies<Model> policies{asked, tiling};
+  if (policies.ask_for_memory()) policies = settled(policies, model, request, optimizer, memory(), speaks, cuts);
+  return {.model = std::move(model), .request = request, .sharding = policies.sharding, .tiling = policies.tiling};
 }
 
 }  // namespace fsdp::train

@@ -140,8 +140,12 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     check_memory(given, asked, tiling);
     CheckpointDir dir(communicator, given);
     const TrainOptions options = with_resumed_threads<Model>(communicator, given, asked);
-    const ShardingOf<Model> sharding = settled_sharding<Model>(communicator, asked, tiling, options, optimizer);
-    const TilingOf<Model> cut = settled<Model>(communicator, tiling, sharding, options, optimizer);
+    Policies<Model> policies{asked, tiling};
+    if (policies.ask_for_memory())
+      policies =
+          settled(policies, model_of<Model>(options), plan_request(options, communicator.size(), asked, optimizer),
+                  optimizer, least_memory(communicator, options), communicator.rank() == 0);
+    const auto& [sharding, cut] = policies;
     require_host_memory<Model>(communicator, options, sharding, cut, optimizer);
     try {
       const double limit = options.launch.disk_deadline_seconds;

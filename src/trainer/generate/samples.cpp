@@ -18,8 +18,6 @@ void require_samples(const TrainOptions& options, bool writes_text) {
                       "no logits; leave it out");
 }
 
-Samples::Samples(const comm::Ranks& ranks, const TrainOptions& options) : ranks_(ranks), options_(options) {}
-
 Samples::Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder,
                  std::int64_t sequences, std::int64_t vocabulary, RowLogits logits)
     : ranks_(ranks), options_(options), sequences_(sequences), logits_(std::move(logits)) {

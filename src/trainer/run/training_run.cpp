@@ -19,7 +19,6 @@ namespace {
 
 Samples samples_of(Engine& engine, const TrainOptions& options) {
   const EngineFacts& facts = engine.facts();
-  if (facts.vocabulary == 0) return Samples(engine.ranks(), options);
   return Samples(
       engine.ranks(), options, facts.names_folder ? options.model.name : "", facts.size.sequences, facts.vocabulary,
       [&engine](std::span<const std::int32_t> tokens, std::int64_t row) { return engine.logits(tokens, row); });
