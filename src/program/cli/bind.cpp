@@ -21,6 +21,15 @@ namespace {
 
 constexpr const char* offload_help = "none | optimizer (main weights and optimizer state stay in host memory)";
 
+/// Adds a word that the command line must have at its place.
+template <class T>
+void add_position(train::FlagSet& flags, const std::string& name, T& field, const std::string& help,
+                  const char* missing) {
+  train::Flag& flag = flags.add(name, field, help);
+  flag.position = true;
+  flag.missing = missing;
+}
+
 /// Adds the flags of a stack. `add_offload` adds --offload.
 void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> add_offload) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
@@ -94,6 +103,7 @@ void bind(train::FlagSet& flags, Plan& command) {
             "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same "
             "batches");
   flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", cluster_names());
+  flags.find("cluster")->missing = message("--cluster is missing; give a TOML file, or a name: ", cluster_names());
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =
       "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";
@@ -123,8 +133,9 @@ void from_text(std::string_view flag, std::string_view text, ExportType& value) 
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
 
 void bind(train::FlagSet& flags, Export& command) {
-  flags.add("CHECKPOINT", command.from, "a step, a directory of steps, or a model").position = true;
-  flags.add("OUT", command.to, "the folder to make").position = true;
+  const char* const missing = "export: give a checkpoint and the folder to make: tessera export CHECKPOINT OUT";
+  add_position(flags, "CHECKPOINT", command.from, "a step, a directory of steps, or a model", missing);
+  add_position(flags, "OUT", command.to, "the folder to make", missing);
   flags.add("dtype", command.type, "f32 | bf16 | f16");
   flags.add("shard-bytes", command.shard_bytes, "largest size of a file of weights; a larger model is split",
             train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
@@ -135,22 +146,27 @@ void bind(train::FlagSet& flags, Export& command) {
             "folder whose tokenizer's files and generation_config.json are copied instead of the checkpoint's");
 }
 void bind(train::FlagSet& flags, Inspect& command) {
-  flags.add("FOLDER", command.folder, "a model's folder, a checkpoint or a directory of them").position = true;
+  add_position(flags, "FOLDER", command.folder, "a model's folder, a checkpoint or a directory of them",
+               "inspect: give a folder: tessera inspect FOLDER");
   flags.add("quick", command.quick, "read the headers of weights alone, neither their checksums nor their values");
 }
 void bind(train::FlagSet& flags, Plot& command) {
-  flags.add("METRICS", command.files, "files that train --metrics wrote").position = true;
+  add_position(flags, "METRICS", command.files, "files that train --metrics wrote",
+               "plot: give metrics files: tessera plot METRICS...");
   flags.add("out", command.out, "the picture to write");
 }
 void bind(train::FlagSet& flags, Diff& command) {
-  flags.add("A", command.a, "a file that train --digests wrote, or a folder of replay --tensors").position = true;
-  flags.add("B", command.b, "another one").position = true;
+  const char* const missing = "diff: give two files of digests, or folders with tensors: tessera diff A B";
+  add_position(flags, "A", command.a, "a file that train --digests wrote, or a folder of replay --tensors", missing);
+  add_position(flags, "B", command.b, "another one", missing);
 }
 
 void bind(train::FlagSet& flags, Replay& command) {
   train::ReplayRequest& request = command.request;
-  flags.add("CHECKPOINTS", request.folder, "the run's --checkpoint-dir; it stays as it is").position = true;
-  flags.add("step", command.step, "number of the step to compute again", train::counts_up_to(train::most_steps));
+  add_position(flags, "CHECKPOINTS", request.folder, "the run's --checkpoint-dir; it stays as it is",
+               "replay: give the folder of the run's checkpoints: tessera replay CHECKPOINTS --step N");
+  flags.add("step", request.step, "number of the step to compute again", train::counts_up_to(train::most_steps))
+      .missing = "--step is missing; give the number of a step, from 1 on";
   flags.add("digests", request.digests, "file to append the step's digests to, as train --digests does");
   flags.add("against", request.against,
             "what the run itself wrote, its --digests or --metrics, or another replay's --tensors: compare with it");
@@ -173,13 +189,18 @@ void bind(train::FlagSet& flags, Replay& command) {
 
 void bind(train::FlagSet& flags, Tokenize& command) {
   data::TokenizeRequest& o = command.request;
-  flags.add("INPUT", command.inputs, "files, or folders of them; .jsonl holds a document a line").position = true;
-  flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
-  flags.add("out", command.out, "folder for the token files; an interrupted run is continued");
+  const char* const missing =
+      "tokenize: give texts, their tokenizer and the folder to make: tessera tokenize INPUT... "
+      "--tokenizer FOLDER --out FOLDER";
+  add_position(flags, "INPUT", command.inputs, "files, or folders of them; .jsonl holds a document a line", missing);
+  flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one").missing = missing;
+  flags.add("out", command.out, "folder for the token files; an interrupted run is continued").missing = missing;
   flags.add("text-field", o.field, "key of the text in each record of JSON");
-  flags.add_verbatim("end-token", o.end_token,
-                     "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
-                     "special_tokens_map.json; none: no token");
+  flags
+      .add("end-token", o.end_token,
+           "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
+           "special_tokens_map.json; none: no token")
+      .kind = train::FlagKind::verbatim;
   flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
   flags.add("threads", o.threads, "0: all cores", train::thread_counts);
