@@ -41,6 +41,7 @@ enum class Effect : std::uint8_t {
   chosen,   ///< it chooses the ranks, a policy, the model or the optimizer, which are recorded and compared themselves
 };
 
+/// A flag's values as text. Only a list has several.
 using Texts = std::vector<std::string>;
 
 /// A flag and the functions that set, read and check its value.
@@ -58,7 +59,8 @@ struct Flag {
   char between = ' ';                     ///< a list's values in a run's record; a newline if they may have spaces
   std::string missing = {};               ///< the error if a command line leaves it out; empty: it may
 
-  /// Sets the value that the user gave. Throws InputError if it is empty or `set` does not take it.
+  /// Sets the value that the user gave. Throws InputError if it is empty, if `set` does not take it, or if there are
+  /// several and the flag is not a list.
   void give(const Texts& texts) const;
 };
 
@@ -102,14 +104,11 @@ inline constexpr FlagKind kind_of<std::optional<T>> = kind_of<T>;
 template <class T>
 inline constexpr FlagKind kind_of<std::vector<T>> = FlagKind::list;
 
-/// Returns a flag's only text. Throws InputError unless there is exactly one.
-const std::string& single(std::string_view flag, const Texts& texts);
-
 /// Set a field to a flag's texts. A list changes after all of them are converted.
 /// @{
 template <class T>
 void read(std::string_view flag, const Texts& texts, T& field) {
-  from_text(flag, single(flag, texts), field);
+  from_text(flag, texts.at(0), field);
 }
 template <class T>
 void read(std::string_view flag, const Texts& texts, std::optional<T>& field) {
@@ -170,9 +169,8 @@ class FlagSet {
       detail::read(name, texts, value);
       store(value);
     };
-    return add({.name = name, .help = help, .kind = detail::kind_of<T>, .set = set, .get = [load] {
-                  return detail::texts_of(load());
-                }});
+    const auto get = [load] { return detail::texts_of(load()); };
+    return add({.name = name, .help = help, .kind = detail::kind_of<T>, .set = set, .get = get});
   }
 
   /// Adds a number that must be in `range`. Both `give` and require_ranges check it, so that values which a program

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
@@ -30,8 +29,8 @@ void add_position(train::FlagSet& flags, const std::string& name, T& field, cons
   flag.missing = missing;
 }
 
-/// Adds the flags of a stack. `add_offload` adds --offload.
-void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> add_offload) {
+/// Adds the flags of a stack, but --offload.
+void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
@@ -40,7 +39,6 @@ void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> a
       Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
       "wire)");
-  add_offload();
   flags.add(Effect::chosen, "tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
             "what --memory leaves)");
@@ -60,22 +58,21 @@ void bind_step(train::FlagSet& flags, Train& command) {
 }  // namespace
 
 void bind(train::FlagSet& flags, StackChoice& stack) {
-  bind_stack(flags, stack, [&] { flags.add(Effect::chosen, "offload", stack.offload, offload_help); });
+  bind_policies(flags, stack);
+  flags.add(Effect::chosen, "offload", stack.offload, offload_help);
 }
 
 void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help) {
-  bind_stack(flags, stack, [&] {
-    flags.add(
-        Effect::chosen, "offload",
-        [&choice = stack.offload, &offloaded_inputs] {
-          return train::OffloadFlag{.optimizer = choice == OffloadChoice::optimizer, .inputs = offloaded_inputs};
-        },
-        [&choice = stack.offload, &offloaded_inputs](const train::OffloadFlag& flag) {
-          choice = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
-          offloaded_inputs = flag.inputs;
-        },
-        message(offload_help, " | inputs | inputs:SHARE (", help, ") | optimizer,inputs:SHARE"));
-  });
+  bind_policies(flags, stack);
+  const auto load = [&stack, &offloaded_inputs] {
+    return train::OffloadFlag{.optimizer = stack.offload == OffloadChoice::optimizer, .inputs = offloaded_inputs};
+  };
+  const auto store = [&stack, &offloaded_inputs](const train::OffloadFlag& flag) {
+    stack.offload = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
+    offloaded_inputs = flag.inputs;
+  };
+  flags.add(Effect::chosen, "offload", load, store,
+            message(offload_help, " | inputs | inputs:SHARE (", help, ") | optimizer,inputs:SHARE"));
 }
 
 void bind(train::FlagSet& flags, Train& command) {
@@ -83,12 +80,6 @@ void bind(train::FlagSet& flags, Train& command) {
   flags.refuse("fit",
                "is no longer a flag of train; tessera plan --fit --cluster NAME prints the flags of the fastest "
                "configurations, which train accepts unchanged");
-}
-
-std::string cluster_names() {
-  std::string text;
-  for (const std::string& name : plan::known_cluster_names()) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 void bind(train::FlagSet& flags, Plan& command) {
@@ -102,8 +93,10 @@ void bind(train::FlagSet& flags, Plan& command) {
             "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
             "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same "
             "batches");
-  flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", cluster_names());
-  flags.find("cluster")->missing = message("--cluster is missing; give a TOML file, or a name: ", cluster_names());
+  std::string names;
+  for (const std::string& name : plan::known_cluster_names()) names += (names.empty() ? "" : ", ") + name;
+  flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", names);
+  flags.find("cluster")->missing = message("--cluster is missing; give a TOML file, or a name: ", names);
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =
       "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";

@@ -16,7 +16,7 @@
 namespace fsdp::cli {
 namespace {
 
-/// Adds a sub-command's flags to its application, which sets the options of `command`.
+/// Makes `command` a sub-command's options, and adds their flags to `app`, which sets them as it is parsed.
 template <class Options>
 void declare(CLI::App& app, Command& command) {
   auto& bound = command.emplace<Bound<Options>>();

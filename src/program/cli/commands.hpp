@@ -31,9 +31,6 @@ struct Train {
   friend bool operator==(const Train&, const Train&) = default;
 };
 
-/// Returns the names of the known clusters, for help and messages.
-std::string cluster_names();
-
 /// `tessera plan`: what a training step would take on a cluster.
 struct Plan {
   Train train = {};

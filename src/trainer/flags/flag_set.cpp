@@ -91,6 +91,8 @@ void require_value(std::string_view what, std::string_view value, bool blank_is_
 }
 
 void Flag::give(const Texts& texts) const {
+  require<InputError>(kind == FlagKind::list || texts.size() == 1, "--", name, " takes one value and got ",
+                      texts.size());
   for (const std::string& text : texts)
     require_value((position ? "argument " : "--") + name, text, kind == FlagKind::verbatim);
   set(texts);
@@ -103,10 +105,9 @@ Flag& FlagSet::add(const NamedValue& value) {
 
 void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
   const auto add_like = [&, name = flag_name(like.name)]<class T>(const T*) {
+    const auto load = [] { return T(); };
     const auto store = [name, &given](const T& value) { given[name] = to_text(value); };
-    add(
-        Effect::chosen, name, [] { return T(); }, store, help)
-        .get = [name, &given] {
+    add(Effect::chosen, name, load, store, help).get = [name, &given] {
       const auto found = given.find(name);
       return found == given.end() ? Texts() : Texts{found->second};
     };
@@ -150,11 +151,6 @@ std::vector<std::string> FlagSet::names() const {
   for (const Flag& flag : flags_)
     if (!flag.position) names.push_back(flag.name);
   return names;
-}
-
-const std::string& detail::single(std::string_view flag, const Texts& texts) {
-  require<InputError>(texts.size() == 1, "--", flag, " takes one value and got ", texts.size());
-  return texts.front();
 }
 
 }  // namespace fsdp::train
