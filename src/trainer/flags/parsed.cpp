@@ -119,11 +119,10 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
   else
     flags.add(Effect::chosen, "ranks", options->ranks, "of the dry run; 0: those that were launched",
               counts_up_to(most_ranks, 0));
-  flags.fix("sharding", fixed.sharding);
+  for (const char* const name : {"sharding", "layout"}) flags.fix(name, fixed.sharding);
   flags.fix("precision", fixed.precision);
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);
-  flags.fix("layout", fixed.sharding);
   const bool optimizer = fixed.offloads_optimizer;
   flags.add(
       Effect::chosen, "offload",
