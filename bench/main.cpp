@@ -139,9 +139,8 @@ int with_options(const std::string& name, const std::string& help, int argc, con
   CLI::App app(help, name);
   train::Bound<Options> options;
   bind(options.flags, *options);
-  train::Parsed parsed(app, options.flags, "bench", cli::config_tables());
-  if (train::Help text; !train::run(app, argc, argv, text)) return print_text(stdout, text.text), 0;
-  parsed.finish();
+  train::add_options(app, options.flags, "bench", cli::config_tables());
+  if (const auto help_text = train::run(app, argc, argv)) return print_text(stdout, help_text->text), 0;
   return f(*options, options.flags);
 }
 

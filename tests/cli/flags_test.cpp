@@ -269,6 +269,18 @@ TEST(Flags, EmptyPositionsAreNamed) {
   EXPECT_INPUT_ERROR(parse_words({"plot", ""}), "METRICS '' is empty");
 }
 
+TEST(Flags, AMissingOneThatACommandNeedsHasItsMessage) {
+  EXPECT_INPUT_ERROR(parse_words({"inspect"}), "inspect: give a folder: tessera inspect FOLDER");
+  EXPECT_INPUT_ERROR(parse_words({"export", "in"}), "export: give a checkpoint and the folder to make: tessera export");
+  EXPECT_INPUT_ERROR(parse_words({"tokenize", "a", "--out", "o"}), "tokenize: give texts, their tokenizer and the");
+  EXPECT_INPUT_ERROR(parse_words({"plot"}), "plot: give metrics files: tessera plot METRICS...");
+  EXPECT_INPUT_ERROR(parse_words({"diff", "a"}), "diff: give two files of digests, or folders with tensors");
+  EXPECT_INPUT_ERROR(parse_words({"replay", "a"}), "--step is missing; give the number of a step, from 1 on");
+  EXPECT_INPUT_ERROR(parse_words({"eval", "--model", "D"}), "--data is missing; give files or folders of text");
+  EXPECT_INPUT_ERROR(parse_words({"plan"}), "--cluster is missing; give a TOML file, or a name: h100,");
+  EXPECT_EQ(options_of<Replay>({"replay", "a", "--step", "3"}).request.step, 3);
+}
+
 TEST(Flags, AValueMayLookLikeAFlagOfAnotherCommand) {
   EXPECT_EQ(options_of<Generate>({"generate", "--model", "D", "--prompt", "--steps"}).options.prompt, "--steps");
   EXPECT_EQ(options_of<Generate>({"generate", "--model", "D", "--prompt=--seed"}).options.prompt, "--seed");

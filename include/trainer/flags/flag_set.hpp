@@ -41,23 +41,27 @@ enum class Effect : std::uint8_t {
   chosen,   ///< it chooses the ranks, a policy, the model or the optimizer, which are recorded and compared themselves
 };
 
+/// A flag's values as text. Only a list has several.
+using Texts = std::vector<std::string>;
+
 /// A flag and the functions that set, read and check its value.
 struct Flag {
   std::string name;  ///< without dashes
   std::string help;
   FlagKind kind = FlagKind::text;
   Effect effect = Effect::none;
-  bool given = false;                                        ///< by the command line or a file
-  bool position = false;                                     ///< a word of the command line alone, by its place
-  bool hidden = false;                                       ///< absent from --help: the command refuses it
-  std::function<void(const std::vector<std::string>&)> set;  ///< throws InputError; called by `give` alone
-  std::function<std::vector<std::string>()> get;             ///< empty: not set
-  std::function<void()> check = {};                          ///< throws InputError if a number is out of its range
-  char between = ' ';                                        ///< a list's values in a run's record
-  const char* value_name = nullptr;                          ///< of a value in --help; nullptr: by its kind
+  bool given = false;                     ///< by the command line or a file
+  bool position = false;                  ///< a word of the command line alone, by its place
+  bool hidden = false;                    ///< absent from --help: the command refuses it
+  std::function<void(const Texts&)> set;  ///< throws InputError; called by `give` alone
+  std::function<Texts()> get;             ///< empty: not set
+  std::function<void()> check = {};       ///< throws InputError if a number is out of its range
+  char between = ' ';                     ///< a list's values in a run's record; a newline if they may have spaces
+  std::string missing = {};               ///< the error if a command line leaves it out; empty: it may
 
-  /// Sets the value that the user gave. Throws InputError if it is empty or `set` does not take it.
-  void give(const std::vector<std::string>& texts) const;
+  /// Sets the value that the user gave. Throws InputError if it is empty, if `set` does not take it, or if there are
+  /// several and the flag is not a list.
+  void give(const Texts& texts) const;
 };
 
 /// Converts text to a value. Throws InputError naming the flag. A type of another namespace needs overloads of
@@ -89,84 +93,84 @@ std::string flag_name(std::string_view value);
 /// Sets those values of a config or an optimizer that the user gave; leaves the others.
 void set_given(const NamedValues& values, const GivenValues& given);
 
+namespace detail {
+
+template <class T>
+inline constexpr FlagKind kind_of = std::is_same_v<T, bool>   ? FlagKind::boolean
+                                    : std::is_arithmetic_v<T> ? FlagKind::number
+                                                              : FlagKind::text;
+template <class T>
+inline constexpr FlagKind kind_of<std::optional<T>> = kind_of<T>;
+template <class T>
+inline constexpr FlagKind kind_of<std::vector<T>> = FlagKind::list;
+
+/// Set a field to a flag's texts. A list changes after all of them are converted.
+/// @{
+template <class T>
+void read(std::string_view flag, const Texts& texts, T& field) {
+  from_text(flag, texts.at(0), field);
+}
+template <class T>
+void read(std::string_view flag, const Texts& texts, std::optional<T>& field) {
+  read(flag, texts, field.emplace());
+}
+template <class T>
+void read(std::string_view flag, const Texts& texts, std::vector<T>& field) {
+  std::vector<T> values(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) from_text(flag, texts[i], values[i]);
+  field = std::move(values);
+}
+/// @}
+
+/// Return a field as a flag's texts; none for an empty text, as of a flag that must be given.
+/// @{
+template <class T>
+Texts texts_of(const T& field) {
+  const std::string text = to_text(field);
+  return text.empty() ? Texts() : Texts{text};
+}
+template <class T>
+Texts texts_of(const std::optional<T>& field) {
+  return field ? Texts{to_text(*field)} : Texts();
+}
+template <class T>
+Texts texts_of(const std::vector<T>& field) {
+  Texts texts;
+  for (const T& value : field) texts.push_back(to_text(value));
+  return texts;
+}
+/// @}
+
+}  // namespace detail
+
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
   /// Adds a flag. Throws Error if there is already one of this name. Returns it; the next one may move it.
   Flag& add(Flag flag);
 
-  /// Adds a flag that sets a field; the field's present value is the default that --help shows.
+  /// Adds a flag that sets a field. Its present value is the default that --help shows; std::nullopt is an absent one.
   template <class T>
   Flag& add(const std::string& name, T& field, const std::string& help) {
     return add({.name = name,
                 .help = help,
-                .kind = kind_of<T>(),
-                .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field); },
-                .get = [&field] { return present(to_text(field)); }});
-  }
-
-  /// Adds a flag that may be absent: its field is then std::nullopt.
-  template <class T>
-  Flag& add(const std::string& name, std::optional<T>& field, const std::string& help) {
-    return add({.name = name,
-                .help = help,
-                .kind = kind_of<T>(),
-                .set = [name, &field](const auto& texts) { from_text(name, single(name, texts), field.emplace()); },
-                .get = [&field] { return field ? std::vector{to_text(*field)} : std::vector<std::string>(); }});
-  }
-
-  Flag& add(const std::string& name, std::vector<std::string>& field, const std::string& help) {
-    return add({.name = name,
-                .help = help,
-                .kind = FlagKind::list,
-                .set = [&field](const auto& texts) { field = texts; },
-                .get = [&field] { return field; }});
-  }
-
-  /// Adds a flag for a list of values whose texts may have spaces. All texts are converted before the field changes.
-  template <class T>
-  Flag& add(const std::string& name, std::vector<T>& field, const std::string& help) {
-    Flag& flag = add({.name = name,
-                      .help = help,
-                      .kind = FlagKind::list,
-                      .set =
-                          [name, &field](const auto& texts) {
-                            std::vector<T> values(texts.size());
-                            for (std::size_t i = 0; i < texts.size(); ++i) from_text(name, texts[i], values[i]);
-                            field = std::move(values);
-                          },
-                      .get =
-                          [&field] {
-                            std::vector<std::string> texts;
-                            for (const T& value : field) texts.push_back(to_text(value));
-                            return texts;
-                          }});
-    flag.between = '\n';
-    flag.value_name = "TEXT";
-    return flag;
+                .kind = detail::kind_of<T>,
+                .set = [name, &field](const Texts& texts) { detail::read(name, texts, field); },
+                .get = [&field] { return detail::texts_of(field); }});
   }
 
   /// Adds a flag for a value that no field holds as a whole: `load` returns the present value, and `store` takes the
   /// one that the user gave.
-  template <class Load, class Store>
-  requires std::invocable<Load> Flag& add(const std::string& name, Load load, Store store, const std::string& help) {
+  template <std::invocable Load, class Store>
+  Flag& add(const std::string& name, Load load, Store store, const std::string& help) {
     using T = std::invoke_result_t<Load>;
-    return add({.name = name,
-                .help = help,
-                .kind = kind_of<T>(),
-                .set =
-                    [name, store](const auto& texts) {
-                      T value{};
-                      from_text(name, single(name, texts), value);
-                      store(value);
-                    },
-                .get = [load] { return present(to_text(load())); }});
-  }
-
-  /// Adds a flag for text that a model reads, of kind `verbatim`.
-  template <class T>
-  void add_verbatim(const std::string& name, T& field, const std::string& help) {
-    add(name, field, help).kind = FlagKind::verbatim;
+    const auto set = [name, store](const Texts& texts) {
+      T value{};
+      detail::read(name, texts, value);
+      store(value);
+    };
+    const auto get = [load] { return detail::texts_of(load()); };
+    return add({.name = name, .help = help, .kind = detail::kind_of<T>, .set = set, .get = get});
   }
 
   /// Adds a number that must be in `range`. Both `give` and require_ranges check it, so that values which a program
@@ -196,13 +200,11 @@ class FlagSet {
 
   /// Declares a flag that this program or command does not have, and why: the rest of a sentence that begins with the
   /// flag. It is absent from --help.
-  void refuse(std::string name, std::string why) { refused_.push_back({std::move(name), std::move(why)}); }
+  void refuse(const std::string& name, const std::string& why) { refused_[name] = "--" + name + " " + why; }
   /// Declares a flag of other programs whose value this program's types fix.
-  void fix(std::string name, const std::string& value) {
-    refuse(std::move(name), "is fixed by this program: " + value);
-  }
+  void fix(const std::string& name, const std::string& value) { refuse(name, "is fixed by this program: " + value); }
   /// Returns the sentence that refuses a flag; empty if `name` is not refused.
-  std::string refusal(std::string_view name) const;
+  std::string refusal(const std::string& name) const;
 
   std::vector<Flag>& flags() { return flags_; }
   const std::vector<Flag>& flags() const { return flags_; }
@@ -211,7 +213,7 @@ class FlagSet {
   /// Both leave positions out.
   /// @{
   Flag* find(std::string_view name);  ///< nullptr if there is none
-  std::vector<std::string> names(std::string_view prefix = "") const;
+  std::vector<std::string> names() const;
   /// @}
 
   /// The files that set flags (apply_file), in their order.
@@ -224,26 +226,8 @@ class FlagSet {
   void require_ranges() const;
 
  private:
-  /// Returns a flag's only text. Throws InputError unless there is exactly one.
-  static const std::string& single(const std::string& name, const std::vector<std::string>& texts);
-
-  template <class T>
-  static constexpr FlagKind kind_of() {
-    if (std::is_same_v<T, bool>) return FlagKind::boolean;
-    return std::is_arithmetic_v<T> ? FlagKind::number : FlagKind::text;
-  }
-
-  /// Returns a text as a flag's only value; no value if it is empty, as of a flag that must be given.
-  static std::vector<std::string> present(std::string text) {
-    return text.empty() ? std::vector<std::string>() : std::vector{std::move(text)};
-  }
-
-  struct Refused {
-    std::string name, why;
-  };
-
   std::vector<Flag> flags_;
-  std::vector<Refused> refused_;
+  std::map<std::string, std::string> refused_;  ///< sentences
   std::vector<std::string> files_;
 };
 

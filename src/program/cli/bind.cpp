@@ -4,7 +4,6 @@
 #include <limits>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>
@@ -21,8 +20,17 @@ namespace {
 
 constexpr const char* offload_help = "none | optimizer (main weights and optimizer state stay in host memory)";
 
-/// Adds the flags of a stack. `add_offload` adds --offload.
-void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> add_offload) {
+/// Adds a word that the command line must have at its place.
+template <class T>
+void add_position(train::FlagSet& flags, const std::string& name, T& field, const std::string& help,
+                  const char* missing) {
+  train::Flag& flag = flags.add(name, field, help);
+  flag.position = true;
+  flag.missing = missing;
+}
+
+/// Adds the flags of a stack, but --offload.
+void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
@@ -31,7 +39,6 @@ void bind_stack(train::FlagSet& flags, StackChoice& stack, FunctionRef<void()> a
       Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "
       "wire)");
-  add_offload();
   flags.add(Effect::chosen, "tiling", stack.tiling,
             "off | tiles:N | tokens:N | budget:BYTES (as 512MiB, for what is kept and a tile) | budget:auto (train: "
             "what --memory leaves)");
@@ -51,22 +58,21 @@ void bind_step(train::FlagSet& flags, Train& command) {
 }  // namespace
 
 void bind(train::FlagSet& flags, StackChoice& stack) {
-  bind_stack(flags, stack, [&] { flags.add(Effect::chosen, "offload", stack.offload, offload_help); });
+  bind_policies(flags, stack);
+  flags.add(Effect::chosen, "offload", stack.offload, offload_help);
 }
 
 void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help) {
-  bind_stack(flags, stack, [&] {
-    flags.add(
-        Effect::chosen, "offload",
-        [&choice = stack.offload, &offloaded_inputs] {
-          return train::OffloadFlag{.optimizer = choice == OffloadChoice::optimizer, .inputs = offloaded_inputs};
-        },
-        [&choice = stack.offload, &offloaded_inputs](const train::OffloadFlag& flag) {
-          choice = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
-          offloaded_inputs = flag.inputs;
-        },
-        message(offload_help, " | inputs | inputs:SHARE (", help, ") | optimizer,inputs:SHARE"));
-  });
+  bind_policies(flags, stack);
+  const auto load = [&stack, &offloaded_inputs] {
+    return train::OffloadFlag{.optimizer = stack.offload == OffloadChoice::optimizer, .inputs = offloaded_inputs};
+  };
+  const auto store = [&stack, &offloaded_inputs](const train::OffloadFlag& flag) {
+    stack.offload = flag.optimizer ? OffloadChoice::optimizer : OffloadChoice::none;
+    offloaded_inputs = flag.inputs;
+  };
+  flags.add(Effect::chosen, "offload", load, store,
+            message(offload_help, " | inputs | inputs:SHARE (", help, ") | optimizer,inputs:SHARE"));
 }
 
 void bind(train::FlagSet& flags, Train& command) {
@@ -74,12 +80,6 @@ void bind(train::FlagSet& flags, Train& command) {
   flags.refuse("fit",
                "is no longer a flag of train; tessera plan --fit --cluster NAME prints the flags of the fastest "
                "configurations, which train accepts unchanged");
-}
-
-std::string cluster_names() {
-  std::string text;
-  for (const std::string& name : plan::known_cluster_names()) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 void bind(train::FlagSet& flags, Plan& command) {
@@ -93,7 +93,10 @@ void bind(train::FlagSet& flags, Plan& command) {
             "look for the fastest ways that fit, in all that the other flags leave open: strategies, groups, "
             "micro-batches, shared sequences, tiles, recomputation, offloading; results stay those of the same "
             "batches");
-  flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", cluster_names());
+  std::string names;
+  for (const std::string& name : plan::known_cluster_names()) names += (names.empty() ? "" : ", ") + name;
+  flags.find("cluster")->help = message("a TOML file of a cluster's figures, or one that is known: ", names);
+  flags.find("cluster")->missing = message("--cluster is missing; give a TOML file, or a name: ", names);
   flags.find("ranks")->help = "ranks in place of the cluster's own; 0: those";
   flags.find("comm")->help =
       "threads | mpi | nccl; left out: nccl for GPUs, mpi for several nodes of CPUs, else threads";
@@ -123,8 +126,9 @@ void from_text(std::string_view flag, std::string_view text, ExportType& value) 
 std::string to_text(ExportType value) { return std::string(name_of(value.dtype)); }
 
 void bind(train::FlagSet& flags, Export& command) {
-  flags.add("CHECKPOINT", command.from, "a step, a directory of steps, or a model").position = true;
-  flags.add("OUT", command.to, "the folder to make").position = true;
+  const char* const missing = "export: give a checkpoint and the folder to make: tessera export CHECKPOINT OUT";
+  add_position(flags, "CHECKPOINT", command.from, "a step, a directory of steps, or a model", missing);
+  add_position(flags, "OUT", command.to, "the folder to make", missing);
   flags.add("dtype", command.type, "f32 | bf16 | f16");
   flags.add("shard-bytes", command.shard_bytes, "largest size of a file of weights; a larger model is split",
             train::counts_up_to(std::numeric_limits<std::int64_t>::max()));
@@ -135,22 +139,27 @@ void bind(train::FlagSet& flags, Export& command) {
             "folder whose tokenizer's files and generation_config.json are copied instead of the checkpoint's");
 }
 void bind(train::FlagSet& flags, Inspect& command) {
-  flags.add("FOLDER", command.folder, "a model's folder, a checkpoint or a directory of them").position = true;
+  add_position(flags, "FOLDER", command.folder, "a model's folder, a checkpoint or a directory of them",
+               "inspect: give a folder: tessera inspect FOLDER");
   flags.add("quick", command.quick, "read the headers of weights alone, neither their checksums nor their values");
 }
 void bind(train::FlagSet& flags, Plot& command) {
-  flags.add("METRICS", command.files, "files that train --metrics wrote").position = true;
+  add_position(flags, "METRICS", command.files, "files that train --metrics wrote",
+               "plot: give metrics files: tessera plot METRICS...");
   flags.add("out", command.out, "the picture to write");
 }
 void bind(train::FlagSet& flags, Diff& command) {
-  flags.add("A", command.a, "a file that train --digests wrote, or a folder of replay --tensors").position = true;
-  flags.add("B", command.b, "another one").position = true;
+  const char* const missing = "diff: give two files of digests, or folders with tensors: tessera diff A B";
+  add_position(flags, "A", command.a, "a file that train --digests wrote, or a folder of replay --tensors", missing);
+  add_position(flags, "B", command.b, "another one", missing);
 }
 
 void bind(train::FlagSet& flags, Replay& command) {
   train::ReplayRequest& request = command.request;
-  flags.add("CHECKPOINTS", request.folder, "the run's --checkpoint-dir; it stays as it is").position = true;
-  flags.add("step", command.step, "number of the step to compute again", train::counts_up_to(train::most_steps));
+  add_position(flags, "CHECKPOINTS", request.folder, "the run's --checkpoint-dir; it stays as it is",
+               "replay: give the folder of the run's checkpoints: tessera replay CHECKPOINTS --step N");
+  flags.add("step", request.step, "number of the step to compute again", train::counts_up_to(train::most_steps))
+      .missing = "--step is missing; give the number of a step, from 1 on";
   flags.add("digests", request.digests, "file to append the step's digests to, as train --digests does");
   flags.add("against", request.against,
             "what the run itself wrote, its --digests or --metrics, or another replay's --tensors: compare with it");
@@ -173,13 +182,18 @@ void bind(train::FlagSet& flags, Replay& command) {
 
 void bind(train::FlagSet& flags, Tokenize& command) {
   data::TokenizeRequest& o = command.request;
-  flags.add("INPUT", command.inputs, "files, or folders of them; .jsonl holds a document a line").position = true;
-  flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one");
-  flags.add("out", command.out, "folder for the token files; an interrupted run is continued");
+  const char* const missing =
+      "tokenize: give texts, their tokenizer and the folder to make: tessera tokenize INPUT... "
+      "--tokenizer FOLDER --out FOLDER";
+  add_position(flags, "INPUT", command.inputs, "files, or folders of them; .jsonl holds a document a line", missing);
+  flags.add("tokenizer", command.tokenizer, "tokenizer.json, or a model's folder that has one").missing = missing;
+  flags.add("out", command.out, "folder for the token files; an interrupted run is continued").missing = missing;
   flags.add("text-field", o.field, "key of the text in each record of JSON");
-  flags.add_verbatim("end-token", o.end_token,
-                     "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
-                     "special_tokens_map.json; none: no token");
+  flags
+      .add("end-token", o.end_token,
+           "token to append to each document, by name; left out: the eos_token of tokenizer_config.json or "
+           "special_tokens_map.json; none: no token")
+      .kind = train::FlagKind::verbatim;
   flags.add("shard-tokens", o.shard_tokens, "most tokens of one file",
             train::counts_up_to(std::numeric_limits<std::int32_t>::max()));
   flags.add("threads", o.threads, "0: all cores", train::thread_counts);

@@ -31,9 +31,6 @@ struct Train {
   friend bool operator==(const Train&, const Train&) = default;
 };
 
-/// Returns the names of the known clusters, for help and messages.
-std::string cluster_names();
-
 /// `tessera plan`: what a training step would take on a cluster.
 struct Plan {
   Train train = {};
@@ -97,9 +94,8 @@ struct Diff {
 /// `tessera replay`: computes a step of a run again.
 struct Replay {
   train::ReplayRequest request = {};
-  std::optional<std::int64_t> step = {};  ///< must be given
-  std::vector<std::string> data = {};     ///< empty: where the run had them
-  std::string tokenizer = {};             ///< empty: the checkpoint's, or where the run had it
+  std::vector<std::string> data = {};  ///< empty: where the run had them
+  std::string tokenizer = {};          ///< empty: the checkpoint's, or where the run had it
   std::string token_cache = {};
   std::optional<ShardingChoice> sharding = {};  ///< nothing: the run's
   std::optional<CommChoice> comm = {};

@@ -18,7 +18,7 @@ struct WayFlag {
 using WayFlags = std::vector<WayFlag>;
 
 /// Returns the flags of a way; others that --fit could choose have their defaults.
-WayFlags flags_of_way(const Train& train);
+WayFlags flags_of_way(Train train);
 /// Returns them as a command line has them: "--sharding fsdp2 --grad-accum 2 --recompute".
 std::string command_line(const WayFlags& flags);
 

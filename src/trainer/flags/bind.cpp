@@ -33,10 +33,11 @@ void add_data(FlagSet& flags, WithData& o, const char* cache) {
   flags.add("tokenizer", o.text.tokenizer,
             "tokenizer.json, or its folder; left out: the one in --model's folder; without one, each byte is a token");
   flags.add("text-field", o.text.field, "key of the text in each record of JSON");
-  flags.add_verbatim(
-      "end-token", o.text.end_token,
-      "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
-      "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token");
+  flags
+      .add("end-token", o.text.end_token,
+           "token to append to each document or completion, by name, and the chat template's eos_token; left out: the "
+           "eos_token of tokenizer_config.json or special_tokens_map.json; none: no token")
+      .kind = FlagKind::verbatim;
   flags.add("token-cache", o.text.cache, message("folder to keep the token files in; left out: ", cache));
   flags.add(Effect::results, "document-separator", o.document_separator,
             "token that ends a document (for text a byte: 10 is a newline), or index: borders of Megatron-LM's index; "
@@ -50,8 +51,9 @@ void add_disk_deadline(FlagSet& flags, LaunchOptions& launch) {
 
 template <class WithModel>
 void add_folder(FlagSet& flags, WithModel& o) {
-  flags.add("model", o.model,
-            "folder with config.json and weights, or a directory of checkpoints, whose newest is used");
+  flags
+      .add("model", o.model, "folder with config.json and weights, or a directory of checkpoints, whose newest is used")
+      .missing = "--model is missing; give a folder with config.json and weights";
   flags.add("adapter", o.adapter, "folder of adapters, as PEFT writes it, for that model");
 }
 
@@ -123,10 +125,12 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add(Effect::results, "replicate", o.units.replicated,
             "parameters to hold whole on every rank (names with * and ?)");
   flags.add(Effect::results, "freeze", o.units.frozen, "parameters not to train (names with * and ?)");
-  flags.add(
-      Effect::results, "group", o.units.groups,
-      "parameters to train in another way, such as 'role=table weight-decay=0': a pattern of names, and lr=FACTOR, "
-      "weight-decay=W, clip=NORM or frozen; role=matrix|table|vector and units=PATTERN choose as well");
+  flags
+      .add(
+          Effect::results, "group", o.units.groups,
+          "parameters to train in another way, such as 'role=table weight-decay=0': a pattern of names, and lr=FACTOR, "
+          "weight-decay=W, clip=NORM or frozen; role=matrix|table|vector and units=PATTERN choose as well")
+      .between = '\n';
   flags.add(Effect::results, "seed", o.seed, "seed of the initial weights and of the data's order");
   flags.add(Effect::results, "from-scratch", o.from_scratch,
             "start from random weights even if --model is a folder that has some");
@@ -138,8 +142,10 @@ void bind(FlagSet& flags, TrainOptions& o) {
   flags.add("patience", o.patience,
             "stop after so many held-out losses without improvement, and keep the best step's checkpoint; 0: never",
             counts_up_to(most_steps, 0));
-  flags.add_verbatim("sample-prompt", o.sample_prompt,
-                     "text to continue after each validation, and print; with --data-format chat a user's message");
+  flags
+      .add("sample-prompt", o.sample_prompt,
+           "text to continue after each validation, and print; with --data-format chat a user's message")
+      .kind = FlagKind::verbatim;
   flags.add("sample-tokens", o.sample_tokens, "most tokens of such a sample", counts_up_to(most_tokens));
   flags.add("validation-windows", o.validation_windows, "held-out windows used, evenly spread; 0: all",
             counts_up_to(most_elements, 0));
@@ -179,6 +185,7 @@ void bind(FlagSet& flags, TrainOptions& o) {
 void bind(FlagSet& flags, EvalOptions& o) {
   add_folder(flags, o);
   add_data(flags, o, "a temporary one");
+  flags.find("data")->missing = "--data is missing; give files or folders of text";
   flags.add("seq-len", o.seq_len, "tokens per sequence", counts_up_to(most_tokens));
   flags.add("batch-size", o.batch_size, "sequences at a time", counts_up_to(most_sequences));
   flags.add("sequence", o.sequence, sequence_help);
@@ -195,7 +202,7 @@ void fix_whole_sequences(FlagSet& flags) {
 void bind(FlagSet& flags, GenerateOptions& o) {
   fix_whole_sequences(flags);
   add_model(flags, o);
-  flags.add_verbatim("prompt", o.prompt, "text to continue; without a tokenizer each byte is a token");
+  flags.add("prompt", o.prompt, "text to continue; without a tokenizer each byte is a token").kind = FlagKind::verbatim;
   flags.add("prompt-ids", o.prompt_ids,
             "token ids to continue, such as 1,2,3, instead of a text; several are a batch. A line of ids is printed "
             "for each");
@@ -211,7 +218,7 @@ void bind(FlagSet& flags, ChatOptions& o) {
   add_model(flags, o.generate);
   flags.add("chat-template", o.chat_template,
             "auto (the one next to the tokenizer) | chatml | llama3 | qwen3 | plain | a Jinja file");
-  flags.add_verbatim("system", o.system, "system message at the start of the conversation");
+  flags.add("system", o.system, "system message at the start of the conversation").kind = FlagKind::verbatim;
   flags.add("context", o.context, "most tokens of the conversation; memory is reserved for them",
             counts_up_to(most_tokens));
   flags.add("tokens", o.generate.tokens, "tokens of an answer, at most", counts_up_to(most_tokens));

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,36 +89,24 @@ void check_keys(std::string_view text, const std::string& path) {
   }
 }
 
-/// What the keys of a file are: flags, whose names have dashes, or keys alone.
-enum class NamedBy : std::uint8_t { flags, alone };
-
-/// Returns the sentence about a flag's value with the key in the flag's place.
-std::string about_key(std::string sentence, const std::string& flag, std::string_view key) {
-  const std::string named = "--" + flag;
-  if (sentence.starts_with(named)) sentence.replace(0, named.size(), key);
-  return sentence;
-}
-
-std::vector<std::string> known_keys(const FlagSet& flags, NamedBy keys) {
-  std::vector<std::string> names = flags.names();
-  if (keys == NamedBy::alone)
-    for (std::string& name : names) std::ranges::replace(name, '-', '_');
-  return names;
-}
-
+/// `mark`: between the words of a key in errors. A file whose keys are no flags has underscores.
 void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
-             const std::vector<std::string>& sections, NamedBy keys) {
+             const std::vector<std::string>& sections, char mark) {
+  const auto shown = [mark](std::string name) {
+    std::ranges::replace(name, '-', mark);
+    return name;
+  };
   for (const auto& [key, node] : table) {
     std::string name(key.str());
     if (node.is_table() && std::ranges::find(sections, name) != sections.end()) continue;
     std::ranges::replace(name, '_', '-');
-    const std::string where = message(path, ": ", keys == NamedBy::flags ? name : std::string(key.str()));
-    const std::string refusal = flags.refusal(name);
+    const std::string where = message(path, ": ", shown(name)), refusal = flags.refusal(name);
     require<InputError>(refusal.empty(), path, ": ", refusal);
     Flag* const flag = flags.find(name);
+    Texts known = flags.names(), texts;
+    std::ranges::transform(known, known.begin(), shown);
     require<InputError>(flag != nullptr, path, ": unknown key '", shortened(key.str()), "'; ",
-                        suggestion(keys == NamedBy::flags ? name : std::string(key.str()), known_keys(flags, keys)));
-    std::vector<std::string> texts;
+                        suggestion(shown(name), known));
     const toml::array* const array = node.as_array();
     require<InputError>(array == nullptr || flag->kind == FlagKind::list, where, " takes one value and is a list; ",
                         "give the value without brackets");
@@ -130,8 +117,10 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
     try {
       flag->give(texts);
     } catch (const InputError& error) {
-      throw InputError(message(
-          path, ": ", keys == NamedBy::flags ? std::string(error.what()) : about_key(error.what(), name, key.str())));
+      std::string sentence = error.what();
+      if (const std::string named = "--" + name; mark == '_' && sentence.starts_with(named))
+        sentence.replace(0, named.size(), shown(name));
+      throw InputError(message(path, ": ", sentence));
     }
     flag->given = true;
   }
@@ -159,35 +148,23 @@ void apply_file(FlagSet& flags, const std::string& path, const std::string& sect
                 const std::vector<std::string>& sections) {
   const toml::table table = read_table(path, "--config ");
   flags.read_from(path);
-  set_all(flags, table, path, sections, NamedBy::flags);
-  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, NamedBy::flags);
+  set_all(flags, table, path, sections, '-');
+  if (const toml::table* own = table[section].as_table()) set_all(flags, *own, path, {}, '-');
 }
 
-void apply_keys(FlagSet& keys, const std::string& path) {
-  set_all(keys, read_table(path, ""), path, {}, NamedBy::alone);
-}
+void apply_keys(FlagSet& keys, const std::string& path) { set_all(keys, read_table(path, ""), path, {}, '_'); }
 
 std::string write_toml(const FlagSet& flags, std::optional<Effect> but) {
-  const auto quoted = [](const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
-  std::ostringstream out;
+  std::string toml;
   for (const Flag& flag : flags.flags()) {
-    const std::vector<std::string> texts = flag.get();
+    const Texts texts = flag.get();
     if (texts.empty() || flag.effect == but) continue;
-    out << flag.name << " = ";
-    if (flag.kind == FlagKind::list) {
-      out << '[';
-      for (std::size_t i = 0; i < texts.size(); ++i) out << (i == 0 ? "" : ", ") << quoted(texts[i]);
-      out << "]\n";
-    } else {
-      out << (flag.kind == FlagKind::text || flag.kind == FlagKind::verbatim || is_beyond_toml(texts.front())
-                  ? quoted(texts.front())
-                  : texts.front())
-          << '\n';
-    }
+    const bool bare = (flag.kind == FlagKind::number || flag.kind == FlagKind::boolean) && !is_beyond_toml(texts[0]);
+    const nlohmann::json quoted = flag.kind == FlagKind::list ? nlohmann::json(texts) : nlohmann::json(texts[0]);
+    toml += message(flag.name, " = ",
+                    bare ? texts[0] : quoted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), "\n");
   }
-  return out.str();
+  return toml;
 }
 
 }  // namespace fsdp::train

@@ -90,7 +90,9 @@ void require_value(std::string_view what, std::string_view value, bool blank_is_
                       value.empty() ? "empty" : "white space alone", "; give it a value, or leave it out");
 }
 
-void Flag::give(const std::vector<std::string>& texts) const {
+void Flag::give(const Texts& texts) const {
+  require<InputError>(kind == FlagKind::list || texts.size() == 1, "--", name, " takes one value and got ",
+                      texts.size());
   for (const std::string& text : texts)
     require_value((position ? "argument " : "--") + name, text, kind == FlagKind::verbatim);
   set(texts);
@@ -102,26 +104,15 @@ Flag& FlagSet::add(const NamedValue& value) {
 }
 
 void FlagSet::add_given(const NamedValue& like, GivenValues& given, const std::string& help) {
-  const std::string name = flag_name(like.name);
-  std::visit(
-      [&]<class T>(const T*) {
-        add({.name = name,
-             .help = help,
-             .kind = kind_of<T>(),
-             .effect = Effect::chosen,
-             .set =
-                 [name, &given](const auto& texts) {
-                   T value{};
-                   from_text(name, single(name, texts), value);
-                   given[name] = to_text(value);
-                 },
-             .get =
-                 [name, &given] {
-                   const auto found = given.find(name);
-                   return found == given.end() ? std::vector<std::string>() : std::vector{found->second};
-                 }});
-      },
-      like.value);
+  const auto add_like = [&, name = flag_name(like.name)]<class T>(const T*) {
+    const auto load = [] { return T(); };
+    const auto store = [name, &given](const T& value) { given[name] = to_text(value); };
+    add(Effect::chosen, name, load, store, help).get = [name, &given] {
+      const auto found = given.find(name);
+      return found == given.end() ? Texts() : Texts{found->second};
+    };
+  };
+  std::visit(add_like, like.value);
 }
 
 Flag& FlagSet::add(Flag flag) {
@@ -138,9 +129,9 @@ void FlagSet::require_ranges() const {
   }
 }
 
-std::string FlagSet::refusal(std::string_view name) const {
-  const auto refused = std::ranges::find(refused_, name, &Refused::name);
-  return refused == refused_.end() ? "" : message("--", name, " ", refused->why);
+std::string FlagSet::refusal(const std::string& name) const {
+  const auto refused = refused_.find(name);
+  return refused == refused_.end() ? "" : refused->second;
 }
 
 Flag* FlagSet::find(std::string_view name) {
@@ -155,16 +146,11 @@ bool FlagSet::is_given(std::string_view name) const {
   return found->given;
 }
 
-std::vector<std::string> FlagSet::names(std::string_view prefix) const {
+std::vector<std::string> FlagSet::names() const {
   std::vector<std::string> names;
   for (const Flag& flag : flags_)
-    if (!flag.position) names.push_back(std::string(prefix) + flag.name);
+    if (!flag.position) names.push_back(flag.name);
   return names;
-}
-
-const std::string& FlagSet::single(const std::string& name, const std::vector<std::string>& texts) {
-  require<InputError>(texts.size() == 1, "--", name, " takes one value and got ", texts.size());
-  return texts.front();
 }
 
 }  // namespace fsdp::train

@@ -37,35 +37,26 @@ Role role_of(const std::string& where, std::string_view text) {
   throw InputError(message(where, "role ", shortened(text), " is not known; ", suggestion(text, names)));
 }
 
-/// Throws InputError unless a word behind the pattern is `frozen`, or key=value with a known key.
-void check_word(const std::string& where, std::string_view word) {
-  const std::string_view key = key_of(word);
-  std::vector<std::string> known;
-  for (const GroupNumber& number : group_numbers) known.emplace_back(number.name);
-  for (const std::string_view each : {frozen_key, role_key, units_key}) known.emplace_back(each);
-  require<InputError>(std::ranges::find(known, key) != known.end(), where, "'", shortened(key), "' is not known; ",
-                      suggestion(key, known));
-  if (key == frozen_key)
-    require<InputError>(word == frozen_key, where, "frozen has no value; write it alone");
-  else
-    require<InputError>(word.size() > key.size() + 1, where, key, " has no value; write ", key, "=VALUE");
-}
-
-/// Sets what such a word says.
+/// Sets what a word behind the pattern says: `frozen`, or key=value. Throws InputError for any other word.
 void set_word(const std::string& where, std::string_view word, OptimizerGroup& group) {
-  const std::string_view key = key_of(word);
+  const std::string_view key = key_of(word), value = word.substr(std::min(key.size() + 1, word.size()));
+  const auto number = std::ranges::find(group_numbers, key, &GroupNumber::name);
   if (key == frozen_key) {
+    require<InputError>(word == frozen_key, where, "frozen has no value; write it alone");
     group.frozen = true;
-    return;
-  }
-  const std::string_view value = word.substr(key.size() + 1);
-  if (key == units_key) group.units = value;
-  if (key == role_key) group.role = role_of(where, value);
-  for (const GroupNumber& number : group_numbers) {
-    if (number.name != key) continue;
-    group.*number.value = parsed<double>(value);
-    require<InputError>((group.*number.value).has_value(), where, key, " is '", shortened(value),
+  } else if (key == units_key || key == role_key || number != group_numbers.end()) {
+    require<InputError>(!value.empty(), where, key, " has no value; write ", key, "=VALUE");
+    if (key == units_key) group.units = value;
+    if (key == role_key) group.role = role_of(where, value);
+    if (number == group_numbers.end()) return;
+    group.*number->value = parsed<double>(value);
+    require<InputError>((group.*number->value).has_value(), where, key, " is '", shortened(value),
                         "', which is not a number");
+  } else {
+    std::vector<std::string> known;
+    for (const GroupNumber& each : group_numbers) known.emplace_back(each.name);
+    for (const std::string_view each : {frozen_key, role_key, units_key}) known.emplace_back(each);
+    throw InputError(message(where, "'", shortened(key), "' is not known; ", suggestion(key, known)));
   }
 }
 
@@ -80,7 +71,6 @@ void from_text(std::string_view flag, std::string_view text, OptimizerGroup& val
     words.erase(words.begin());
   }
   for (const std::string_view word : words) {
-    check_word(where, word);
     require<InputError>(std::ranges::find(keys, key_of(word)) == keys.end(), where, key_of(word),
                         " is there twice; give it once");
     keys.push_back(key_of(word));

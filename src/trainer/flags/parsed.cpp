@@ -18,97 +18,91 @@ namespace {
 
 /// Throws InputError for `--flag=`, and for a flag before another one that stands where its value should.
 void require_values(const CLI::App& program, int argc, const char* const* argv) {
-  const CLI::App* app = &program;
-  for (int i = 1; i < argc; ++i) {
+  const auto commands =
+      program.get_subcommands([&](const CLI::App* app) { return argc > 1 && app->check_name(argv[1]); });
+  const CLI::App& app = commands.empty() ? program : *commands.front();
+  const auto option_of = [&](const std::string& word) {
+    return app.get_option_no_throw(word.substr(0, word.find('=')));
+  };
+  for (int i = 1; i < argc && argv[i] != std::string_view("--"); ++i) {
     const std::string word = argv[i];
-    if (word == "--") return;
-    if (!word.starts_with("--")) {
-      const auto named = app->get_subcommands([&](const CLI::App* command) { return command->check_name(word); });
-      if (!named.empty()) app = named.front();
-      continue;
-    }
-    const std::string name = word.substr(0, word.find('='));
-    const CLI::Option* const option = app->get_option_no_throw(name);
+    const CLI::Option* const option = word.starts_with("--") ? option_of(word) : nullptr;
     if (option == nullptr) continue;
-    if (word == name + "=") require_value(name, "");
-    if (word != name || option->get_items_expected_min() == 0 || i + 1 == argc) continue;
+    if (word.find('=') == word.size() - 1) require_value(option->get_name(), "");
+    if (word.find('=') != word.npos || option->get_items_expected_min() == 0 || i + 1 == argc) continue;
     const std::string next = argv[++i];
-    require<InputError>(!next.starts_with("--") || app->get_option_no_throw(next.substr(0, next.find('='))) == nullptr,
-                        name, " has no value, ", next, " follows; give it a value, or leave it out");
+    require<InputError>(!next.starts_with("--") || option_of(next) == nullptr, word, " has no value, ", next,
+                        " follows; give it a value, or leave it out");
   }
 }
 
-}  // namespace
-
-Parsed::Parsed(CLI::App& app, FlagSet& flags, std::string section, std::vector<std::string> sections)
-    : app_(app), flags_(flags), section_(std::move(section)), sections_(std::move(sections)) {
-  app_.allow_extras();
-  config_ = app_.add_option("--config", "TOML file with any of these flags; the command line wins")->type_name("FILE");
-  for (const Flag& flag : flags_.flags()) {
-    options_.push_back(added(flag));
-    if (flag.hidden) options_.back()->group("");
-  }
+CLI::Option* added(CLI::App& app, const Flag& flag) {
+  if (flag.kind == FlagKind::boolean) return app.add_flag("--" + flag.name, flag.help);
+  const bool list = flag.kind == FlagKind::list;
+  CLI::Option* const option = app.add_option((flag.position ? "" : "--") + flag.name, flag.help);
+  if (list) option->expected(CLI::detail::expected_max_vector_size);
+  if (flag.position) return option->type_name("");
+  const Texts present = flag.get();
+  if (!present.empty() && !present[0].empty() && flag.missing.empty()) option->default_str(present[0]);
+  return option->type_name(flag.kind == FlagKind::number ? "NUMBER"
+                           : list && flag.between == ' ' ? "PATH"
+                                                         : "TEXT")
+      ->allow_extra_args();  // so that a second value is an error that names the flag
 }
 
-void Parsed::finish() {
-  refuse_extras();
-  for (const std::string& path : config_->results()) {
-    require_value("--config", path);
-    apply_file(flags_, path, section_, sections_);
-  }
-  for (std::size_t i = 0; i < options_.size(); ++i) {
-    if (options_[i]->count() == 0) continue;
-    Flag& flag = flags_.flags()[i];
-    flag.give(options_[i]->reduced_results());
-    flag.given = true;
-  }
-}
-
-CLI::Option* Parsed::added(const Flag& flag) {
-  if (flag.kind == FlagKind::boolean) return app_.add_flag("--" + flag.name, flag.help);
-  CLI::Option* option = app_.add_option((flag.position ? "" : "--") + flag.name, flag.help);
-  if (flag.kind == FlagKind::list) option->expected(CLI::detail::expected_max_vector_size);
-  option->type_name(flag.position                   ? ""
-                    : flag.value_name != nullptr    ? flag.value_name
-                    : flag.kind == FlagKind::list   ? "PATH"
-                    : flag.kind == FlagKind::number ? "NUMBER"
-                                                    : "TEXT");
-  if (flag.position) return option;
-  option->allow_extra_args();  // so that a second value is an error that names the flag
-  const std::vector<std::string> present = flag.get();
-  if (!present.empty() && !present.front().empty()) option->default_str(present.front());
-  return option;
-}
-
-void Parsed::refuse_extras() const {
-  const std::vector<std::string> extras = app_.remaining();
+void refuse_extras(const CLI::App& app, const FlagSet& flags) {
+  const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   const std::string word = extras.front().substr(0, extras.front().find('='));
   require<InputError>(word.starts_with("-"), "unexpected argument '", shortened(word),
                       "'; a value follows its flag, as in --data FILE. See --help");
-  const std::string refusal = word.starts_with("--") ? flags_.refusal(word.substr(2)) : "";
+  const std::string refusal = word.starts_with("--") ? flags.refusal(word.substr(2)) : "";
   require<InputError>(refusal.empty(), refusal);
-  std::vector<std::string> known = flags_.names();
+  std::vector<std::string> known = flags.names();
   known.insert(known.end(), {"config", "help"});
   const std::string near = nearest(word.substr(std::min(word.find_first_not_of('-'), word.size())), known);
   throw InputError(message("unknown flag ", shortened(word),
                            near.empty() ? "; see --help" : "; did you mean --" + near + "? See --help"));
 }
 
-bool run(CLI::App& app, int argc, const char* const* argv, Help& help) {
+}  // namespace
+
+void add_options(CLI::App& app, FlagSet& flags, const std::string& section, const std::vector<std::string>& sections) {
+  app.allow_extras();
+  CLI::Option* const config = app.add_option("--config", "TOML file with any of these flags; the command line wins");
+  config->type_name("FILE");
+  std::vector<CLI::Option*> options;
+  for (const Flag& flag : flags.flags()) {
+    options.push_back(added(app, flag));
+    if (flag.hidden) options.back()->group("");
+  }
+  app.callback([=, &app, &flags] {
+    refuse_extras(app, flags);
+    for (const std::string& path : config->results()) {
+      require_value("--config", path);
+      apply_file(flags, path, section, sections);
+    }
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      Flag& flag = flags.flags()[i];
+      if (options[i]->count() > 0) flag.give(options[i]->reduced_results()), flag.given = true;
+    }
+    for (const Flag& flag : flags.flags()) require<InputError>(flag.given || flag.missing.empty(), flag.missing);
+  });
+}
+
+std::optional<Help> run(CLI::App& app, int argc, const char* const* argv) {
   require_values(app, argc, argv);
   try {
     app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 2.1 takes char** and writes nothing
   } catch (const CLI::CallForHelp&) {
-    help.text = app.help();
-    return false;
+    return Help{app.help()};
   } catch (const CLI::ArgumentMismatch& error) {
     const bool several = std::string_view(error.what()).find("At Most") != std::string_view::npos;
     throw InputError(message(error.what(), several ? "; give the flag once, with one value" : "; give it a value"));
   } catch (const CLI::ParseError& error) {
     throw InputError(error.what());
   }
-  return true;
+  return std::nullopt;
 }
 
 std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
@@ -125,11 +119,10 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
   else
     flags.add(Effect::chosen, "ranks", options->ranks, "of the dry run; 0: those that were launched",
               counts_up_to(most_ranks, 0));
-  flags.fix("sharding", fixed.sharding);
+  for (const char* const name : {"sharding", "layout"}) flags.fix(name, fixed.sharding);
   flags.fix("precision", fixed.precision);
   flags.fix("tiling", fixed.tiling);
   flags.fix("comm", fixed.comm);
-  flags.fix("layout", fixed.sharding);
   const bool optimizer = fixed.offloads_optimizer;
   flags.add(
       Effect::chosen, "offload",
@@ -143,10 +136,8 @@ std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const*
       },
       message(optimizer ? "optimizer | optimizer,inputs | optimizer,inputs:SHARE (" : "none | inputs | inputs:SHARE (",
               offloaded_inputs_help, ")"));
-  Parsed parsed(app, flags, "train", {"train", "eval", "generate", "bench"});
-  Help help;
-  if (!run(app, argc, argv, help)) return help;
-  parsed.finish();
+  add_options(app, flags, "train", {"train", "eval", "generate", "bench"});
+  if (auto help = run(app, argc, argv)) return *help;
   return options;
 }
 

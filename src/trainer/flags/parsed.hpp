@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parses a command line: CLI11 splits it into texts and lays out --help; the flags read the texts.
+/// Parses a command line: CLI11 splits it into texts, gives them to the flags and lays out --help.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,29 +13,13 @@
 
 namespace fsdp::train {
 
-/// The command line of one sub-command, or of a program without sub-commands.
-class Parsed {
- public:
-  /// The flags must outlive it. `section`: its table in a TOML file. `sections`: all tables that a file may have.
-  Parsed(CLI::App& app, FlagSet& flags, std::string section, std::vector<std::string> sections);
+/// Adds --config and an option for each flag to a program or a sub-command. Parsing then checks for unknown flags, sets
+/// fields, first from the file, then from the command line, and checks for missing flags. The flags must outlive it.
+/// `section`: its table in a TOML file. `sections`: all tables that a file may have.
+void add_options(CLI::App& app, FlagSet& flags, const std::string& section, const std::vector<std::string>& sections);
 
-  /// Checks for unknown flags, then sets fields: first from the file, then from the command line.
-  void finish();
-
- private:
-  CLI::Option* added(const Flag& flag);
-  void refuse_extras() const;
-
-  CLI::App& app_;
-  FlagSet& flags_;
-  std::string section_;
-  std::vector<std::string> sections_;
-  CLI::Option* config_;
-  std::vector<CLI::Option*> options_;  ///< by flag
-};
-
-/// Parses with CLI11. For --help, stores the text in `help` and returns false. Throws InputError for CLI11's errors,
-/// and for a flag whose value is missing, where CLI11 would take the next flag for it.
-bool run(CLI::App& app, int argc, const char* const* argv, Help& help);
+/// Parses with CLI11. Returns the text of --help if it is requested. Throws InputError for CLI11's errors, and for a
+/// flag whose value is missing, where CLI11 would take the next flag for it.
+std::optional<Help> run(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace fsdp::train
