@@ -346,7 +346,7 @@ TEST(ConfigFile, GivesBackEveryOption) {
   bind(flags, written);
   const std::string path = folder.write("run.toml", train::write_toml(flags)).string();
   const Bound<Train> read = bound_of({"--config", path.c_str()});
-  EXPECT_EQ(given(read.flags).size(), 90u);
+  EXPECT_EQ(given(read.flags).size(), 91u);
   EXPECT_EQ(*read, written);
 }
 

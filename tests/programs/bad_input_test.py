@@ -85,7 +85,7 @@ REFUSED = {
         *((r"lora-[a-z]+ is for LoRA, and --lora-rank is 0; give a rank, or leave it out", flag) for flag in (
             "--lora-targets q_proj", "--lora-alpha 3", "--lora-dropout 0.1", "--lora-rslora", "--lora-rank 0 --lora-alpha 3")),
         (r"checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir", "--checkpoint-every 1"),
-        (r"until 9 is behind the last step, --steps 1; take one of its steps, or more --steps", "--until 9"),
+        (r"until 9 is beyond the last step, --steps 1; take an earlier step, or more --steps", "--until 9"),
         (r"resume-anyway is for a run that goes on, and this one begins; give --resume", "--resume-anyway"),
         (r"token-cache is for text that a tokenizer reads, and --data-format is bytes", "--token-cache c --data-format bytes"),
         *((f"{flag} {NO_TOKENIZER}", f"--{flag} {value}") for flag, value in (

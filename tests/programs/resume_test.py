@@ -39,7 +39,7 @@ def test_a_run_that_ends_until_a_step_is_a_part_of_the_whole(program):
     assert latest("part") == "step-00000004"
     program(train, fresh("second.jsonl"), "--resume part")
     assert steps("first.jsonl") + steps("second.jsonl") == steps("uncut.jsonl")
-    program.refuses("is at step 6 already, behind --until 4; take a later step, or an earlier checkpoint", train,
+    program.refuses("is at step 6 already, beyond --until 4; take a later step, or an earlier checkpoint", train,
                     "third.jsonl --resume part --until 4")
 
 

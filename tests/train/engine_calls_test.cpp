@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the border between the training loop and a stack in a step.
+// What crosses the border between the training loop and a stack, and when.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,14 +16,16 @@
 namespace fsdp::train {
 namespace {
 
-/// Counts the calls of another engine.
+/// Counts the calls of another engine. `asynchronous`: says that it is one of a device whose steps are enqueued.
 class CountingEngine final : public Engine {
  public:
-  explicit CountingEngine(Engine& engine) : engine_(engine) {}
+  explicit CountingEngine(Engine& engine, bool asynchronous = false) : engine_(engine), facts_(engine.facts()) {
+    facts_.asynchronous = asynchronous;
+  }
   std::int64_t calls() const { return calls_; }
 
   const comm::Ranks& ranks() const override { return counted().ranks(); }
-  const EngineFacts& facts() const override { return counted().facts(); }
+  const EngineFacts& facts() const override { return ++calls_, facts_; }
   void initialize(std::uint64_t seed, bool adapters_alone) override { counted().initialize(seed, adapters_alone); }
   void load(const checkpoint::ModelFiles& files) override { counted().load(files); }
   void restore(const checkpoint::Checkpoint& from) override { counted().restore(from); }
@@ -33,7 +35,7 @@ class CountingEngine final : public Engine {
   std::int64_t skipped() override { return counted().skipped(); }
   data::Position position() const override { return counted().position(); }
   void seek(const data::Position& position) override { counted().seek(position); }
-  void step(const device::StepInputs& inputs, bool more) override { counted().step(inputs, more); }
+  const StepResults& step(const device::StepInputs& inputs, bool more) override { return counted().step(inputs, more); }
   StepResults results() override { return counted().results(); }
   comm::SignalRequests asked() override { return counted().asked(); }
   comm::MeshTraffic traffic() override { return counted().traffic(); }
@@ -52,20 +54,28 @@ class CountingEngine final : public Engine {
   Engine& counted() const { return ++calls_, engine_; }
 
   Engine& engine_;
+  EngineFacts facts_;
   mutable std::int64_t calls_ = 0;
 };
+
+/// Calls f(engine, options, watch) on both ranks of a small model.
+template <class F>
+void on_ranks(const TrainOptions& options, const F& f) {
+  comm::Threads<>::run(2, {}, [&](comm::Threads<>& communicator) {
+    const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 0}};
+    RunWatch watch(options, communicator.rank());
+    f(*test::series_engine(communicator, options, source, watch), options, watch);
+  });
+}
 
 /// The calls of a rank in a run of so many steps, which neither validates nor saves.
 std::int64_t calls_in(std::int64_t steps) {
   std::int64_t calls = 0;
   const TrainOptions options{.steps = steps, .seq_len = 12, .batch_size = 8};
-  comm::Threads<>::run(2, {}, [&](comm::Threads<>& communicator) {
-    const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 0}};
-    RunWatch watch(options, communicator.rank());
-    const std::unique_ptr<Engine> engine = test::series_engine(communicator, options, source, watch);
-    CountingEngine counting(*engine);
-    EXPECT_EQ(TrainingRun(counting, options, watch, CheckpointDir(communicator, options)).run(), 0);
-    if (communicator.rank() == 0) calls = counting.calls();
+  on_ranks(options, [&](Engine& engine, const TrainOptions& all, const RunWatch& watch) {
+    CountingEngine counting(engine);
+    EXPECT_EQ(TrainingRun(counting, all, watch, CheckpointDir(engine.ranks(), all)).run(), 0);
+    if (engine.ranks().rank() == 0) calls = counting.calls();
   });
   return calls;
 }
@@ -77,6 +87,26 @@ TEST(Engine, IsCalledAtMostFifteenTimesAStep) {
   EXPECT_EQ((more - few) % 10, 0);
   EXPECT_GE((more - few) / 10, 2);  // enqueues it, and takes its results
   EXPECT_LE((more - few) / 10, 15);
+}
+
+/// The loss of a step that is made alone, after those before it.
+double loss_of(std::int64_t step, bool asynchronous) {
+  double loss = 0;
+  const TrainOptions options{.steps = 9, .seq_len = 12, .batch_size = 8};
+  on_ranks(options, [&](Engine& engine, const TrainOptions& all, const RunWatch& watch) {
+    CountingEngine own(engine, asynchronous);
+    own.initialize(all.seed, false);
+    TrainingRun run(own, all, watch, CheckpointDir(engine.ranks(), all));
+    EXPECT_EQ(run.advance(step - 1), 0);
+    const double found = run.make_step().second.decision.loss;
+    if (engine.ranks().rank() == 0) loss = found;
+  });
+  return loss;
+}
+
+TEST(TrainingRun, AStepThatIsMadeAloneHasItsOwnResultsWhereTheStepBeforeIsStillQueued) {
+  EXPECT_NE(loss_of(3, false), loss_of(4, false));
+  EXPECT_EQ(loss_of(4, true), loss_of(4, false));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -67,7 +67,8 @@ struct EngineFacts {
   int pieces = 1;               ///< into which a step is cut over all ranks
 };
 
-/// A step as the device made it. Except for the bytes and seconds, the same on every rank.
+/// A step: what the host knows of it once it is enqueued, and what the device made of it. Except for the bytes and
+/// seconds, the same on every rank.
 struct StepResults {
   BatchCounts counts = {};  ///< of all ranks
   device::StepDecision decision = {};
@@ -85,11 +86,12 @@ struct StepResults {
 };
 
 /// Steps that an engine has enqueued, and whose results it has not returned.
-class EnqueuedSteps {
+class PendingResults {
  public:
-  EnqueuedSteps();
-  ~EnqueuedSteps();
+  PendingResults();
+  ~PendingResults();
 
+  /// Number of steps.
   std::int64_t size() const { return std::ssize(steps_); }
   StepResults& add();  ///< valid until it is taken
   StepResults take();  ///< the oldest
@@ -107,8 +109,11 @@ class EnqueuedSteps {
 class Engine {
  public:
   virtual ~Engine();
+  /// The ranks that train, and what is trained.
+  /// @{
   virtual const comm::Ranks& ranks() const = 0;
   virtual const EngineFacts& facts() const = 0;
+  /// @}
 
   /// Sets all weights, or those of the adapters alone, from a seed. Collective.
   virtual void initialize(std::uint64_t seed, bool adapters_alone) = 0;
@@ -134,8 +139,8 @@ class Engine {
 
   /// Draws a step's samples and enqueues the step. `more`: another one follows, whose samples are drawn meanwhile.
   /// Collective. Throws on all ranks: InputError for data that a rank cannot read, CorruptionError if a verification
-  /// (--verify-every) finds any.
-  virtual void step(const device::StepInputs& inputs, bool more) = 0;
+  /// (--verify-every) finds any. Returns what the host knows of the step, valid until its results are returned.
+  virtual const StepResults& step(const device::StepInputs& inputs, bool more) = 0;
   /// Waits for the oldest step whose results were not returned yet, and returns them.
   virtual StepResults results() = 0;
   /// What signals had asked of any rank when the samples of the next step were drawn; the same on all ranks.
@@ -150,8 +155,7 @@ class Engine {
   /// Evaluates held-out samples of this rank, at most a micro-batch of them. `asked`: by signals of this rank.
   /// Collective.
   virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples, const comm::SignalRequests& asked) = 0;
-  /// Returns the logits [V] of one row of a micro-batch of tokens. Only if the model writes text.
-  /// Collective.
+  /// Returns the logits [V] of one row of a micro-batch of tokens. Only if the model writes text. Collective.
   virtual std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) = 0;
 
   /// The tensors of a step, for replays. `show_next`: the next step writes its streams and gradients to `tensors`,
@@ -167,10 +171,13 @@ class Engine {
 class Inference {
  public:
   virtual ~Inference();
+  /// The ranks; the model's tokens; the most of a sequence, where it has a limit; whether it has `next_logits`.
+  /// @{
   virtual const comm::Ranks& ranks() const = 0;
   virtual std::int64_t vocabulary() const = 0;
-  virtual std::optional<std::int64_t> longest_sequence() const = 0;  ///< nothing: any
-  virtual bool continues() const = 0;                                ///< whether `next_logits` can be called
+  virtual std::optional<std::int64_t> longest_sequence() const = 0;
+  virtual bool continues() const = 0;
+  /// @}
 
   /// Plans passes of this size, allocates their memory and loads the weights.
   virtual void begin(const StepSize& size, Purpose purpose) = 0;

@@ -13,8 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/comm/launch/cores.hpp>
@@ -113,10 +111,10 @@ class EngineOf final : public Engine {
   data::Position position() const override { return feed_.position(); }
   void seek(const data::Position& position) override { feed_.restore(position); }
 
-  void step(const device::StepInputs& inputs, bool more) override {
+  const StepResults& step(const device::StepInputs& inputs, bool more) override {
     const std::int64_t number = steps() + 1;
     if constexpr (may_verify)
-      if (verifies(number) && !resting_->kept()) resting_->keep();  // the first step
+      if (verifies(number) && !resting_->kept()) resting_->keep();  // of the first step: what loading wrote
     double in_collectives = 0;
     if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
     const auto batch = feed_.take(more);
@@ -137,6 +135,7 @@ class EngineOf final : public Engine {
     step.flops = model_.flops(options_.batch_size * options_.seq_len, batch.counts.squares);
     if constexpr (may_verify)
       if (verifies(number + 1)) resting_->keep();
+    return step;
   }
 
   StepResults results() override {
@@ -144,8 +143,7 @@ class EngineOf final : public Engine {
     auto& control = training_.optimizer().control();
     StepResults step = queued_.take();
     step.decision = control.decision(behind);
-    const auto norms = control.norms_apart(behind);
-    step.norms_apart.assign(norms.begin(), norms.end());
+    step.norms_apart = control.norms_apart(behind);
     step.peak_bytes = training_.peak_bytes();
     return step;
   }
@@ -328,7 +326,7 @@ class EngineOf final : public Engine {
   std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
-  EnqueuedSteps queued_;
+  PendingResults queued_;
   report::StepTensors* tensors_ = nullptr;  ///< of the next step; null: none are written
   std::exception_ptr stream_error_;         ///< the first of this rank while a pass ran
 };

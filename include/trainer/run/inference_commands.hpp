@@ -5,7 +5,6 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
-#include <cstdint>
 #include <string>
 
 #include <tessera/comm/agreement.hpp>

@@ -5,7 +5,6 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -45,6 +44,7 @@ class InferenceOf final : public Inference {
         sharding_(std::move(sharding)),
         tiling_(std::move(tiling)) {}
 
+  /// The config of the model.
   const typename Model::Config& config() const { return model_.config(); }
 
   const comm::Ranks& ranks() const override { return ranks_; }
@@ -55,7 +55,7 @@ class InferenceOf final : public Inference {
   }
   bool continues() const override { return Executor<Model>::continues; }
 
-  /// The source that `evaluate` reads; it must outlive this object. Call it before `begin`.
+  /// The source that `evaluate` reads; it must live as long as that is called. Call this before `begin`.
   void read(const data::TextSource& source) { source_ = &source; }
 
   void begin(const StepSize& size, Purpose purpose) override {

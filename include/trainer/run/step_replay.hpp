@@ -6,10 +6,8 @@
 /// any number of ranks; without, it takes the ranks and the strategy of the run.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
@@ -26,8 +24,8 @@ namespace fsdp::train {
 /// Computes a step of a recorded run again.
 class StepReplay {
  public:
-  /// The references must outlive it. `options`: those of the run, with its data and its threads, of which no
-  /// checkpoints and validations come. `after`: the state of the later checkpoint that has `recorded`, if it is from
+  /// The references must outlive it. `options`: those of the run, with its data and its threads, with which nothing
+  /// is saved or validated. `after`: the state of the later checkpoint that has `recorded`, if it is from
   /// one. Throws InputError unless the engine, which replays, computes the run's bits.
   StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options, const RunWatch& watch,
              const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after);

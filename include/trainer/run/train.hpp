@@ -51,6 +51,7 @@ namespace fsdp::train {
 /// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`, and the
 /// run is no dry one.
 void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
+/// The same for a stack's policies.
 template <class Sharding, class Tiling>
 void check_memory(const TrainOptions& options, const Sharding& sharding, const Tiling& tiling) {
   check_memory(options, asks_for_memory(tiling) || weights_ask_for_memory(sharding), policy_text(tiling));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/launch/signals.hpp>
@@ -40,11 +41,11 @@ class TrainingRun {
   /// @{
   /// Continues from a checkpoint that the engine has.
   void restore(const checkpoint::TrainerState& state);
-  /// Makes and reports all steps up to `last`, with what is due between them. Returns the signal that ended it before;
-  /// 0: none.
+  /// Makes all steps up to `last`, with what is due between them; on an asynchronous device the last is not reported.
+  /// Returns the signal that ended it before; 0: none.
   [[nodiscard]] int advance(std::int64_t last);
-  /// Enqueues a step. `more`: as Engine::step's. Returns its learning rate and loss scale.
-  device::StepInputs step(bool more);
+  /// Makes the last step, which is not reported. Returns its learning rate, and its results.
+  std::pair<double, StepResults> make_step();
   /// @}
 
  private:
@@ -53,6 +54,7 @@ class TrainingRun {
   bool due(std::int64_t every) const { return every > 0 && steps_ % every == 0 && steps_ < last_step(options_); }
 
   void begin();
+  device::StepInputs step(bool more);
   std::vector<std::string> first_lines(std::vector<std::string> lines) const;
   checkpoint::TrainerState state() const;
   void report();

@@ -115,8 +115,8 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
   require<InputError>(o.lr_decay_steps == 0 || o.lr_decay_steps <= o.steps - o.warmup, "--warmup ", o.warmup,
                       " and --lr-decay-steps ", o.lr_decay_steps, " are more than --steps ", o.steps,
                       "; make one of them smaller");
-  require<InputError>(o.until <= o.steps, "--until ", o.until, " is behind the last step, --steps ", o.steps,
-                      "; take one of its steps, or more --steps");
+  require<InputError>(o.until <= o.steps, "--until ", o.until, " is beyond the last step, --steps ", o.steps,
+                      "; take an earlier step, or more --steps");
   require<InputError>(o.checkpoint_every == 0 || o.checkpoint_dir || o.dry_run || o.print_schedule,
                       "--checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir too");
   if (o.sequence.ranks > 1) {
@@ -133,7 +133,9 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
                       pieces > 0 ? "pieces" : "--grad-accum or ranks");
 }
 
-std::int64_t last_step(const TrainOptions& options) { return options.until > 0 ? options.until : options.steps; }
+std::int64_t last_step(const TrainOptions& options) {
+  return options.until > 0 ? std::min(options.until, options.steps) : options.steps;
+}
 
 void validate(const FlagSet& flags, const EvalOptions& o) {
   check_data(flags, o);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/run/generate.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <span>

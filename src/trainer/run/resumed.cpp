@@ -218,7 +218,7 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
   refuse(then.seed != options.seed, message("the run's seed was ", then.seed, "; resume with --seed ", then.seed));
   require<InputError>(then.step <= options.steps, prefix, "is at step ", then.step, " already; --steps ", options.steps,
                       " counts those of the whole run");
-  require<InputError>(then.step <= last_step(options), prefix, "is at step ", then.step, " already, behind --until ",
+  require<InputError>(then.step <= last_step(options), prefix, "is at step ", then.step, " already, beyond --until ",
                       options.until, "; take a later step, or an earlier checkpoint");
   if (then.run.empty()) resumed.lines.push_back("resumed: it does not say with which flags it was trained");
   const std::string pieces = value_of(now, "pieces"), pieces_before = value_of(then.run, "pieces");

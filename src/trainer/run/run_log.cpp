@@ -41,7 +41,7 @@ void RunLog::begin(const report::StartRecord& record, const std::string& text, s
                           " of --lr ", options_.lr, "; take a shorter one, or more steps"));
   write(record);
   digests_.begin(report::digest_start(record, options_.grad_accum));
-  console_.emplace(stdout, report::style_of(stdout), record.first_step, options_.steps, options_.log_every, unit_);
+  console_.emplace(stdout, report::style_of(stdout), record.first_step, last_step(options_), options_.log_every, unit_);
   console_->line(text);
   for (const std::string& each : lines) console_->line(each);
 }

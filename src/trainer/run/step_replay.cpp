@@ -124,11 +124,10 @@ void StepReplay::open() {
 /// The step itself.
 void StepReplay::compute() {
   if (tensors_) engine_.show_next(*tensors_);
-  const device::StepInputs inputs = run_.step(false);
-  const StepResults results = engine_.results();
+  const auto [lr, results] = run_.make_step();
   step_.digests = results.digests;
   step_.found = {.loss = results.decision.loss / results.targets(), .norm = std::abs(results.decision.norm)};
-  for (const auto& group : group_records(options_.units.groups, inputs.lr, results.norms_apart))
+  for (const auto& group : group_records(options_.units.groups, lr, results.norms_apart))
     if (group.grad_norm) step_.found.apart[group.name] = *group.grad_norm;
   step_.stopped = results.decision.stopped != 0;
   if (tensors_) engine_.write_weights(*tensors_);

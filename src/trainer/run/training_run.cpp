@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include <tessera/comm/launch/cores.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/training/program.hpp>
 #include <tessera/trainer/data/windows.hpp>
@@ -70,7 +69,7 @@ void TrainingRun::begin() {
   const std::vector<std::string> lines = first_lines(loaded.lines);
   log_.open();
   if (!leads()) return;
-  warn_of_cores(ranks_.size(), static_cast<int>(facts_.start.threads));
+  warn_of_cores(ranks_.size(), facts_.start.threads);
   report::StartRecord record = facts_.start;
   record.first_step = steps_ + 1;
   log_.begin(record,
@@ -111,16 +110,19 @@ void TrainingRun::restore(const checkpoint::TrainerState& state) {
 
 device::StepInputs TrainingRun::step(bool more) {
   const device::StepInputs inputs = queued_.add(steps_++);
-  engine_.step(inputs, more);
+  const StepResults& enqueued = engine_.step(inputs, more);
+  if (!enqueued.digests.empty()) log_.digests(steps_, enqueued.digests);
   return inputs;
 }
 
-/// Reports the oldest queued step; waits for the device.
-void TrainingRun::report() {
-  const StepResults results = engine_.results();
-  if (!results.digests.empty()) log_.digests(steps_ - queued_.size() + 1, results.digests);
-  queued_.report(results, facts_.peak);
+std::pair<double, StepResults> TrainingRun::make_step() {
+  const device::StepInputs inputs = step(false);
+  while (queued_.size() > 1) report();
+  return {inputs.lr, engine_.results()};
 }
+
+/// Reports the oldest queued step; waits for the device.
+void TrainingRun::report() { queued_.report(engine_.results(), facts_.peak); }
 
 void TrainingRun::report_all() {
   while (!queued_.empty()) report();
@@ -149,7 +151,10 @@ std::optional<double> TrainingRun::held_out_loss() {
   log_.held_out({.step = steps_, .validation_loss = mean.loss, .tokens = mean.tokens}, facts_.loss_unit);
   held_out_ = mean.loss;
   validated_step_ = steps_;
-  if (early_stop_.improves(mean.loss, validated_step_)) save();
+  const bool counts =
+      steps_ == options_.steps || (options_.validation_every > 0 && steps_ % options_.validation_every == 0);
+  if (counts && early_stop_.improves(mean.loss, validated_step_))
+    save();  // a loss at --until is none of the whole run's
   return mean.loss;
 }
 
@@ -200,6 +205,7 @@ int TrainingRun::finish() {
     log_.line(message("step ", steps_, ": ended, since ", best.worse,
                       " held-out losses in a row were no lower than that of step ", best.step, ", ", best.loss));
   }
+  const comm::MeshTraffic traffic = engine_.traffic();
   const std::optional<report::StepTimes> step = queued_.meter().mean();
   const std::optional<report::Straggler> slowest = straggler(ranks_, step);
   log_.end(
@@ -215,7 +221,7 @@ int TrainingRun::finish() {
        .straggler = slowest,
        .peak_bytes = engine_.peak_bytes(),
        .checkpoint = checkpoints_.path(),
-       .traffic = engine_.traffic()});
+       .traffic = traffic});
   return 0;
 }
 
