@@ -11,5 +11,11 @@ std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(
 }  // namespace fsdp::stacks
 
 namespace fsdp {
-FSDP_TWINS(device::Cpu)
+
+using stacks::PlannedTwin;
+FSDP_TWINS(device::Cpu, RunTimeSharded)
+FSDP_TWINS(device::Cpu, RunTimeGrouped)
+FSDP_TWINS(device::Cpu, RunTimeHybridFull)
+FSDP_TWINS(device::Cpu, Replicated)
+
 }  // namespace fsdp

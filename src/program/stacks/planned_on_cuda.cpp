@@ -11,5 +11,11 @@ std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda
 }  // namespace fsdp::stacks
 
 namespace fsdp {
-FSDP_TWINS(device::Cuda)
+
+using stacks::PlannedTwin;
+FSDP_TWINS(device::Cuda, RunTimeSharded)
+FSDP_TWINS(device::Cuda, RunTimeGrouped)
+FSDP_TWINS(device::Cuda, RunTimeHybridFull)
+FSDP_TWINS(device::Cuda, Replicated)
+
 }  // namespace fsdp

@@ -53,21 +53,18 @@ std::vector<PlannedStack> planned_stacks() {
   return list;
 }
 
-/// One twin, and the twins of a device: stacks declare them `extern`.
-/// @{
 template <class Target, class Strategy, class Precision>
 using PlannedTwin = plan::MetaTwin<
     Llama<Stack<Strategy, comm::Simulated<device::MetaOf<Target>>, Precision, tiling::RunTimeTiling, Ulysses>>>;
-#define FSDP_TWIN(Target, Strategy)                                                 \
-  template struct plan::TwinRuns<stacks::PlannedTwin<Target, Strategy, Fp32>>;      \
-  template struct plan::TwinRuns<stacks::PlannedTwin<Target, Strategy, Bf16Mixed>>; \
-  template struct plan::TwinRuns<stacks::PlannedTwin<Target, Strategy, Bf16Wire<Bf16Mixed>>>;
-#define FSDP_TWINS(Target)                                                            \
-  FSDP_TWIN(Target, RunTimeSharded)                                                   \
-  FSDP_TWIN(Target, Offload<RunTimeSharded>) FSDP_TWIN(Target, RunTimeGrouped)        \
-      FSDP_TWIN(Target, Offload<RunTimeGrouped>) FSDP_TWIN(Target, RunTimeHybridFull) \
-          FSDP_TWIN(Target, Offload<RunTimeHybridFull>) FSDP_TWIN(Target, Replicated) \
-              FSDP_TWIN(Target, Offload<Replicated>)
-/// @}
 
 }  // namespace fsdp::stacks
+
+/// Compiles the twins of a strategy on a device, with its optimizer here and in host memory; stacks declare them
+/// `extern`.
+#define FSDP_TWIN(Target, Strategy, Precision)                              \
+  template struct plan::TwinRuns<PlannedTwin<Target, Strategy, Precision>>; \
+  template struct plan::TwinRuns<PlannedTwin<Target, Offload<Strategy>, Precision>>;
+#define FSDP_TWINS(Target, Strategy)     \
+  FSDP_TWIN(Target, Strategy, Fp32)      \
+  FSDP_TWIN(Target, Strategy, Bf16Mixed) \
+  FSDP_TWIN(Target, Strategy, Bf16Wire<Bf16Mixed>)
