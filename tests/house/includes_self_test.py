@@ -39,6 +39,7 @@ class Includes(unittest.TestCase):
             "src/program/calibrate/a.hpp": '#include "../cli/a.hpp"\n',
             "bench/a.cpp": '#include "b.hpp"\n#include "../src/program/calibrate/a.hpp"\n', "bench/b.hpp": "",
             "src/program/cli/a.hpp": "",
+            "include/trainer/run/engine.hpp": "struct A {\n  virtual void f() = 0;\n};\n",
             "src/program/stacks/a.cpp.in": '#include "@PROJECT_SOURCE_DIR@/src/program/calibrate/a.hpp"\n',
         }))
 
@@ -160,6 +161,7 @@ class Includes(unittest.TestCase):
     def test_virtual(self):
         self.found({"include/fsdp/core/a.hpp": "// fine: virtual\nstruct A {\n  virtual void f();\n};\n"},
                    "include/fsdp/core/a.hpp:3: 'virtual'")
+        self.found({"include/trainer/run/engine_of.hpp": "struct A {\n  virtual void f();\n};\n"}, "engine_of.hpp:2: 'virtual'")
 
 
 if __name__ == "__main__":
