@@ -68,7 +68,7 @@ class InferenceOf final : public Inference {
     if constexpr (Executor<Model>::generates)
       return logits_of<Compute>(tokens, size_.sequences, std::ssize(rows), vocabulary(),
                                 [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  evaluation_->executor().logits(batch, rows, out);
+                                  evaluation().executor().logits(batch, rows, out);
                                 });
     else
       throw Error("inference: this model's head has no logits");
@@ -78,17 +78,23 @@ class InferenceOf final : public Inference {
     if constexpr (Executor<Model>::continues)
       return logits_of<Compute>(tokens, size_.sequences, size_.sequences, vocabulary(),
                                 [&](const TokenBatch& batch, const Tensor<Compute>& out) {
-                                  evaluation_->executor().next_logits(batch, positions, out);
+                                  evaluation().executor().next_logits(batch, positions, out);
                                 });
     else
       throw Error("inference: this model's blocks cannot continue a sequence");
   }
   HeldOutBatch evaluate(std::span<const std::int64_t> samples) override {
-    return evaluate_batch(evaluation_->executor(), evaluation_->counts(), *batches_,
-                          evaluation_->module().sequence_group(), samples);
+    require(batches_.has_value(), "inference: evaluate needs the data source; call read before begin");
+    return evaluate_batch(evaluation().executor(), evaluation().counts(), *batches_,
+                          evaluation().module().sequence_group(), samples);
   }
 
  private:
+  Evaluation<Model>& evaluation() {
+    require(evaluation_.has_value(), "inference: a pass was requested before begin planned one; call begin first");
+    return *evaluation_;
+  }
+
   Comm& communicator_;
   comm::Ranks ranks_;
   const LaunchOptions& launch_;

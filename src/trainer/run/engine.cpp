@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <tessera/fsdp/core/error.hpp>
+
 namespace fsdp::train {
 
 PendingResults::PendingResults() = default;
@@ -11,6 +13,8 @@ PendingResults::~PendingResults() = default;
 StepResults& PendingResults::add() { return steps_.emplace_back(); }
 
 StepResults PendingResults::take() {
+  require(!steps_.empty(),
+          "engine: results were requested, and no step is enqueued whose results are missing; call step before");
   StepResults oldest = std::move(steps_.front());
   steps_.pop_front();
   return oldest;
