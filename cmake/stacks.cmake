@@ -16,8 +16,8 @@
 #      FSDP_STACK(sharded_threads_bf16)
 #
 # To add a policy: add its short name to the list of its axis below, and its type; that of a strategy stands in
-# src/program/cli/strategies.hpp, and its twin in src/program/stacks/planned_stacks.hpp. If one type represents several strategies, add their short names to
-# TESSERA_KINDS_<type>.
+# src/program/cli/strategies.hpp, and its dry runs in src/program/stacks/planned_on_cpu.cpp and planned_on_cuda.cpp. If one
+# type represents several strategies, add their short names to TESSERA_KINDS_<type>.
 
 set(TESSERA_SHARDING_NAMES sharded grouped hybrid_full replicated sharded_offload)  # the types of strategies.hpp
 set(TESSERA_KINDS_sharded fsdp2 fsdp2_no_reshard zero1 zero2 zero3)

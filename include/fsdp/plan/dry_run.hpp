@@ -71,50 +71,50 @@ struct PlannedSchedule {
   sharding::Residency residency = {};
 };
 
-/// What dry runs and schedules compute of a model's twin. Stacks that differ in communicator and tiling have one twin,
-/// so that a program with several compiles these once (`extern template`). `twin`: MetaTwin.
-template <class Twin, class Optimizer = optim::RunTimeOptimizer>
-struct TwinRuns {
-  using Sharding = typename Twin::Stack::Sharding;
+/// Dry runs and schedules of a model's Meta instance, MetaTwin. Stacks that differ in communicator and tiling share it,
+/// so that a program with several stacks compiles these functions once (`extern template`).
+template <class MetaModel, class Optimizer = optim::RunTimeOptimizer>
+struct MetaRuns {
+  using Sharding = typename MetaModel::Stack::Sharding;
 
   /// See plan::dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
-  static Plan dry_run(const Twin& twin, const Sharding& sharding, const RunShape& shape, const Request& request,
+  static Plan dry_run(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
                       const comm::SimulatedWorld& world, const Optimizer& with);
   /// See planned_schedule.
-  static PlannedSchedule schedule(const Twin& twin, const Sharding& sharding, const RunShape& shape, int ranks);
+  static PlannedSchedule schedule(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, int ranks);
 };
 
-template <class Twin, class Optimizer>
-PlannedSchedule TwinRuns<Twin, Optimizer>::schedule(const Twin& twin, const Sharding& sharding, const RunShape& shape,
-                                                    int ranks) {
-  typename Twin::Stack::Comm communicator({.ranks = ranks, .rank = 0});
-  const ShardedModel<Twin> module(communicator, twin, sharding, shape);
+template <class MetaModel, class Optimizer>
+PlannedSchedule MetaRuns<MetaModel, Optimizer>::schedule(const MetaModel& meta, const Sharding& sharding,
+                                                         const RunShape& shape, int ranks) {
+  typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
+  const ShardedModel<MetaModel> module(communicator, meta, sharding, shape);
   return {.tasks = module.schedule(sharding::Pass::train), .names = module.names(), .residency = module.residency()};
 }
 
-template <class Twin, class Optimizer>
-Plan TwinRuns<Twin, Optimizer>::dry_run(const Twin& twin, const Sharding& sharding, const RunShape& shape,
-                                        const Request& request, const comm::SimulatedWorld& world,
-                                        const Optimizer& with) {
-  typename Twin::Stack::Comm communicator(world, {.record = request.record != nullptr});
-  ShardedModel<Twin> module(communicator, twin, sharding, shape, request.purpose);
+template <class MetaModel, class Optimizer>
+Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Sharding& sharding, const RunShape& shape,
+                                             const Request& request, const comm::SimulatedWorld& world,
+                                             const Optimizer& with) {
+  typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
+  ShardedModel<MetaModel> module(communicator, meta, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {
     detail::MostLoaded most(request);
     for (const int rank : detail::ranks_to_try(module, request, with)) {
       comm::SimulatedWorld other = world;
       other.rank = rank;
-      most.add(dry_run(twin, sharding, shape, most.request_of(rank), other, with));
+      most.add(dry_run(meta, sharding, shape, most.request_of(rank), other, with));
     }
     return most.plan(loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request)));
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
-  Executor<Twin> executor(module, recorder.observer());
-  std::optional<CountExchange<typename Twin::Stack::Comm>> counts_of_training, counts_of_evaluation;
+  Executor<MetaModel> executor(module, recorder.observer());
+  std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
   if (request.purpose != Purpose::generate) counts_of_evaluation.emplace(communicator, module.ledger());
 
-  using Batch = typename Twin::Batch;
+  using Batch = typename MetaModel::Batch;
   const auto batch_of = [&](std::int64_t sequences) {
     return module.model().unread_batch(sequences, request.shape.sequence_length);
   };
@@ -136,10 +136,10 @@ Plan TwinRuns<Twin, Optimizer>::dry_run(const Twin& twin, const Sharding& shardi
     executor.queue_training(step, 1.0f);
   };
   const auto evaluate = [&](const Batch& one) { executor.evaluate(one); };
-  constexpr bool generates = nn::GeneratingHead<typename Twin::Head, typename Twin::Local>;
+  constexpr bool generates = nn::GeneratingHead<typename MetaModel::Head, typename MetaModel::Local>;
   constexpr const char* no_logits = "the dry run: this model's head has no logits, so it cannot generate";
   const auto unbacked_logits = [&](std::int64_t rows) {
-    using Compute = typename Twin::Stack::Precision::Compute;
+    using Compute = typename MetaModel::Stack::Precision::Compute;
     std::int64_t columns = 0;
     if constexpr (generates) {
       columns = module.model().head().logits_columns();
@@ -150,10 +150,10 @@ Plan TwinRuns<Twin, Optimizer>::dry_run(const Twin& twin, const Sharding& shardi
   };
   Plan result{.rank = request.rank, .residency = module.residency()};
   if (request.purpose == Purpose::train) {
-    optim::ShardedOptimizer<typename ShardedModel<Twin>::Stack, Optimizer> optimizer(module, with);
-    constexpr bool may_verify = StepWatch<Twin>::may_verify;
+    optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
+    constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
     // Held while its bytes are counted.
-    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<Twin, decltype(optimizer)>>> resting;
+    [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
     recorder.record(&StepRecord::counts, [&] {
       if (request.record != nullptr) counts_of_training->start([] { return BatchCounts{}; });
@@ -203,7 +203,7 @@ Plan TwinRuns<Twin, Optimizer>::dry_run(const Twin& twin, const Sharding& shardi
     } else {
       executor.logits(batch, unbacked_logits(request.sequences * request.shape.sequence_length));
     }
-    if constexpr (Executor<Twin>::continues)
+    if constexpr (Executor<MetaModel>::continues)
       if (request.shape.cached_rows > 0) {
         const auto last = static_cast<std::int32_t>(request.shape.cached_rows / request.sequences - 1);
         const std::vector<std::int32_t> positions(static_cast<std::size_t>(request.sequences), last);
@@ -234,7 +234,7 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
   shape.middle_parts = middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
-  return TwinRuns<MetaTwin<Model>, Optimizer>::dry_run(MetaTwin<Model>(model.config(), model.units()), sharding, shape,
+  return MetaRuns<MetaTwin<Model>, Optimizer>::dry_run(MetaTwin<Model>(model.config(), model.units()), sharding, shape,
                                                        request, world, with);
 }
 
@@ -242,7 +242,7 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack::Sharding& sharding,
                                  const Request& request) {
-  return TwinRuns<MetaTwin<Model>, Optimizer>::schedule(MetaTwin<Model>(model.config(), model.units()), sharding,
+  return MetaRuns<MetaTwin<Model>, Optimizer>::schedule(MetaTwin<Model>(model.config(), model.units()), sharding,
                                                         request.shape, request.ranks);
 }
 

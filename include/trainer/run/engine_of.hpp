@@ -194,7 +194,8 @@ class EngineOf final : public Engine {
       return 0;
   }
 
-  /// What is known before the step's memory is allocated, of which that of the measured peak is no part.
+  /// The facts that are known before the step's memory is allocated. The measured peak allocates memory that no plan
+  /// contains, and releases it.
   EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, EngineUse use) {
     EngineFacts facts;
     facts.start.stack = stack_text(communicator_, policy_texts<Stack>(sharding, tiling), options_.sequence);

@@ -12,10 +12,10 @@ std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(
 
 namespace fsdp {
 
-using stacks::PlannedTwin;
-FSDP_TWINS(device::Cpu, RunTimeSharded)
-FSDP_TWINS(device::Cpu, RunTimeGrouped)
-FSDP_TWINS(device::Cpu, RunTimeHybridFull)
-FSDP_TWINS(device::Cpu, Replicated)
+using stacks::PlannedMeta;
+FSDP_META_RUNS(device::Cpu, RunTimeSharded)
+FSDP_META_RUNS(device::Cpu, RunTimeGrouped)
+FSDP_META_RUNS(device::Cpu, RunTimeHybridFull)
+FSDP_META_RUNS(device::Cpu, Replicated)
 
 }  // namespace fsdp

@@ -12,10 +12,10 @@ std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda
 
 namespace fsdp {
 
-using stacks::PlannedTwin;
-FSDP_TWINS(device::Cuda, RunTimeSharded)
-FSDP_TWINS(device::Cuda, RunTimeGrouped)
-FSDP_TWINS(device::Cuda, RunTimeHybridFull)
-FSDP_TWINS(device::Cuda, Replicated)
+using stacks::PlannedMeta;
+FSDP_META_RUNS(device::Cuda, RunTimeSharded)
+FSDP_META_RUNS(device::Cuda, RunTimeGrouped)
+FSDP_META_RUNS(device::Cuda, RunTimeHybridFull)
+FSDP_META_RUNS(device::Cuda, Replicated)
 
 }  // namespace fsdp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compiles the stacks that `tessera plan` knows, for one device, and the twins of the program's stacks.
+/// Compiles the stacks that `tessera plan` knows, for one device, and the dry runs of the program's stacks.
 #pragma once
 
 #include <vector>
@@ -54,17 +54,17 @@ std::vector<PlannedStack> planned_stacks() {
 }
 
 template <class Target, class Strategy, class Precision>
-using PlannedTwin = plan::MetaTwin<
+using PlannedMeta = plan::MetaTwin<
     Llama<Stack<Strategy, comm::Simulated<device::MetaOf<Target>>, Precision, tiling::RunTimeTiling, Ulysses>>>;
 
 }  // namespace fsdp::stacks
 
-/// Compiles the twins of a strategy on a device, with its optimizer here and in host memory; stacks declare them
+/// Compiles the dry runs of a strategy for a device, with its optimizer there and in host memory; stacks declare them
 /// `extern`.
-#define FSDP_TWIN(Target, Strategy, Precision)                              \
-  template struct plan::TwinRuns<PlannedTwin<Target, Strategy, Precision>>; \
-  template struct plan::TwinRuns<PlannedTwin<Target, Offload<Strategy>, Precision>>;
-#define FSDP_TWINS(Target, Strategy)     \
-  FSDP_TWIN(Target, Strategy, Fp32)      \
-  FSDP_TWIN(Target, Strategy, Bf16Mixed) \
-  FSDP_TWIN(Target, Strategy, Bf16Wire<Bf16Mixed>)
+#define FSDP_META_RUN(Target, Strategy, Precision)                          \
+  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Precision>>; \
+  template struct plan::MetaRuns<PlannedMeta<Target, Offload<Strategy>, Precision>>;
+#define FSDP_META_RUNS(Target, Strategy)     \
+  FSDP_META_RUN(Target, Strategy, Fp32)      \
+  FSDP_META_RUN(Target, Strategy, Bf16Mixed) \
+  FSDP_META_RUN(Target, Strategy, Bf16Wire<Bf16Mixed>)

@@ -151,10 +151,10 @@ std::optional<double> TrainingRun::held_out_loss() {
   log_.held_out({.step = steps_, .validation_loss = mean.loss, .tokens = mean.tokens}, facts_.loss_unit);
   held_out_ = mean.loss;
   validated_step_ = steps_;
+  // A run without --until would not validate at its step; such a loss does not count for --patience.
   const bool counts =
       steps_ == options_.steps || (options_.validation_every > 0 && steps_ % options_.validation_every == 0);
-  if (counts && early_stop_.improves(mean.loss, validated_step_))
-    save();  // a loss at --until is none of the whole run's
+  if (counts && early_stop_.improves(mean.loss, validated_step_)) save();
   return mean.loss;
 }
 
