@@ -36,7 +36,7 @@
 #include "stacks/planned_stack.hpp"
 
 namespace fsdp::stacks {
-#define FSDP_STACK(name) CompiledStack name();
+#define FSDP_STACK(name) std::vector<CompiledStack> name();
 #include <stacks.inc>
 #undef FSDP_STACK
 }  // namespace fsdp::stacks
@@ -46,7 +46,8 @@ namespace {
 
 std::vector<stacks::CompiledStack> compiled_stacks() {
   std::vector<stacks::CompiledStack> list;
-#define FSDP_STACK(name) list.push_back(stacks::name());
+#define FSDP_STACK(name) \
+  for (stacks::CompiledStack & stack : stacks::name()) list.push_back(std::move(stack));
 #include <stacks.inc>
 #undef FSDP_STACK
   return list;

@@ -141,19 +141,7 @@ std::string stack_lines(const StackChoice& choice, bool shards_sequences) {
                  "    return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv", values, "); }");
 }
 
-std::optional<std::string> cmake_name(const StackChoice& choice) {
-  const AnyStrategy& strategy = choice.sharding.strategy;
-  const auto* const grouped = std::get_if<RunTimeGrouped>(&strategy);
-  const bool offloads = choice.offload != OffloadChoice::none;
-  if (offloads && !std::holds_alternative<RunTimeSharded>(strategy)) return std::nullopt;
-  std::string name(split_at(to_text(choice.sharding), ':').front());
-  if (grouped != nullptr && !std::holds_alternative<HybridShard<RunTimeSharded>>(grouped->strategy)) name += "_group";
-  if (std::holds_alternative<RunTimeHybridFull>(strategy)) name += "_full";
-  if (offloads) name += "_offload";
-  const std::string precision =
-      choice.precision == PrecisionChoice::bf16_wire ? "bf16_wire" : to_text(choice.precision);
-  return message(name, "/", name_of_comm(choice.comm), "/", precision);
-}
+std::optional<std::string> cmake_name(const StackChoice&) { return std::nullopt; }
 
 std::string how_to_compile(const StackChoice& choice) {
   const std::optional<std::string> name = cmake_name(choice);

@@ -13,9 +13,7 @@ std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(
 namespace fsdp {
 
 using stacks::PlannedTwin;
-FSDP_TWINS(device::Cpu, RunTimeSharded)
-FSDP_TWINS(device::Cpu, RunTimeGrouped)
-FSDP_TWINS(device::Cpu, RunTimeHybridFull)
-FSDP_TWINS(device::Cpu, Replicated)
+#define FSDP_STRATEGY(type) FSDP_TWINS(device::Cpu, type)
+FSDP_STRATEGIES
 
 }  // namespace fsdp

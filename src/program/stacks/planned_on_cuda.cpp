@@ -13,9 +13,7 @@ std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda
 namespace fsdp {
 
 using stacks::PlannedTwin;
-FSDP_TWINS(device::Cuda, RunTimeSharded)
-FSDP_TWINS(device::Cuda, RunTimeGrouped)
-FSDP_TWINS(device::Cuda, RunTimeHybridFull)
-FSDP_TWINS(device::Cuda, Replicated)
+#define FSDP_STRATEGY(type) FSDP_TWINS(device::Cuda, type)
+FSDP_STRATEGIES
 
 }  // namespace fsdp
