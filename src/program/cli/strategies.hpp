@@ -22,10 +22,10 @@
 namespace fsdp::cli {
 
 /// The types that stacks are compiled with: FSDP_STRATEGY(type) for each.
-#define FSDP_STRATEGIES                            \
-  FSDP_STRATEGY(fsdp::RunTimeAny)                  \
-  FSDP_STRATEGY(fsdp::RunTimeHybridFull)           \
-  FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeAny>)   \
+#define FSDP_STRATEGIES                          \
+  FSDP_STRATEGY(fsdp::RunTimeAny)                \
+  FSDP_STRATEGY(fsdp::RunTimeHybridFull)         \
+  FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeAny>) \
   FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeHybridFull>)
 
 /// --layout; `own` is the strategy's own layout.
@@ -56,8 +56,8 @@ int pieces_of(const ShardingChoice& choice);
 
 /// Returns the help of --sharding.
 std::string sharding_help();
-/// Returns the kinds that a stack takes in one line, as --sharding names them.
-std::string sharding_kinds(bool (*takes)(const ShardingChoice& choice));
+/// Returns all kinds in one line, as --sharding names them.
+std::string sharding_kinds();
 
 // Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value is read as the same value.
 void from_text(std::string_view flag, std::string_view text, ShardingChoice& value);
