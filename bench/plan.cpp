@@ -176,7 +176,7 @@ struct Calibrated {
 };
 
 Calibrated calibrate() {
-  Way<RunTimeSharded> way{.strategy = {FullyShard<>{}}};
+  Way<RunTimeAny> way{.strategy = {FullyShard<>{}}};
   const plan::StepRecord record = recorded(way).second;
   Calibrated found{.plain = measure(way, {}, steps_of_a_round), .recomputed = {}};
   way.recompute = true;
@@ -229,12 +229,11 @@ void add_all(std::vector<Case>& cases, const Strategy& strategy) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const RunTimeSharded& strategy :
-       {RunTimeSharded{FullyShard<>{}}, {FullyShard<ReshardAfterForward::no>{}}, {Zero1{}}, {Zero2{}}})
+  for (const RunTimeAny& strategy :
+       {RunTimeAny{FullyShard<>{}}, {FullyShard<ReshardAfterForward::no>{}}, {Zero1{}}, {Zero2{}}, {Replicated{}}})
     add_all(cases, strategy);
-  add_all(cases, Replicated{});
   for (const bool recompute : {false, true})
-    add(cases, Way<RunTimeSharded>{.strategy = {FullyShard<>{}}, .ranks = 1, .recompute = recompute});
+    add(cases, Way<RunTimeAny>{.strategy = {FullyShard<>{}}, .ranks = 1, .recompute = recompute});
   return cases;
 }
 

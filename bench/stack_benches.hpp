@@ -161,7 +161,7 @@ void add_stack(std::vector<StackBenches>& list, cli::PrecisionChoice precision) 
                                                        .step = measure_step<Model>,
                                                        .generate = measure_generation<Model>,
                                                        .load = measure_loading<Model>});
-  if constexpr (std::is_same_v<Sharding, RunTimeSharded>) stack.residency = measure_residency<Model>;
+  if constexpr (std::is_same_v<Sharding, RunTimeAny>) stack.residency = measure_residency<Model>;
 }
 
 /// Compiles the benches for every strategy and two precisions on a communicator.
@@ -173,12 +173,10 @@ Backend backend_on() {
                   .fail = [](const std::exception_ptr& error) {
                     return train::launch<Comm>({}, [&](Comm&) { std::rethrow_exception(error); });
                   }};
-  const auto add = [&]<class... Shardings>() {
-    (add_stack<Shardings, Comm, Bf16Mixed>(backend.stacks, cli::PrecisionChoice::bf16), ...);
-    (add_stack<Shardings, Comm, Fp32>(backend.stacks, cli::PrecisionChoice::fp32), ...);
-  };
-  namespace compiled = cli::compiled;
-  add.template operator()<compiled::sharded, compiled::grouped, compiled::hybrid_full, compiled::replicated>();
+  add_stack<RunTimeAny, Comm, Bf16Mixed>(backend.stacks, cli::PrecisionChoice::bf16);
+  add_stack<RunTimeAny, Comm, Fp32>(backend.stacks, cli::PrecisionChoice::fp32);
+  add_stack<RunTimeHybridFull, Comm, Bf16Mixed>(backend.stacks, cli::PrecisionChoice::bf16);
+  add_stack<RunTimeHybridFull, Comm, Fp32>(backend.stacks, cli::PrecisionChoice::fp32);
   return backend;
 }
 

@@ -40,8 +40,8 @@ option(TESSERA_CHECK_SOURCES "Let tests compile all headers alone, and compare a
 
 set(TESSERA_CUDA_ARCHITECTURES "90a" CACHE STRING
   "GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES takes them; not 'native', which needs a GPU at hand")
-set(TESSERA_STACKS "default" CACHE STRING
-  "Stacks of the program, each sharding/comm/precision (see cmake/stacks.cmake); 'default' for all that this build can have")
+set(TESSERA_COMMS "all" CACHE STRING "Communicators of the program: threads, mpi, nccl; 'all' for those that this build can have")
+set(TESSERA_PRECISIONS "all" CACHE STRING "Precisions of the program: fp32, bf16, bf16_wire; or 'all'")
 set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")
 set(TESSERA_TEST_PREFIX "" CACHE STRING "Put before the name of every test, to tell presets apart")
 

@@ -31,12 +31,12 @@
 #include "cli/fit.hpp"
 #include "cli/listed.hpp"
 #include "cli/replay.hpp"
-#include "cli/stack_lines.hpp"
+#include "cli/stack_choice.hpp"
 #include "stacks/compiled_stack.hpp"
 #include "stacks/planned_stack.hpp"
 
 namespace fsdp::stacks {
-#define FSDP_STACK(name) CompiledStack name();
+#define FSDP_STACK(name) std::vector<CompiledStack> name();
 #include <stacks.inc>
 #undef FSDP_STACK
 }  // namespace fsdp::stacks
@@ -46,7 +46,8 @@ namespace {
 
 std::vector<stacks::CompiledStack> compiled_stacks() {
   std::vector<stacks::CompiledStack> list;
-#define FSDP_STACK(name) list.push_back(stacks::name());
+#define FSDP_STACK(name) \
+  for (stacks::CompiledStack & stack : stacks::name()) list.push_back(std::move(stack));
 #include <stacks.inc>
 #undef FSDP_STACK
   return list;
@@ -54,51 +55,49 @@ std::vector<stacks::CompiledStack> compiled_stacks() {
 
 using train::Bound;
 
-/// Returns the flags that choose a compiled stack.
-std::string flags_of(const stacks::CompiledStack& stack) {
-  const std::string offload =
-      stack.offload == cli::OffloadChoice::none ? "" : " --offload " + cli::to_text(stack.offload);
-  return message("--sharding ", cli::sharding_kinds(stack.takes), offload, " --comm ", stack.comm, " --precision ",
-                 stack.precision);
-}
-
-std::string list_of_stacks() {
+/// Returns the distinct values of a member of the compiled stacks, in their order: "fp32, bf16".
+std::string listed(std::string stacks::CompiledStack::*member) {
+  std::vector<std::string> values;
+  for (const stacks::CompiledStack& stack : compiled_stacks())
+    if (std::ranges::find(values, stack.*member) == values.end()) values.push_back(stack.*member);
   std::string text;
-  for (const stacks::CompiledStack& stack : compiled_stacks()) text += "  " + flags_of(stack) + "\n";
+  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
   return text;
 }
 
-/// How many of a stack's choices are those that the flags ask for, of 4.
-int alike(const stacks::CompiledStack& stack, const cli::StackChoice& asked) {
-  return stack.takes(asked.sharding) + (asked.offload == stack.offload) +
-         (cli::name_of_comm(asked.comm) == stack.comm) + (cli::to_text(asked.precision) == stack.precision);
+/// The communicators and precisions, every strategy with each.
+std::string list_of_stacks() {
+  return message("  --comm       ", listed(&stacks::CompiledStack::comm), "\n  --precision  ",
+                 listed(&stacks::CompiledStack::precision), "\n  --sharding   ", cli::sharding_kinds(), "\n");
 }
 
 bool has_stack(const cli::StackChoice& asked) {
-  return std::ranges::any_of(compiled_stacks(), [&](const auto& stack) { return alike(stack, asked) == 4; });
+  return std::ranges::any_of(compiled_stacks(), [&](const stacks::CompiledStack& stack) {
+    return stack.comm == cli::name_of_comm(asked.comm) && stack.precision == cli::to_text(asked.precision);
+  });
 }
 
-/// Finds the compiled stack that the flags ask for. Throws InputError, which lists the compiled stacks and says how to
-/// compile another one.
-stacks::CompiledStack find_stack(const cli::StackChoice& asked, bool shards_sequences = false) {
+/// Returns why the program has no stack over a communicator.
+std::string why_without(const std::string& comm) {
+  if (comm == "mpi") return "it was built without MPI: install Open MPI and build the preset release";
+  return message("it was built without ", comm);
+}
+
+/// Finds the compiled stack that the flags ask for. Throws InputError for a communicator or a precision that the
+/// program was compiled without.
+stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
   const std::string comm = cli::name_of_comm(asked.comm), precision = cli::to_text(asked.precision);
   const std::vector<stacks::CompiledStack> known = compiled_stacks();
-  const stacks::CompiledStack& closest =
-      *std::ranges::max_element(known, {}, [&](const auto& stack) { return alike(stack, asked); });
-  if (alike(closest, asked) == 4) return closest;
-  const bool has_comm = std::ranges::find(known, comm, &stacks::CompiledStack::comm) != known.end();
-  const std::string why = has_comm        ? ""
-                          : comm == "mpi" ? " (it was built without MPI: install Open MPI and build the preset release)"
-                                          : message(" (it was built without ", comm, ")");
-  const std::string offload =
-      asked.offload == cli::OffloadChoice::none ? "" : ":offload=" + cli::to_text(asked.offload);
-  const std::optional<std::string> in_cmake = cli::cmake_name(asked);
-  throw InputError(message("this program was compiled without the stack ", cli::kind_name(asked.sharding), offload,
-                           " / ", comm, " / ", precision, why, "; the nearest is ", flags_of(closest), ". It has:\n",
-                           list_of_stacks(),
-                           in_cmake ? message("CMake adds it by -DTESSERA_STACKS=\"default;", *in_cmake, "\". ") : "",
-                           "A trainer alone is compiled by these lines:\n", cli::stack_lines(asked, shards_sequences),
-                           "\ntessera plan tells the bytes and times of every stack, compiled or not."));
+  require<InputError>(std::ranges::find(known, comm, &stacks::CompiledStack::comm) != known.end(), "--comm ", comm,
+                      ": this program has ", listed(&stacks::CompiledStack::comm), " (", why_without(comm), ")");
+  const auto found = std::ranges::find_if(known, [&](const stacks::CompiledStack& stack) {
+    return stack.comm == comm && stack.precision == precision && stack.offload == asked.offload &&
+           stack.takes(asked.sharding);
+  });
+  require<InputError>(found != known.end(), "--precision ", precision, ": this program was compiled with ",
+                      listed(&stacks::CompiledStack::precision),
+                      "; take one of them, or build with -DTESSERA_PRECISIONS=all");
+  return *found;
 }
 
 /// Finds a compiled stack of a communicator, for what does not depend on the rest.
@@ -167,10 +166,7 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
 template <class Command>
 stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOptions& launch, bool plans = false) {
   settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
-  bool shards_sequences = false;
-  if constexpr (requires { command->options.sequence; }) shards_sequences = command->options.sequence.ranks > 1;
-  if constexpr (requires { command->sequence; }) shards_sequences = command->sequence.ranks > 1;
-  return find_stack(command->stack, shards_sequences);
+  return find_stack(command->stack);
 }
 
 /// Throws InputError if --comm states another number of ranks than a plan's cluster has: threads:N does, and a launcher
@@ -213,10 +209,8 @@ struct Run {
     };
     if (command->fit) return cli::fit(command, cluster, has_stack, estimate);
     const int status = train::print_estimate(options, plan, estimate(command->train));
-    const cli::StackChoice& stack = command->train.stack;
-    if (!plan.json && !has_stack(stack) && train::tells_of_plans())
-      print_text(stdout,
-                 message(cli::how_to_compile(stack), "\n", cli::stack_lines(stack, options.sequence.ranks > 1), "\n"));
+    if (!plan.json && !has_stack(command->train.stack) && train::tells_of_plans())
+      print_text(stdout, cli::how_to_compile(command->train.stack) + "\n");
     return status;
   }
   int operator()(const Bound<cli::Calibrate>& command) const {
@@ -264,7 +258,7 @@ struct Run {
   }
   int operator()(const cli::Stacks&) const {
     return print_text(stdout, "Compiled into this program; --tiling is free:\n" + list_of_stacks() +
-                                  "Any other is a program of a few lines: see examples/01_trainer.\n" +
+                                  "Policies of your own are a program of a few lines: see examples/01_trainer.\n" +
                                   cli::support_text()),
            0;
   }

@@ -19,10 +19,10 @@
 namespace fsdp::test {
 namespace {
 
-using Network = Net<RunTimeSharded>;
+using Network = Net<RunTimeAny>;
 using Texts = std::vector<std::string>;
 
-const RunTimeSharded by_fsdp2{.strategy = FullyShard<>{}}, by_zero3{.strategy = Zero3{}};
+const RunTimeAny by_fsdp2{.strategy = FullyShard<>{}}, by_zero3{.strategy = Zero3{}};
 
 void train(Network& sharded, int steps = 1) { net::steps(sharded, {.uses = {0, 1, 2}}, steps); }
 

@@ -18,7 +18,7 @@ namespace {
 using Whole = std::map<std::string, net::Values>;
 using Losses = std::vector<double>;
 
-const RunTimeSharded fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
+const RunTimeAny fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
     rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}};
 
 constexpr int micro_batches_of_all_ranks = 6;
@@ -65,7 +65,7 @@ typename Net<Sharding>::Settings settings(Comm& communicator, std::vector<std::s
 Losses saved_to(const std::filesystem::path& folder) {
   Losses next;
   on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), fsdp2, settings<RunTimeSharded>(communicator));
+    Net<RunTimeAny> sharded(communicator, net::units(3), fsdp2, settings<RunTimeAny>(communicator));
     sharded.initialize(1);
     train(sharded, communicator, 0, 3);
     for (int i = 0; i < 3; ++i) sharded.statistic("running_mean")[i] = 0.25f * static_cast<float>(i);
@@ -107,7 +107,7 @@ TEST(ShardedCheckpoint, GoesOnUnderAnyStrategyOnAnyNumberOfRanks) {
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-7 * expected[i]);
   };
   for (const int ranks : {1, 3})
-    for (const RunTimeSharded& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
+    for (const RunTimeAny& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
   near(3, Replicated{});
 }
 
@@ -116,7 +116,7 @@ TEST(ShardedCheckpoint, OfAnotherNetworkIsRefusedByName) {
   saved_to(folder.path());
   const auto refused = [&](std::vector<Unit> units, const char* words) {
     on_ranks(2, [&](Comm& communicator) {
-      Net<RunTimeSharded> sharded(communicator, units, fsdp2, settings<RunTimeSharded>(communicator));
+      Net<RunTimeAny> sharded(communicator, units, fsdp2, settings<RunTimeAny>(communicator));
       EXPECT_INPUT_ERROR(checkpoint::restore(sharded, folder.path()), words);
     });
   };
@@ -138,7 +138,7 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
   };
   Whole expected;
   on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), fsdp2, {.orders = orders});
+    Net<RunTimeAny> sharded(communicator, net::units(3), fsdp2, {.orders = orders});
     sharded.initialize(1);
     for (int number = 0; number < 5; ++number) step(sharded, number);
     checkpoint::save(sharded, folder.path());
@@ -147,7 +147,7 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
     if (communicator.rank() == 0) expected = all;
   });
   on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), zero3, {.orders = orders});
+    Net<RunTimeAny> sharded(communicator, net::units(3), zero3, {.orders = orders});
     EXPECT_TRUE(checkpoint::restore(sharded, folder.path()).empty());
     EXPECT_EQ(sharded.optimizer().control().taken(), (std::vector<std::int64_t>{2, 3}));
     for (int number = 5; number < 8; ++number) step(sharded, number);
@@ -158,9 +158,9 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
 /// What is trained changes between two runs: as if it did within one.
 TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
   const TemporaryFolder folder;
-  const auto with = [](Comm& communicator, const RunTimeSharded& strategy, std::vector<std::string> frozen) {
-    return std::make_unique<Net<RunTimeSharded>>(communicator, net::units(3), strategy,
-                                                 settings<RunTimeSharded>(communicator, std::move(frozen)));
+  const auto with = [](Comm& communicator, const RunTimeAny& strategy, std::vector<std::string> frozen) {
+    return std::make_unique<Net<RunTimeAny>>(communicator, net::units(3), strategy,
+                                                 settings<RunTimeAny>(communicator, std::move(frozen)));
   };
   Whole saved, gone_on;
   on_ranks(2, [&](Comm& communicator) {
@@ -216,7 +216,7 @@ std::filesystem::path written(const TemporaryFolder& folder, const std::vector<c
 /// Loads into a network of one unit.
 void load(const std::filesystem::path& from, const checkpoint::Rename& rename, Whole* found = nullptr) {
   on_ranks(2, [&](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(1), fsdp2);
+    Net<RunTimeAny> sharded(communicator, net::units(1), fsdp2);
     checkpoint::load(sharded, from, rename);
     const Whole all = net::weights(sharded);
     if (found != nullptr && communicator.rank() == 0) *found = all;

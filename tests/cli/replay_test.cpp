@@ -21,14 +21,14 @@ TEST(RecordedStack, IsWhatThePoliciesTextsSay) {
     for (const LayoutChoice layout : {LayoutChoice::own, LayoutChoice::owned, LayoutChoice::rows}) {
       ShardingChoice choice = parse_sharding(flag);
       choice.layout = layout;
-      const auto strategy = sharding_of<Offload<RunTimeSharded>>(choice);
+      const auto strategy = sharding_of<Offload<RunTimeAny>>(choice);
       const StackChoice stack = recorded_stack(policy_text(strategy), "bf16:wire=bf16", "budget:1000000");
       EXPECT_EQ(stack.sharding, choice) << policy_text(strategy);
       EXPECT_EQ(stack.offload, OffloadChoice::optimizer);
       EXPECT_EQ(stack.precision, PrecisionChoice::bf16_wire);
       EXPECT_EQ(stack.tiling, parse_tiling("budget:1000000"));
     }
-  const auto grouped = sharding_of<RunTimeGrouped>(parse_sharding("hybrid:2:zero3"));
+  const auto grouped = sharding_of<RunTimeAny>(parse_sharding("hybrid:2:zero3"));
   EXPECT_EQ(recorded_stack(policy_text(grouped), "fp32", "off").sharding, parse_sharding("hybrid:2:zero3"));
   EXPECT_INPUT_ERROR(recorded_stack("mine::Strategy", "fp32", "off"), "--sharding ");
 }

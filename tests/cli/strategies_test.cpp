@@ -14,50 +14,45 @@ ShardingChoice choice_of(std::string_view sharding, LayoutChoice layout = Layout
   return choice;
 }
 
-/// Every kind is taken by one of the four types that a program compiles, whatever its layout.
-TEST(ShardingOf, OneTypeOfEachSetOfPlacementsTakesEachKind) {
+/// Every kind is taken by one of the two types that a program compiles, whatever its layout, here and in host memory.
+TEST(ShardingOf, OneTypeTakesEachKind) {
   for (const char* name :
        {"fsdp2", "fsdp2:no-reshard", "fsdp2:2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:2:zero1",
         "hybrid:2:no-reshard", "hybrid:2:full", "hybrid:2:full:zero3", "replicated", "fsdp2:pieces=8",
         "fsdp2:no-reshard:pieces=8", "fsdp2:2:pieces=8", "zero1:pieces=8", "zero2:pieces=8", "zero3:pieces=8"})
     for (const LayoutChoice layout : {LayoutChoice::own, LayoutChoice::owned}) {
       const ShardingChoice choice = choice_of(name, layout);
-      EXPECT_EQ(takes<RunTimeSharded>(choice) + takes<RunTimeGrouped>(choice) + takes<RunTimeHybridFull>(choice) +
-                    takes<Replicated>(choice),
-                1)
-          << name;
+      EXPECT_EQ(takes<RunTimeAny>(choice) + takes<RunTimeHybridFull>(choice), 1) << name;
+      EXPECT_EQ(takes<Offload<RunTimeAny>>(choice), takes<RunTimeAny>(choice)) << name;
     }
 }
 
 TEST(ShardingOf, PiecesChooseATypeOfTheirOwn) {
-  const auto chosen = sharding_of<RunTimeSharded>(choice_of("fsdp2:deferred:pieces=6", LayoutChoice::owned));
+  const auto chosen = sharding_of<RunTimeAny>(choice_of("fsdp2:deferred:pieces=6", LayoutChoice::owned));
   EXPECT_EQ(sharding::facts_of(chosen).pieces, 6);
   EXPECT_TRUE(chosen.rules().reduce_every_micro_batch);
   EXPECT_EQ(policy_text(chosen), "fsdp2:deferred:pieces=6:layout=owned");
-  const auto grouped = sharding_of<RunTimeGrouped>(choice_of("fsdp2:4:pieces=6"));
+  const auto grouped = sharding_of<RunTimeAny>(choice_of("fsdp2:4:pieces=6"));
   EXPECT_EQ(sharding::facts_of(grouped).pieces, 6);
   EXPECT_EQ(grouped.ranks_per_group(), 4);
-  EXPECT_EQ(sharding::facts_of(sharding_of<RunTimeSharded>(choice_of("fsdp2"))).pieces, 0);
-  EXPECT_TRUE(takes<Offload<RunTimeSharded>>(choice_of("zero3:pieces=8")));
+  EXPECT_EQ(sharding::facts_of(sharding_of<RunTimeAny>(choice_of("fsdp2"))).pieces, 0);
 }
 
 TEST(ShardingKinds, NameAStrategyAndTheSameWithPiecesOnce) {
-  EXPECT_EQ(sharding_kinds(takes<RunTimeSharded>),
-            "fsdp2[:pieces=V] | fsdp2:no-reshard[:pieces=V] | zero1[:pieces=V] | zero2[:pieces=V] | zero3[:pieces=V]");
-  EXPECT_EQ(sharding_kinds(takes<RunTimeGrouped>), "fsdp2:K[:pieces=V] | hybrid:K[:INNER]");
-  EXPECT_EQ(sharding_kinds(takes<RunTimeHybridFull>), "hybrid:K:full[:INNER]");
-  EXPECT_EQ(sharding_kinds(takes<Offload<RunTimeSharded>>), sharding_kinds(takes<RunTimeSharded>));
+  EXPECT_EQ(sharding_kinds(),
+            "fsdp2[:pieces=V] | fsdp2:no-reshard[:pieces=V] | zero1[:pieces=V] | zero2[:pieces=V] | zero3[:pieces=V] | "
+            "fsdp2:K[:pieces=V] | hybrid:K[:INNER] | replicated | hybrid:K:full[:INNER]");
 }
 
 TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
-  const auto zero3 = sharding_of<RunTimeSharded>(choice_of("zero3:persist=7:live=90:prefetch=2"));
+  const auto zero3 = sharding_of<RunTimeAny>(choice_of("zero3:persist=7:live=90:prefetch=2"));
   const sharding::Rules rules = zero3.rules();
   EXPECT_EQ(rules.facts.persistence_threshold, 7);
   EXPECT_EQ(rules.live_bound, 90);
   EXPECT_EQ(rules.prefetch_depth, 2);
   EXPECT_EQ(policy_text(zero3), "zero3:prefetch=2:persist=7:live=90");
 
-  const auto hybrid = sharding_of<RunTimeGrouped>(choice_of("hybrid:4:zero2", LayoutChoice::owned));
+  const auto hybrid = sharding_of<RunTimeAny>(choice_of("hybrid:4:zero2", LayoutChoice::owned));
   EXPECT_EQ(hybrid.ranks_per_group(), 4);
   EXPECT_EQ(hybrid.rules().hold, sharding::Hold::step);
   EXPECT_EQ(hybrid.rules().facts.across, sharding::Across::all_reduce);
@@ -69,7 +64,7 @@ TEST(ShardingOf, NumbersReachTheStrategyInsideARunTimeOne) {
   EXPECT_EQ(policy_text(full), "hybrid:2:full:fsdp2:no-reshard");
   EXPECT_EQ(layout_of(full).text(), "per-parameter");
 
-  EXPECT_FALSE(sharding_of<RunTimeSharded>(choice_of("zero1", LayoutChoice::flat)).other_layout.has_value());
+  EXPECT_FALSE(sharding_of<RunTimeAny>(choice_of("zero1", LayoutChoice::flat)).other_layout.has_value());
   EXPECT_EQ(policy_text(sharding_of<RunTimeHybridFull>(choice_of("hybrid:2:full:zero2", LayoutChoice::owned))),
             "hybrid:2:full:zero2:layout=owned");
 }
@@ -85,11 +80,6 @@ TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
         ". :deferred (reduce after the last micro-batch) behind fsdp2 and hybrid:K", ". :persist=N (", ") behind zero3",
         ". :pieces=N (a step is cut into N pieces, ", ") behind fsdp2, zero1, zero2 and zero3"})
     EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
-}
-
-TEST(ShardingOf, ALayoutOfWhatIsNotCutIsAnError) {
-  EXPECT_INPUT_ERROR(sharding_of<Replicated>(choice_of("replicated", LayoutChoice::rows)),
-                     "--layout rows: replicated cuts no tensor");
 }
 
 }  // namespace

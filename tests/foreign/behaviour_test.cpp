@@ -26,7 +26,7 @@ using Hooked = std::function<void(Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&)>
 struct Disturbed {
   int ranks = 3;
   int micro_batches = 1;
-  RunTimeSharded strategy = {FullyShard<>{}};
+  RunTimeAny strategy = {FullyShard<>{}};
   std::vector<int> steps = {0, 1, 2};  ///< numbers of the batches
   bool checks = false;                 ///< collectives are compared over ranks
   Hooked begin = [](Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass&) {};
@@ -77,13 +77,13 @@ class Delays {
   std::minstd_rand engine_;
 };
 
-std::vector<RunTimeSharded> strategies() {
+std::vector<RunTimeAny> strategies() {
   return {{FullyShard<>{.prefetch_depth = 2}}, {Zero3{.persistence_threshold = 8}}, {Zero2{}}, {Zero1{}}};
 }
 
 TEST(EventLoop, HasTheSameBitsWhateverItPolls) {
   for (const Network& network : networks())
-    for (const RunTimeSharded& strategy : strategies()) {
+    for (const RunTimeAny& strategy : strategies()) {
       Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1}};
       const Outcome expected = train(network, how);
       for (const int most : {1, 3, 1000}) {
@@ -106,7 +106,7 @@ TEST(EventLoop, HasTheSameBitsWhateverItPolls) {
 
 TEST(OwnCollectives, InsideOfUsesAndBetweenThemMeetThoseOfOtherRanks) {
   for (const Network& network : networks())
-    for (const RunTimeSharded& strategy : strategies()) {
+    for (const RunTimeAny& strategy : strategies()) {
       Disturbed how{.micro_batches = 2, .strategy = strategy, .steps = {0, 1, 2, 3}};
       SCOPED_TRACE(message(network.name, ", ", policy_text(strategy)));
       const Outcome expected = train(network, how);
@@ -155,7 +155,7 @@ void break_at(AnyPass& any, int at, bool inside) {
 
 TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
   for (const Network& network : networks())
-    for (const RunTimeSharded& strategy : strategies()) {
+    for (const RunTimeAny& strategy : strategies()) {
       const Outcome expected = train(network, {.strategy = strategy, .steps = {0, 2}});
       for (int rank = 0; rank < 3; ++rank)
         for (int at = 0; at <= computations_of(network); ++at)
@@ -233,7 +233,7 @@ Outcome train_with_exception(const Network& network, const Disturbed& how, int a
 
 TEST(Exception, AtEveryComputationOfAllRanksIsFollowedByTheSameStep) {
   for (const Network& network : networks())
-    for (const RunTimeSharded& strategy : strategies()) {
+    for (const RunTimeAny& strategy : strategies()) {
       const Disturbed how{.micro_batches = 2, .strategy = strategy};
       const Outcome expected = train(network, how);
       for (int at = 0; at < 2 * computations_of(network); ++at)
@@ -298,7 +298,7 @@ TEST(Orders, StepOnlyWhatTheyMakeGradientsOf) {
   const std::vector<Order> orders{chain(3), mirrored({2, 0, 2}), without_b};
   const std::set<std::string> stepped[] = {{"a", "b", "c"}, {"a", "c"}, {"a", "c"}};
   std::vector<std::map<std::string, std::vector<float>>> all;
-  for (const RunTimeSharded& strategy : strategies())
+  for (const RunTimeAny& strategy : strategies())
     on_ranks(3, [&](Comm& communicator) {
       Fsdp2 sharded(communicator, units, strategy, {.orders = orders, .micro_batches = 2});
       sharded.initialize(seed);

@@ -30,8 +30,7 @@ Outcome train_over(Mpi& communicator, const Network& network, const Request& req
         if constexpr (std::is_same_v<Strategy, RunTimeHybridFull>) {
           throw LogicError("no test needs hybrid:full over MPI");
         } else {
-          if constexpr (std::is_same_v<Strategy, RunTimeSharded>)
-            if (request.precision == In::bf16) return train_on<Bf16Mixed>(communicator, network, request, strategy);
+          if (request.precision == In::bf16) return train_on<Bf16Mixed>(communicator, network, request, strategy);
           return train_on<Fp32>(communicator, network, request, strategy);
         }
       },
@@ -59,15 +58,14 @@ TEST(MpiForeignLoop, HasTheBitsOfTheLoopWithoutTheLibrary) {
 TEST(MpiForeignLoop, HasTheBitsOnTwoAxes) {
   if (comm::mpi_world().size() != 4) return;  // groups are of 2
   std::vector<Case> cases = cases_of_two_axes();
-  std::erase_if(cases, [](const Case& how) { return !std::holds_alternative<RunTimeGrouped>(how.strategy); });
+  std::erase_if(cases, [](const Case& how) { return !std::holds_alternative<RunTimeAny>(how.strategy); });
   for (const Network& network : networks())
     for (const std::vector<int>& counts : micro_batches()) expect_parity(comm::mpi_world(), network, cases, counts);
 }
 
 TEST(MpiForeignLoop, HasTheBitsOfThreadsInBf16) {
   Mpi& world = comm::mpi_world();
-  std::vector<Case> cases = cases_of_one_axis();
-  std::erase_if(cases, [](const Case& how) { return !std::holds_alternative<RunTimeSharded>(how.strategy); });
+  const std::vector<Case> cases = cases_of_one_axis();
   for (const Network& network : networks())
     for (const Case& how : cases) {
       SCOPED_TRACE(message(network.name, ", ", text_of(how.strategy), ", ", world.size(), " processes"));

@@ -91,22 +91,22 @@ bool sweeps_whole() {
 
 std::vector<Case> cases_of_one_axis() {
   using plain::Reduce;
-  return {{RunTimeSharded{FullyShard<>{}}},
-          {RunTimeSharded{FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}}},
-          {RunTimeSharded{Zero3{.persistence_threshold = 8}}},
-          {RunTimeSharded{Zero2{}}},
-          {RunTimeSharded{Zero1{}}, Reduce::last_micro_batch},
-          {RunTimeSharded{FullyShard<>{.reduce = ReduceGradients::last_micro_batch}}, Reduce::last_micro_batch},
-          {Replicated{}, Reduce::last_micro_batch}};
+  return {{RunTimeAny{FullyShard<>{}}},
+          {RunTimeAny{FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}}},
+          {RunTimeAny{Zero3{.persistence_threshold = 8}}},
+          {RunTimeAny{Zero2{}}},
+          {RunTimeAny{Zero1{}}, Reduce::last_micro_batch},
+          {RunTimeAny{FullyShard<>{.reduce = ReduceGradients::last_micro_batch}}, Reduce::last_micro_batch},
+          {RunTimeAny{Replicated{}}, Reduce::last_micro_batch}};
 }
 
 std::vector<Case> cases_of_two_axes() {
   using plain::Reduce;
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
   const HybridShard<RunTimeSharded> zero1{.group = 2, .inner = {Zero1{}}};
-  return {{RunTimeGrouped{hybrid}, Reduce::every_micro_batch, 2},
-          {RunTimeGrouped{zero1}, Reduce::last_micro_batch, 2},
-          {RunTimeGrouped{FullyShard<ReshardAfterForward::to_group>{.group = 2}}},
+  return {{RunTimeAny{hybrid}, Reduce::every_micro_batch, 2},
+          {RunTimeAny{zero1}, Reduce::last_micro_batch, 2},
+          {RunTimeAny{FullyShard<ReshardAfterForward::to_group>{.group = 2}}},
           {RunTimeHybridFull{.group = 2, .inner = {Zero3{}}}, Reduce::every_micro_batch, 2}};
 }
 
@@ -125,7 +125,7 @@ ShardedSettings<> settings_for(const Network& network, int micro_batches, double
 Outcome train_sharded(const Network& network, const Request& request) {
   return std::visit(
       [&]<class Strategy>(const Strategy& strategy) {
-        if constexpr (std::is_same_v<Strategy, RunTimeSharded> || std::is_same_v<Strategy, Replicated>)
+        if constexpr (std::is_same_v<Strategy, RunTimeAny>)
           if (request.precision == In::bf16) return train_by<Bf16Mixed>(network, request, strategy);
         require<LogicError>(request.precision == In::fp32, "no test needs bf16 under ", policy_text(strategy));
         return train_by<Fp32>(network, request, strategy);

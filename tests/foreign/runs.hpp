@@ -26,7 +26,7 @@ using Comm = comm::Threads<>;
 template <class Strategy, class Precision = Fp32>
 using ShardedBy = Sharded<Stack<Strategy, Comm, Precision>>;
 /// The one that tests of behaviour take.
-using Fsdp2 = ShardedBy<RunTimeSharded>;
+using Fsdp2 = ShardedBy<RunTimeAny>;
 
 enum class In { fp32, bf16 };
 

@@ -12,7 +12,7 @@ namespace {
 
 template <class Strategy>
 AnyStrategy in_pieces(const Strategy& strategy, int pieces) {
-  return RunTimeSharded{Reproducible<Strategy>{strategy, pieces}};
+  return RunTimeAny{Reproducible<Strategy>{strategy, pieces}};
 }
 
 std::vector<AnyStrategy> family(int pieces) {
@@ -80,7 +80,7 @@ TEST(SameBits, HoldInBf16) {
 
 TEST(SameBits, DifferWithoutPieces) {
   for (const Network& network : networks()) {
-    Request request{.ranks = 1, .micro_batches = std::vector(4, 4), .strategy = RunTimeSharded{FullyShard<>{}}};
+    Request request{.ranks = 1, .micro_batches = std::vector(4, 4), .strategy = RunTimeAny{FullyShard<>{}}};
     const Outcome alone = train_sharded(network, request);
     request.ranks = 2;
     request.micro_batches = std::vector(4, 2);
@@ -189,7 +189,7 @@ TEST(SameBits, WhatWouldDependOnTheRanksIsRefused) {
   EXPECT_NE(refusal(strategy, {.statistics = {{.name = "mean", .shape = {3}}}}).find("statistics"), std::string::npos);
   EXPECT_NE(refusal(in_pieces(FullyShard<>{}, -1), {}).find("-1 pieces"), std::string::npos);
   const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {Reproducible<Zero2>{{}, 4}}};
-  EXPECT_NE(refusal(RunTimeGrouped{hybrid}, {}).find("adds up the gradients of each group"), std::string::npos);
+  EXPECT_NE(refusal(RunTimeAny{hybrid}, {}).find("adds up the gradients of each group"), std::string::npos);
 }
 
 }  // namespace

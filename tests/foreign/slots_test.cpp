@@ -177,10 +177,10 @@ TEST(FixedSlots, ViewsHaveTheSameAddressesInEveryUseOfAPass) {
     const int units = 2 + random(6);
     const std::vector<Unit> list = small_units(random, units);
     const Order order = covering_order(random, units);
-    const RunTimeSharded strategies[] = {{FullyShard<>{.prefetch_depth = trial % 4}},
+    const RunTimeAny strategies[] = {{FullyShard<>{.prefetch_depth = trial % 4}},
                                          {Zero3{.prefetch_depth = trial % 4, .persistence_threshold = 20}},
                                          {Zero2{}}};
-    const RunTimeSharded& strategy = strategies[trial % 3];
+    const RunTimeAny& strategy = strategies[trial % 3];
     SCOPED_TRACE(message("trial ", trial, ", ", policy_text(strategy)));
     on_ranks(2, [&](Comm& communicator) {
       Fsdp2 sharded(communicator, list, strategy, {.orders = {order}, .micro_batches = 2});

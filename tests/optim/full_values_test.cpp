@@ -65,15 +65,15 @@ void expect_near(const Whole& found, const Whole& expected, float relative) {
 TEST(FullValues, AreThoseOfReplicasUnderEveryStrategy) {
   for (const int ranks : {1, 3}) {
     const Whole expected = seen<Fp32>(ranks, Replicated{});
-    for (const RunTimeSharded& strategy : sharded_strategies()) {
+    for (const RunTimeAny& strategy : sharded_strategies()) {
       SCOPED_TRACE(message(ranks, " ranks, ", strategy.text()));
       EXPECT_EQ(seen<Fp32>(ranks, strategy), expected);
     }
   }
   const Whole expected = seen<Fp32>(4, Replicated{});
-  expect_near(seen<Fp32>(4, RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}}), expected, 1e-5f);
+  expect_near(seen<Fp32>(4, RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}}), expected, 1e-5f);
   expect_near(seen<Fp32>(4, RunTimeHybridFull{.group = 2}), expected, 1e-5f);
-  EXPECT_EQ(seen<Bf16Mixed>(3, RunTimeSharded{.strategy = FullyShard<>{}}), seen<Bf16Mixed>(3, Replicated{}));
+  EXPECT_EQ(seen<Bf16Mixed>(3, RunTimeAny{.strategy = FullyShard<>{}}), seen<Bf16Mixed>(3, Replicated{}));
 }
 
 }  // namespace

@@ -13,10 +13,10 @@
 namespace fsdp::test {
 namespace {
 
-static_assert(!std::is_copy_constructible_v<Net<RunTimeSharded>> && !std::is_copy_assignable_v<Net<RunTimeSharded>>);
-static_assert(!std::is_copy_constructible_v<Net<RunTimeSharded>::Module>);
+static_assert(!std::is_copy_constructible_v<Net<RunTimeAny>> && !std::is_copy_assignable_v<Net<RunTimeAny>>);
+static_assert(!std::is_copy_constructible_v<Net<RunTimeAny>::Module>);
 
-const RunTimeSharded fsdp2{.strategy = FullyShard<>{}};
+const RunTimeAny fsdp2{.strategy = FullyShard<>{}};
 
 /// Two inputs go through both units before either goes back; the loss is half their squared distance.
 template <class SharedT>
@@ -72,7 +72,7 @@ TEST(Gradients, OfTwoInputsOfOneLossAreThoseOfTheirDifference) {
     });
   };
   check(fsdp2);
-  check(RunTimeSharded{.strategy = Zero1{}});
+  check(RunTimeAny{.strategy = Zero1{}});
   check(Replicated{});
 }
 
@@ -80,7 +80,7 @@ TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
   on_ranks(2, [](Comm& communicator) {
     const net::Loop first{.uses = {0, 1}, .micro_batches = 2}, other{.uses = {0, 1}, .micro_batches = 1, .step = 9};
     const auto trained = [&](bool dropped) {
-      Net<RunTimeSharded> sharded(communicator, net::units(2), fsdp2, {.micro_batches = 2});
+      Net<RunTimeAny> sharded(communicator, net::units(2), fsdp2, {.micro_batches = 2});
       sharded.initialize(1);
       if (dropped) net::train(sharded, other);
       sharded.step(net::train(sharded, first), {.lr = 1e-2});
@@ -92,7 +92,7 @@ TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
 
 TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
   on_ranks(3, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(2), fsdp2);
+    Net<RunTimeAny> sharded(communicator, net::units(2), fsdp2);
     sharded.initialize(1);
     const double loss = net::train(sharded, {.uses = {0, 1}});
     constexpr float most = 0.25f;
@@ -148,13 +148,13 @@ TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
       });
     });
   };
-  check(RunTimeSharded{.strategy = Zero1{}});
+  check(RunTimeAny{.strategy = Zero1{}});
   check(Replicated{});
 }
 
 TEST(Pieces, StayWhereTheyAreAndHaveTheWeightsOfEachStep) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(2), {.strategy = Zero3{}});
+    Net<RunTimeAny> sharded(communicator, net::units(2), {.strategy = Zero3{}});
     sharded.initialize(1);
     const auto pieces = sharded.shards();  // a copy
     for (int step = 0; step < 3; ++step) {

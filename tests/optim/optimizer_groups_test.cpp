@@ -90,7 +90,7 @@ Whole only(const Whole& all, const std::string& pattern) {
   return some;
 }
 
-const RunTimeSharded in_shards{.strategy = FullyShard<>{}}, in_pieces{.strategy = Reproducible<FullyShard<>>{{}, 2}};
+const RunTimeAny in_shards{.strategy = FullyShard<>{}}, in_pieces{.strategy = Reproducible<FullyShard<>>{{}, 2}};
 
 /// Compares a run with a group and one with an optimizer that was made by hand.
 template <class Sharding>
@@ -114,7 +114,7 @@ TEST(OptimizerGroups, HaveTheseBitsUnderEveryStrategy) {
     expect_by_hand(strategy, ranks, {.parameters = "unit1.*", .lr = 0.1, .weight_decay = 0.2},
                    {.pattern = "unit1.*", .lr = 0.1, .weight_decay = 0.2});
   };
-  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
+  for (const RunTimeAny& strategy : sharded_strategies()) check(strategy, 2);
   check(in_shards, 1);
   check(in_shards, 3);
   check(Replicated{}, 2);
@@ -134,7 +134,7 @@ TEST(OffloadedOptimizer, StepsNextToTensorsWithoutElements) {
 }
 
 TEST(OptimizerGroups, SetTheDecayOfEachKindOfOptimizer) {
-  const RunTimeSharded owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
+  const RunTimeAny owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
   const auto check = [&](const optim::RunTimeOptimizer& plain, const optim::RunTimeOptimizer& decaying) {
     const UnitOptions groups{.groups = {{.role = Role::matrix, .weight_decay = 0.5}}};
     const Whole found = trained(owned, 2, groups, plain);
@@ -147,10 +147,10 @@ TEST(OptimizerGroups, SetTheDecayOfEachKindOfOptimizer) {
 }
 
 TEST(OptimizerGroups, AddNoCollective) {
-  const auto collectives = [](const RunTimeSharded& strategy, const std::vector<OptimizerGroup>& groups) {
+  const auto collectives = [](const RunTimeAny& strategy, const std::vector<OptimizerGroup>& groups) {
     std::size_t count = 0;
     Comm::run(2, {.record = true}, [&](Comm& communicator) {
-      Net<RunTimeSharded> sharded(communicator, net::units(3), strategy, {.unit_options = {.groups = groups}});
+      Net<RunTimeAny> sharded(communicator, net::units(3), strategy, {.unit_options = {.groups = groups}});
       sharded.initialize(1);
       communicator.monitor().records.clear();
       net::steps(sharded, {.uses = {0, 1, 2}}, 1);
@@ -158,7 +158,7 @@ TEST(OptimizerGroups, AddNoCollective) {
     });
     return count;
   };
-  for (const RunTimeSharded& strategy : {in_shards, in_pieces}) {
+  for (const RunTimeAny& strategy : {in_shards, in_pieces}) {
     const std::size_t plain = collectives(strategy, {});
     EXPECT_GT(plain, 0u);
     EXPECT_EQ(
@@ -194,7 +194,7 @@ TEST(OptimizerGroups, ClipApartAsIfTheOthersWereNotThere) {
     EXPECT_EQ(only(found, "unit[02].*"), only(rest, "unit[02].*"));
     EXPECT_NE(only(found, "unit[02].*"), only(trained(strategy, ranks, halved, 1e-2, 1), "unit[02].*"));
   };
-  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
+  for (const RunTimeAny& strategy : sharded_strategies()) check(strategy, 2);
   check(in_shards, 3);
   check(Replicated{}, 2);
   check(in_pieces, 2);
@@ -202,8 +202,8 @@ TEST(OptimizerGroups, ClipApartAsIfTheOthersWereNotThere) {
 
 /// The exact norm of pieces is relative to the largest gradient: here those of the biases are far smaller than others.
 TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
-  const auto check = [](Comm& communicator, const RunTimeSharded& strategy, double bound) {
-    Net<RunTimeSharded> sharded(
+  const auto check = [](Comm& communicator, const RunTimeAny& strategy, double bound) {
+    Net<RunTimeAny> sharded(
         communicator, net::units(3), strategy,
         {.unit_options = {.groups = {{.parameters = "*.b", .clip = 1}, {.parameters = "unit0.w", .clip = 0}}}});
     sharded.initialize(1);
@@ -232,7 +232,7 @@ TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
 }
 
 TEST(OptimizerGroups, ThatAreFrozenAreFrozenParameters) {
-  for (const RunTimeSharded& strategy : sharded_strategies()) {
+  for (const RunTimeAny& strategy : sharded_strategies()) {
     const Whole frozen = trained(strategy, 2, {{.parameters = "unit1.*", .frozen = true}});
     EXPECT_EQ(frozen, trained(strategy, 2, {}, 0.5, 4, {"unit1.*"}));
     EXPECT_NE(frozen, trained(strategy, 2, {}));
@@ -244,7 +244,7 @@ TEST(OptimizerGroups, ThatAreFrozenAreFrozenParameters) {
 /// A group's gradients that are not finite skip the step of all others.
 TEST(OptimizerGroups, SkipTogether) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(
+    Net<RunTimeAny> sharded(
         communicator, net::units(2), in_shards,
         {.rules = {.clip = 1, .skips_overflow = true},
          .unit_options = {.groups = {{.parameters = "unit0.b", .clip = 1}, {.parameters = "*.w", .lr = 0.5}}}});
@@ -270,7 +270,7 @@ TEST(OptimizerGroups, SkipTogether) {
 TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
   on_ranks(2, [](Comm& communicator) {
     const auto weights = [&](const UnitOptions& options, double lr) {
-      Net<RunTimeSharded> both(
+      Net<RunTimeAny> both(
           communicator, net::units(2), in_shards,
           {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})}, .unit_options = options});
       both.initialize(1);
@@ -290,7 +290,7 @@ TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
 
 TEST(OptimizerGroups, HaveTheNormOfTheLastStepThatMadeTheirGradients) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> both(
+    Net<RunTimeAny> both(
         communicator, net::units(2), in_shards,
         {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})},
          .unit_options = {.groups = {{.parameters = "unit0.*", .clip = 0}, {.parameters = "unit1.*", .clip = 0}}}});
@@ -310,7 +310,7 @@ TEST(OptimizerGroups, HaveTheNormOfTheLastStepThatMadeTheirGradients) {
 /// Says what is wrong with groups of a network.
 template <class Optimizer = optim::AdamW>
 void expect_refused(const std::vector<OptimizerGroup>& groups, const std::string& text) {
-  using Refused = Sharded<NetStack<RunTimeSharded>, Optimizer>;
+  using Refused = Sharded<NetStack<RunTimeAny>, Optimizer>;
   EXPECT_INPUT_ERROR(Refused::plan(2, 0, net::units(2), in_shards, {.unit_options = {.groups = groups}}), text);
 }
 
@@ -348,7 +348,7 @@ TEST(OptimizerGroups, OfAnOptimizerThatDoesNotReadDecaysMayOnlySwitchThemOff) {
 TEST(OptimizerGroups, OfOneRankAloneAreRefusedOnAll) {
   on_ranks(2, [](Comm& communicator) {
     const UnitOptions options{.groups = {{.parameters = "*.b", .lr = 0.5 + communicator.rank()}}};
-    EXPECT_INPUT_ERROR(Net<RunTimeSharded>(communicator, net::units(2), in_shards, {.unit_options = options}),
+    EXPECT_INPUT_ERROR(Net<RunTimeAny>(communicator, net::units(2), in_shards, {.unit_options = options}),
                        "rank 1 has other groups of parameters than rank 0");
   });
 }

@@ -110,15 +110,15 @@ TEST(Orders, OfTwoNetworksHaveTheBitsOfTwoObjects) {
       EXPECT_EQ(together(communicator, strategy, 7), apart(communicator, strategy, 7)) << policy_text(strategy);
     });
   };
-  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
-  check(RunTimeSharded{.strategy = FullyShard<>{}}, 1);
-  check(RunTimeSharded{.strategy = FullyShard<>{}}, 3);
+  for (const RunTimeAny& strategy : sharded_strategies()) check(strategy, 2);
+  check(RunTimeAny{.strategy = FullyShard<>{}}, 1);
+  check(RunTimeAny{.strategy = FullyShard<>{}}, 3);
   check(Replicated{}, 2);
 }
 
 TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
+    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
                              {.orders = both_orders(), .micro_batches = 2});
     initialize(both);
     for (int step = 0; step < 6; ++step) {
@@ -135,9 +135,9 @@ TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
 /// The norm that clips is that of the pass's own gradients.
 TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> both(communicator, both_networks(), {.strategy = Zero3{}},
+    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = Zero3{}},
                              {.orders = both_orders(), .micro_batches = 2});
-    Net<RunTimeSharded> alone(communicator, net::units(2, "discriminator"), {.strategy = Zero3{}},
+    Net<RunTimeAny> alone(communicator, net::units(2, "discriminator"), {.strategy = Zero3{}},
                               {.micro_batches = 2});
     initialize(both);
     initialize(alone);
@@ -150,7 +150,7 @@ TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
 
 TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
   on_ranks(1, [](Comm& communicator) {
-    Net<RunTimeSharded> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
+    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
                              {.orders = both_orders(), .micro_batches = 2});
     initialize(both);
     auto pass = both.train(1, of_generator);
@@ -167,7 +167,7 @@ TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
 
 TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
   on_ranks(1, [](Comm& communicator) {
-    Net<RunTimeSharded> both(communicator, both_networks(), {.strategy = FullyShard<>{}}, {.orders = both_orders()});
+    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}}, {.orders = both_orders()});
     initialize(both);
     EXPECT_THROW(both.train(1, 2), LogicError);
     EXPECT_THROW(both.train(1, -1), LogicError);
@@ -177,7 +177,7 @@ TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
 
 TEST(Orders, AfterALossThatIsNotFiniteGoOnWithTheirOwnCounts) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
+    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
                              {.orders = both_orders(), .micro_batches = 2});
     initialize(both);
     for (int step = 0; step < 3; ++step) both.step(net::train(both, run_of(step)), {.lr = 1e-2});

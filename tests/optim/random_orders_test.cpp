@@ -176,13 +176,13 @@ struct Plain {
   }
 };
 
-void expect_gradients_and_evaluation(const Program& program, const RunTimeSharded& strategy, int ranks,
+void expect_gradients_and_evaluation(const Program& program, const RunTimeAny& strategy, int ranks,
                                      int micro_batches) {
   std::vector<std::string> frozen;
   for (int unit = 0; unit < program.units; ++unit)
     if (!program.trains(unit)) frozen.push_back(message("unit", unit, ".*"));
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<RunTimeSharded> sharded(
+    Net<RunTimeAny> sharded(
         communicator, net::units(program.units), strategy,
         {.orders = {program.order()}, .micro_batches = micro_batches, .unit_options = {.frozen = frozen}});
     sharded.initialize(1);
@@ -230,7 +230,7 @@ TEST(RandomOrders, HaveTheGradientsOfALoopOverWholeTensors) {
     Program program = random_program(draw);
     while (std::ranges::all_of(program.list, [](const Entry& one) { return one.action == Action::forward; }))
       program = random_program(draw);
-    RunTimeSharded strategy = sharded_strategies()[static_cast<std::size_t>(trial % 5)];
+    RunTimeAny strategy = sharded_strategies()[static_cast<std::size_t>(trial % 5)];
     if (trial % 5 == 0) strategy = {.strategy = FullyShard<>{.prefetch_depth = trial % 4}};
     SCOPED_TRACE(message("trial ", trial, ", ", policy_text(strategy)));
     expect_gradients_and_evaluation(program, strategy, 1 + trial % 3, 1 + draw(3));

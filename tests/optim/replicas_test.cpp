@@ -13,8 +13,8 @@
 namespace fsdp::test {
 namespace {
 
-const RunTimeSharded shards{.strategy = FullyShard<>{}};
-const RunTimeGrouped groups_of_two{.strategy = HybridShard<RunTimeSharded>{.group = 2}};
+const RunTimeAny shards{.strategy = FullyShard<>{}};
+const RunTimeAny groups_of_two{.strategy = HybridShard<RunTimeSharded>{.group = 2}};
 
 /// Calls call(sharded, rank), which is found on every rank, and call(sharded, 0), which is not. Nothing is written.
 template <class Sharding, class Call>
@@ -69,14 +69,14 @@ TEST(Replicas, ThatAreFilledWithOtherValuesAreFoundOnEveryRank) {
                fills);
   expect_found(shards, 2, "fill: rank 1 has other values of 'unit1.b' than rank 0", fills, {.replicated = {"unit1.b"}});
   on_ranks(2, [](Comm& communicator) {  // nothing is there twice
-    Net<RunTimeSharded> sharded(communicator, net::units(2), shards);
+    Net<RunTimeAny> sharded(communicator, net::units(2), shards);
     EXPECT_NO_THROW(fills(sharded, communicator.rank()));
   });
 }
 
 TEST(Replicas, AreNotComparedWithoutChecks) {
   Comm::run(2, {}, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(2), shards);
+    Net<RunTimeAny> sharded(communicator, net::units(2), shards);
     const auto& monitor = communicator.monitor();
     const auto before = monitor.sequence;
     sharded.initialize(1);

@@ -30,7 +30,7 @@ Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strateg
   return found;
 }
 
-const RunTimeSharded fully_sharded{.strategy = FullyShard<>{}},
+const RunTimeAny fully_sharded{.strategy = FullyShard<>{}},
     owned{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}};
 
 TEST(Decay, OfNoParameterIsThatOfWeightDecayZero) {
@@ -53,7 +53,7 @@ TEST(Muon, OfNothingButVectorsIsAdamW) {
     for (Parameter& parameter : unit.parameters) parameter.role = Role::vector;
   }
   const optim::RunTimeOptimizer adamw{optim::AdamW{}}, muon{optim::Muon{}};
-  for (const RunTimeSharded& strategy : {owned, RunTimeSharded{.strategy = Zero3{}, .other_layout = buffer::Owned{}}})
+  for (const RunTimeAny& strategy : {owned, RunTimeAny{.strategy = Zero3{}, .other_layout = buffer::Owned{}}})
     EXPECT_EQ(trained(2, units, strategy, muon), trained(2, units, strategy, adamw)) << strategy.text();
   EXPECT_EQ(trained(2, units, Replicated{}, muon), trained(2, units, Replicated{}, adamw));
 }

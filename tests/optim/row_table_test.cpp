@@ -151,9 +151,9 @@ void is_a_gathered_table(int ranks, const Sharding& strategy) {
 }
 
 TEST(RowTable, HasTheBitsOfATableThatIsGathered) {
-  const RunTimeSharded fsdp2{.strategy = FullyShard<>{}};
+  const RunTimeAny fsdp2{.strategy = FullyShard<>{}};
   for (const int ranks : {1, 2, 3}) is_a_gathered_table<Fp32>(ranks, fsdp2);
-  is_a_gathered_table<Fp32>(3, RunTimeSharded{.strategy = Zero3{}, .other_layout = buffer::Rows{}});
+  is_a_gathered_table<Fp32>(3, RunTimeAny{.strategy = Zero3{}, .other_layout = buffer::Rows{}});
   is_a_gathered_table<Fp32>(2, Replicated{});
   is_a_gathered_table<Bf16Mixed>(3, fsdp2);
 }
@@ -167,16 +167,16 @@ TEST(RowTable, FollowsOneThatIsGatheredWhereSumsAreInAnotherOrder) {
     expect_near(sent.losses, gathered.losses, 1e-6);
     expect_near(sent.norms, gathered.norms, 1e-6);
   };
-  follows(3, RunTimeSharded{.strategy = FullyShard<>{}});
-  follows(4, RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}});
+  follows(3, RunTimeAny{.strategy = FullyShard<>{}});
+  follows(4, RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}});
   follows(4, RunTimeHybridFull{.group = 2});
 }
 
 TEST(RowTable, AddsEachRowOfAnyNumberOfRows) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, with_table(false), {.strategy = FullyShard<>{}});
+    Net<RunTimeAny> sharded(communicator, with_table(false), {.strategy = FullyShard<>{}});
     sharded.initialize(1);
-    RowTable<NetStack<RunTimeSharded>> table(sharded.module(), "table");
+    RowTable<NetStack<RunTimeAny>> table(sharded.module(), "table");
     EXPECT_EQ(table.columns(), net::width);
     // Rank 0 asks for a row twice, rank 1 for none.
     const Ids ids = communicator.rank() == 0 ? Ids{3, 6, 3} : Ids{};
@@ -205,9 +205,9 @@ TEST(RowTable, AddsEachRowOfAnyNumberOfRows) {
 
 TEST(RowTable, RefusesARowThatIsNotThereOnAllRanks) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, with_table(false), {.strategy = FullyShard<>{}});
+    Net<RunTimeAny> sharded(communicator, with_table(false), {.strategy = FullyShard<>{}});
     sharded.initialize(1);
-    RowTable<NetStack<RunTimeSharded>> table(sharded.module(), "table");
+    RowTable<NetStack<RunTimeAny>> table(sharded.module(), "table");
     net::Values found(net::width);
     for (const std::int64_t bad : {std::int64_t{-1}, table_rows}) {
       const Ids ids = {communicator.rank() == 1 ? bad : 0};
@@ -228,11 +228,11 @@ TEST(RowTable, RefusesARowThatIsNotThereOnAllRanks) {
 }
 
 TEST(RowTable, RefusesWhatItCannotSend) {
-  const auto refused = [](const RunTimeSharded& strategy, bool gathered, const char* name, const char* words) {
+  const auto refused = [](const RunTimeAny& strategy, bool gathered, const char* name, const char* words) {
     on_ranks(2, [&](Comm& communicator) {
-      Net<RunTimeSharded> sharded(communicator, with_table(gathered, 41), strategy);
+      Net<RunTimeAny> sharded(communicator, with_table(gathered, 41), strategy);
       try {
-        RowTable<NetStack<RunTimeSharded>> table(sharded.module(), name);
+        RowTable<NetStack<RunTimeAny>> table(sharded.module(), name);
         ADD_FAILURE() << words;
       } catch (const InputError& error) {
         EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();

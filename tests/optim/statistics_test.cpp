@@ -56,19 +56,19 @@ void merges(int ranks, const Sharding& strategy) {
 }
 
 TEST(Statistics, AreKeptAveragedOrTakenFromTheFirstRank) {
-  for (const int ranks : {1, 2, 3}) merges(ranks, RunTimeSharded{.strategy = FullyShard<>{}});
+  for (const int ranks : {1, 2, 3}) merges(ranks, RunTimeAny{.strategy = FullyShard<>{}});
   merges(2, Replicated{});
 }
 
 TEST(Statistics, OfNamesThatAreTakenOrUnknownAreRefused) {
   on_ranks(1, [](Comm& communicator) {
     const auto with = [&](std::vector<Statistic> list) {
-      Net<RunTimeSharded>(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = std::move(list)});
+      Net<RunTimeAny>(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = std::move(list)});
     };
     EXPECT_THROW(with({{.name = "unit0.w", .shape = {3}}}), InputError);
     EXPECT_THROW(with({{.name = "mean", .shape = {3}}, {.name = "mean", .shape = {3}}}), InputError);
     EXPECT_THROW(with({{.name = "", .shape = {3}}}), InputError);
-    Net<RunTimeSharded> sharded(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = four});
+    Net<RunTimeAny> sharded(communicator, net::units(1), {.strategy = FullyShard<>{}}, {.statistics = four});
     EXPECT_THROW(sharded.statistic("variance"), InputError);
   });
 }

@@ -69,24 +69,24 @@ TEST(Traffic, OfAStepIsThatOfItsSchedule) {
   constexpr int again = (units - 1) * micro_batches;  // gathered again in backward: all but the last unit's weights
   for (const int ranks : {2, 3})
     expect_step(
-        ranks, RunTimeSharded{.strategy = FullyShard<>{}},
+        ranks, RunTimeAny{.strategy = FullyShard<>{}},
         {.world = sum_of({{Op::all_gather, uses + again, unit_bytes}, {Op::reduce_scatter, uses, unit_bytes}})});
-  expect_step(2, RunTimeSharded{.strategy = FullyShard<ReshardAfterForward::no>{}},
+  expect_step(2, RunTimeAny{.strategy = FullyShard<ReshardAfterForward::no>{}},
               {.world = sum_of({{Op::all_gather, uses, unit_bytes}, {Op::reduce_scatter, uses, unit_bytes}})});
   // A unit is two groups: its matrix, and its bias, which is gathered once a step.
-  expect_step(2, RunTimeSharded{.strategy = Zero3{.persistence_threshold = net::width}},
+  expect_step(2, RunTimeAny{.strategy = Zero3{.persistence_threshold = net::width}},
               {.world = sum_of(
                    {{Op::all_gather, uses + again + units, flat_bytes}, {Op::reduce_scatter, 2 * uses, flat_bytes}})});
   expect_step(2, Replicated{}, {.world = sum_of({{Op::all_reduce, units, flat_bytes}})});
-  expect_step(1, RunTimeSharded{.strategy = FullyShard<>{}}, {});
+  expect_step(1, RunTimeAny{.strategy = FullyShard<>{}}, {});
 }
 
 TEST(Traffic, OfAMeshIsCountedByAxis) {
   constexpr int uses = units * micro_batches, again = (units - 1) * micro_batches;
-  expect_step(4, RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
+  expect_step(4, RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
               {.across = sum_of({{Op::all_reduce, units, flat_bytes}}),
                .shard = sum_of({{Op::all_gather, uses + again, unit_bytes}, {Op::reduce_scatter, uses, unit_bytes}})});
-  expect_step(4, RunTimeGrouped{.strategy = FullyShard<ReshardAfterForward::to_group>{.group = 2}},
+  expect_step(4, RunTimeAny{.strategy = FullyShard<ReshardAfterForward::to_group>{.group = 2}},
               {.world = sum_of({{Op::all_gather, uses, unit_bytes}, {Op::reduce_scatter, uses, unit_bytes}}),
                .shard = sum_of({{Op::all_gather, again, unit_bytes}})});
 }

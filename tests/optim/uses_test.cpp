@@ -46,10 +46,10 @@ Trained train(const std::vector<Unit>& units, const Loop& run, int ranks, const 
 /// Checks that all strategies follow `replicated`, and those that add in the same order to the bit.
 void expect_the_same_everywhere(const std::vector<Unit>& units, const Loop& run, int ranks = 2) {
   const Trained replicas = train(units, run, ranks, Replicated{});
-  const Trained first = train(units, run, ranks, RunTimeSharded{.strategy = FullyShard<>{}});
+  const Trained first = train(units, run, ranks, RunTimeAny{.strategy = FullyShard<>{}});
   for (std::size_t step = 0; step < first.losses.size(); ++step)
     EXPECT_NEAR(first.losses[step], replicas.losses[step], 1e-5 * replicas.losses[0]);
-  for (const RunTimeSharded& strategy : sharded_strategies()) {
+  for (const RunTimeAny& strategy : sharded_strategies()) {
     SCOPED_TRACE(strategy.text());
     const Trained found = train(units, run, ranks, strategy);
     const bool each_micro_batch = strategy.rules().reduce_every_micro_batch;
@@ -70,9 +70,9 @@ void expect_derivatives(const std::vector<Unit>& units, const Loop& run) {
       });
     });
   };
-  for (const RunTimeSharded& strategy : sharded_strategies()) check(strategy, 2);
+  for (const RunTimeAny& strategy : sharded_strategies()) check(strategy, 2);
   check(Replicated{}, 2);
-  check(RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}}, 4);
+  check(RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}}, 4);
 }
 
 const std::vector<int> several = {0, 1, 1, 2, 1};
@@ -85,7 +85,7 @@ TEST(UnitUsedSeveralTimes, HasTheSumOfItsGradientsUnderEveryStrategy) {
 
 TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
                                 {.orders = {mirrored(several)}, .micro_batches = 2});
     int left = 0, reductions = 0;
     for (const sharding::Task& task : sharded.module().schedule(sharding::Pass::train)) {
@@ -103,7 +103,7 @@ TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
 /// So that what an autograd engine kept in forward is right in backward.
 TEST(UnitUsedSeveralTimes, HasOneAddressInAllUsesOfAPass) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
                                 {.orders = {mirrored(several)}});
     sharded.initialize(1);
     std::map<int, const float*> address;
@@ -122,7 +122,7 @@ TEST(TensorsOfSeveralUnits, AreThoseOfOneUnitUsedSeveralTimes) {
   std::vector<Unit> tied = net::units(3);
   for (Unit& unit : tied) unit.parameters = net::unit("shared").parameters;
   const Loop in_turn{.uses = {0, 1, 2}, .micro_batches = 2}, again{.uses = {0, 0, 0}, .micro_batches = 2};
-  const RunTimeSharded strategy{.strategy = FullyShard<>{}};
+  const RunTimeAny strategy{.strategy = FullyShard<>{}};
   const Trained of_three = train(tied, in_turn, 2, strategy), of_one = train({net::unit("shared")}, again, 2, strategy);
   EXPECT_EQ(of_three.losses, of_one.losses);
   EXPECT_EQ(of_three.weights, of_one.weights);
@@ -142,7 +142,7 @@ TEST(UnitThatSomeDataUse, HasTheGradientsOfThoseThatDo) {
 TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
   const Loop run{.uses = {0, 1, 2}, .looks = [](const net::Values&, int unit) { return unit != 1; }};
   on_ranks(3, [&](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = Zero3{}});
+    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = Zero3{}});
     sharded.initialize(1);
     net::train(sharded, run);
     for (const auto& piece : sharded.shards()) {
@@ -154,7 +154,7 @@ TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
 
 TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeSharded> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
                                 {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
     sharded.initialize(1);
     const auto before = net::weights(sharded, {"unit1.*"});
@@ -167,7 +167,7 @@ TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
 
 TEST(FrozenUnit, TakesNoMemoryForGradientsAndStates) {
   const auto bytes = [](const std::vector<Unit>& units, const UnitOptions& options, device::MemoryKind kind) {
-    return Net<RunTimeSharded>::plan(2, 0, units, {.strategy = FullyShard<>{}}, {.unit_options = options})
+    return Net<RunTimeAny>::plan(2, 0, units, {.strategy = FullyShard<>{}}, {.unit_options = options})
         .bytes[static_cast<std::size_t>(kind)];
   };
   std::vector<Unit> others = net::units(3);
@@ -186,9 +186,9 @@ TEST(OddTensors, TrainUnderEveryStrategyAndLayout) {
     units[1].parameters = parameters;
     const Loop run{.uses = {0, 1, 2}, .micro_batches = 2};
     expect_the_same_everywhere(units, run);
-    const Trained expected = train(units, run, 2, RunTimeSharded{.strategy = FullyShard<>{}});
+    const Trained expected = train(units, run, 2, RunTimeAny{.strategy = FullyShard<>{}});
     for (const buffer::AnyLayout& layout : {buffer::AnyLayout(buffer::Flat{}), buffer::AnyLayout(buffer::Owned{})})
-      EXPECT_EQ(train(units, run, 2, RunTimeSharded{.strategy = FullyShard<>{}, .other_layout = layout}).weights,
+      EXPECT_EQ(train(units, run, 2, RunTimeAny{.strategy = FullyShard<>{}, .other_layout = layout}).weights,
                 expected.weights);
   }
 }
@@ -198,7 +198,7 @@ TEST(OddTensors, WithoutAxesHaveNoRowsAndAreNamed) {
   units[1].parameters.push_back({.name = "temperature", .shape = Shape{}});
   on_ranks(2, [&](Comm& communicator) {
     try {
-      const Net<RunTimeSharded> sharded(communicator, units,
+      const Net<RunTimeAny> sharded(communicator, units,
                                         {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}});
       ADD_FAILURE() << "a layout of rows took a tensor without axes";
     } catch (const InputError& error) {
@@ -213,7 +213,7 @@ TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
   for (int i = 0; i < count; ++i) run.uses.push_back(i);
   const std::vector<Unit> units = net::units(count);
   const Trained replicas = train(units, run, 2, Replicated{});
-  for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}}, {.strategy = Zero1{}}})
+  for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}}, {.strategy = Zero1{}}})
     EXPECT_EQ(train(units, run, 2, strategy).losses, replicas.losses) << strategy.text();
 }
 
@@ -222,10 +222,10 @@ TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
 TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
   const Loop chain{.uses = {0, 1, 2, 3}};
   std::vector<std::vector<double>> all;
-  const auto check = [&](const RunTimeSharded& strategy) {
+  const auto check = [&](const RunTimeAny& strategy) {
     SCOPED_TRACE(policy_text(strategy));
     on_ranks(2, [&](Comm& communicator) {
-      Net<RunTimeSharded> sharded(communicator, net::units(4), strategy);
+      Net<RunTimeAny> sharded(communicator, net::units(4), strategy);
       sharded.initialize(1);
       std::vector<double> losses;
       Loop run = chain;
@@ -252,8 +252,8 @@ TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
   const Loop large{.uses = {0, 1, 2}, .micro_batches = 1}, small{.uses = {0, 1}};
   std::vector<double> alone_large, alone_small, large_losses, small_losses;
   const auto made = [](Comm& communicator, int units, const char* prefix, std::uint64_t seed) {
-    auto sharded = std::make_unique<Net<RunTimeSharded>>(communicator, net::units(units, prefix),
-                                                         RunTimeSharded{.strategy = FullyShard<>{}});
+    auto sharded = std::make_unique<Net<RunTimeAny>>(communicator, net::units(units, prefix),
+                                                         RunTimeAny{.strategy = FullyShard<>{}});
     sharded->initialize(seed);
     return sharded;
   };
@@ -308,9 +308,9 @@ template <class Precision>
 std::vector<double> train_middle_apart(int steps) {
   std::vector<double> losses;
   on_ranks(2, [&](Comm& communicator) {
-    const RunTimeSharded strategy{.strategy = FullyShard<>{}};
-    Net<RunTimeSharded> outer(communicator, {net::unit("unit0"), net::unit("unit2")}, strategy);
-    Net<RunTimeSharded, Precision> middle(communicator, {net::unit("unit1")}, strategy);
+    const RunTimeAny strategy{.strategy = FullyShard<>{}};
+    Net<RunTimeAny> outer(communicator, {net::unit("unit0"), net::unit("unit2")}, strategy);
+    Net<RunTimeAny, Precision> middle(communicator, {net::unit("unit1")}, strategy);
     outer.initialize(1);
     middle.initialize(1);
     for (int step = 0; step < steps; ++step) {
@@ -347,7 +347,7 @@ std::vector<double> train_middle_apart(int steps) {
 /// Without clipping, which would be by the norm of each object.
 TEST(SeveralObjects, TrainPartsOfOneNetworkInTheirOwnPrecisions) {
   const Loop run{.uses = {0, 1, 2}};
-  const std::vector<double> whole = train(net::units(3), run, 2, RunTimeSharded{.strategy = FullyShard<>{}}).losses;
+  const std::vector<double> whole = train(net::units(3), run, 2, RunTimeAny{.strategy = FullyShard<>{}}).losses;
   EXPECT_EQ(train_middle_apart<Fp32>(3), whole);
   const std::vector<double> mixed = train_middle_apart<Bf16Mixed>(3);
   EXPECT_NE(mixed, whole);

@@ -15,7 +15,7 @@ namespace {
 using testing::StrategyCase;
 
 TEST(Estimate, CountsTheCollectivesOfARunOneByOne) {
-  for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}},
+  for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}},
                                          {.strategy = FullyShard<ReshardAfterForward::no>{}},
                                          {.strategy = Zero1{}},
                                          {.strategy = Zero3{.persistence_threshold = 64}}})
@@ -27,7 +27,7 @@ TEST(Estimate, CountsTheCollectivesOfARunOneByOne) {
 }
 
 TEST(Estimate, CountsThoseOfBothAxesOfAMesh) {
-  for (const RunTimeGrouped& strategy : {RunTimeGrouped{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
+  for (const RunTimeAny& strategy : {RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
                                          {.strategy = FullyShard<ReshardAfterForward::to_group>{.group = 2}}})
     test::expect_calls_of_a_run(strategy, {.ranks = 4, .micro_batches = 2});
 }

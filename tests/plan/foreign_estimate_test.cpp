@@ -158,7 +158,7 @@ void expect_what_a_run_does(const Strategy& strategy, int ranks) {
 }
 
 TEST(ForeignEstimate, HasTheBytesAndTheCollectivesOfARun) {
-  for (const RunTimeSharded& strategy : {RunTimeSharded{.strategy = FullyShard<>{}},
+  for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}},
                                          {.strategy = FullyShard<ReshardAfterForward::no>{}},
                                          {.strategy = Zero1{}},
                                          {.strategy = Zero2{}}})

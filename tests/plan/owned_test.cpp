@@ -32,7 +32,7 @@ Plan plan_of(const UnitOptions& units, int ranks, int rank, std::int64_t length 
              const optim::RunTimeOptimizer& optimizer = {}) {
   return test::dry_run({.config = small,
                         .units = units,
-                        .strategy = RunTimeSharded{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
+                        .strategy = RunTimeAny{.strategy = FullyShard<>{}, .other_layout = buffer::Owned{}},
                         .optimizer = optimizer},
                        {.ranks = ranks, .rank = rank, .shape = {.sequence_length = length}});
 }

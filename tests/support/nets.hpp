@@ -20,7 +20,7 @@ template <class Sharding, class Precision = Fp32>
 using Net = Sharded<NetStack<Sharding, Precision>, optim::RunTimeOptimizer>;
 
 /// Strategies that shard over all ranks.
-inline std::vector<RunTimeSharded> sharded_strategies() {
+inline std::vector<RunTimeAny> sharded_strategies() {
   return {{.strategy = FullyShard<>{}},
           {.strategy = FullyShard<ReshardAfterForward::no>{.prefetch_depth = 2}},
           {.strategy = Zero3{.persistence_threshold = net::width}},

@@ -210,6 +210,8 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   else if constexpr (has_checkpoints)
     train::restore(module, optimizer, checkpoint::Checkpoint::open(options.resume, checkpoint::read_listing<Model>));
 
+  results.schedule = module.schedule(sharding::Pass::train);
+  for (auto* axis : module.communicators()) results.communicators.push_back(axis->size());
   Memory& memory = results.memory.front();
   memory.planned = plan.bytes;
   memory.planned_activations = plan.activation_bytes;

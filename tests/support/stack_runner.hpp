@@ -25,6 +25,7 @@
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/tiling/policies.hpp>
 
@@ -138,13 +139,15 @@ struct RunResults {
   std::vector<std::string> races;                    ///< accesses in no order, in words, on an asynchronous device
   std::int64_t captured = 0, launched = 0;           ///< graphs, and steps that were one
   std::vector<comm::MeshTraffic> traffic;            ///< of each step, on rank 0
+  sharding::Schedule schedule;                       ///< of a training pass, with its slots
+  std::vector<int> communicators;                    ///< their sizes: of all ranks, across groups, in them
   std::vector<std::vector<std::int64_t>>
       points;  ///< events that rank 0's queues waited for after the first step, by point
 };
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
 /// "/owned" in that layout, with "/run-time" as a strategy that is chosen at run time, before which "/layout=rows" is
-/// what --layout takes; "/offload" with the optimizer in host memory, "/bf16-wire" with gradients rounded on their
+/// what --layout takes, with "/by-placement" as one of a type with the strategy's placements; "/offload" with the optimizer in host memory, "/bf16-wire" with gradients rounded on their
 /// way, with "/queued" on an asynchronous device, with "/nccl" there over a double of NCCL; and "watched": FullyShard
 /// on a communicator that can leave sums out and remembers what memory it was given. Throws InputError for what the
 /// tests do not compile.

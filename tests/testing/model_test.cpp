@@ -132,7 +132,7 @@ TEST(Loads, AreAllThatABatchMayCarry) {
 /// Calls body(training, data) on one rank.
 template <class Body>
 void with_dropping(Body body) {
-  using Model = TestedModel<Dropping, RunTimeSharded>;
+  using Model = TestedModel<Dropping, RunTimeAny>;
   comm::Threads<>::run(1, {}, [&](comm::Threads<>& communicator) {
     train::Training<Model> training(communicator, Model(Dropping::config()), Dropping::size(), detail::fsdp2());
     training.initialize(3);

@@ -57,17 +57,17 @@ TEST(AgreeOnLastBits, ADifferenceIsAnErrorOfAllRanks) {
 TEST(ReducedSooner, SaysWhichStrategiesReduceMoreOftenWithPieces) {
   EXPECT_EQ(reduced_sooner(Reproducible<Zero1>{{}, 8}),
             "zero1 with pieces reduces gradients after every piece, as zero2");
-  RunTimeSharded strategy;
+  RunTimeAny strategy;
   strategy.strategy = Reproducible<Zero1>{{}, 8};
   EXPECT_EQ(reduced_sooner(strategy), "zero1 with pieces reduces gradients after every piece, as zero2");
-  EXPECT_FALSE(reduced_sooner(Offload<RunTimeSharded>{strategy}).empty());
+  EXPECT_FALSE(reduced_sooner(Offload<RunTimeAny>{strategy}).empty());
   EXPECT_EQ(reduced_sooner(Reproducible<FullyShard<>>{{.reduce = ReduceGradients::last_micro_batch}, 8}),
             "fsdp2:deferred with pieces reduces gradients after every piece");
   EXPECT_EQ(reduced_sooner(Reproducible<FullyShard<>>{{}, 8}), "");
   EXPECT_EQ(reduced_sooner(WithLayout<Reproducible<Zero1>, buffer::PerParameter>{{{}, 8}}),
             "zero1 with pieces reduces gradients after every piece, as zero2");
   EXPECT_EQ(reduced_sooner(Zero1{}), "");
-  EXPECT_EQ(reduced_sooner(RunTimeSharded{}), "");
+  EXPECT_EQ(reduced_sooner(RunTimeAny{}), "");
 }
 
 TEST(TilesText, LeavesOutWhatChangesNoBit) {

@@ -97,6 +97,8 @@ class ShardedModule {
   Comm& communicator() const { return mesh_.world(); }
   /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
   std::vector<Comm*> communicators() { return mesh_.communicators(); }
+  /// Whether it works on two axes.
+  bool has_groups() const { return mesh_.has_groups(); }
   /// The ranks that share this rank's sequences; nullptr if each has its own.
   Comm* sequence_axis() { return mesh_.sequence_axis(); }
   /// Collectives of these communicators since they were made, by axis and kind; the difference of two is what was
@@ -190,10 +192,12 @@ class ShardedModule {
   /// keeps after forward. They may differ between ranks.
   std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list(), rank); }
 
+  /// Whether every rank holds all weights between steps (sharding::Facts).
+  bool whole_at_rest() const { return whole_at_rest_; }
   /// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. The
   /// same on all ranks.
   std::string first_cut() const {
-    if (std::is_same_v<typename Stack::Sharding::AtRest, buffer::Replicate>) return {};
+    if (whole_at_rest_) return {};
     return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
   }
 
@@ -259,6 +263,7 @@ class ShardedModule {
       : mesh_(std::move(mesh)),
         settings_(std::move(settings)),
         stream_(arena_, settings_.threads),
+        whole_at_rest_(sharding::facts_of(sharding).whole_at_rest),
         plan_(units, settings_.passes, sharding::facts_of(sharding), mesh_.axes(sharding::facts_of(sharding)),
               mesh_.world().size(), Device::overlaps) {
     collect_groups(sharding::facts_of(sharding), layout_of(sharding));
@@ -274,7 +279,7 @@ class ShardedModule {
   }
 
   void collect_groups(const sharding::Facts& facts, const typename Stack::Sharding::Layout& layout) {
-    constexpr bool sharded = std::is_same_v<typename Stack::Sharding::AtRest, buffer::Shard>;
+    const bool sharded = !facts.whole_at_rest;
     std::vector<GroupAxes<Comm>> axes;
     std::vector<int> shards, keepers;
     for (const GroupedParameters& group : plan_.grouped()) {
@@ -399,6 +404,7 @@ class ShardedModule {
   device::Ledger ledger_, offload_ledger_;
   typename Device::Arena arena_;
   typename Device::Stream stream_;
+  bool whole_at_rest_;
   ModulePlan plan_;
   std::vector<Block> blocks_;  // outlive the groups: other ranks may be reading them in collectives in flight
   std::vector<device::Block<Offload>> offload_blocks_;

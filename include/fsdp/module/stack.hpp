@@ -116,7 +116,8 @@ struct Stack {
   using Sequence = SequenceT;             ///< whether several ranks share a sequence
   /// Placement over the mesh's outer axis of what the optimizer steps.
   using OptimizerPlacement = fsdp::OptimizerPlacement<Sharding>;
-  static constexpr int mesh_axes = mesh_axes_of<Sharding>;  ///< axes of the mesh of ranks
+  static constexpr int mesh_axes = mesh_axes_of<Sharding>;              ///< axes of the mesh of ranks
+  static constexpr bool axes_by_value = fsdp::axes_by_value<Sharding>;  ///< whether a value may use one of two axes
   /// Where main weights and optimizer state live.
   using OptimizerSpace = std::conditional_t<offloads_optimizer_of<Sharding>, device::HostOffload<Device>, Device>;
   /// What code on one rank knows of the stack: device and precision.

@@ -38,13 +38,23 @@ class StackMesh {
  public:
   using Comm = typename Stack::Comm;
   using Sharding = typename Stack::Sharding;
-  using Mesh = comm::Mesh<Comm, Stack::mesh_axes>;
-
   /// Collective if the strategy works on two axes. `world` must outlive it.
-  StackMesh(Comm& world, const Sharding& sharding) : mesh_(make(world, sharding)) {}
+  StackMesh(Comm& world, const Sharding& sharding) : world_(&world) {
+    if constexpr (Stack::mesh_axes == 2)
+      if (const int ranks = sharding.ranks_per_group(); ranks != 0 || !Stack::axes_by_value)
+        groups_.emplace(world, ranks);
+  }
   /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile.
   template <int axes>
-  explicit StackMesh(comm::Mesh<Comm, axes> mesh) : mesh_(fitting(std::move(mesh))) {}
+  explicit StackMesh(comm::Mesh<Comm, axes> mesh) : world_(&mesh.world()) {
+    static_assert(axes >= Stack::mesh_axes || Stack::axes_by_value,
+                  "fsdp: a hybrid strategy on a mesh of one axis has nothing to replicate over; make the mesh with "
+                  "comm::Mesh(world, ranks per group), or take the inner strategy alone");
+    static_assert(axes <= Stack::mesh_axes,
+                  "fsdp: this strategy works on all ranks alike, and the mesh has two axes; make it with "
+                  "comm::Mesh(world), or wrap the strategy in HybridShard");
+    if constexpr (axes == 2) groups_.emplace(std::move(mesh));
+  }
 
   /// Makes the axis of the consecutive ranks that share a sequence, whose groups must make up the world. Collective if
   /// there are several. Throws InputError if the stack has whole sequences.
@@ -67,40 +77,46 @@ class StackMesh {
   }
 
   /// All ranks.
-  Comm& world() const { return mesh_.world(); }
-  /// The mesh, of one or two axes.
-  Mesh& mesh() { return mesh_; }
+  Comm& world() const { return *world_; }
+  /// Whether it has two axes.
+  bool has_groups() const {
+    if constexpr (Stack::mesh_axes == 2) return groups_.has_value();
+    return false;
+  }
   /// Returns the world's communicator; if the strategy works on two axes, those of the outer and the inner axis; and
   /// that of the ranks that share a sequence, if several do.
   std::vector<Comm*> communicators() {
-    Comm* list[4] = {&mesh_.world()};
+    Comm* list[4] = {world_};
     Comm** end = list + 1;
-    if constexpr (Stack::mesh_axes == 2) {
-      *end++ = &mesh_.replicate_axis();
-      *end++ = &mesh_.shard_axis();
-    }
+    if constexpr (Stack::mesh_axes == 2)
+      if (groups_) {
+        *end++ = &groups_->replicate_axis();
+        *end++ = &groups_->shard_axis();
+      }
     if (Comm* const sequence = sequence_axis()) *end++ = sequence;
     return {list, end};
   }
   /// Collectives of its communicators so far.
   comm::MeshTraffic traffic() {
     const auto of = [](Comm& axis) { return axis.size() > 1 ? axis.monitor().totals.traffic : comm::Traffic{}; };
-    comm::MeshTraffic sums{.world = of(mesh_.world())};
-    if constexpr (Stack::mesh_axes == 2) {
-      sums.across = of(mesh_.replicate_axis());
-      sums.shard = of(mesh_.shard_axis());
-    }
+    comm::MeshTraffic sums{.world = of(*world_)};
+    if constexpr (Stack::mesh_axes == 2)
+      if (groups_) {
+        sums.across = of(groups_->replicate_axis());
+        sums.shard = of(groups_->shard_axis());
+      }
     if (Comm* const sequence = sequence_axis()) sums.sequence = of(*sequence);
     return sums;
   }
   /// Calls the `end_run` of communicators that have one.
   void end_run() noexcept {
     if constexpr (requires(Comm & axis) { axis.end_run("world"); }) {
-      mesh_.world().end_run("world");
-      if constexpr (Stack::mesh_axes == 2) {
-        mesh_.replicate_axis().end_run("across");
-        mesh_.shard_axis().end_run("shard");
-      }
+      world_->end_run("world");
+      if constexpr (Stack::mesh_axes == 2)
+        if (groups_) {
+          groups_->replicate_axis().end_run("across");
+          groups_->shard_axis().end_run("shard");
+        }
       if (Comm* const sequence = sequence_axis()) sequence->end_run("sequence");
     }
   }
@@ -112,8 +128,9 @@ class StackMesh {
       require<InputError>(held >= 0, "communicator: its scratch_bytes are ", held, "; they are at least 0");
       return held;
     };
-    std::int64_t sum = bytes(mesh_.world());
-    if constexpr (Stack::mesh_axes == 2) sum += bytes(mesh_.replicate_axis()) + bytes(mesh_.shard_axis());
+    std::int64_t sum = bytes(*world_);
+    if constexpr (Stack::mesh_axes == 2)
+      if (groups_) sum += bytes(groups_->replicate_axis()) + bytes(groups_->shard_axis());
     if constexpr (Stack::Sequence::shards)
       if (sequence_) sum += bytes(*sequence_);
     return sum;
@@ -129,19 +146,20 @@ class StackMesh {
                         facts.across == sharding::Across::shard ? "" : "not ",
                         "sharding::Across::shard; set `using Across = buffer::Shard` and that together, or neither");
     require<InputError>(
-        Stack::mesh_axes == 2 || (facts.across == sharding::Across::nothing && !facts.group_after_forward),
+        has_groups() || (facts.across == sharding::Across::nothing && !facts.group_after_forward),
         "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and it has no groups; "
         "give it mesh_axes = 2 and ranks_per_group(), or leave facts.across and facts.group_after_forward out");
-    if constexpr (Stack::mesh_axes == 2) {
-      if (facts.across != sharding::Across::nothing)
-        return {.shard = mesh_.shards(), .across = world().size() / mesh_.shards()};
-      require<InputError>(
-          facts.group_after_forward, "sharding: a strategy works on groups of ", mesh_.shards(),
-          " ranks, and its facts use them for nothing: all ranks would share one model; set facts.across to "
-          "sharding::Across::all_reduce (each group holds a whole model), or facts.group_after_forward "
-          "(groups keep the weights after forward)");
-      return {.shard = world().size(), .keep = mesh_.shards()};
-    }
+    if constexpr (Stack::mesh_axes == 2)
+      if (groups_) {
+        if (facts.across != sharding::Across::nothing)
+          return {.shard = groups_->shards(), .across = world().size() / groups_->shards()};
+        require<InputError>(
+            facts.group_after_forward, "sharding: a strategy works on groups of ", groups_->shards(),
+            " ranks, and its facts use them for nothing: all ranks would share one model; set facts.across to "
+            "sharding::Across::all_reduce (each group holds a whole model), or facts.group_after_forward "
+            "(groups keep the weights after forward)");
+        return {.shard = world().size(), .keep = groups_->shards()};
+      }
     return {.shard = world().size()};
   }
 
@@ -155,36 +173,22 @@ class StackMesh {
     if (!group.gathered) return {.shard = all, .reduce = all};
     // One rank too rounds and adds each piece's gradient as several do.
     Comm* const reduce = facts.pieces > 0 ? &world() : all;
-    if constexpr (Stack::mesh_axes == 2) {
-      if (facts.across != sharding::Across::nothing) {
-        Comm* const shard = axis(mesh_.shard_axis());
-        return {.shard = shard, .across = axis(mesh_.replicate_axis()), .reduce = shard};
+    if constexpr (Stack::mesh_axes == 2)
+      if (groups_) {
+        if (facts.across != sharding::Across::nothing) {
+          Comm* const shard = axis(groups_->shard_axis());
+          return {.shard = shard, .across = axis(groups_->replicate_axis()), .reduce = shard};
+        }
+        return {.shard = all, .keep = problem.keeps_parts() ? &groups_->shard_axis() : nullptr, .reduce = reduce};
       }
-      return {.shard = all, .keep = problem.keeps_parts() ? &mesh_.shard_axis() : nullptr, .reduce = reduce};
-    }
     return {.shard = all, .reduce = reduce};
   }
 
  private:
-  static Mesh make(Comm& world, const Sharding& sharding) {
-    if constexpr (Stack::mesh_axes == 1)
-      return Mesh(world);
-    else
-      return Mesh(world, sharding.ranks_per_group());
-  }
-  template <int axes>
-  static Mesh fitting(comm::Mesh<Comm, axes>&& mesh) {
-    static_assert(axes >= Stack::mesh_axes,
-                  "fsdp: a hybrid strategy on a mesh of one axis has nothing to replicate over; make the mesh with "
-                  "comm::Mesh(world, ranks per group), or take the inner strategy alone");
-    static_assert(axes <= Stack::mesh_axes,
-                  "fsdp: this strategy works on all ranks alike, and the mesh has two axes; make it with "
-                  "comm::Mesh(world), or wrap the strategy in HybridShard");
-    return std::move(mesh);
-  }
-
-  Mesh mesh_;
   struct Nothing {};
+  Comm* world_;
+  /// The groups of ranks, if the strategy has some; only stacks that may have two axes.
+  [[no_unique_address]] std::conditional_t<Stack::mesh_axes == 2, std::optional<comm::Mesh<Comm, 2>>, Nothing> groups_;
   /// Only stacks that shard sequences have such an axis.
   [[no_unique_address]] std::conditional_t<Stack::Sequence::shards, std::optional<Comm>, Nothing> sequence_;
 };

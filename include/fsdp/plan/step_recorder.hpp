@@ -98,7 +98,7 @@ Watched watched(Module& module, int order = 0, int micro_batches = 0) {
     all.used_by_inputs = [](const void* arena) { return static_cast<const Inputs*>(arena)->used(); };
   }
   const auto communicators = module.communicators();
-  constexpr bool mesh = Stack::mesh_axes == 2;
+  const bool mesh = module.has_groups();
   const int shards = communicators[mesh ? 2 : 0]->size();
   for (auto* const communicator : communicators) {
     const Axis axis = all.axes == 0 || mesh ? static_cast<Axis>(all.axes) : Axis::sequence;  // last, if there is one

@@ -121,7 +121,7 @@ struct Tried {
 
   constexpr explicit Tried(const Trial& trial) {
     const S strategy{};
-    problem = trial.problem(facts_of(strategy), std::is_same_v<typename S::AtRest, buffer::Replicate>);
+    problem = trial.problem(facts_of(strategy), facts_of(strategy).whole_at_rest);
     if constexpr (GivesSchedule<S>)
       schedule = strategy.schedule(problem);
     else

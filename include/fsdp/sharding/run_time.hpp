@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strategies that are chosen at run time, also by their texts: one type for each set of placements. All other
-/// differences are run-time values.
+/// Strategies that are chosen at run time, also by their texts: one type for each placement of optimizer state. All
+/// other differences are run-time values.
 ///
-/// A program that compiles the four types of AnyStrategy supports every strategy of strategies.hpp with every layout.
+/// A program that compiles the two types of AnyStrategy supports every strategy of strategies.hpp with every layout.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,29 +21,39 @@
 
 namespace fsdp {
 
-/// One of several strategies with the same placements. Rules and numbers are those of the strategy that it holds.
+/// One of several strategies whose optimizer state has the same placement. Rules, numbers, axes of the mesh, and
+/// whether weights are whole at rest are those of the strategy that it holds.
 template <class First, class... Rest>
 struct RunTimeStrategy {
   static_assert(
-      (std::is_same_v<typename First::AtRest, typename Rest::AtRest> && ...) &&
-          (std::is_same_v<OptimizerPlacement<First>, OptimizerPlacement<Rest>> && ...) &&
-          ((mesh_axes_of<First> == mesh_axes_of<Rest>)&&...) &&
+      (std::is_same_v<OptimizerPlacement<First>, OptimizerPlacement<Rest>> && ...) &&
           ((offloads_optimizer_of<First> == offloads_optimizer_of<Rest>)&&...),
-      "fsdp: RunTimeStrategy holds strategies whose placements and mesh axes are the same, since buffers have them in "
-      "their type; give each set of placements a RunTimeStrategy of its own");
-  static constexpr int mesh_axes = mesh_axes_of<First>;
+      "fsdp: RunTimeStrategy holds strategies whose optimizer state has the same placement across groups and "
+      "the same memory, since buffers have them in their type; give each of these a RunTimeStrategy of its own");
+  static constexpr int mesh_axes = std::max({mesh_axes_of<First>, mesh_axes_of<Rest>...});
+  static constexpr bool axes_by_value = !((mesh_axes_of<Rest> == mesh_axes_of<First>)&&...);
   static constexpr bool offloads_optimizer = offloads_optimizer_of<First>;
   /// See fsdp::may_have_pieces.
   static constexpr bool may_have_pieces = (fsdp::may_have_pieces<First> || ... || fsdp::may_have_pieces<Rest>);
-  using AtRest = typename First::AtRest;
+  using AtRest = std::conditional_t<(std::is_same_v<typename Rest::AtRest, typename First::AtRest> && ...),
+                                    typename First::AtRest, buffer::Shard>;
   using Across = OptimizerPlacement<First>;
   using Layout = buffer::AnyLayout;
 
   std::variant<First, Rest...> strategy{};          ///< the strategy in use, with its numbers
   std::optional<buffer::AnyLayout> other_layout{};  ///< replaces the strategy's own layout
 
+  /// 0: the strategy in use has one axis.
   int ranks_per_group() const requires(mesh_axes == 2) {
-    return std::visit([](const auto& held) { return held.ranks_per_group(); }, strategy);
+    return std::visit(
+        []<class S>(const S& held) {
+          if constexpr (mesh_axes_of<S> == 2) return held.ranks_per_group();
+          return 0;
+        },
+        strategy);
+  }
+  sharding::Facts facts() const {
+    return std::visit([](const auto& held) { return sharding::facts_of(held); }, strategy);
   }
   sharding::Rules rules() const {
     return std::visit([](const auto& held) { return held.rules(); }, strategy);
@@ -71,9 +82,16 @@ using RunTimeGrouped = RunTimeStrategy<FullyShard<ReshardAfterForward::to_group>
                                        Reproducible<FullyShard<ReshardAfterForward::to_group>>>;
 /// The same with optimizer state sharded over both axes.
 using RunTimeHybridFull = HybridShard<RunTimeSharded, OptimizerAcross::sharded>;
+/// Every strategy whose optimizer state is not sharded across groups.
+using RunTimeAny =
+    RunTimeStrategy<FullyShard<ReshardAfterForward::yes>, FullyShard<ReshardAfterForward::no>, Zero1, Zero2, Zero3,
+                    Reproducible<FullyShard<ReshardAfterForward::yes>>,
+                    Reproducible<FullyShard<ReshardAfterForward::no>>, Reproducible<Zero1>, Reproducible<Zero2>,
+                    Reproducible<Zero3>, FullyShard<ReshardAfterForward::to_group>, HybridShard<RunTimeSharded>,
+                    Reproducible<FullyShard<ReshardAfterForward::to_group>>, Replicated>;
 
 /// Any strategy of this library.
-using AnyStrategy = std::variant<RunTimeSharded, RunTimeGrouped, RunTimeHybridFull, Replicated>;
+using AnyStrategy = std::variant<RunTimeAny, RunTimeHybridFull>;
 
 template <class S, class F>
 void each_kind(const F& f);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <concepts>
+#include <type_traits>
 
+#include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -41,13 +43,17 @@ Schedule schedule_of(const S& strategy, const Problem& problem) {
     return schedule_from(strategy.rules(), problem);
 }
 
-/// Returns what a strategy declares about memory: its facts, or those of its rules.
+/// Returns what a strategy declares about memory: its facts, or those of its rules, and whether its type replicates at
+/// rest.
 template <class S>
 constexpr Facts facts_of(const S& strategy) {
+  Facts facts;
   if constexpr (GivesFacts<S>)
-    return strategy.facts();
+    facts = strategy.facts();
   else
-    return strategy.rules().facts;
+    facts = strategy.rules().facts;
+  if constexpr (std::is_same_v<typename S::AtRest, buffer::Replicate>) facts.whole_at_rest = true;
+  return facts;
 }
 
 }  // namespace fsdp::sharding

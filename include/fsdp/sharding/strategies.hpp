@@ -308,6 +308,12 @@ template <class S>
 requires requires { S::mesh_axes; }
 inline constexpr int mesh_axes_of<S> = S::mesh_axes;
 
+/// Whether values of a strategy type work on one axis or on two: ranks_per_group() is then 0 for one.
+template <class S>
+inline constexpr bool axes_by_value = requires {
+  requires S::axes_by_value;
+};
+
 namespace detail {
 template <class S>
 struct AcrossOf {

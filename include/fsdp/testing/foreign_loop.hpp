@@ -83,7 +83,7 @@ bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, con
       run, [&](auto& where, const auto& found) { return expect_same_result(asked, where, found, expected); });
 }
 
-inline ForeignRun<RunTimeSharded> foreign_fsdp2(int ranks, int micro_batches) {
+inline ForeignRun<RunTimeAny> foreign_fsdp2(int ranks, int micro_batches) {
   return {.ranks = ranks, .micro_batches = micro_batches, .strategy = {FullyShard<>{}}};
 }
 
@@ -103,8 +103,8 @@ void check_foreign_strategies() {
     return detail::with_foreign<Loop>(
         run, [&](auto& where, const auto& found) { return detail::expect_near_result(near, where, found, expected); });
   };
-  const auto sharded = [](int ranks, int micro_batches, const RunTimeSharded& strategy) {
-    return ForeignRun<RunTimeSharded>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
+  const auto sharded = [](int ranks, int micro_batches, const RunTimeAny& strategy) {
+    return ForeignRun<RunTimeAny>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
   };
   detail::with_foreign<Loop>(detail::foreign_fsdp2(3, 2), [&](auto&, const ForeignRunResult& first) {
     return expect_near(first, detail::foreign_fsdp2(1, 6)) &&
@@ -113,12 +113,12 @@ void check_foreign_strategies() {
            expect_equal(first, sharded(3, 2, {Zero2{}})) && expect_near(first, sharded(3, 2, {Zero1{}}));
   });
   detail::with_foreign<Loop>(sharded(3, 2, {Zero1{}}), [&](auto&, const ForeignRunResult& first) {
-    return expect_equal(first, ForeignRun<Replicated>{.ranks = 3, .micro_batches = 2});
+    return expect_equal(first, sharded(3, 2, {Replicated{}}));
   });
   detail::with_foreign<Loop>(detail::foreign_fsdp2(4, 1), [&](auto&, const ForeignRunResult& first) {
-    const RunTimeGrouped hybrid{HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}};
+    const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
     return expect_equal(first, sharded(4, 1, {Zero1{}})) && expect_near(first, detail::foreign_fsdp2(2, 2)) &&
-           expect_near(first, ForeignRun<RunTimeGrouped>{.ranks = 4, .strategy = hybrid});
+           expect_near(first, sharded(4, 1, {hybrid}));
   });
 }
 
@@ -138,7 +138,7 @@ void check_foreign_gradients() {
   auto begin = detail::foreign_fsdp2(2, 1);
   begin.steps = {};
   detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {
-    const auto check = [&](const ForeignRun<RunTimeSharded>& run) {
+    const auto check = [&](const ForeignRun<RunTimeAny>& run) {
       return detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
         bool good = true;
         for (const Unit& unit : Loop::units())
@@ -173,7 +173,7 @@ namespace detail {
 /// the first weights, on one rank.
 template <class Loop>
 ForeignRunResult foreign_gradients(int pieces, int computed) {
-  using Tested = ForeignSharded<RunTimeSharded>;
+  using Tested = ForeignSharded<RunTimeAny>;
   ForeignRunResult result{.losses = {0}, .weights = {}, .planned = {}, .held = {}};
   comm::Threads<>::run(1, {}, [&](comm::Threads<>& communicator) {
     Tested sharded(communicator, Loop::units(), {FullyShard<>{}}, foreign_settings<Loop>(computed));
@@ -256,8 +256,8 @@ void check_foreign_bytes() {
   };
   check(detail::foreign_fsdp2(1, 2));
   check(detail::foreign_fsdp2(3, 1));
-  check(ForeignRun<RunTimeSharded>{.ranks = 2, .micro_batches = 2, .strategy = {Zero1{}}});
-  check(ForeignRun<Replicated>{.ranks = 2});
+  check(ForeignRun<RunTimeAny>{.ranks = 2, .micro_batches = 2, .strategy = {Zero1{}}});
+  check(ForeignRun<RunTimeAny>{.ranks = 2, .strategy = {Replicated{}}});
 }
 
 /// Checks that an exception in any computation, if all ranks throw and catch it, changes nothing of the step that is

@@ -78,8 +78,8 @@ bool with_model(std::string_view asked, int ranks, const Task& task, const Model
   }
 }
 
-inline RunTimeSharded fsdp2() { return {FullyShard<>{}}; }
-inline RunTimeGrouped hybrid() { return {HybridShard<RunTimeSharded>{.group = 2, .inner = fsdp2()}}; }
+inline RunTimeAny fsdp2() { return {FullyShard<>{}}; }
+inline RunTimeAny hybrid() { return {HybridShard<RunTimeSharded>{.group = 2, .inner = {FullyShard<>{}}}}; }
 
 }  // namespace detail
 
@@ -88,7 +88,7 @@ inline constexpr std::string_view model_ends_without_error = "a model trains wit
 /// Checks that every parameter has a unique name.
 template <class Tested>
 void check_model_listing() {
-  using Model = TestedModel<Tested, RunTimeSharded>;
+  using Model = TestedModel<Tested, RunTimeAny>;
   static_assert(fsdp::check_model<Model>());
   constexpr std::string_view asked = "every parameter has a name of its own, as checkpoints hold it";
   constexpr std::string_view where = "the model's list";
@@ -131,21 +131,21 @@ void check_model_strategies() {
         return expect_values(equal, where, "the losses of the steps", found.losses, first.losses);
       });
     };
-    same(task_of<Tested>(RunTimeSharded{Zero3{}}));
+    same(task_of<Tested>(RunTimeAny{Zero3{}}));
     same(task_of<Tested>(fsdp2, {}, {.recompute = true}));
-    follow(2, 8, first.losses, task_of<Tested>(Replicated{}));
+    follow(2, 8, first.losses, task_of<Tested>(RunTimeAny{Replicated{}}));
     follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTimeTiling::tokens(5)));
-    follow(2, 8, first.losses, task_of<Tested>(Replicated{}, RunTimeTiling::tiles(3)));
+    follow(2, 8, first.losses, task_of<Tested>(RunTimeAny{Replicated{}}, RunTimeTiling::tiles(3)));
     if constexpr (detail::has_tilings<Tested>())
       for (const RunTimeTiling& tiling : Tested::tilings())
-        follow(2, 8, first.losses, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling));
+        follow(2, 8, first.losses, task_of<Tested>(RunTimeAny{Zero3{}}, tiling));
     return true;
   });
-  const RunTimeGrouped hybrid = detail::hybrid();
+  const RunTimeAny hybrid = detail::hybrid();
   detail::with_model(near, 4, task_of<Tested>(fsdp2), {.steps = 4}, [&](auto&, const auto& first) {
     follow(4, 4, first.losses, task_of<Tested>(hybrid));
     follow(4, 4, first.losses, task_of<Tested>(hybrid, RunTimeTiling::tokens(5)));
-    follow(4, 4, first.losses, task_of<Tested>(Replicated{}));
+    follow(4, 4, first.losses, task_of<Tested>(RunTimeAny{Replicated{}}));
     return true;
   });
 }
@@ -158,7 +158,7 @@ void check_model_gradients() {
     report_errors(model_ends_without_error, where, [&] { check_model_gradients(where, ranks, task); });
   };
   check(2, task_of<Tested>(detail::fsdp2()));
-  check(1, task_of<Tested>(RunTimeSharded{Zero3{}}, tiling::RunTimeTiling::tokens(5)));
+  check(1, task_of<Tested>(RunTimeAny{Zero3{}}, tiling::RunTimeTiling::tokens(5)));
 }
 
 /// Checks that every rank takes the planned bytes.
@@ -173,7 +173,7 @@ void check_model_bytes() {
                          return good;
                        });
   };
-  check(1, task_of<Tested>(Replicated{}));
+  check(1, task_of<Tested>(RunTimeAny{Replicated{}}));
   check(3, task_of<Tested>(detail::fsdp2()));
   check(2, task_of<Tested>(detail::fsdp2(), tiling::RunTimeTiling::tokens(5), {.recompute = true}));
   check(4, task_of<Tested>(detail::hybrid()));
@@ -232,7 +232,7 @@ template <class Tested>
 void check_model_golden() {
   if constexpr (detail::has_golden<Tested>()) {
     using Comm = comm::Threads<>;
-    using Model = TestedModel<Tested, RunTimeSharded>;
+    using Model = TestedModel<Tested, RunTimeAny>;
     constexpr std::string_view asked =
         "a golden folder's weights give its loss within 1e-5 and its gradients within 1e-4";
     const std::filesystem::path folder = Tested::golden();

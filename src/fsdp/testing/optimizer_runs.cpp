@@ -27,14 +27,12 @@ struct BetweenCheckpoints : TrainOnly {
 StrategyRun train_with(const AnyOptimizer& optimizer, const OptimizerRun& run) {
   const BetweenCheckpoints around{
       {.steps = run.steps, .lr = run.lr, .as_ranks = run.as_ranks}, run.save_to, run.resume};
-  RunTimeSharded sharded{.strategy = FullyShard<>{}};
-  if (optimizer.grain() == optim::Grain::tensors) sharded.other_layout = buffer::Owned{};
-  switch (run.place) {
-    case OptimizerPlace::replicated: return train_with(Replicated{}, run.how, optimizer, around);
-    case OptimizerPlace::sharded: return train_with(sharded, run.how, optimizer, around);
-    case OptimizerPlace::offloaded: break;
-  }
-  return train_with(Offload<RunTimeSharded>{sharded}, run.how, optimizer, around);
+  RunTimeAny strategy{.strategy = FullyShard<>{}};
+  if (optimizer.grain() == optim::Grain::tensors) strategy.other_layout = buffer::Owned{};
+  if (run.place == OptimizerPlace::offloaded)
+    return train_with(Offload<RunTimeAny>{strategy}, run.how, optimizer, around);
+  if (run.place == OptimizerPlace::replicated) strategy = {.strategy = Replicated{}};
+  return train_with(strategy, run.how, optimizer, around);
 }
 
 }  // namespace fsdp::testing

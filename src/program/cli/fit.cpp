@@ -15,7 +15,7 @@
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "stack_lines.hpp"
+#include "stack_choice.hpp"
 #include "way_flags.hpp"
 
 namespace fsdp::cli {
@@ -92,10 +92,8 @@ std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
 }
 
 /// Returns how a way is built for and started on a cluster of GPUs; empty for any other.
-std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster, const Train& train,
-                       const HasStack& has) {
+std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster, const Train& train) {
   if (cluster.on_host()) return {};
-  const std::optional<std::string> stack = has(train.stack) ? std::nullopt : cmake_name(train.stack);
   const std::string& name = *command->train.options.cluster;
   const char* const architecture = name == "h100" || name == "h200" ? "90a" : name == "b200" ? "100a" : "ARCHITECTURE";
   const std::string nodes =
@@ -103,9 +101,9 @@ std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster,
                            : message("--nnodes ", cluster.nodes(), " --rdzv-backend c10d --rdzv-endpoint HOST:29500 ");
   return message(
       "the first on GPUs, the last line on each node\n  cmake --preset release -DTESSERA_CUDA_ARCHITECTURES=",
-      architecture, stack ? message(" -DTESSERA_STACKS=\"default;", *stack, "\"") : "",
-      " && cmake --build --preset release\n  torchrun ", nodes, "--nproc-per-node ", cluster.ranks_of_node(),
-      " --no-python tessera train --comm nccl ", train_flags(command.flags, flags_of_way(train)), "\n");
+      architecture, " && cmake --build --preset release\n  torchrun ", nodes, "--nproc-per-node ",
+      cluster.ranks_of_node(), " --no-python tessera train --comm nccl ",
+      train_flags(command.flags, flags_of_way(train)), "\n");
 }
 
 std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<Plan>& command,
@@ -123,8 +121,7 @@ std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<P
   if (!others.empty()) text += "others\n";
   for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
   const Train& first = ways.front().train;
-  return text + "the first in C++\n" + stack_lines(first.stack, first.options.sequence.ranks > 1) + "\n" +
-         start_text(command, cluster, first, has) + "\n" +
+  return text + start_text(command, cluster, first) + "\n" +
          report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, *plan.train.options.cluster));
 }
 
@@ -133,7 +130,6 @@ std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& p
   for (const Way& way : found.best)
     best.push_back({{"flags", space.flags(way.train)},
                     {"compiled", has(way.train.stack)},
-                    {"stack", stack_lines(way.train.stack, way.train.options.sequence.ranks > 1)},
                     {"estimate", nlohmann::ordered_json::parse(report::estimate_json(
                                      way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
   for (const auto& [strategy, fate] : fates_of_strategies(found.search, space))

@@ -11,6 +11,7 @@
 #include <tessera/trainer/flags/byte_count.hpp>
 
 #include "../../fsdp/core/numbers.hpp"
+#include "../../fsdp/core/split.hpp"
 #include "../../fsdp/core/value_names.hpp"
 
 namespace fsdp::cli {
@@ -30,6 +31,13 @@ std::int64_t number_after(std::string_view text, std::string_view prefix, std::i
 }
 
 }  // namespace
+
+std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(to_text(comm), ':').front()); }
+
+std::string how_to_compile(const StackChoice& choice) {
+  return message("this program has no such stack: build one with -DTESSERA_COMMS=all -DTESSERA_PRECISIONS=all where ",
+                 name_of_comm(choice.comm), " is found");
+}
 
 const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling) {
   require<InputError>(!tiling.asks_for_memory(),

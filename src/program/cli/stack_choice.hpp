@@ -43,6 +43,11 @@ struct StackChoice {
   friend bool operator==(const StackChoice&, const StackChoice&) = default;
 };
 
+/// Returns the communicator's name without its number, as in its header's.
+std::string name_of_comm(const CommChoice& comm);
+/// Returns a line for a stack that the program lacks: how it comes into one.
+std::string how_to_compile(const StackChoice& choice);
+
 /// Returns the tiling. Throws InputError for budget:auto, which a trainer alone replaces.
 const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling);
 

@@ -177,11 +177,11 @@ void from_text(std::string_view flag, std::string_view text, LayoutChoice& value
 std::string to_text(const ShardingChoice& value) { return listed_text(value.strategy); }
 std::string to_text(LayoutChoice value) { return layout_names.name(value); }
 
-std::string sharding_kinds(bool (*takes)(const ShardingChoice& choice)) {
+std::string sharding_kinds() {
   std::string text;
-  each_named_kind([&](const AnyStrategy& strategy, const PolicyParts& parts) {
+  each_named_kind([&](const AnyStrategy&, const PolicyParts& parts) {
     const std::string kind = parts.text(true);
-    if (!takes({.strategy = strategy}) || kind.ends_with(in_pieces)) return;
+    if (kind.ends_with(in_pieces)) return;
     const bool hybrid = std::ranges::any_of(parts.list(), &PolicyParts::Part::inner);
     const bool pieces = read_strategy<AnyStrategy>(parts.text() + ":pieces=1").has_value();
     text += message(text.empty() ? "" : " | ", kind, hybrid ? "[:INNER]" : pieces ? "[:pieces=V]" : "");

@@ -3,7 +3,7 @@
 /// The program's sharding strategies: parses and prints `--sharding` and `--layout`, and finds the compiled type.
 ///
 /// A strategy lists its name and numbers itself (tessera/fsdp/core/policy_parts.hpp). To add one to the program: add it
-/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp), and its name to cmake/stacks.cmake.
+/// to a type of AnyStrategy (tessera/fsdp/sharding/run_time.hpp).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,12 @@
 
 namespace fsdp::cli {
 
-/// The types that stacks are compiled with, by the names of TESSERA_SHARDING_NAMES in cmake/stacks.cmake.
-namespace compiled {
-using sharded = RunTimeSharded;
-using grouped = RunTimeGrouped;
-using hybrid_full = RunTimeHybridFull;
-using replicated = Replicated;
-using sharded_offload = Offload<RunTimeSharded>;
-}  // namespace compiled
+/// The types that stacks are compiled with: FSDP_STRATEGY(type) for each.
+#define FSDP_STRATEGIES                          \
+  FSDP_STRATEGY(fsdp::RunTimeAny)                \
+  FSDP_STRATEGY(fsdp::RunTimeHybridFull)         \
+  FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeAny>) \
+  FSDP_STRATEGY(fsdp::Offload<fsdp::RunTimeHybridFull>)
 
 /// --layout; `own` is the strategy's own layout.
 enum class LayoutChoice : std::uint8_t { own, per_parameter, flat, rows, owned };
@@ -58,8 +56,8 @@ int pieces_of(const ShardingChoice& choice);
 
 /// Returns the help of --sharding.
 std::string sharding_help();
-/// Returns the kinds that a stack takes in one line, as --sharding names them.
-std::string sharding_kinds(bool (*takes)(const ShardingChoice& choice));
+/// Returns all kinds in one line, as --sharding names them.
+std::string sharding_kinds();
 
 // Conversions for flags (tessera/trainer/flags/flag_set.hpp): the text of a value is read as the same value.
 void from_text(std::string_view flag, std::string_view text, ShardingChoice& value);

@@ -13,9 +13,7 @@ std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(
 namespace fsdp {
 
 using stacks::PlannedMeta;
-FSDP_META_RUNS(device::Cpu, RunTimeSharded)
-FSDP_META_RUNS(device::Cpu, RunTimeGrouped)
-FSDP_META_RUNS(device::Cpu, RunTimeHybridFull)
-FSDP_META_RUNS(device::Cpu, Replicated)
+#define FSDP_STRATEGY(type) FSDP_META_RUNS(device::Cpu, type)
+FSDP_STRATEGIES
 
 }  // namespace fsdp

@@ -13,9 +13,7 @@ std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda
 namespace fsdp {
 
 using stacks::PlannedMeta;
-FSDP_META_RUNS(device::Cuda, RunTimeSharded)
-FSDP_META_RUNS(device::Cuda, RunTimeGrouped)
-FSDP_META_RUNS(device::Cuda, RunTimeHybridFull)
-FSDP_META_RUNS(device::Cuda, Replicated)
+#define FSDP_STRATEGY(type) FSDP_META_RUNS(device::Cuda, type)
+FSDP_STRATEGIES
 
 }  // namespace fsdp

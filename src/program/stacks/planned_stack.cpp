@@ -7,7 +7,7 @@
 #include <tessera/comm/nccl_rank.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../cli/stack_lines.hpp"
+#include "../cli/stack_choice.hpp"
 
 namespace fsdp::stacks {
 namespace {

@@ -36,20 +36,20 @@ PlannedStack planned_stack() {
           .estimate = estimate_on<Model>};
 }
 
-/// Adds these strategies with one precision, each with its optimizer here and in host memory.
-template <class Target, class Precision, class... Strategies>
+/// Adds all strategies with one precision.
+template <class Target, class Precision>
 void add_stacks(std::vector<PlannedStack>& list) {
-  (list.push_back(planned_stack<Target, Strategies, Precision>()), ...);
-  (list.push_back(planned_stack<Target, Offload<Strategies>, Precision>()), ...);
+#define FSDP_STRATEGY(type) list.push_back(planned_stack<Target, type, Precision>());
+  FSDP_STRATEGIES
+#undef FSDP_STRATEGY
 }
 
 template <class Target>
 std::vector<PlannedStack> planned_stacks() {
-  using namespace cli::compiled;
   std::vector<PlannedStack> list;
-  add_stacks<Target, Fp32, sharded, grouped, hybrid_full, replicated>(list);
-  add_stacks<Target, Bf16Mixed, sharded, grouped, hybrid_full, replicated>(list);
-  add_stacks<Target, Bf16Wire<Bf16Mixed>, sharded, grouped, hybrid_full, replicated>(list);
+  add_stacks<Target, Fp32>(list);
+  add_stacks<Target, Bf16Mixed>(list);
+  add_stacks<Target, Bf16Wire<Bf16Mixed>>(list);
   return list;
 }
 
@@ -59,12 +59,8 @@ using PlannedMeta = plan::MetaTwin<
 
 }  // namespace fsdp::stacks
 
-/// Compiles the dry runs of a strategy for a device, with its optimizer there and in host memory; stacks declare them
-/// `extern`.
-#define FSDP_META_RUN(Target, Strategy, Precision)                          \
-  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Precision>>; \
-  template struct plan::MetaRuns<PlannedMeta<Target, Offload<Strategy>, Precision>>;
-#define FSDP_META_RUNS(Target, Strategy)     \
-  FSDP_META_RUN(Target, Strategy, Fp32)      \
-  FSDP_META_RUN(Target, Strategy, Bf16Mixed) \
-  FSDP_META_RUN(Target, Strategy, Bf16Wire<Bf16Mixed>)
+/// Compiles the dry runs of a strategy on a device; stacks declare them `extern`.
+#define FSDP_META_RUNS(Target, Strategy)                                        \
+  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Fp32>>;      \
+  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Bf16Mixed>>; \
+  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Bf16Wire<Bf16Mixed>>>;

@@ -15,10 +15,8 @@ using NcclLlama = Llama<Stack<Sharding, testing::cuda_host::NcclRanks, Precision
 }  // namespace
 
 const RunTimeStacks cuda_host_stacks = {
-    .sharded = run_threads<NcclLlama<RunTimeSharded>>,
-    .grouped = run_threads<NcclLlama<RunTimeGrouped>>,
+    .any = run_threads<NcclLlama<RunTimeAny>>,
     .full = run_threads<NcclLlama<RunTimeHybridFull>>,
-    .replicated = run_threads<NcclLlama<Replicated>>,
 };
 
 RunResults run_cuda_host_bf16(const RunOptions& options) {

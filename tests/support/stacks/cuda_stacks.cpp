@@ -7,10 +7,8 @@
 namespace fsdp::test {
 
 const RunTimeStacks cuda_stacks = {
-    .sharded = run_threads<CudaLlama<RunTimeSharded>>,
-    .grouped = run_threads<CudaLlama<RunTimeGrouped>>,
+    .any = run_threads<CudaLlama<RunTimeAny>>,
     .full = run_threads<CudaLlama<RunTimeHybridFull>>,
-    .replicated = run_threads<CudaLlama<Replicated>>,
 };
 
 RunResults run_cuda_fsdp2_bf16(const RunOptions& options) {

@@ -19,10 +19,8 @@ RunResults run_on_mpi(const RunOptions& options) {
 }  // namespace
 
 const RunTimeStacks mpi_stacks = {
-    .sharded = run_on_mpi<RunTimeSharded>,
-    .grouped = run_on_mpi<RunTimeGrouped>,
+    .any = run_on_mpi<RunTimeAny>,
     .full = run_on_mpi<RunTimeHybridFull>,
-    .replicated = run_on_mpi<Replicated>,
 };
 
 }  // namespace fsdp::test

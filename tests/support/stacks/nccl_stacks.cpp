@@ -12,10 +12,8 @@ template <class Sharding>
 using NcclLlama = Llama<Stack<Sharding, testing::DoubledNccl, Fp32, tiling::RunTimeTiling, Ulysses>>;
 
 const RunTimeStacks nccl_stacks = {
-    .sharded = run_threads<NcclLlama<RunTimeSharded>>,
-    .grouped = run_threads<NcclLlama<RunTimeGrouped>>,
+    .any = run_threads<NcclLlama<RunTimeAny>>,
     .full = run_threads<NcclLlama<RunTimeHybridFull>>,
-    .replicated = run_threads<NcclLlama<Replicated>>,
 };
 
 }  // namespace fsdp::test

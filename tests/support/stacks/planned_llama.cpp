@@ -39,9 +39,8 @@ std::vector<std::string> planned_calls(const StepRecord& record, Axis axis) {
 }
 
 /// Compares the last step of a run with the record of a dry run of the same step.
-template <class Strategy>
 struct Compared {
-  const Strategy& strategy;
+  const RunTimeAny& strategy;
   int steps = 2;
   double lr = 1e-2;
   bool as_ranks = false;
@@ -80,18 +79,14 @@ Plan dry_run(const PlannedLlama& llama, const Request& request) {
 }
 
 Estimate estimate(const PlannedLlama& llama, const Request& request, const Cluster& cluster) {
-  return plan::estimate(Planned<RunTimeSharded>(llama.config, llama.units), std::get<RunTimeSharded>(llama.strategy),
+  return plan::estimate(Planned<RunTimeAny>(llama.config, llama.units), std::get<RunTimeAny>(llama.strategy),
                         llama.tiling, request, cluster, llama.optimizer);
 }
 
-template <class Strategy>
-void expect_calls_of_a_run(const Strategy& strategy, const testing::StrategyCase& how) {
+void expect_calls_of_a_run(const RunTimeAny& strategy, const testing::StrategyCase& how) {
   SCOPED_TRACE(message(policy_text(strategy), ", ", how.in_words()));
-  const testing::StrategyRun run = testing::train_with(strategy, how, optim::AdamW{}, Compared<Strategy>{strategy});
+  const testing::StrategyRun run = testing::train_with(strategy, how, optim::AdamW{}, Compared{strategy});
   EXPECT_EQ(run.planned, run.taken);
 }
-
-template void expect_calls_of_a_run(const RunTimeSharded&, const testing::StrategyCase&);
-template void expect_calls_of_a_run(const RunTimeGrouped&, const testing::StrategyCase&);
 
 }  // namespace fsdp::test

@@ -25,11 +25,9 @@ struct PlannedLlama {
 
 /// plan::dry_run.
 plan::Plan dry_run(const PlannedLlama& llama, const plan::Request& request);
-/// plan::estimate. The strategy is a RunTimeSharded.
+/// plan::estimate. The strategy is a RunTimeAny.
 plan::Estimate estimate(const PlannedLlama& llama, const plan::Request& request, const plan::Cluster& cluster);
 /// Compares the collectives and the bytes of a run's last step with the record of a dry run of the same step.
-/// `Strategy`: RunTimeSharded or RunTimeGrouped.
-template <class Strategy>
-void expect_calls_of_a_run(const Strategy& strategy, const testing::StrategyCase& how);
+void expect_calls_of_a_run(const RunTimeAny& strategy, const testing::StrategyCase& how);
 
 }  // namespace fsdp::test

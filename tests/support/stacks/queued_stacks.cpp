@@ -7,10 +7,8 @@
 namespace fsdp::test {
 
 const RunTimeStacks queued_stacks = {
-    .sharded = run_threads<QueuedLlama<RunTimeSharded>>,
-    .grouped = run_threads<QueuedLlama<RunTimeGrouped>>,
+    .any = run_threads<QueuedLlama<RunTimeAny>>,
     .full = run_threads<QueuedLlama<RunTimeHybridFull>>,
-    .replicated = run_threads<QueuedLlama<Replicated>>,
 };
 
 }  // namespace fsdp::test

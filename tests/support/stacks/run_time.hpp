@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A backend's stacks whose strategies are chosen at run time: a type for each set of placements. Four stacks run what
-/// takes a stack for each strategy otherwise; RunTimeStrategies (sharding/layouts_test.cpp) shows that they give the
-/// bits of the types that they stand for.
+/// A backend's stacks whose strategies are chosen at run time, as the program's are. Two stacks run what takes a stack
+/// for each strategy otherwise; sharding/any_strategy_test.cpp shows that they do what the types do that they stand for.
 #pragma once
+
+#include <variant>
 
 #include <support/any_strategy.hpp>
 #include <support/stack_runner.hpp>
@@ -12,12 +13,11 @@ namespace fsdp::test {
 
 struct RunTimeStacks {
   using Run = RunResults (*)(const RunOptions&);
-  Run sharded, grouped, full, replicated;
+  Run any, full;
 
   /// The strategy of options.sharding.
   RunResults operator()(const RunOptions& options) const {
-    const Run runs[] = {sharded, grouped, full, replicated};  // in the order of AnyStrategy
-    return runs[any_strategy(options.sharding).index()](options);
+    return std::holds_alternative<RunTimeAny>(any_strategy(options.sharding)) ? any(options) : full(options);
   }
 };
 

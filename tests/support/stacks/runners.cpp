@@ -74,6 +74,8 @@ RunResults run(std::string_view stack, const RunOptions& options) {
 #ifdef TESSERA_TEST_FEWER_STACKS
   if (rest.empty()) return threads_stacks(chosen);
 #else
+  if (rest == "/by-placement") return run_by_placement(chosen);
+  if (rest == "/run-time/offload") return run_offload(chosen);
   if (rest == "/queued") return queued_stacks(chosen);
   if (rest == "/nccl") return nccl_stacks(chosen);
 #endif

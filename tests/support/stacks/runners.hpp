@@ -23,6 +23,9 @@ RunResults run_fsdp2_offload(const RunOptions& options);
 RunResults run_hybrid_offload_bf16(const RunOptions& options);
 RunResults run_fsdp2_bf16_wire(const RunOptions& options);
 RunResults run_fsdp2_bf16(const RunOptions& options);
+/// A strategy of one of the types that have placements of one kind each.
+RunResults run_by_placement(const RunOptions& options);
+RunResults run_offload(const RunOptions& options);  ///< RunTimeAny, with its optimizer in host memory
 RunResults run_watched(const RunOptions& options);
 
 }  // namespace fsdp::test

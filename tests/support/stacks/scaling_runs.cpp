@@ -157,59 +157,49 @@ struct ScalingData {
   std::vector<forecaster::Batch> batches;
 };
 
-template <class Sharding>
-using Tested = ScalingModel<testing::ModelStack<Sharding>>;
+using Tested = ScalingModel<testing::ModelStack<RunTimeAny>>;
 
-/// Calls f(testing::ModelTask).
-template <class F>
-auto with_model_task(const ScalingTask& task, F f) {
-  return std::visit(
-      [&]<class Sharding>(const Sharding& sharding) {
-        return f(testing::ModelTask<Tested<Sharding>, ScalingData>{.config = {.kind = task.kind},
-                                                                   .size = {.sequences = ScalingData::sequences,
-                                                                            .sequence_length = ScalingData::length,
-                                                                            .micro_batches = ScalingData::micro_batches,
-                                                                            .threads = 1},
-                                                                   .sharding = sharding,
-                                                                   .units = task.units});
-      },
-      task.strategy);
+testing::ModelTask<Tested, ScalingData> model_task(const ScalingTask& task) {
+  return {.config = {.kind = task.kind},
+          .size = {.sequences = ScalingData::sequences,
+                   .sequence_length = ScalingData::length,
+                   .micro_batches = ScalingData::micro_batches,
+                   .threads = 1},
+          .sharding = task.strategy,
+          .units = task.units};
 }
 
 }  // namespace
 
 ScalingRun train_scaling(const ScalingTask& task, int steps, const std::filesystem::path& save_to,
                          const std::filesystem::path& resume) {
-  return with_model_task(task, [&](const auto& each) -> ScalingRun {
-    auto [losses, planned, taken] =
-        testing::train_model(2, each, {.steps = steps, .save_to = save_to, .resume = resume});
-    return {losses, planned, taken};
-  });
+  auto [losses, planned, taken] =
+      testing::train_model(2, model_task(task), {.steps = steps, .save_to = save_to, .resume = resume});
+  return {losses, planned, taken};
 }
 
 void check_scaling_gradients(std::string_view where, int ranks, const ScalingTask& task) {
-  with_model_task(task, [&](const auto& each) { testing::check_model_gradients(where, ranks, each); });
+  testing::check_model_gradients(where, ranks, model_task(task));
 }
 
 ScalingStep step_scaling(comm::Threads<>& communicator, const ScalingTask& task) {
-  return with_model_task(task, [&]<class Model>(const testing::ModelTask<Model, ScalingData>& each) {
-    train::Training<Model> training(communicator, Model(each.config, each.units), each.size, each.sharding);
-    training.initialize(3);
-    const auto weights = [&] {
-      std::map<std::string, std::vector<float>> all;
-      for (const auto& piece : training.module().shards()) {
-        std::vector<float>& list = all[piece.parameter->name];
-        list.insert(list.end(), piece.main.data(), piece.main.data() + piece.main.numel());
-      }
-      return all;
-    };
-    ScalingStep step;
-    step.before = weights();
-    const ScalingData data(communicator.rank(), each.config);
-    training.step(data.batches, {.lr = 1e-2});
-    step.after = weights();
-    return step;
-  });
+  const auto each = model_task(task);
+  train::Training<Tested> training(communicator, Tested(each.config, each.units), each.size, each.sharding);
+  training.initialize(3);
+  const auto weights = [&] {
+    std::map<std::string, std::vector<float>> all;
+    for (const auto& piece : training.module().shards()) {
+      std::vector<float>& list = all[piece.parameter->name];
+      list.insert(list.end(), piece.main.data(), piece.main.data() + piece.main.numel());
+    }
+    return all;
+  };
+  ScalingStep step;
+  step.before = weights();
+  const ScalingData data(communicator.rank(), each.config);
+  training.step(data.batches, {.lr = 1e-2});
+  step.after = weights();
+  return step;
 }
 
 }  // namespace fsdp::test

@@ -9,7 +9,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
@@ -30,7 +29,7 @@ enum class ScaleKind : std::uint8_t {
 
 struct ScalingTask {
   ScaleKind kind = ScaleKind::columns;
-  std::variant<RunTimeSharded, RunTimeGrouped, Replicated> strategy = {};
+  RunTimeAny strategy = {};
   UnitOptions units = {};
 };
 

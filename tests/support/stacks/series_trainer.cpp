@@ -9,7 +9,7 @@
 namespace fsdp::test {
 namespace {
 
-using Series = forecaster::Forecaster<Stack<RunTimeSharded, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
+using Series = forecaster::Forecaster<Stack<RunTimeAny, comm::Threads<>, Fp32, tiling::RunTimeTiling>>;
 
 Series small_series() { return Series(forecaster::Config{.hidden = 16, .intermediate = 24}); }
 
@@ -24,7 +24,7 @@ Forgetful::Batch Forgetful::fill(Storage& storage, std::span<const std::int64_t>
 }
 
 std::function<void()> series_trainer(comm::Threads<>& communicator, const train::TrainOptions& options,
-                                     const Forgetful& source, const RunTimeSharded& sharding,
+                                     const Forgetful& source, const RunTimeAny& sharding,
                                      const optim::AdamW& optimizer) {
   const auto trainer = std::make_shared<train::Trainer<Series, Forgetful, optim::AdamW>>(
       communicator, options, small_series(), source, sharding, tiling::RunTimeTiling{}, optimizer);
@@ -34,7 +34,7 @@ std::function<void()> series_trainer(comm::Threads<>& communicator, const train:
 std::unique_ptr<train::Engine> series_engine(comm::Threads<>& communicator, const train::TrainOptions& options,
                                              const Forgetful& source, train::RunWatch& watch) {
   return std::make_unique<train::EngineOf<Series, Forgetful, optim::AdamW>>(
-      communicator, options, small_series(), source, RunTimeSharded{}, tiling::RunTimeTiling{}, optim::AdamW{}, watch);
+      communicator, options, small_series(), source, RunTimeAny{}, tiling::RunTimeTiling{}, optim::AdamW{}, watch);
 }
 
 }  // namespace fsdp::test

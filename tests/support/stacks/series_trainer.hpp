@@ -28,16 +28,16 @@ struct Forgetful : forecaster::Seasons {
   Batch fill(Storage& storage, std::span<const std::int64_t> chosen) const;
 };
 
-/// A strategy of RunTimeSharded that cuts a step into four pieces.
+/// A strategy of RunTimeAny that cuts a step into four pieces.
 template <class Strategy = FullyShard<>>
-RunTimeSharded in_pieces() {
+RunTimeAny in_pieces() {
   return {.strategy = Reproducible<Strategy>{{}, 4}};
 }
 
 /// Constructs a rank's train::Trainer of a small forecaster and returns its `run`. Communicator, options and source
 /// must outlive it.
 std::function<void()> series_trainer(comm::Threads<>& communicator, const train::TrainOptions& options,
-                                     const Forgetful& source, const RunTimeSharded& sharding = {},
+                                     const Forgetful& source, const RunTimeAny& sharding = {},
                                      const optim::AdamW& optimizer = {});
 
 /// Makes a rank's engine of the same. The references must outlive it.

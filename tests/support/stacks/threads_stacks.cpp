@@ -19,11 +19,8 @@ RunResults run_on_threads(const RunOptions& options) {
 
 RunResults run_replicated(const RunOptions& options) { return run_on_threads<Replicated>(options); }
 
-const RunTimeStacks threads_stacks = {
-    .sharded = run_on_threads<RunTimeSharded>,
-    .grouped = run_on_threads<RunTimeGrouped>,
-    .full = run_on_threads<RunTimeHybridFull>,
-    .replicated = run_replicated,
-};
+RunResults run_offload(const RunOptions& options) { return run_on_threads<Offload<RunTimeAny>>(options); }
+
+const RunTimeStacks threads_stacks = {.any = run_on_threads<RunTimeAny>, .full = run_on_threads<RunTimeHybridFull>};
 
 }  // namespace fsdp::test

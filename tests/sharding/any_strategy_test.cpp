@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// RunTimeAny is each of its strategies: what it does, and what it takes, is what the types do that have the strategy's
+// placements. RunTimeHybridFull is such a type itself.
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+
+#include <support/small_llama.hpp>
+
+namespace fsdp::test {
+namespace {
+
+constexpr std::string_view layouts[] = {"", "per-parameter", "flat", "rows", "owned"};
+
+bool sweeps_whole() {
+  const char* const sweep = std::getenv("TESSERA_SWEEP");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return sweep != nullptr && std::string_view(sweep) == "whole";
+}
+
+/// Every kind, with 4 pieces where it has some and with each size of groups from 1 to the ranks. Whether the size
+/// divides the ranks is up to the mesh.
+std::vector<std::string> strategies_on(int ranks) {
+  std::vector<std::string> texts;
+  each_kind<RunTimeAny>([&](const RunTimeAny& kind) {
+    RunTimeAny strategy = kind;
+    const auto add = [&] {
+      std::string text = policy_text(strategy);
+      constexpr std::string_view pieces = ":pieces=";
+      if (const std::size_t at = text.find(pieces); at != std::string::npos)
+        text.replace(at + pieces.size(), std::string::npos, "4");
+      texts.push_back(text);
+    };
+    std::visit(
+        [&]<class S>(S& held) {
+          if constexpr (mesh_axes_of<S> == 1) {
+            add();
+          } else {
+            for (int k = 1; k <= ranks; ++k) {
+              held.group = k;
+              add();
+            }
+          }
+        },
+        strategy.strategy);
+  });
+  return texts;
+}
+
+struct Outcome {
+  RunResults results;
+  std::string refusal;  ///< empty: it ran
+};
+
+Outcome outcome_of(const std::string& stack, int ranks) {
+  RunOptions options = uneven_options(ranks, 2);
+  options.steps = 2;
+  options.digests = true;
+  if (stack.find("pieces") != std::string::npos) {
+    options.micro_batches = sharding::micro_batches_of(4, ranks);
+    options.most_sequences = most_dealt(12, 4, 1);
+  }
+  Outcome outcome;
+  try {
+    outcome.results = run(stack, options);
+  } catch (const InputError& error) {
+    outcome.refusal = error.what();
+  }
+  return outcome;
+}
+
+void expect_alike(const RunResults& found, const RunResults& expected, bool same_layout) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(found.digests, expected.digests);
+  EXPECT_EQ(tensors_that_differ(found.gradients, expected.gradients), std::vector<std::string>{});
+  EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), std::vector<std::string>{});
+  EXPECT_EQ(found.schedule, expected.schedule);
+  EXPECT_EQ(found.communicators, expected.communicators);
+  ASSERT_EQ(found.memory.size(), expected.memory.size());
+  for (std::size_t rank = 0; rank < found.memory.size(); ++rank) {
+    EXPECT_EQ(found.memory[rank].used, found.memory[rank].planned);
+    if (same_layout) {
+      EXPECT_EQ(found.memory[rank].used, expected.memory[rank].used);
+    }
+  }
+  if (!same_layout) return;
+  EXPECT_EQ(found.norms, expected.norms);
+  EXPECT_EQ(found.traffic, expected.traffic);
+}
+
+/// The type of a replicated model has one layout.
+TEST(AnyStrategy, DoesWhatTheTypeOfItsPlacementsDoes) {
+  for (const int ranks : sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{4})
+    for (const std::string& strategy : strategies_on(ranks))
+      for (const std::string_view layout : layouts) {
+        if (!sweeps_whole() && !layout.empty() && layout != "owned") continue;
+        const std::string chosen = strategy + (layout.empty() ? "" : message("/layout=", layout));
+        SCOPED_TRACE(message(chosen, ", ", ranks, " ranks"));
+        const Outcome found = outcome_of(chosen + "/run-time", ranks);
+        const Outcome expected = outcome_of(chosen + "/by-placement", ranks);
+        EXPECT_EQ(found.refusal, expected.refusal);
+        if (expected.refusal.empty())
+          expect_alike(found.results, expected.results, strategy != "replicated" || layout.empty() || layout == "flat");
+      }
+}
+
+TEST(AnyStrategy, HasTheSameBitsWithItsOptimizerInHostMemory) {
+  for (const int ranks : sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{2})
+    for (const std::string& strategy : strategies_on(ranks)) {
+      SCOPED_TRACE(message(strategy, ", ", ranks, " ranks"));
+      const Outcome found = outcome_of(strategy + "/run-time/offload", ranks);
+      const Outcome expected = outcome_of(strategy + "/run-time", ranks);
+      EXPECT_EQ(found.refusal, expected.refusal);
+      EXPECT_EQ(found.results.losses, expected.results.losses);
+      EXPECT_EQ(tensors_that_differ(found.results.weights, expected.results.weights), std::vector<std::string>{});
+      EXPECT_EQ(found.results.traffic, expected.results.traffic);
+      for (const Memory& memory : found.results.memory) {
+        EXPECT_EQ(memory.used, memory.planned);
+        EXPECT_EQ(memory.used_offload, memory.planned_offload);
+        EXPECT_GT(memory.used_offload, 0);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace fsdp::test
