@@ -75,7 +75,7 @@ Outcome outcome_of(const std::string& stack, int ranks) {
   return outcome;
 }
 
-void expect_alike(const RunResults& found, const RunResults& expected, bool same_layout) {
+void expect_alike(const RunResults& found, const RunResults& expected) {
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_EQ(found.digests, expected.digests);
   EXPECT_EQ(tensors_that_differ(found.gradients, expected.gradients), std::vector<std::string>{});
@@ -85,16 +85,12 @@ void expect_alike(const RunResults& found, const RunResults& expected, bool same
   ASSERT_EQ(found.memory.size(), expected.memory.size());
   for (std::size_t rank = 0; rank < found.memory.size(); ++rank) {
     EXPECT_EQ(found.memory[rank].used, found.memory[rank].planned);
-    if (same_layout) {
-      EXPECT_EQ(found.memory[rank].used, expected.memory[rank].used);
-    }
+    EXPECT_EQ(found.memory[rank].used, expected.memory[rank].used);
   }
-  if (!same_layout) return;
   EXPECT_EQ(found.norms, expected.norms);
   EXPECT_EQ(found.traffic, expected.traffic);
 }
 
-/// The type of a replicated model has one layout.
 TEST(AnyStrategy, DoesWhatTheTypeOfItsPlacementsDoes) {
   for (const int ranks : sweeps_whole() ? std::vector{1, 2, 3, 4} : std::vector{4})
     for (const std::string& strategy : strategies_on(ranks))
@@ -105,8 +101,7 @@ TEST(AnyStrategy, DoesWhatTheTypeOfItsPlacementsDoes) {
         const Outcome found = outcome_of(chosen + "/run-time", ranks);
         const Outcome expected = outcome_of(chosen + "/by-placement", ranks);
         EXPECT_EQ(found.refusal, expected.refusal);
-        if (expected.refusal.empty())
-          expect_alike(found.results, expected.results, strategy != "replicated" || layout.empty() || layout == "flat");
+        if (expected.refusal.empty()) expect_alike(found.results, expected.results);
       }
 }
 

@@ -110,6 +110,8 @@ Sharding strategy_of(const RunOptions& options) {
   require<InputError>(strategy.has_value(), "no stack of the tests is called '", options.sharding, "'");
   if constexpr (requires { strategy->other_layout; })
     strategy->other_layout = options.layout;
+  else if constexpr (requires { strategy->policy = *options.layout; })
+    strategy->policy = options.layout.value_or(strategy->policy);
   else if constexpr (requires { strategy->inner.other_layout; })
     strategy->inner.other_layout = options.layout;
   return *strategy;

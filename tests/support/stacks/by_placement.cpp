@@ -13,6 +13,7 @@ RunResults run_by_placement(const RunOptions& options) {
   };
   if (const auto sharded = read_strategy<RunTimeSharded>(options.sharding)) return run(*sharded);
   if (const auto grouped = read_strategy<RunTimeGrouped>(options.sharding)) return run(*grouped);
+  if (options.layout) return run(WithLayout<Replicated, buffer::AnyLayout>{});
   return run(Replicated{});
 }
 
