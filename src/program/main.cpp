@@ -44,67 +44,47 @@ namespace fsdp::stacks {
 namespace fsdp {
 namespace {
 
-std::vector<stacks::CompiledStack> compiled_stacks() {
-  std::vector<stacks::CompiledStack> list;
+const std::vector<stacks::CompiledStack>& compiled_stacks() {
+  static const std::vector<stacks::CompiledStack> all = [] {
+    std::vector<stacks::CompiledStack> list;
 #define FSDP_STACK(name) \
-  for (stacks::CompiledStack & stack : stacks::name()) list.push_back(std::move(stack));
+  for (const stacks::CompiledStack& stack : stacks::name()) list.push_back(stack);
 #include <stacks.inc>
 #undef FSDP_STACK
-  return list;
+    return list;
+  }();
+  return all;
 }
 
 using train::Bound;
 
-/// Returns the distinct values of a member of the compiled stacks, in their order: "fp32, bf16".
-std::string listed(std::string stacks::CompiledStack::*member) {
+/// Returns the distinct values of a member of the compiled stacks, in their order.
+std::vector<std::string> distinct(std::string stacks::CompiledStack::*member) {
   std::vector<std::string> values;
   for (const stacks::CompiledStack& stack : compiled_stacks())
     if (std::ranges::find(values, stack.*member) == values.end()) values.push_back(stack.*member);
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
-  return text;
+  return values;
 }
 
-/// The communicators and precisions, every strategy with each.
-std::string list_of_stacks() {
-  return message("  --comm       ", listed(&stacks::CompiledStack::comm), "\n  --precision  ",
-                 listed(&stacks::CompiledStack::precision), "\n  --sharding   ", cli::sharding_kinds(), "\n");
+cli::BuiltWith built_with() {
+  return {.comms = distinct(&stacks::CompiledStack::comm), .precisions = distinct(&stacks::CompiledStack::precision)};
 }
 
-bool has_stack(const cli::StackChoice& asked) {
-  return std::ranges::any_of(compiled_stacks(), [&](const stacks::CompiledStack& stack) {
-    return stack.comm == cli::name_of_comm(asked.comm) && stack.precision == cli::to_text(asked.precision);
+/// Finds the compiled stack that the flags ask for. Throws InputError if the program lacks it.
+const stacks::CompiledStack& find_stack(const cli::StackChoice& asked) {
+  cli::require_built(asked, built_with());
+  return *std::ranges::find_if(compiled_stacks(), [&](const stacks::CompiledStack& stack) {
+    return stack.comm == cli::name_of_comm(asked.comm) && stack.precision == cli::to_text(asked.precision) &&
+           stack.offload == asked.offload && stack.takes(asked.sharding);
   });
-}
-
-/// Returns why the program has no stack over a communicator.
-std::string why_without(const std::string& comm) {
-  if (comm == "mpi") return "it was built without MPI: install Open MPI and build the preset release";
-  return message("it was built without ", comm);
-}
-
-/// Finds the compiled stack that the flags ask for. Throws InputError for a communicator or a precision that the
-/// program was compiled without.
-stacks::CompiledStack find_stack(const cli::StackChoice& asked) {
-  const std::string comm = cli::name_of_comm(asked.comm), precision = cli::to_text(asked.precision);
-  const std::vector<stacks::CompiledStack> known = compiled_stacks();
-  require<InputError>(std::ranges::find(known, comm, &stacks::CompiledStack::comm) != known.end(), "--comm ", comm,
-                      ": this program has ", listed(&stacks::CompiledStack::comm), " (", why_without(comm), ")");
-  const auto found = std::ranges::find_if(known, [&](const stacks::CompiledStack& stack) {
-    return stack.comm == comm && stack.precision == precision && stack.offload == asked.offload &&
-           stack.takes(asked.sharding);
-  });
-  require<InputError>(found != known.end(), "--precision ", precision, ": this program was compiled with ",
-                      listed(&stacks::CompiledStack::precision),
-                      "; take one of them, or build with -DTESSERA_PRECISIONS=all");
-  return *found;
 }
 
 /// Finds a compiled stack of a communicator, for what does not depend on the rest.
-stacks::CompiledStack any_stack(const cli::CommChoice& comm) {
+const stacks::CompiledStack& any_stack(const cli::CommChoice& comm) {
   cli::StackChoice any;
   any.comm = comm;
-  return find_stack(any);
+  cli::require_built(any, {.comms = built_with().comms, .precisions = {cli::to_text(any.precision)}});
+  return *std::ranges::find(compiled_stacks(), cli::name_of_comm(comm), &stacks::CompiledStack::comm);
 }
 
 /// Whether an error may start MPI in order to be compared with those of the other processes of mpirun's job.
@@ -113,7 +93,7 @@ bool may_join_mpi = true;
 /// Ends with an error that came up before the ranks of a job knew each other, such as that of a flag. Under mpirun it
 /// joins the job, so that an error of all processes is printed once. Otherwise throws it.
 int end_together(const std::exception_ptr& error) {
-  const auto stacks = compiled_stacks();
+  const auto& stacks = compiled_stacks();
   const auto mpi = std::ranges::find(stacks, "mpi", &stacks::CompiledStack::comm);
   if (may_join_mpi && mpi != stacks.end() && comm::launched_by_mpi() && comm::launched_job().processes > 1)
     return mpi->on_ranks({}, [&](const comm::Ranks&) -> int { std::rethrow_exception(error); });
@@ -164,7 +144,7 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
 
 /// Settles a command's communicator and number of ranks, and returns the compiled stack that it asks for.
 template <class Command>
-stacks::CompiledStack stack_for(const Bound<Command>& command, train::LaunchOptions& launch, bool plans = false) {
+const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::LaunchOptions& launch, bool plans = false) {
   settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
   return find_stack(command->stack);
 }
@@ -184,7 +164,7 @@ void require_ranks_of(const plan::Cluster& cluster, const cli::CommChoice& comm,
 struct Run {
   int operator()(const train::Help& help) const { return print_text(stdout, help.text), 0; }
   int operator()(const cli::Version&) const {
-    return print_text(stdout, cli::version_text() + "stacks\n" + list_of_stacks()), 0;
+    return print_text(stdout, cli::version_text() + "stacks\n" + cli::text_of(built_with())), 0;
   }
   int operator()(const Bound<cli::Train>& command) const {
     train::TrainOptions& options = command->options;
@@ -207,10 +187,11 @@ struct Run {
     const auto estimate = [&](const cli::Train& train) {
       return stacks::estimate_step(command.flags, train, cluster, !plan.json && !command->fit);
     };
-    if (command->fit) return cli::fit(command, cluster, has_stack, estimate);
+    const std::string missing = cli::lacking(command->train.stack, built_with());
+    if (command->fit) return cli::fit(command, cluster, missing, estimate);
     const int status = train::print_estimate(options, plan, estimate(command->train));
-    if (!plan.json && !has_stack(command->train.stack) && train::tells_of_plans())
-      print_text(stdout, cli::how_to_compile(command->train.stack) + "\n");
+    if (!plan.json && !missing.empty() && train::tells_of_plans())
+      print_text(stdout, message("this program cannot run it: ", missing, "\n"));
     return status;
   }
   int operator()(const Bound<cli::Calibrate>& command) const {
@@ -257,7 +238,7 @@ struct Run {
     return find_stack(run.stack).replay(run);
   }
   int operator()(const cli::Stacks&) const {
-    return print_text(stdout, "Compiled into this program; --tiling is free:\n" + list_of_stacks() +
+    return print_text(stdout, "Compiled into this program, in any combination, with any --layout and --tiling:\n" + cli::text_of(built_with()) +
                                   "Policies of your own are a program of a few lines: see examples/01_trainer.\n" +
                                   cli::support_text()),
            0;

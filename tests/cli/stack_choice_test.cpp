@@ -126,6 +126,23 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
   EXPECT_EQ(kind("hybrid:4:full:zero3", "rows"), "hybrid:K:full:zero3:layout=rows");
 }
 
+/// A communicator that is not built in, before a precision.
+TEST(Lacking, NamesThePartAndWhatIsThere) {
+  const BuiltWith has{.comms = {"threads"}, .precisions = {"bf16", "fp32"}};
+  StackChoice asked{.sharding = parse_sharding("hybrid:2:full"), .offload = OffloadChoice::optimizer};
+  EXPECT_EQ(lacking(asked, has), "");
+  asked.precision = PrecisionChoice::bf16_wire;
+  EXPECT_INPUT_ERROR(require_built(asked, has),
+                     "--precision bf16:wire=bf16: this program was built with bf16, fp32; take one of them, or build "
+                     "it with -DTESSERA_PRECISIONS=all");
+  asked.comm.kind = CommChoice::Kind::mpi;
+  EXPECT_INPUT_ERROR(require_built(asked, has),
+                     "--comm mpi: this program was built without mpi and has threads; build the preset release, with "
+                     "-DTESSERA_COMMS=all, where CMake finds MPI (cmake/dependencies.sh installs it)");
+  asked.comm.kind = CommChoice::Kind::nccl;
+  EXPECT_NE(lacking(asked, has).find("where CMake finds CUDA and NCCL"), std::string::npos);
+}
+
 TEST(ParseTiling, ReadsPolicies) {
   for (const char* name : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
     EXPECT_EQ(to_text(parse_tiling(name)), name);

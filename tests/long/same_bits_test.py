@@ -38,7 +38,7 @@ def backends(program):
     """Functions that give the program and its flags on so many ranks."""
     text(3000, "text.txt")
     made = [lambda ranks: (program, f"--comm threads:{ranks}")]
-    if has_stack(program, "--comm mpi") and shutil.which("mpirun"):
+    if has_stack(program, "mpi") and shutil.which("mpirun"):
         for comm in ("--comm mpi", "--comm mpi --shared-windows=false"):
             made.append(lambda ranks, comm=comm: (program.under(f"mpirun --oversubscribe -np {ranks}"), comm))
     return made
@@ -56,8 +56,7 @@ def trained(launched, *flags):
 def test_pieces_are_identical_on_any_number_of_ranks(backends, pieces, batch, count, ranks, strategies, flags):
     run = f"{flags} --steps {count} --batch-size {batch} --sharding"
     expected = trained(backends[0](pieces), run, f"fsdp2:pieces={pieces}")
-    # The default build has no such stacks over MPI.
-    turns = itertools.cycle(backends[:1] if "wire=" in flags or "offload" in flags else backends)
+    turns = itertools.cycle(backends)
     for number, strategy in itertools.product(ranks, strategies):
         launched = next(turns)(number)
         assert trained(launched, run, f"{strategy}:pieces={pieces}") == expected, (launched, strategy)

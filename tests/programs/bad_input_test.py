@@ -5,6 +5,7 @@ import os
 import pytest
 
 from support.files import GOLDEN, contains, same, text, write
+from support.program import has_stack
 
 SMALL = "train --config small.toml"
 TRAIN = f"{SMALL} --data text.txt"
@@ -184,12 +185,10 @@ def test_a_long_name_is_cut(program):
     program.refuses(r"^tessera: --model a+[.]{3} .100000 bytes. is neither a preset", "train --data text.txt --model", "a" * 100000)
 
 
-def test_a_stack_that_was_not_compiled_is_refused_with_its_code(program):
-    ended = program.refuses(r"compiled without the stack hybrid:K:full / nccl / fp32.*nearest is --sharding .*--precision fp32",
-                            TRAIN, "--sharding hybrid:2:full --comm nccl", lines=None)
-    ended.warns(r"^  --sharding replicated --comm threads --precision bf16$", r"fsdp::train_main<fsdp::Llama<Stack>>")
-    if "--comm mpi" not in ended.err:
-        program.refuses("built without MPI", TRAIN, "--comm mpi", lines=None)
+def test_a_communicator_that_was_not_built_is_refused(program):
+    for comm in "mpi", "nccl":
+        if not has_stack(program, comm):
+            program.refuses(f"--comm {comm}: this program was built without {comm} and has threads", TRAIN, f"--comm {comm}")
 
 
 def test_what_is_requested_twice_is_used_once(program):

@@ -46,7 +46,7 @@ def test_it_is_printed_without_a_file_and_once_by_several_processes(program):
     contains("behind.toml", "^ranks = 1 ")
     program("calibrate --threads 1 --repeats 1 --out /dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-    if has_stack(program, "--comm mpi"):
+    if has_stack(program, "mpi"):
         two = program.under("mpirun --oversubscribe -np 2")("calibrate --threads 1 --repeats 1").prints("^ranks = 2 ")
         assert len(lines_with("^ranks = ", two.out)) == 1
 
@@ -59,7 +59,7 @@ def on_nodes(program, *names, **options):
 
 
 def test_figures_of_several_nodes_are_those_inside_and_between_them(program):
-    if not (has_stack(program, "--comm mpi") and "Open MPI" in run("mpirun --version").out
+    if not (has_stack(program, "mpi") and "Open MPI" in run("mpirun --version").out
             and run("unshare -u true", status=None).status == 0):
         pytest.skip("there is no Open MPI, or no host can be given another name")
     four = on_nodes(program, "one", "one", "two", "two").prints(

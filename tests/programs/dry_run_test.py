@@ -145,7 +145,7 @@ def test_inputs_in_host_memory_take_the_least_share_that_fits(program):
 
 
 def test_a_device_with_memory_of_its_own_takes_the_least_share_of_inputs_that_fits(program):
-    if not has_stack(program, "--comm nccl"):
+    if not has_stack(program, "nccl"):
         pytest.skip("no stack with NCCL")
     on_gpus = "--model tiny --layers 5 --seq-len 200 --batch-size 2 --steps 2 --threads 1 --comm nccl --ranks 2"
     kept, sent = (dry_run(program, on_gpus, flags)[1] for flags in ("--recompute", "--recompute --offload inputs"))

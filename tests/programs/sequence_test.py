@@ -61,7 +61,7 @@ def test_a_sequence_of_millions_of_tokens_fits_on_eight_ranks(program):
     planned = program(long, "--comm threads:8 --seq-len 5242880 --offload inputs").prints(
         "in host memory: 166[0-9]{9} bytes")
     assert peak(planned) <= 80 << 30
-    if has_stack(program, "--comm nccl"):  # whose ranks have a memory of their own
+    if has_stack(program, "nccl"):  # whose ranks have a memory of their own
         program.refuses("this step does not fit: a rank needs .*; tessera plan --fit --cluster NAME searches", long,
                         "--seq-len 1048576 --memory 44GiB --comm nccl --ranks 8", lines=None).prints(
             r"would take 3[0-9.]+ GiB with --offload inputs:0\.[0-9]+ \([0-9.]+ GiB of host memory\)")

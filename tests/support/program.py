@@ -213,9 +213,9 @@ def small_disk(folder, size):
         run("umount", folder)
 
 
-def has_stack(program, flag):
-    """Whether the program was built with a stack of this flag, such as "--comm mpi"."""
-    return flag in program("stacks").out
+def has_stack(program, comm):
+    """Whether the program was built with this communicator, such as "mpi"."""
+    return re.search(rf"^  --comm .*\b{comm}\b", program("stacks").out, re.M) is not None
 
 
 def peak(dry_run):

@@ -107,7 +107,7 @@ std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster,
 }
 
 std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<Plan>& command,
-                    const plan::Cluster& cluster, const HasStack& has) {
+                    const plan::Cluster& cluster, const std::string& missing) {
   const Plan& plan = *command;
   const std::vector<Way>& ways = found.best;
   std::string text = message("searched ", space.size(), " configurations for ", *plan.train.options.cluster, " (",
@@ -115,21 +115,21 @@ std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<P
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const plan::Estimate& step = ways[i].step.estimate;
     text += message(i + 1, "  ", space.flags(ways[i].train), "\n   ", report::estimate_line(step), "\n");
-    if (!has(ways[i].train.stack)) text += message("   ", how_to_compile(ways[i].train.stack), "\n");
   }
   const std::vector<StrategyFate> others = fates_of_strategies(found.search, space);
   if (!others.empty()) text += "others\n";
   for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
+  if (!missing.empty()) text += message("this program cannot run them: ", missing, "\n");
   const Train& first = ways.front().train;
   return text + start_text(command, cluster, first) + "\n" +
          report::estimate_text(ways.front().step.estimate, title_of(ways.front().step, *plan.train.options.cluster));
 }
 
-std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& plan, const HasStack& has) {
+std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& plan, bool compiled) {
   auto best = nlohmann::ordered_json::array(), others = nlohmann::ordered_json::array();
   for (const Way& way : found.best)
     best.push_back({{"flags", space.flags(way.train)},
-                    {"compiled", has(way.train.stack)},
+                    {"compiled", compiled},
                     {"estimate", nlohmann::ordered_json::parse(report::estimate_json(
                                      way.step.estimate, title_of(way.step, *plan.train.options.cluster)))}});
   for (const auto& [strategy, fate] : fates_of_strategies(found.search, space))
@@ -141,14 +141,15 @@ std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& p
 
 }  // namespace
 
-int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack& has, EstimateStep estimate) {
+int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const std::string& missing, EstimateStep estimate) {
   require<InputError>(!command->train.options.trace,
                       "--trace is of one step, and --fit looks for several; leave one of them out");
   const FitSpace space(command->train, command.flags, cluster);
   const FoundWays found = find_ways(command->train, space, estimate);
   if (!train::tells_of_plans()) return 0;
   print_text(stdout,
-             command->plan.json ? json_of(found, space, *command, has) : text_of(found, space, command, cluster, has));
+             command->plan.json ? json_of(found, space, *command, missing.empty())
+                                 : text_of(found, space, command, cluster, missing));
   return 0;
 }
 

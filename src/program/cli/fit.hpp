@@ -3,7 +3,7 @@
 /// `tessera plan --fit`: looks for the fastest ways to train that fit on a cluster.
 #pragma once
 
-#include <functional>
+#include <string>
 
 #include <tessera/fsdp/plan/cluster.hpp>
 
@@ -13,12 +13,8 @@
 
 namespace fsdp::cli {
 
-/// Whether the program was compiled with a stack.
-using HasStack = std::function<bool(const StackChoice&)>;
-
-/// Prints the three fastest ways that fit, with their flags and the C++ of the first, and why others lose. `has`:
-/// whether the program can run a way; how to compile others is told. Returns the exit status. Throws InputError if
-/// nothing fits; it says what would be needed.
-int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const HasStack& has, EstimateStep estimate);
+/// Prints the three fastest ways that fit, with their flags, and why others lose. `missing`: why the program cannot run
+/// them; empty: it can. Returns the exit status. Throws InputError if nothing fits; it says what would be needed.
+int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const std::string& missing, EstimateStep estimate);
 
 }  // namespace fsdp::cli

@@ -30,13 +30,38 @@ std::int64_t number_after(std::string_view text, std::string_view prefix, std::i
   return number;
 }
 
+/// "fp32, bf16"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 }  // namespace
 
 std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(to_text(comm), ':').front()); }
 
-std::string how_to_compile(const StackChoice& choice) {
-  return message("this program has no such stack: build one with -DTESSERA_COMMS=all -DTESSERA_PRECISIONS=all where ",
-                 name_of_comm(choice.comm), " is found");
+std::string text_of(const BuiltWith& has) {
+  return message("  --comm       ", listed(has.comms), "\n  --precision  ", listed(has.precisions), "\n  --offload    ",
+                 to_text(OffloadChoice::none), ", ", to_text(OffloadChoice::optimizer), "\n  --sharding   ",
+                 sharding_kinds(), "\n");
+}
+
+std::string lacking(const StackChoice& asked, const BuiltWith& has) {
+  const std::string comm = name_of_comm(asked.comm), precision = to_text(asked.precision);
+  if (std::ranges::find(has.comms, comm) == has.comms.end())
+    return message("--comm ", comm, ": this program was built without ", comm, " and has ", listed(has.comms),
+                   "; build the preset release, with -DTESSERA_COMMS=all, where CMake finds ",
+                   comm == "mpi" ? "MPI (cmake/dependencies.sh installs it)" : "CUDA and NCCL");
+  if (std::ranges::find(has.precisions, precision) == has.precisions.end())
+    return message("--precision ", precision, ": this program was built with ", listed(has.precisions),
+                   "; take one of them, or build it with -DTESSERA_PRECISIONS=all");
+  return "";
+}
+
+void require_built(const StackChoice& asked, const BuiltWith& has) {
+  const std::string missing = lacking(asked, has);
+  require<InputError>(missing.empty(), missing);
 }
 
 const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling) {

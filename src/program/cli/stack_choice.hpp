@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tessera/tiling/policies.hpp>
 
@@ -45,8 +46,17 @@ struct StackChoice {
 
 /// Returns the communicator's name without its number, as in its header's.
 std::string name_of_comm(const CommChoice& comm);
-/// Returns a line for a stack that the program lacks: how it comes into one.
-std::string how_to_compile(const StackChoice& choice);
+
+/// What a program was built with: each communicator with each precision and every strategy.
+struct BuiltWith {
+  std::vector<std::string> comms, precisions;
+};
+/// Lists it, a line for each flag.
+std::string text_of(const BuiltWith& has);
+/// Returns which part of a stack a program lacks, and how to build it; empty: none.
+std::string lacking(const StackChoice& asked, const BuiltWith& has);
+/// Throws InputError, with that text.
+void require_built(const StackChoice& asked, const BuiltWith& has);
 
 /// Returns the tiling. Throws InputError for budget:auto, which a trainer alone replaces.
 const tiling::RunTimeTiling& known_tiling(const tiling::RunTimeTiling& tiling);
