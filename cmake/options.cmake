@@ -40,6 +40,11 @@ option(TESSERA_CHECK_SOURCES "Let tests compile all headers alone, and compare a
 
 set(TESSERA_CUDA_ARCHITECTURES "90a" CACHE STRING
   "GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES takes them; not 'native', which needs a GPU at hand")
+if(DEFINED TESSERA_STACKS AND NOT TESSERA_STACKS STREQUAL "default")
+  message(FATAL_ERROR "tessera: TESSERA_STACKS is no longer an option: the program has every strategy. -DTESSERA_COMMS=threads and "
+    "-DTESSERA_PRECISIONS=bf16 choose the communicators and precisions; leave TESSERA_STACKS out (cmake -UTESSERA_STACKS)")
+endif()
+unset(TESSERA_STACKS CACHE)
 set(TESSERA_COMMS "all" CACHE STRING "Communicators of the program: threads, mpi, nccl; 'all' for those that this build can have")
 set(TESSERA_PRECISIONS "all" CACHE STRING "Precisions of the program: fp32, bf16, bf16_wire; or 'all'")
 set(TESSERA_TEST_AREAS "all" CACHE STRING "Folders of tests/ to build unit tests from, or 'all'")

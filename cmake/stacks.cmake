@@ -3,13 +3,16 @@
 # src/program/stacks/stack.cpp.in, with the strategy types of src/program/cli/strategies.hpp. Every strategy, layout and
 # place of the optimizer is a value of these.
 #
-# TESSERA_COMMS and TESSERA_PRECISIONS choose less than all that this build can have. To add one: its name to the list of
-# its axis below, and its type.
+# TESSERA_COMMS and TESSERA_PRECISIONS choose less than all that this build can have. To add one: its name and type to the
+# lists below, and its name as a flag's value to src/program/cli/stack_choice.hpp.
 
-set(TESSERA_COMM_NAMES threads mpi nccl)
+set(TESSERA_COMM_NAMES threads mpi nccl)  # each with its header <tessera/comm/NAME.hpp>
 set(TESSERA_COMM_threads "fsdp::comm::Threads<>")
 set(TESSERA_COMM_mpi "fsdp::comm::Mpi<>")
+set(TESSERA_NEEDS_mpi tessera_mpi)
 set(TESSERA_COMM_nccl "fsdp::comm::Nccl<>")
+set(TESSERA_NEEDS_nccl tessera_nccl tessera_cuda)
+set(TESSERA_MODULES_nccl cuda_instances)  # the header of modules that are compiled for its device; default: instances
 
 set(TESSERA_PRECISION_NAMES fp32 bf16 bf16_wire)
 set(TESSERA_PRECISION_fp32 "fsdp::Fp32")
@@ -31,24 +34,61 @@ function(tessera_names_of variable known out)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
+# Sets `out` to the communicators that the program gets.
+function(tessera_chosen_comms out)
+  set(comms "")
+  foreach(comm IN LISTS TESSERA_COMM_NAMES)
+    set(found TRUE)
+    foreach(needed IN LISTS TESSERA_NEEDS_${comm})
+      if(NOT TARGET ${needed})
+        set(found FALSE)
+      endif()
+    endforeach()
+    if(found)
+      list(APPEND comms ${comm})
+    endif()
+  endforeach()
+  tessera_names_of(TESSERA_COMMS "${comms}" comms)
+  set(${out} "${comms}" PARENT_SCOPE)
+endfunction()
+
+# Adds a source to <target> for each communicator of the program, made from a file in which @COMM@ is its name and
+# @COMM_TYPE@ its type. They are compiled one by one: each uses a backend, which the program links only if it has stacks on it.
+function(tessera_add_for_comms target file)
+  tessera_chosen_comms(comms)
+  foreach(COMM IN LISTS comms)
+    set(COMM_TYPE "${TESSERA_COMM_${COMM}}")
+    set(source "${PROJECT_BINARY_DIR}/stacks/${target}/on_${COMM}.cpp")
+    configure_file("${file}" "${source}" @ONLY)
+    target_sources(${target} PRIVATE "${source}")
+    set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+endfunction()
+
+# Writes the header <comms.inc>, which includes all communicators that the program may have and has FSDP_COMM(type) for each.
+function(tessera_list_comms target)
+  set(directory "${PROJECT_BINARY_DIR}/stacks/${target}")
+  set(includes "")
+  set(lines "")
+  foreach(comm IN LISTS TESSERA_COMM_NAMES)
+    string(APPEND includes "#include <tessera/comm/${comm}.hpp>\n")
+    string(APPEND lines "FSDP_COMM(${TESSERA_COMM_${comm}})\n")
+  endforeach()
+  file(CONFIGURE OUTPUT "${directory}/comms.inc" CONTENT "#ifdef FSDP_COMM\n${lines}#else\n${includes}#endif\n")
+  target_include_directories(${target} PRIVATE "${directory}")
+endfunction()
+
 # Adds the stacks to <target>, and the header <stacks.inc>, which has FSDP_STACK(name) for each source.
 function(tessera_add_stacks target)
-  set(comms threads)
-  if(TARGET tessera_mpi)
-    list(APPEND comms mpi)
-  endif()
-  if(TARGET tessera_nccl AND TARGET tessera_cuda)
-    list(APPEND comms nccl)
-  endif()
-  tessera_names_of(TESSERA_COMMS "${comms}" comms)
+  tessera_chosen_comms(comms)
   tessera_names_of(TESSERA_PRECISIONS "${TESSERA_PRECISION_NAMES}" precisions)
   set(directory "${PROJECT_BINARY_DIR}/stacks/${target}")
   set(lines "")
   foreach(COMM IN LISTS comms)
     set(COMM_TYPE "${TESSERA_COMM_${COMM}}")
-    set(MODULES_HEADER "tessera/fsdp/nn/instances.hpp")
-    if(COMM STREQUAL "nccl")
-      set(MODULES_HEADER "tessera/fsdp/nn/cuda_instances.hpp")
+    set(MODULES "${TESSERA_MODULES_${COMM}}")
+    if(NOT MODULES)
+      set(MODULES instances)
     endif()
     foreach(PRECISION IN LISTS precisions)
       set(PRECISION_TYPE "${TESSERA_PRECISION_${PRECISION}}")

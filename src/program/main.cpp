@@ -152,8 +152,7 @@ const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::Lau
 /// Throws InputError if --comm states another number of ranks than a plan's cluster has: threads:N does, and a launcher
 /// that started several processes for mpi or nccl.
 void require_ranks_of(const plan::Cluster& cluster, const cli::CommChoice& comm, const std::string& name) {
-  using Kind = cli::CommChoice::Kind;
-  const bool counts = comm.kind == Kind::threads || comm.kind == Kind::self;
+  const bool counts = comm.counts() || comm.kind == cli::CommChoice::Kind::self;
   const std::int64_t stated = counts ? comm.ranks : comm::launched_job().processes;
   require<InputError>(stated == cluster.ranks || (!counts && stated == 1), "--comm ", cli::to_text(comm),
                       counts ? " states " : " was launched with ", stated, stated == 1 ? " rank" : " ranks",

@@ -129,7 +129,9 @@ TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
 /// A communicator that is not built in, before a precision.
 TEST(Lacking, NamesThePartAndWhatIsThere) {
   const BuiltWith has{.comms = {"threads"}, .precisions = {"bf16", "fp32"}};
-  StackChoice asked{.sharding = parse_sharding("hybrid:2:full"), .offload = OffloadChoice::optimizer};
+  StackChoice asked;
+  asked.sharding = parse_sharding("hybrid:2:full");
+  asked.offload = OffloadChoice::optimizer;
   EXPECT_EQ(lacking(asked, has), "");
   asked.precision = PrecisionChoice::bf16_wire;
   EXPECT_INPUT_ERROR(require_built(asked, has),

@@ -3,6 +3,7 @@
 // expect 1: fsdp: a policy has a text() that gives no text; make it std::string text() const, or static, without
 // expect 1: fsdp: a policy has a name that is no text; make it static constexpr std::string_view name
 // expect 1: fsdp: a sharding strategy has a mesh_axes that is no static constexpr int of 1 or 2
+// expect 1: fsdp: a sharding strategy has an axes_by_value that is no static constexpr bool
 // expect 1: fsdp: a sharding strategy has an Across that is no placement; take fsdp::buffer::Shard or Replicate
 // expect 1: fsdp: a sharding strategy has an offloads_optimizer that is no static constexpr bool
 // expect 1: fsdp: a sharding strategy has a schedule that is no fsdp::sharding::Schedule schedule(const
@@ -74,6 +75,9 @@ inline constexpr bool detail::judged_by_library<S> = true;
 
 struct AxesAtRunTime : Zero3 {
   int mesh_axes = 2;
+};
+struct AxesByValueAtRunTime : Zero3 {
+  bool axes_by_value = true;
 };
 struct AcrossNothing : Zero3 {
   using Across = int;
@@ -201,6 +205,7 @@ static_assert(nn::check_head_parts<nn::LossHead<Here>, Here>());
 const std::string texts = policy_text(TextOfNumber{}) + policy_text(TextThatChanges{}) + policy_text<TextOfArgument>();
 const std::string name = policy_text<NumberAsName>();
 static_assert(check_sharding<AxesAtRunTime>());
+static_assert(check_sharding<AxesByValueAtRunTime>());
 static_assert(check_sharding<AcrossNothing>());
 static_assert(check_sharding<OffloadsAtRunTime>());
 static_assert(check_sharding<ScheduleThatChanges>());

@@ -11,7 +11,7 @@
 // expect 10: fsdp: a sharding strategy has neither fsdp::sharding::Rules rules() const, from which a schedule follows
 // expect 11: fsdp: a sharding strategy that brings its own schedule lacks fsdp::sharding::Facts facts() const
 // expect 12: fsdp: a sharding strategy's Layout is no layout policy
-// expect 13: fsdp: RunTimeStrategy holds strategies whose placements and mesh axes are the same
+// expect 13: fsdp: RunTimeStrategy holds strategies whose optimizer state has the same placement across groups
 // expect 14 first: fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>
 // expect 15: fsdp: this communicator cannot exchange pieces, as sharded sequences require; give it template <class T>
 // expect 16 first: fsdp: the arguments of Stack are in another order than Stack<Sharding, Comm, Precision, Tiling>
@@ -21,6 +21,8 @@
 // expect 20: a Use that is not named ends at once; write auto use = pass.forward(unit)
 // expect 21: a Pass that is not named is left unfinished at once; write auto pass = module.train()
 // expect 22 first: fsdp: as_eigen's map is column-major, Eigen's default, and a tensor is row-major
+// expect 23: fsdp: HybridShard forms groups of ranks, and values of its inner strategy may form some or replicate
+// expect 24: fsdp: Reproducible is of one strategy, and a RunTimeStrategy holds several
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/views.hpp>
 #include <tessera/fsdp/module/stack.hpp>
@@ -117,6 +119,7 @@ Stack<FullyShard<>, comm::Threads<>, Bf16Wire<Fp32>, tiling::Untiled> stack;
 Stack<Zero3, FloatOnly, Fp32, tiling::Untiled> other;
 Stack<HybridShard<Zero2>, comm::Threads<>, Bf16Mixed, tiling::Untiled> hybrid;
 Stack<RunTimeGrouped, comm::Threads<>, Bf16Mixed, tiling::Untiled> run_time;
+Stack<RunTimeAny, comm::Threads<>, Bf16Mixed, tiling::Untiled> any;
 Stack<WithLayout<Zero3, buffer::Owned>, comm::Threads<>, Bf16Mixed, tiling::Untiled> owned;
 Stack<FullyShard<>, WithoutExchanges, Fp32, tiling::Untiled> whole_sequences;
 Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled, Ulysses> sharded_sequences;
@@ -145,7 +148,7 @@ Stack<WithoutFacts, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 12
 Stack<OldLayout, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 13
-Stack<RunTimeStrategy<Zero3, Replicated>, comm::Threads<>, Fp32, tiling::Untiled> stack;
+Stack<RunTimeStrategy<Zero3, HybridShard<Zero3, OptimizerAcross::sharded>>, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 14
 Stack<comm::Threads<>, FullyShard<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 15
@@ -164,6 +167,10 @@ void unnamed(Pass<Whole>& pass) { pass.forward(0); }
 void unnamed(Sharded<Whole>& module) { module.train(); }
 #elif CASE == 22
 auto weight(Use<Whole>& use) { return as_eigen<ColumnMajorMap>(use.weight("w")); }
+#elif CASE == 23
+Stack<HybridShard<RunTimeAny>, comm::Threads<>, Fp32, tiling::Untiled> stack;
+#elif CASE == 24
+Stack<Reproducible<RunTimeSharded>, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #endif
 
 }  // namespace fsdp

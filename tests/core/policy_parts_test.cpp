@@ -17,9 +17,9 @@ struct Cutter {
 
   void visit(PolicyParts& parts) {
     parts.word("cutter");
-    parts.number({.member = "groups", .kind = "K"}, groups);
-    parts.number({.name = "width", .member = "width", .usual = 3, .least = 0, .most = 9}, width);
-    parts.number({.name = "reversed", .member = "reversed", .option = "true"}, reversed);
+    parts.number({.kind = "K"}, groups);
+    parts.number({.name = "width", .usual = 3, .least = 0, .most = 9}, width);
+    parts.number({.name = "reversed", .is_option = true}, reversed);
   }
 };
 
@@ -54,7 +54,7 @@ struct Keeper {
 
   void visit(PolicyParts& parts) {
     parts.word("keeper");
-    parts.number({.name = "room", .member = "room", .most = 1 << 30, .is_bytes = true}, room);
+    parts.number({.name = "room", .most = 1 << 30, .is_bytes = true}, room);
   }
 };
 

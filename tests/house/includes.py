@@ -101,6 +101,8 @@ def place_of_file(path):
 
 def resolve(root, file, quote, name):
     """The path from root of one of our own files, or None for anybody else's."""
+    if "@" in name.removeprefix("@PROJECT_SOURCE_DIR@"):  # a name that CMake writes
+        return None
     if quote == "<" and name.startswith("tessera/"):
         path = root / "include" / name.removeprefix("tessera/")
     elif name.startswith("@PROJECT_SOURCE_DIR@/"):  # in templates of generated sources

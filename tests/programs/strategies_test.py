@@ -48,14 +48,13 @@ def test_a_budget_for_gathered_weights_changes_no_bit_and_may_change_in_a_run(pr
 
 def test_every_layout_follows_the_plain_one(program):
     unclipped = train(program, "unclipped", "--comm threads:4 --clip 0")
-    for layout, sharding in itertools.product(("per-parameter", "flat", "owned"), ("fsdp2", "zero2")):
+    for layout, sharding in itertools.product(("per-parameter", "flat", "owned"), ("fsdp2", "replicated", "zero2")):
         flags = f"--comm threads:4 --clip 0 --sharding {sharding} --layout {layout}"
         close(train(program, "other", flags), unclipped, 1e-5)
     contains("other.jsonl", '"stack":"zero2:layout=owned threads:4')
     resumes(program, "other", 6, "--clip 0 --comm threads:4 --layout rows")
     program(FLAGS, "--batch-size 8 --comm threads:4 --layout owned --dry-run").prints(
         "^fsdp2:layout=owned / threads / fp32, 4 ranks, .*: bytes of rank [0-3], which takes the most$")
-    program.refuses("replicated cuts no tensor", FLAGS, "--sharding replicated --layout owned --dry-run")
     program.refuses("did you mean 'owned'", FLAGS, "--layout ownd --dry-run")
 
 

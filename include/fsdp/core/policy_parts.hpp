@@ -21,14 +21,13 @@ namespace fsdp {
 
 /// A number of a policy, as ":prefetch=2" in texts, or an option, which is 0 or 1, as ":deferred".
 struct PolicyNumber {
-  std::string_view name = {};    ///< in texts; empty: the number stands alone, as in "hybrid:2"
-  std::string_view member = {};  ///< its name in C++
-  std::string_view option = {};  ///< C++ for the option's 1; empty: this is a number
-  std::string_view kind = {};    ///< its place in the kind's name, as "K" in "hybrid:K"; empty: it has none
-  std::int64_t usual = 0;        ///< texts leave it out, unless it is part of the kind
-  std::int64_t least = 1;        ///< smallest that a text may say
+  std::string_view name = {};  ///< in texts; empty: the number stands alone, as in "hybrid:2"
+  std::string_view kind = {};  ///< its place in the kind's name, as "K" in "hybrid:K"; empty: it has none
+  std::int64_t usual = 0;      ///< texts leave it out, unless it is part of the kind
+  std::int64_t least = 1;      ///< smallest that a text may say
   std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  bool is_bytes = false;  ///< texts may say it as 512MiB, and say memory_left as "auto"
+  bool is_option = false;  ///< its name alone says 1
+  bool is_bytes = false;   ///< texts may say it as 512MiB, and say memory_left as "auto"
   std::string_view help = {};
 };
 

@@ -18,6 +18,7 @@ namespace fsdp {
 namespace detail {
 
 FSDP_HAS_MEMBER(mesh_axes)
+FSDP_HAS_MEMBER(axes_by_value)
 FSDP_HAS_MEMBER(Across)
 FSDP_HAS_MEMBER(offloads_optimizer)
 FSDP_HAS_MEMBER(layout)
@@ -29,6 +30,9 @@ consteval bool check_optional_parts() {
   static_assert(
       !has_mesh_axes<S>() || requires { requires S::mesh_axes == 1 || S::mesh_axes == 2; },
       "fsdp: a sharding strategy has a mesh_axes that is no static constexpr int of 1 or 2");
+  static_assert(
+      !has_axes_by_value<S>() || requires { typename std::bool_constant<S::axes_by_value>; },
+      "fsdp: a sharding strategy has an axes_by_value that is no static constexpr bool");
   static_assert(
       !has_Across<S>() || requires { requires buffer::Placement<typename S::Across>; },
       "fsdp: a sharding strategy has an Across that is no placement; take fsdp::buffer::Shard or Replicate");

@@ -31,6 +31,7 @@ struct RunTimeStrategy {
       "fsdp: RunTimeStrategy holds strategies whose optimizer state has the same placement across groups and "
       "the same memory, since buffers have them in their type; give each of these a RunTimeStrategy of its own");
   static constexpr int mesh_axes = std::max({mesh_axes_of<First>, mesh_axes_of<Rest>...});
+  /// Whether some of the strategies form groups of ranks, and others do not.
   static constexpr bool axes_by_value = !((mesh_axes_of<Rest> == mesh_axes_of<First>)&&...);
   static constexpr bool offloads_optimizer = offloads_optimizer_of<First>;
   /// See fsdp::may_have_pieces.

@@ -3,8 +3,8 @@
 /// All sharding strategies: how weights, gradients and optimizer state are placed, at rest and in use.
 ///
 /// To add one, write a struct with the members of the concept here, and add its schedules to
-/// tests/sharding/schedule_test.cpp. For the program, add its type in tessera/fsdp/sharding/run_time.hpp and its name
-/// in cmake/stacks.cmake. Texts, flags and help show what it lists in `visit` (tessera/fsdp/core/policy_parts.hpp).
+/// tests/sharding/schedule_test.cpp. For the program, add its type to RunTimeAny (tessera/fsdp/sharding/run_time.hpp).
+/// Texts, flags and help show what it lists in `visit` (tessera/fsdp/core/policy_parts.hpp).
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -26,12 +26,11 @@
 namespace fsdp {
 namespace detail {
 
-inline constexpr PolicyNumber group_number = {.member = "group", .kind = "K"};
+inline constexpr PolicyNumber group_number = {.kind = "K"};
 inline constexpr PolicyNumber prefetch_number = {
-    .name = "prefetch", .member = "prefetch_depth", .usual = 1, .least = 0, .help = "units gathered ahead"};
+    .name = "prefetch", .usual = 1, .least = 0, .help = "units gathered ahead"};
 inline constexpr PolicyNumber budget_number = {
     .name = "budget",
-    .member = "budget",
     .most = std::int64_t{1} << 50,
     .is_bytes = true,
     .help =
@@ -80,8 +79,7 @@ struct FullyShard {
     if constexpr (reshard == ReshardAfterForward::no) parts.word("no-reshard");
     if constexpr (reshard == ReshardAfterForward::to_group) parts.number(detail::group_number, group);
     parts.number({.name = "deferred",
-                  .member = "reduce",
-                  .option = "fsdp::ReduceGradients::last_micro_batch",
+                  .is_option = true,
                   .help = "reduce after the last micro-batch"},
                  reduce);
     parts.number(detail::prefetch_number, prefetch_depth);
@@ -132,11 +130,10 @@ struct Zero3 {
     parts.word("zero3");
     parts.number(detail::prefetch_number, prefetch_depth);
     parts.number({.name = "persist",
-                  .member = "persistence_threshold",
                   .most = most,
                   .help = "tensors up to N elements stay gathered"},
                  persistence_threshold);
-    parts.number({.name = "live", .member = "live_bound", .most = most, .help = "most elements gathered at a time"},
+    parts.number({.name = "live", .most = most, .help = "most elements gathered at a time"},
                  live_bound);
     parts.number(detail::budget_number, budget);
   }
@@ -178,6 +175,10 @@ struct HybridShard {
       !requires(Inner inner) { inner.pieces; },
       "fsdp: HybridShard adds up the gradients of each group of ranks first, and Reproducible those of a "
       "step's pieces one after the other; use Reproducible alone");
+  static_assert(
+      !requires { requires Inner::axes_by_value; },
+      "fsdp: HybridShard forms groups of ranks, and values of its inner strategy may form some or replicate; put "
+      "FullyShard, Zero1, Zero2, Zero3 or RunTimeSharded inside");
   static constexpr int mesh_axes = 2;
   using AtRest = buffer::Shard;
   using Across = std::conditional_t<optimizer == OptimizerAcross::replicated, buffer::Replicate, buffer::Shard>;
@@ -258,6 +259,9 @@ struct Reproducible : Strategy {
   static_assert(!detail::is_hybrid<Strategy>,
                 "fsdp: Reproducible adds the gradients of a step's pieces one after the other, and HybridShard adds up "
                 "those of each group of ranks first; take FullyShard, Zero2 or Zero3 inside");
+  static_assert(
+      !requires(Strategy held) { held.strategy.index(); },
+      "fsdp: Reproducible is of one strategy, and a RunTimeStrategy holds several; put Reproducible inside it");
   int pieces = 1;  ///< of a step's batch; at least 1
 
   constexpr sharding::Facts facts() const {
@@ -275,7 +279,6 @@ struct Reproducible : Strategy {
   void visit(PolicyParts& parts) {
     parts.part<Strategy>(*this);
     parts.number({.name = "pieces",
-                  .member = "pieces",
                   .kind = "V",
                   .most = 1 << 20,
                   .help = "a step is cut into N pieces, and has the same bits on any number of ranks"},
@@ -310,9 +313,10 @@ inline constexpr int mesh_axes_of<S> = S::mesh_axes;
 
 /// Whether values of a strategy type work on one axis or on two: ranks_per_group() is then 0 for one.
 template <class S>
-inline constexpr bool axes_by_value = requires {
-  requires S::axes_by_value;
-};
+inline constexpr bool axes_by_value = false;
+template <class S>
+requires requires { S::axes_by_value; }
+inline constexpr bool axes_by_value<S> = S::axes_by_value;
 
 namespace detail {
 template <class S>

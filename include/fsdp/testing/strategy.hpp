@@ -53,8 +53,9 @@ FSDP_TESTED_VALUES(strategies, strategy, numbers, Strategy)
 
 template <class Strategy>
 bool takes_ranks(const Strategy& strategy, int ranks) {
-  if constexpr (mesh_axes_of<Strategy> == 2) return ranks % strategy.ranks_per_group() == 0;
-  return true;
+  if constexpr (mesh_axes_of<Strategy> == 2)
+    if (const int group = strategy.ranks_per_group(); group > 0) return ranks % group == 0;
+  return true;  // or the run refuses it
 }
 
 /// Trains by AdamW, or by SGD where sums may differ in their last bits: AdamW divides a gradient by its size, so that

@@ -14,13 +14,13 @@ namespace {
 
 /// Returns what stands before a number in texts; of an option all that it says.
 std::string key_of(const PolicyNumber& number) {
-  return std::string(number.name) + (number.name.empty() || !number.option.empty() ? "" : "=");
+  return std::string(number.name) + (number.name.empty() || number.is_option ? "" : "=");
 }
 
 /// Returns the number that a part of a text says; nothing if it says another one, or none.
 std::optional<std::int64_t> number_in(std::string_view text, const PolicyNumber& number) {
   const std::string key = key_of(number);
-  if (!number.option.empty()) return text == key ? std::optional<std::int64_t>(1) : std::nullopt;
+  if (number.is_option) return text == key ? std::optional<std::int64_t>(1) : std::nullopt;
   if (!text.starts_with(key)) return std::nullopt;
   const std::string_view value = text.substr(key.size());
   if (number.is_bytes && value == "auto") return memory_left;
@@ -46,7 +46,7 @@ std::string PolicyParts::text(bool kind_alone) const {
       said = key_of(number);
       if (number.is_bytes && value == memory_left)
         said += "auto";
-      else if (number.option.empty())
+      else if (!number.is_option)
         said += kind_alone ? std::string(number.kind) : std::to_string(value);
     }
     text += (text.empty() ? "" : ":") + said;

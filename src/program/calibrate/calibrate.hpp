@@ -9,7 +9,7 @@ namespace fsdp::calibrate {
 
 /// Starts or joins the ranks of a communicator and measures; rank 0 writes the file. Returns the exit status. Throws
 /// InputError for ranks that are not placed node by node. Defined for the communicators of the program's stacks
-/// (on_threads.cpp and its siblings).
+/// (on_comm.cpp.in).
 template <class Comm>
 int calibrate(const cli::Calibrate& options);
 

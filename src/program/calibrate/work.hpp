@@ -3,7 +3,7 @@
 /// What a rank computes and copies alone in a calibration: matmuls, attention, a block's elementwise operations, copies
 /// to its host. Measurements know a device by these functions only.
 ///
-/// To add a device: instantiate `work_on` for it, as on_nccl.cpp does.
+/// To add a device: instantiate `work_on` for it, as on_comm.cpp.in does.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,6 @@ namespace {
 
 constexpr ValueNames<PrecisionChoice::bf16_wire> precision_names("fp32", "bf16", "bf16:wire=bf16");
 constexpr ValueNames<OffloadChoice::optimizer> offload_names("none", "optimizer");
-const std::vector<std::string> comm_names = {"self", "threads:N", "mpi", "nccl"};
 
 /// Returns the number after `prefix`, at least 1; 0 if the text is anything else. Throws InputError if the number is
 /// above `most`.
@@ -39,7 +38,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(to_text(comm), ':').front()); }
+std::string name_of_comm(const CommChoice& comm) { return std::string(split_at(comm.name(), ':').front()); }
 
 std::string text_of(const BuiltWith& has) {
   return message("  --comm       ", listed(has.comms), "\n  --precision  ", listed(has.precisions), "\n  --offload    ",
@@ -79,19 +78,20 @@ void from_text(std::string_view flag, std::string_view text, OffloadChoice& valu
 }
 
 void from_text(std::string_view flag, std::string_view text, CommChoice& value) {
-  using Kind = CommChoice::Kind;
-  const std::int64_t ranks = number_after(text, "threads:", train::most_started_ranks, flag);
-  const auto found = std::ranges::find(comm_names, text);
-  if (ranks == 0 && (found == comm_names.end() || *found == "threads:N")) refuse_unknown(flag, text, comm_names);
-  value = {.kind = ranks > 0 ? Kind::threads : static_cast<Kind>(found - comm_names.begin()),
-           .ranks = std::max<std::int64_t>(ranks, 1)};
+  for (std::size_t i = 0; i < CommChoice::names.size(); ++i) {
+    const CommChoice known{.kind = static_cast<CommChoice::Kind>(i)};
+    const std::string_view prefix = known.name().substr(0, known.name().size() - 1);  // "threads:"
+    const std::int64_t ranks = known.counts() ? number_after(text, prefix, train::most_started_ranks, flag) : 1;
+    if (ranks > 0 && (known.counts() || text == known.name()))
+      return void(value = {.kind = known.kind, .ranks = ranks});
+  }
+  refuse_unknown(flag, text, std::vector<std::string>(CommChoice::names.begin(), CommChoice::names.end()));
 }
 
 std::string to_text(PrecisionChoice value) { return precision_names.name(value); }
 std::string to_text(OffloadChoice value) { return offload_names.name(value); }
 std::string to_text(const CommChoice& value) {
-  const bool counts = value.kind == CommChoice::Kind::threads;
-  return counts ? message("threads:", value.ranks) : comm_names[static_cast<std::size_t>(value.kind)];
+  return value.counts() ? message(name_of_comm(value), ":", value.ranks) : std::string(value.name());
 }
 
 }  // namespace fsdp::cli

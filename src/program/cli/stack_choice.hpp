@@ -4,9 +4,11 @@
 /// `--sharding` and `--layout`.
 ///
 /// These values choose a compiled stack; the policies' types are in sharding/, precision/, tiling/ and comm/.
-/// To add a name: add its kind here, and its parser and name in src/program/cli/stack_choice.cpp.
+/// To add a communicator: its kind and name here, and its type in cmake/stacks.cmake.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,11 +26,15 @@ enum class PrecisionChoice : std::uint8_t { fp32, bf16, bf16_wire };
 /// --offload: what is kept in host memory.
 enum class OffloadChoice : std::uint8_t { none, optimizer };
 
-/// --comm.
+/// --comm. A name with :N is of a communicator whose ranks the program starts, N of them.
 struct CommChoice {
   enum class Kind : std::uint8_t { self, threads, mpi, nccl };
+  static constexpr std::array<std::string_view, 4> names = {"self", "threads:N", "mpi", "nccl"};
   Kind kind = Kind::threads;
-  std::int64_t ranks = 1;  ///< for threads; for mpi and nccl the launcher knows it
+  std::int64_t ranks = 1;  ///< of a name with :N; of others the launcher knows it
+
+  std::string_view name() const { return names[static_cast<std::size_t>(kind)]; }
+  bool counts() const { return name().ends_with(":N"); }
 
   friend bool operator==(const CommChoice&, const CommChoice&) = default;
 };

@@ -33,7 +33,7 @@ void each_named_kind(const F& f) {
 
 std::string first_word(std::string_view kind) { return std::string(split_at(kind, ':').front()); }
 std::string text_of(const PolicyNumber& number) {
-  return message(number.name, number.is_bytes ? "=BYTES" : number.option.empty() ? "=N" : "");
+  return message(number.name, number.is_bytes ? "=BYTES" : !number.is_option ? "=N" : "");
 }
 
 /// Adds a name behind those with the same first word.

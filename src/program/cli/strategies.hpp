@@ -82,11 +82,8 @@ Sharding sharding_of(const ShardingChoice& choice) {
   std::visit(assign, choice.strategy);
   if constexpr (requires { sharding.other_layout; })
     sharding.other_layout = layout_of(choice);
-  else if constexpr (requires { sharding.inner.other_layout; })
-    sharding.inner.other_layout = layout_of(choice);
   else
-    require<InputError>(choice.layout == LayoutChoice::own, "--layout ", to_text(choice.layout), ": ", to_text(choice),
-                        " cuts no tensor, so that no layout changes it; leave --layout out");
+    sharding.inner.other_layout = layout_of(choice);
   return sharding;
 }
 

@@ -10,15 +10,15 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
-#include <tessera/comm/mpi.hpp>
-#include <tessera/comm/nccl.hpp>
+#include <comms.inc>
 #include <tessera/comm/self.hpp>
-#include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
 #include <tessera/fsdp/buffer/rows.hpp>
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
 
 namespace fsdp::cli {
 namespace {
@@ -26,15 +26,19 @@ namespace {
 using boost::mp11::mp_for_each;
 using boost::mp11::mp_identity;
 using boost::mp11::mp_list;
+using boost::mp11::mp_push_back;
+using boost::mp11::mp_rename;
 using boost::mp11::mp_transform;
 
-using Backends = mp_list<comm::Self<>, comm::Threads<>, comm::Mpi<>, comm::Nccl<>>;
+#define FSDP_COMM(type) , type
+using Backends = mp_list<comm::Self<>
+#include <comms.inc>
+                         >;
+#undef FSDP_COMM
 using Types = mp_list<float, bf16, f16>;
 using Precisions = mp_list<Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>, Fp16Mixed>;
 using Layouts = mp_list<buffer::PerParameter, buffer::Flat, buffer::Rows, buffer::Owned>;
-using Strategies =
-    mp_list<FullyShard<>, FullyShard<ReshardAfterForward::no>, FullyShard<ReshardAfterForward::to_group>, Zero1, Zero2,
-            Zero3, HybridShard<FullyShard<>>, HybridShard<FullyShard<>, OptimizerAcross::sharded>, Replicated>;
+using Strategies = mp_push_back<mp_rename<decltype(RunTimeAny::strategy), mp_list>, RunTimeHybridFull>;
 
 /// Calls f.operator()<T>() for every type of a list.
 template <class List, class F>
@@ -102,6 +106,7 @@ std::string strategies() {
   std::vector<Row> rows{{"strategy", "weights at rest", "optimizer across groups", "axes"}};
   for_each<Layouts>([&]<class L>() { rows[0].push_back("in " + policy_text<L>()); });
   for_each<Strategies>([&]<class S>() {
+    if (sharding::facts_of(S{}).pieces > 0) return;  // the same, with pieces
     constexpr bool sharded = std::is_same_v<typename S::AtRest, buffer::Shard>;
     constexpr bool sharded_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>;
     constexpr bool has_groups = requires { typename S::Across; };
@@ -111,9 +116,9 @@ std::string strategies() {
                                                       : "replicated",
                                      std::to_string(mesh_axes_of<S>)});
     for_each<Layouts>([&]<class L>() {
-      row.push_back(std::is_same_v<typename S::Layout, L> ? "yes, its own"
-                    : ShardingStrategy<WithLayout<S, L>>  ? "yes, WithLayout"
-                                                          : "no");
+      row.push_back(policy_text(layout_of(S{})) == policy_text<L>() ? "yes, its own"
+                    : ShardingStrategy<WithLayout<S, L>>            ? "yes, WithLayout"
+                                                                    : "no");
     });
   });
   return table(rows);

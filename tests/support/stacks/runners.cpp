@@ -31,10 +31,8 @@ buffer::AnyLayout layout_of(std::string_view name) {
 std::int64_t ranks_per_group(std::string_view stack) {
   return std::visit(
       []<class S>(const S& strategy) {
-        if constexpr (mesh_axes_of<S> == 2)
-          return strategy.ranks_per_group();
-        else
-          return 1;
+        if constexpr (mesh_axes_of<S> == 2) return std::max(strategy.ranks_per_group(), 1);
+        return 1;
       },
       any_strategy(strategy_of(stack)));
 }
