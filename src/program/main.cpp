@@ -144,7 +144,8 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
 
 /// Settles a command's communicator and number of ranks, and returns the compiled stack that it asks for.
 template <class Command>
-const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::LaunchOptions& launch, bool plans = false) {
+const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::LaunchOptions& launch,
+                                       bool plans = false) {
   settle_launch(command->stack.comm, launch, command.flags.is_given("comm"), plans);
   return find_stack(command->stack);
 }
@@ -237,7 +238,8 @@ struct Run {
     return find_stack(run.stack).replay(run);
   }
   int operator()(const cli::Stacks&) const {
-    return print_text(stdout, "Compiled into this program, in any combination, with any --layout and --tiling:\n" + cli::text_of(built_with()) +
+    return print_text(stdout, "Compiled into this program, in any combination, with any --layout and --tiling:\n" +
+                                  cli::text_of(built_with()) +
                                   "Policies of your own are a program of a few lines: see examples/01_trainer.\n" +
                                   cli::support_text()),
            0;

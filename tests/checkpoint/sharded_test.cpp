@@ -160,7 +160,7 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
   const TemporaryFolder folder;
   const auto with = [](Comm& communicator, const RunTimeAny& strategy, std::vector<std::string> frozen) {
     return std::make_unique<Net<RunTimeAny>>(communicator, net::units(3), strategy,
-                                                 settings<RunTimeAny>(communicator, std::move(frozen)));
+                                             settings<RunTimeAny>(communicator, std::move(frozen)));
   };
   Whole saved, gone_on;
   on_ranks(2, [&](Comm& communicator) {

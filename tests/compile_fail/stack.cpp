@@ -148,7 +148,8 @@ Stack<WithoutFacts, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 12
 Stack<OldLayout, comm::Threads<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 13
-Stack<RunTimeStrategy<Zero3, HybridShard<Zero3, OptimizerAcross::sharded>>, comm::Threads<>, Fp32, tiling::Untiled> stack;
+Stack<RunTimeStrategy<Zero3, HybridShard<Zero3, OptimizerAcross::sharded>>, comm::Threads<>, Fp32, tiling::Untiled>
+    stack;
 #elif CASE == 14
 Stack<comm::Threads<>, FullyShard<>, Fp32, tiling::Untiled> stack;
 #elif CASE == 15

@@ -61,8 +61,8 @@ TEST(ForeignLoop, HasTheSameBitsInBf16UnderEveryStrategy) {
       Request request{.ranks = ranks, .strategy = RunTimeAny{FullyShard<>{}}, .precision = In::bf16};
       const Outcome expected = train_sharded(network, request);
       EXPECT_GT(difference(expected, train_plain<float>(network, request, Reduce::every_micro_batch)), 1e-4);
-      for (const AnyStrategy& strategy :
-           {AnyStrategy(RunTimeAny{Zero3{}}), AnyStrategy(RunTimeAny{Zero1{}}), AnyStrategy(RunTimeAny{Replicated{}})}) {
+      for (const AnyStrategy& strategy : {AnyStrategy(RunTimeAny{Zero3{}}), AnyStrategy(RunTimeAny{Zero1{}}),
+                                          AnyStrategy(RunTimeAny{Replicated{}})}) {
         request.strategy = strategy;
         SCOPED_TRACE(message(network.name, ", ", text_of(strategy), ", ", ranks, " ranks"));
         expect_same(train_sharded(network, request), expected);

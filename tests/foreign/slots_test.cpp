@@ -178,8 +178,8 @@ TEST(FixedSlots, ViewsHaveTheSameAddressesInEveryUseOfAPass) {
     const std::vector<Unit> list = small_units(random, units);
     const Order order = covering_order(random, units);
     const RunTimeAny strategies[] = {{FullyShard<>{.prefetch_depth = trial % 4}},
-                                         {Zero3{.prefetch_depth = trial % 4, .persistence_threshold = 20}},
-                                         {Zero2{}}};
+                                     {Zero3{.prefetch_depth = trial % 4, .persistence_threshold = 20}},
+                                     {Zero2{}}};
     const RunTimeAny& strategy = strategies[trial % 3];
     SCOPED_TRACE(message("trial ", trial, ", ", policy_text(strategy)));
     on_ranks(2, [&](Comm& communicator) {

@@ -270,9 +270,8 @@ TEST(OptimizerGroups, SkipTogether) {
 TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
   on_ranks(2, [](Comm& communicator) {
     const auto weights = [&](const UnitOptions& options, double lr) {
-      Net<RunTimeAny> both(
-          communicator, net::units(2), in_shards,
-          {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})}, .unit_options = options});
+      Net<RunTimeAny> both(communicator, net::units(2), in_shards,
+                           {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})}, .unit_options = options});
       both.initialize(1);
       auto& control = both.optimizer().control();
       for (const int order : {0, 1, 1, 0, 1}) {

@@ -119,7 +119,7 @@ TEST(Orders, OfTwoNetworksHaveTheBitsOfTwoObjects) {
 TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
-                             {.orders = both_orders(), .micro_batches = 2});
+                         {.orders = both_orders(), .micro_batches = 2});
     initialize(both);
     for (int step = 0; step < 6; ++step) {
       const Whole before = net::weights(both);
@@ -136,9 +136,8 @@ TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
 TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeAny> both(communicator, both_networks(), {.strategy = Zero3{}},
-                             {.orders = both_orders(), .micro_batches = 2});
-    Net<RunTimeAny> alone(communicator, net::units(2, "discriminator"), {.strategy = Zero3{}},
-                              {.micro_batches = 2});
+                         {.orders = both_orders(), .micro_batches = 2});
+    Net<RunTimeAny> alone(communicator, net::units(2, "discriminator"), {.strategy = Zero3{}}, {.micro_batches = 2});
     initialize(both);
     initialize(alone);
     both.step(net::train(both, run_of(2)), {.lr = 0});
@@ -151,7 +150,7 @@ TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
 TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
   on_ranks(1, [](Comm& communicator) {
     Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
-                             {.orders = both_orders(), .micro_batches = 2});
+                         {.orders = both_orders(), .micro_batches = 2});
     initialize(both);
     auto pass = both.train(1, of_generator);
     for (int unit = 0; unit < 4; ++unit) pass.forward(unit).done();
@@ -178,7 +177,7 @@ TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
 TEST(Orders, AfterALossThatIsNotFiniteGoOnWithTheirOwnCounts) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
-                             {.orders = both_orders(), .micro_batches = 2});
+                         {.orders = both_orders(), .micro_batches = 2});
     initialize(both);
     for (int step = 0; step < 3; ++step) both.step(net::train(both, run_of(step)), {.lr = 1e-2});
     const Whole before = net::weights(both);

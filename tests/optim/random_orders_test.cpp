@@ -176,8 +176,7 @@ struct Plain {
   }
 };
 
-void expect_gradients_and_evaluation(const Program& program, const RunTimeAny& strategy, int ranks,
-                                     int micro_batches) {
+void expect_gradients_and_evaluation(const Program& program, const RunTimeAny& strategy, int ranks, int micro_batches) {
   std::vector<std::string> frozen;
   for (int unit = 0; unit < program.units; ++unit)
     if (!program.trains(unit)) frozen.push_back(message("unit", unit, ".*"));

@@ -86,7 +86,7 @@ TEST(UnitUsedSeveralTimes, HasTheSumOfItsGradientsUnderEveryStrategy) {
 TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
-                                {.orders = {mirrored(several)}, .micro_batches = 2});
+                            {.orders = {mirrored(several)}, .micro_batches = 2});
     int left = 0, reductions = 0;
     for (const sharding::Task& task : sharded.module().schedule(sharding::Pass::train)) {
       if (task.index != 1) continue;
@@ -103,8 +103,7 @@ TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
 /// So that what an autograd engine kept in forward is right in backward.
 TEST(UnitUsedSeveralTimes, HasOneAddressInAllUsesOfAPass) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
-                                {.orders = {mirrored(several)}});
+    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}}, {.orders = {mirrored(several)}});
     sharded.initialize(1);
     std::map<int, const float*> address;
     auto pass = sharded.train();
@@ -155,7 +154,7 @@ TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
 TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
   on_ranks(2, [](Comm& communicator) {
     Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
-                                {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
+                            {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
     sharded.initialize(1);
     const auto before = net::weights(sharded, {"unit1.*"});
     net::steps(sharded, {.uses = {0, 2}}, 2);
@@ -198,8 +197,7 @@ TEST(OddTensors, WithoutAxesHaveNoRowsAndAreNamed) {
   units[1].parameters.push_back({.name = "temperature", .shape = Shape{}});
   on_ranks(2, [&](Comm& communicator) {
     try {
-      const Net<RunTimeAny> sharded(communicator, units,
-                                        {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}});
+      const Net<RunTimeAny> sharded(communicator, units, {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}});
       ADD_FAILURE() << "a layout of rows took a tensor without axes";
     } catch (const InputError& error) {
       EXPECT_NE(std::string(error.what()).find("'temperature'"), std::string::npos) << error.what();
@@ -253,7 +251,7 @@ TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
   std::vector<double> alone_large, alone_small, large_losses, small_losses;
   const auto made = [](Comm& communicator, int units, const char* prefix, std::uint64_t seed) {
     auto sharded = std::make_unique<Net<RunTimeAny>>(communicator, net::units(units, prefix),
-                                                         RunTimeAny{.strategy = FullyShard<>{}});
+                                                     RunTimeAny{.strategy = FullyShard<>{}});
     sharded->initialize(seed);
     return sharded;
   };

@@ -16,9 +16,9 @@ using testing::StrategyCase;
 
 TEST(Estimate, CountsTheCollectivesOfARunOneByOne) {
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}},
-                                         {.strategy = FullyShard<ReshardAfterForward::no>{}},
-                                         {.strategy = Zero1{}},
-                                         {.strategy = Zero3{.persistence_threshold = 64}}})
+                                     {.strategy = FullyShard<ReshardAfterForward::no>{}},
+                                     {.strategy = Zero1{}},
+                                     {.strategy = Zero3{.persistence_threshold = 64}}})
     for (const StrategyCase& how : {StrategyCase{.ranks = 1},
                                     {.ranks = 2, .micro_batches = 3},
                                     {.ranks = 3, .micro_batches = 2, .tied = true},
@@ -28,7 +28,7 @@ TEST(Estimate, CountsTheCollectivesOfARunOneByOne) {
 
 TEST(Estimate, CountsThoseOfBothAxesOfAMesh) {
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = HybridShard<RunTimeSharded>{.group = 2}},
-                                         {.strategy = FullyShard<ReshardAfterForward::to_group>{.group = 2}}})
+                                     {.strategy = FullyShard<ReshardAfterForward::to_group>{.group = 2}}})
     test::expect_calls_of_a_run(strategy, {.ranks = 4, .micro_batches = 2});
 }
 

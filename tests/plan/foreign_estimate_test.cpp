@@ -159,9 +159,9 @@ void expect_what_a_run_does(const Strategy& strategy, int ranks) {
 
 TEST(ForeignEstimate, HasTheBytesAndTheCollectivesOfARun) {
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}},
-                                         {.strategy = FullyShard<ReshardAfterForward::no>{}},
-                                         {.strategy = Zero1{}},
-                                         {.strategy = Zero2{}}})
+                                     {.strategy = FullyShard<ReshardAfterForward::no>{}},
+                                     {.strategy = Zero1{}},
+                                     {.strategy = Zero2{}}})
     for (const int ranks : {1, 2, 3}) expect_what_a_run_does(strategy, ranks);
   expect_what_a_run_does(Replicated{}, 2);
   expect_what_a_run_does(HybridShard<FullyShard<>>{.group = 2}, 4);

@@ -147,10 +147,10 @@ struct RunResults {
 
 /// What --sharding takes, with its numbers, in float over Threads; with "/bf16" behind it in mixed precision, with
 /// "/owned" in that layout, with "/run-time" as a strategy that is chosen at run time, before which "/layout=rows" is
-/// what --layout takes, with "/by-placement" as one of a type with the strategy's placements; "/offload" with the optimizer in host memory, "/bf16-wire" with gradients rounded on their
-/// way, with "/queued" on an asynchronous device, with "/nccl" there over a double of NCCL; and "watched": FullyShard
-/// on a communicator that can leave sums out and remembers what memory it was given. Throws InputError for what the
-/// tests do not compile.
+/// what --layout takes, with "/by-placement" as one of a type with the strategy's placements; "/offload" with the
+/// optimizer in host memory, "/bf16-wire" with gradients rounded on their way, with "/queued" on an asynchronous
+/// device, with "/nccl" there over a double of NCCL; and "watched": FullyShard on a communicator that can leave sums
+/// out and remembers what memory it was given. Throws InputError for what the tests do not compile.
 RunResults run(std::string_view stack, const RunOptions& options);
 
 /// K in a stack's name, such as 2 in "hybrid:2:full", which must divide the ranks; 1 where there is none.

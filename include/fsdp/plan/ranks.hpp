@@ -39,8 +39,7 @@ std::vector<std::int64_t> rows_of_ranks(const Request& request);
 template <class Module, class Optimizer>
 std::vector<int> ranks_to_try(const Module& module, const Request& request, const Optimizer& optimizer) {
   const std::vector<const GroupTensors*> groups = module.group_list();
-  if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements ||
-      module.whole_at_rest())
+  if (request.purpose != Purpose::train || optimizer.grain() == optim::Grain::elements || module.whole_at_rest())
     return most_loaded_ranks(groups, request.ranks, rows_of_ranks(request));
   return one_of_each_load(groups, request.ranks, rows_of_ranks(request));
 }

@@ -78,10 +78,7 @@ struct FullyShard {
     parts.word("fsdp2");
     if constexpr (reshard == ReshardAfterForward::no) parts.word("no-reshard");
     if constexpr (reshard == ReshardAfterForward::to_group) parts.number(detail::group_number, group);
-    parts.number({.name = "deferred",
-                  .is_option = true,
-                  .help = "reduce after the last micro-batch"},
-                 reduce);
+    parts.number({.name = "deferred", .is_option = true, .help = "reduce after the last micro-batch"}, reduce);
     parts.number(detail::prefetch_number, prefetch_depth);
     if constexpr (reshard == ReshardAfterForward::yes) parts.number(detail::budget_number, budget);
   }
@@ -129,12 +126,9 @@ struct Zero3 {
     constexpr std::int64_t most = std::int64_t{1} << 50;
     parts.word("zero3");
     parts.number(detail::prefetch_number, prefetch_depth);
-    parts.number({.name = "persist",
-                  .most = most,
-                  .help = "tensors up to N elements stay gathered"},
+    parts.number({.name = "persist", .most = most, .help = "tensors up to N elements stay gathered"},
                  persistence_threshold);
-    parts.number({.name = "live", .most = most, .help = "most elements gathered at a time"},
-                 live_bound);
+    parts.number({.name = "live", .most = most, .help = "most elements gathered at a time"}, live_bound);
     parts.number(detail::budget_number, budget);
   }
 };

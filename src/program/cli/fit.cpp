@@ -147,9 +147,8 @@ int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const std::str
   const FitSpace space(command->train, command.flags, cluster);
   const FoundWays found = find_ways(command->train, space, estimate);
   if (!train::tells_of_plans()) return 0;
-  print_text(stdout,
-             command->plan.json ? json_of(found, space, *command, missing.empty())
-                                 : text_of(found, space, command, cluster, missing));
+  print_text(stdout, command->plan.json ? json_of(found, space, *command, missing.empty())
+                                        : text_of(found, space, command, cluster, missing));
   return 0;
 }
 

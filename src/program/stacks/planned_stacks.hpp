@@ -60,7 +60,7 @@ using PlannedMeta = plan::MetaTwin<
 }  // namespace fsdp::stacks
 
 /// Compiles the dry runs of a strategy on a device; stacks declare them `extern`.
-#define FSDP_META_RUNS(Target, Strategy)                                        \
+#define FSDP_META_RUNS(Target, Strategy)                                    \
   template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Fp32>>;      \
   template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Bf16Mixed>>; \
   template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Bf16Wire<Bf16Mixed>>>;

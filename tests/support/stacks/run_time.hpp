@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// A backend's stacks whose strategies are chosen at run time, as the program's are. Two stacks run what takes a stack
-/// for each strategy otherwise; sharding/any_strategy_test.cpp shows that they do what the types do that they stand for.
+/// for each strategy otherwise; sharding/any_strategy_test.cpp shows that they do what the types do that they stand
+/// for.
 #pragma once
 
 #include <variant>

@@ -8,8 +8,8 @@
 #include <cfloat>
 #include <cmath>
 
-#include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/device/compute/rope.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
 
 #include "../optimizer_step.hpp"
 #include "numbers.cuh"

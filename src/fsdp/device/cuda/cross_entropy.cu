@@ -123,8 +123,7 @@ template <class T>
 Problem problem(Lane lane, const Tensor<T>& logits, Tensor<const std::int32_t> targets, std::int64_t first) {
   constexpr std::int64_t width = 16 / sizeof(T);
   return {.rows = logits.rows(),
-          .cut = lane.plain ? cut_singly(logits.columns())
-                            : cut_for_vectors(logits.columns(), width, {access(logits)}),
+          .cut = lane.plain ? cut_singly(logits.columns()) : cut_for_vectors(logits.columns(), width, {access(logits)}),
           .targets = targets.data(),
           .first = first};
 }
