@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 #include "../src/trainer/data/files/input_files.hpp"
 #include "lines.hpp"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which parts of Tessera this build has: TESSERA_WITH_<part> for each; tessera::sharding, on which all stand, is always there. Only
+# Which parts of Tessera this build has: TESSERA_WITH_<part> for each; tessera::core, on which all stand, is always there. Only
 # their libraries are searched.
 #
 #   all       everything, with MPI, CUDA and NCCL as TESSERA_ENABLE_* say; a missing library is an error
 #   auto      the same, without the parts whose libraries are missing: what a sub-project has, of which only what is linked
 #             is built
-#   a list    of sharding, library, checkpoint, model_files, trainer, testing, mpi, nccl, cuda: these, and what they need; those
+#   a list    of text, sharding, library, checkpoint, model_files, trainer, testing, mpi, nccl, cuda: these, and what they need; those
 #             of TESSERA_OPTIONAL_COMPONENTS too, if their libraries are found
-set(known sharding library checkpoint model_files trainer testing mpi nccl cuda)
+set(known core json text sharding library checkpoint model_files trainer testing mpi nccl cuda)
 set(whole FALSE)  # whether parts are not named one by one
 set(components ${TESSERA_COMPONENTS})
 if(TESSERA_COMPONENTS MATCHES "^(all|auto)$")
@@ -24,7 +24,7 @@ foreach(component IN LISTS components)
   endif()
 endforeach()
 foreach(part TESTS PROGRAM EXAMPLES)
-  if(TESSERA_BUILD_${part} AND NOT whole)
+  if(TESSERA_BUILD_${part} AND NOT whole AND NOT (part STREQUAL "TESTS" AND components STREQUAL "text"))
     message(FATAL_ERROR "tessera: TESSERA_BUILD_${part} is ON and needs all components, and TESSERA_COMPONENTS is "
                         "'${TESSERA_COMPONENTS}'; set it to OFF, or take another build folder")
   endif()
@@ -32,12 +32,21 @@ endforeach()
 
 # with_below(<out> <component>...): the components, and what they stand on.
 function(with_below out)
-  set(list sharding ${ARGN})
+  set(list core ${ARGN})
+  if(NOT "${ARGN}" MATCHES "^(core|json|text)(;(core|json|text))*$")
+    list(APPEND list sharding)
+  endif()
+  if("trainer" IN_LIST list)
+    list(APPEND list text)
+  endif()
   if("trainer" IN_LIST list OR "testing" IN_LIST list)
     list(APPEND list model_files)
   endif()
   if("model_files" IN_LIST list)
     list(APPEND list library checkpoint)
+  endif()
+  if("checkpoint" IN_LIST list OR "text" IN_LIST list)
+    list(APPEND list json)
   endif()
   if("cuda" IN_LIST list)
     list(APPEND list library)
@@ -52,11 +61,11 @@ set(components "${required}")
 set(TESSERA_OPTIONAL_PARTS "")  # those that this build does without if their libraries are missing
 if(TESSERA_COMPONENTS STREQUAL "auto")
   set(TESSERA_OPTIONAL_PARTS "${known}")
-  list(REMOVE_ITEM TESSERA_OPTIONAL_PARTS sharding)  # on which all stand
+  list(REMOVE_ITEM TESSERA_OPTIONAL_PARTS core sharding)  # on which all stand
 elseif(NOT whole)
   foreach(component IN LISTS TESSERA_OPTIONAL_COMPONENTS)
-    if(NOT component MATCHES "^(library|checkpoint|model_files|trainer|testing)$")
-      message(FATAL_ERROR "tessera: TESSERA_OPTIONAL_COMPONENTS names '${component}'; it may be a list of library, checkpoint, model_files, trainer, testing")
+    if(NOT component MATCHES "^(text|library|checkpoint|model_files|trainer|testing)$")
+      message(FATAL_ERROR "tessera: TESSERA_OPTIONAL_COMPONENTS names '${component}'; it may be a list of text, library, checkpoint, model_files, trainer, testing")
     endif()
   endforeach()
   with_below(components ${components} ${TESSERA_OPTIONAL_COMPONENTS})

@@ -28,7 +28,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_DESCRIPTION "${PROJECT_DESCRIPTION}, headers and libraries
  With CMake by find_package(tessera), else by pkg-config.")
 set(depends "g++ (>= 4:12)")
-foreach(needed "tessera=libdnnl-dev" "tessera_checkpoint=libisal-dev" "tessera_trainer=libpcre2-dev, libutf8proc-dev"
+foreach(needed "tessera=libdnnl-dev" "tessera_checkpoint=libisal-dev" "tessera_text=libpcre2-dev, libutf8proc-dev"
     "tessera_mpi=libopenmpi-dev")
   string(REPLACE "=" ";" needed "${needed}")
   list(GET needed 0 target)

@@ -24,11 +24,11 @@ FOLDERS = {  # of the API, in the order of the floors
         ("fsdp/buffer", "Placements and layouts"), ("fsdp/nn", "Modules"), ("fsdp/sharding", "Strategies and schedules"),
         ("fsdp/module", "Stacks, units, shards"), ("fsdp/models", "Models"), ("fsdp/optim", "Optimizers"),
         ("fsdp/execution", "Executor and steps"), ("fsdp/plan", "Dry runs"), ("fsdp/training", "Training and evaluation"),
-        ("fsdp/checkpoint", "Checkpoints"), ("fsdp/model_files", "Folders of models"),
+        ("text", "Tokenizers and templates"), ("fsdp/checkpoint", "Checkpoints"), ("fsdp/model_files", "Folders of models"),
         ("fsdp/testing", "The conformance kit"),
         ("fsdp/testing/queued", "An asynchronous device on the CPU"), ("fsdp/testing/nccl", "A double of NCCL")],
     "The trainer": [
-        ("trainer", "A whole program"), ("trainer/text", "Tokenizers and templates"), ("trainer/report", "Reports"), ("trainer/data", "Data"),
+        ("trainer", "A whole program"), ("trainer/report", "Reports"), ("trainer/data", "Data"),
         ("trainer/flags", "Options"), ("trainer/generate", "Generation"), ("trainer/run", "Runs")]}
 FIRST = [  # the names to start with, and what they are
     ("fsdp::Stack", "policies as one type: sharding, communicator, precision, tiling, sequences"),

@@ -66,7 +66,7 @@ def check_flags(folder):
 
 
 def link_shared(archive, *arguments):
-    run([COMPILER], f"-shared -o all.so -Wl,--whole-archive prefix/lib/{archive} -Wl,--no-whole-archive", *arguments)
+    run([COMPILER], f"-shared -o all.so -Wl,--whole-archive prefix/lib/{archive} -Wl,--no-whole-archive prefix/lib/libtessera_core.a", *arguments)
 
 
 def test_install_copies_nothing_where_a_library_is_not_built(folder):
@@ -99,7 +99,7 @@ def test_install_is_enough_for_the_library(installed):
     installed(CONSUMER, "library", hidden=OTHERS, PROGRAMS=f"consumer={MAIN}", OPTIONAL="mpi;trainer")
     build("library", "consumer")
     check_flags("library")
-    for archive in ("_sharding", "", "_checkpoint", "_model_files", "_trainer"):  # position-independent
+    for archive in ("_core", "_text", "_sharding", "", "_checkpoint", "_model_files", "_trainer"):  # position-independent
         link_shared(f"libtessera{archive}.a")
 
 
@@ -115,6 +115,14 @@ def test_install_is_enough_for_checkpoints_and_the_kit_of_training_loops(install
     installed(CONSUMER / "on_sharding", "on_sharding", hidden=[name for name in ALL if name not in ("ISAL", "GTest")])
     build("on_sharding", "checkpointed", "steps")
     run("on_sharding/kit --gtest_brief=1")
+
+
+def test_install_is_enough_for_text_without_sharding(installed):
+    installed(CONSUMER, "text", hidden=[name for name in [*ALL, "OpenMP", "Threads"] if name not in ("PCRE2", "utf8proc")],
+              COMPONENTS="text", PROGRAMS=f"text={SOURCE}/examples/20_tokenize_a_chat/main.cpp")
+    build("text", "text", SOURCE / "tests/text/tokenizers/qwen.json", "chatml")
+    check_flags("text")
+    assert not re.search("sharding|gomp|dnnl", read("text/build.ninja"))
 
 
 @pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config")

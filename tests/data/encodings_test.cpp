@@ -9,7 +9,7 @@
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -34,6 +34,8 @@ def lines(path):
      ["--(optimizer|eps|momentum|sharding)"]),
     ("07_own_optimizer", "--dry-run --model tiny --ranks 2", ["optimizer"], []),
     ("09_test_a_policy", "--gtest_brief=1", ["PASSED"], ["SKIPPED"]),
+    ("20_tokenize_a_chat", f"{TESTS}/text/tokenizers/qwen.json chatml",
+     ["^<[|]im_start[|]>assistant$", r"^ *[0-9]+   ?What", r"^ *[0-9]+ [*] ", r"^ *[0-9]+ [*] <[|]im_end[|]>"], []),
     ("13_gpt2", "", ["^fsdp2 / threads / bf16, 4 ranks"], []),
     ("13_gpt2", "--help", [f"^  --{flag}[ =]" for flag in ("model", "vocab", "n-positions", "n-embd", "n-layer", "n-head",
                                                             "layer-norm-epsilon", "optimizer", "ranks")],
@@ -47,6 +49,7 @@ def test_prints(program, name, arguments, printed, omitted):
     ("07_own_optimizer", "--optimizer is fixed by this program: lion", f"{LION} --optimizer adamw"),
     ("07_own_optimizer", "unknown flag --eps", f"{LION} --eps 1"),
     ("13_gpt2", "unknown flag --hidden", f"{GPT2} --hidden 32"),
+    ("20_tokenize_a_chat", "absent/tokenizer.json: no such file", "absent/tokenizer.json"),
     ("13_gpt2", "n-layer '1.5' is not a whole number", f"{GPT2} --n-layer 1.5")])
 def test_refused(program, name, pattern, arguments):
     assert name == program.path.name

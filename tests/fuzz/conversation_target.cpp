@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A line of JSONL, with a conversation, under templates that mark answers and that do not.
-#include <tessera/trainer/text/chat.hpp>
+#include <tessera/text/chat.hpp>
 
 #include "target.hpp"
 

@@ -2,8 +2,8 @@
 // A regular expression, and a text that it is searched in.
 #include <vector>
 
-#include "src/trainer/text/patterns/regular_expression.hpp"
-#include "src/trainer/text/unicode/code_points.hpp"
+#include "src/text/patterns/regular_expression.hpp"
+#include "src/text/unicode/code_points.hpp"
 #include "target.hpp"
 
 FUZZ_TARGET(expression) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON, in the order of the text and by keys: both are read, or both refused.
-#include "src/fsdp/checkpoint/strict_json.hpp"
+#include "src/fsdp/core/json/strict_json.hpp"
 #include "target.hpp"
 
 FUZZ_TARGET(json) {

@@ -2,7 +2,7 @@
 // A chat template, and the variables it is rendered with.
 #include <ctime>
 
-#include <tessera/trainer/text/chat_template.hpp>
+#include <tessera/text/chat_template.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer_config.json, with special tokens and a chat template.
-#include <tessera/trainer/text/tokenizer_config.hpp>
+#include <tessera/text/tokenizer_config.hpp>
 
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tokenizer.json, and a text that it encodes and decodes.
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 #include "target.hpp"
 

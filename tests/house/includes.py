@@ -13,7 +13,9 @@ from pathlib import Path
 # include each other. docs/architecture.md has the same table, which check_page compares.
 LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute"], ["buffer", "nn"], ["sharding"], ["module"],
            ["models", "optim"], ["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]]
-CHECKPOINT = [["checkpoint"]]  # on tessera::sharding
+JSON = [["json"]]  # on tessera::core
+TEXT = [["text"]]  # the same, and JSON
+CHECKPOINT = [["checkpoint"]]  # on tessera::sharding, and JSON
 MODEL_FILES = [["model_files"]]
 FOREIGN_KIT = [["testing/foreign"]]  # the suites of what concerns sharding alone, on tessera::sharding
 FOREIGN_HEADERS = {f"{name}.hpp" for name in (  # as in src/fsdp/testing/CMakeLists.txt
@@ -33,7 +35,10 @@ NARROWER = {  # what places see of the floors below them, where that is not all
     "comm/launch": ["core", "device", "comm"],
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
-    "checkpoint": [place for place in SHARDING if place != "comm/launch"],  # no models, and no launcher
+    "json": ["core"],
+    "text": ["core", "json"],
+    "trainer/text": ["text"],  # forwards
+    "checkpoint": [place for place in SHARDING if place != "comm/launch"] + ["json"],  # no models, and no launcher
     "testing/foreign": [place for place in SHARDING if place != "comm/launch"],
 }
 
@@ -41,8 +46,8 @@ NARROWER = {  # what places see of the floors below them, where that is not all
 def allowed():
     """place -> places it may include, besides itself"""
     places = {}
-    folders = [LIBRARY, CHECKPOINT, MODEL_FILES]
-    for products in (folders, [*folders, FOREIGN_KIT, KIT], [*folders, TRAINER, PROGRAM]):
+    folders = [LIBRARY, JSON, CHECKPOINT, MODEL_FILES]
+    for products in (folders, [*folders, FOREIGN_KIT, KIT], [*folders, TEXT, TRAINER, PROGRAM]):
         below = []
         for floor in [floor for product in products for floor in product]:
             for place in floor:
@@ -81,7 +86,9 @@ NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n
 def place_of(path):
     """The place in FLOORS of a path below include/ or src/, or of one in bench/, or None."""
     parts = Path(path).parts
-    if parts[0] in ("comm", "tiling"):
+    if parts[:3] == ("fsdp", "core", "json"):
+        return "json"
+    if parts[0] in ("comm", "tiling", "text"):
         return "comm/launch" if parts[:2] == ("comm", "launch") and len(parts) > 2 else parts[0]
     if parts[:3] in (("fsdp", "device", "compute"), ("fsdp", "device", "cuda"), ("fsdp", "device", "operations.hpp")):
         return "device/compute"
@@ -118,7 +125,7 @@ def spelled_wrongly(root, file, quote, name):
             if "@" in name:  # CMake writes it
                 return ""
             return f"{name} does not exist" if resolve(root, file, quote, name) is None else ""
-        if name.split("/")[0] in ("comm", "tiling", "fsdp", "trainer"):
+        if name.split("/")[0] in ("comm", "tiling", "fsdp", "text", "trainer"):
             return f"write <tessera/{name}>"
         return ""
     ours = resolve(root, file, quote, name)
@@ -176,7 +183,7 @@ def check(root):
 
 ROW = re.compile(r"^\| ([^|]*`[^|]*) \| (\d+) \|", re.MULTILINE)
 PAGE_NAMES = {"tessera/fsdp/testing/foreign_loop.hpp": "testing/foreign", "tessera/fsdp/fsdp.hpp": "umbrella",
-              "tessera/trainer/train_main.hpp": "trainer", "src/program/main.cpp": "program"}
+              "tessera/trainer/train_main.hpp": "trainer", "fsdp/core/json": "json", "src/program/main.cpp": "program"}
 
 
 def check_page(text):

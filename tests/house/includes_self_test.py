@@ -60,11 +60,16 @@ class Includes(unittest.TestCase):
                    "nn may not include comm")
 
     def test_siblings_do_not_include_each_other(self):
-        text = {"src/trainer/text/a.hpp": ""}
-        self.found({**text, "src/trainer/report/a.cpp": '#include "../text/a.hpp"\n'}, "trainer/report may not include trainer/text")
+        self.found({"src/fsdp/models/a.hpp": "", "src/fsdp/optim/a.cpp": '#include "../models/a.hpp"\n'}, "optim may not include models")
         self.found({"src/program/calibrate/a.hpp": "", "src/program/cli/a.cpp": '#include "../calibrate/a.hpp"\n'},
                    "program/cli may not include program/calibrate")
         self.found({"bench/a.hpp": "", "src/program/main.cpp": '#include "../../bench/a.hpp"\n'}, "does not exist beside this file")
+
+    def test_text_sees_no_tensors(self):
+        json = {"src/fsdp/core/json/a.hpp": ""}
+        self.assertEqual([], check({**CORE, **json, "src/text/a.cpp": '#include "../fsdp/core/json/a.hpp"\n#include <tessera/fsdp/core/a.hpp>\n'}))
+        self.found({**CORE, **COMM, "src/text/a.cpp": "#include <tessera/comm/a.hpp>\n"}, "text may not include comm")
+        self.found({**json, "src/fsdp/buffer/a.cpp": '#include "../core/json/a.hpp"\n'}, "buffer may not include json")
 
     def test_the_library_needs_no_launcher(self):
         launch = {"include/comm/launch/a.hpp": "#include <tessera/comm/a.hpp>\n"}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Which messages are learned, end tokens, and warnings of special tokens that are not there.
-#include <tessera/trainer/text/chat.hpp>
+#include <tessera/text/chat.hpp>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Every part of a record reaches the text, or is refused or reported by name.
-#include <tessera/trainer/text/chat.hpp>
+#include <tessera/text/chat.hpp>
 
 #include <fstream>
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/text/chat_template.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/text/chat_template.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -10,7 +11,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "support/problems.hpp"
 
 namespace fsdp::text {
 namespace {

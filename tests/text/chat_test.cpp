@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/text/chat.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/text/chat.hpp>
 
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "support/problems.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::text {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/trainer/text/patterns/regular_expression.hpp"
+#include "src/text/patterns/regular_expression.hpp"
 
 #include <gtest/gtest.h>
 

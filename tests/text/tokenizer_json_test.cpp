@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 #include "support/temporary_folder.hpp"
 

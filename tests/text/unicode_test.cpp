@@ -6,9 +6,9 @@
 
 #include <support/sanitizer.hpp>
 
-#include "src/trainer/text/patterns/regular_expression.hpp"
-#include "src/trainer/text/unicode/code_points.hpp"
-#include "src/trainer/text/unicode/unicode_normalization.hpp"
+#include "src/text/patterns/regular_expression.hpp"
+#include "src/text/unicode/code_points.hpp"
+#include "src/text/unicode/unicode_normalization.hpp"
 #include "text/hashes.hpp"
 
 namespace fsdp::text {

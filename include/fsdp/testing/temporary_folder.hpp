@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <tessera/fsdp/core/temporary_folder.hpp>
-#include <tessera/fsdp/training/program.hpp>
 
 namespace fsdp::testing {
 
@@ -34,7 +33,7 @@ class TemporaryFolder : public fsdp::TemporaryFolder {
     const std::filesystem::path memory = "/dev/shm";
     std::error_code none;
     const bool usable = std::filesystem::is_directory(memory, none) && ::access(memory.c_str(), W_OK) == 0;
-    return usable ? memory : train::temporary_directory();
+    return usable ? memory : std::filesystem::temp_directory_path();
   }
 };
 

@@ -12,7 +12,7 @@
 
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/data/left_out.hpp>
-#include <tessera/trainer/text/chat.hpp>
+#include <tessera/text/chat.hpp>
 
 namespace fsdp::data {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <tessera/trainer/data/left_out.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::data {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/text/chat.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/chat.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

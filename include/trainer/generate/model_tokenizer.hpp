@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/trainer/text/chat.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/chat.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

@@ -9,7 +9,7 @@
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

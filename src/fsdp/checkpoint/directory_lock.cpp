@@ -19,7 +19,7 @@
 
 #include "lock_owner.hpp"
 #include "posix.hpp"
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -7,7 +7,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "copies.hpp"
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 #include "wrapped_names.hpp"
 
 namespace fsdp::checkpoint {

@@ -18,7 +18,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "../core/numbers.hpp"
 #include "crc32c.hpp"
-#include "json_keys.hpp"
-#include "strict_json.hpp"
+#include "../core/json/json_keys.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -21,9 +21,9 @@
 #include "../core/prefixed.hpp"
 #include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
-#include "json_keys.hpp"
+#include "../core/json/json_keys.hpp"
 #include "safetensors_limits.hpp"
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "../core/paths.hpp"
 #include "manifest.hpp"
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

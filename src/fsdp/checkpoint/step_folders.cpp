@@ -17,7 +17,7 @@
 #include "../core/numbers.hpp"
 #include "../core/paths.hpp"
 #include "posix.hpp"
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -13,8 +13,8 @@
 #include <tessera/fsdp/core/identity.hpp>
 
 #include "../core/utf8.hpp"
-#include "json_keys.hpp"
-#include "strict_json.hpp"
+#include "../core/json/json_keys.hpp"
+#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "../core/paths.hpp"
 #include "manifest.hpp"
-#include "strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 #include "unread_weights.hpp"
 
 namespace fsdp::checkpoint {

@@ -22,7 +22,7 @@
 #include "../checkpoint/manifest.hpp"
 #include "../checkpoint/posix.hpp"
 #include "../checkpoint/room.hpp"
-#include "../checkpoint/strict_json.hpp"
+#include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "merged.hpp"
 

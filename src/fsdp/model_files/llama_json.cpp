@@ -11,8 +11,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 
-#include "../checkpoint/json_keys.hpp"
-#include "../checkpoint/strict_json.hpp"
+#include "../core/json/json_keys.hpp"
+#include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "../core/prefixed.hpp"
 #include "named_instead.hpp"

@@ -22,8 +22,8 @@
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/text/chat.hpp>
-#include <tessera/trainer/text/tokenizer_config.hpp>
+#include <tessera/text/chat.hpp>
+#include <tessera/text/tokenizer_config.hpp>
 
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/model_files/adapter_weights.hpp"

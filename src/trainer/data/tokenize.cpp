@@ -9,9 +9,9 @@
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/trainer/text/tokenizer_config.hpp>
+#include <tessera/text/tokenizer_config.hpp>
 
-#include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
 #include "files/text_units.hpp"

@@ -15,7 +15,7 @@
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 
-#include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 
 namespace fsdp::train {
 namespace {

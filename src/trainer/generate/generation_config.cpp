@@ -6,8 +6,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/checkpoint/json_keys.hpp"
-#include "../../fsdp/checkpoint/strict_json.hpp"
+#include "../../fsdp/core/json/json_keys.hpp"
+#include "../../fsdp/core/json/strict_json.hpp"
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/core/prefixed.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/text/tokenizer_config.hpp>
+#include <tessera/text/tokenizer_config.hpp>
 
 namespace fsdp::train {
 

@@ -9,10 +9,10 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/generate/generation.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
-#include <tessera/trainer/text/chat.hpp>
-#include <tessera/trainer/text/tokenizer_config.hpp>
+#include <tessera/text/chat.hpp>
+#include <tessera/text/tokenizer_config.hpp>
 
-#include "../text/unicode/code_points.hpp"
+#include "../../text/unicode/code_points.hpp"
 
 namespace fsdp::train {
 SampleText::SampleText(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary)

@@ -16,7 +16,7 @@
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
-#include "../../fsdp/checkpoint/json_keys.hpp"
+#include "../../fsdp/core/json/json_keys.hpp"
 #include "../../fsdp/core/numbers.hpp"
 #include "input_file.hpp"
 #include "output_file.hpp"

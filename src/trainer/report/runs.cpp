@@ -9,7 +9,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../fsdp/checkpoint/json_keys.hpp"
+#include "../../fsdp/core/json/json_keys.hpp"
 #include "input_file.hpp"
 #include "plot.hpp"
 

@@ -11,7 +11,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../text/unicode/code_points.hpp"
+#include "../../../text/unicode/code_points.hpp"
 #include "input_files.hpp"
 
 namespace fsdp::data {

@@ -10,7 +10,7 @@
 
 #include "../../../fsdp/core/lfs_pointer.hpp"
 #include "../../../fsdp/core/magics.hpp"
-#include "../../text/unicode/code_points.hpp"
+#include "../../../text/unicode/code_points.hpp"
 #include "input_files.hpp"
 
 namespace fsdp::data {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <tessera/fsdp/core/file.hpp>
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 #include "records.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../../../fsdp/checkpoint/strict_json.hpp"
+#include "../../../fsdp/core/json/strict_json.hpp"
 #include "../../../fsdp/core/paths.hpp"
 #include "llm_c.hpp"
 

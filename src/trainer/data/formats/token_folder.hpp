@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/trainer/text/tokenizer.hpp>
+#include <tessera/text/tokenizer.hpp>
 
 #include "../../../fsdp/checkpoint/posix.hpp"
 #include "../files/text_units.hpp"

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Added tokens, which are not part of the model. They are found in a text before it is split into words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/text/tokenizer.hpp>
+
+#include "budget.hpp"
+
+namespace fsdp::text {
+
+/// An entry of "added_tokens" of tokenizer.json.
+struct AddedToken {
+  TokenId id = 0;
+  std::string content;
+  std::string pattern;  ///< the text to find, which decoding writes; the content, normalized if `normalized` is set
+  bool single_word = false;  ///< does not match within a word
+  bool lstrip = false;       ///< includes white space before it
+  bool rstrip = false;       ///< includes white space after it
+  bool normalized = false;   ///< is searched in the normalized text; otherwise in the original text
+  bool special = false;      ///< may be skipped by decoding
+};
+
+/// A part of a text: an added token with the white space that it strips, or the text between two.
+struct TextPart {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  const AddedToken* token = nullptr;
+};
+
+/// Splits a text at added tokens: finds the leftmost match, and the longest of several there, then continues after it.
+class AddedTokenFinder {
+ public:
+  /// Adds a token, which must outlive the finder. A later token with the same pattern replaces an earlier one.
+  void add(const AddedToken* token);
+  bool empty() const { return nodes_.size() == 1; }
+
+  /// Splits a text in UTF-8 into parts, in order; none is empty. Spends a step for each byte of a token that it
+  /// compares.
+  void split(std::string_view text, std::vector<TextPart>& parts, Budget& budget) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<unsigned char, std::uint32_t>> next;
+    const AddedToken* token = nullptr;
+  };
+  /// Returns the longest token that begins at `at`, or nullptr.
+  const AddedToken* longest(std::string_view text, std::size_t at, Budget& budget) const;
+
+  std::vector<Node> nodes_{1};
+  std::array<std::uint32_t, 256> first_{};  // node after a first byte; 0: no token begins with it
+};
+
+}  // namespace fsdp::text

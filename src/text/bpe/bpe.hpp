@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The model "BPE" of tokenizer.json: starts with a word's characters and merges neighbouring tokens, the pair with the
+/// lowest rank first.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/text/tokenizer.hpp>
+
+#include "pair_map.hpp"
+#include "token_map.hpp"
+
+namespace fsdp::text {
+
+/// The model in the file.
+struct BpeFile {
+  struct Token {
+    std::string_view name;
+    TokenId id = 0;
+  };
+  struct Pair {
+    std::string_view left, right;
+  };
+  std::vector<Token> vocabulary;  ///< by id; names in it and in `merges` refer to the file's text
+  std::vector<Pair> merges;       ///< by rank
+  std::optional<std::string> unknown;
+  bool byte_fallback = false;  ///< a character without a token becomes tokens <0x..> of its bytes
+  bool fuse_unknown = false;   ///< unknown characters in a row become one token
+  bool ignore_merges = false;  ///< a word that is a token stays whole
+};
+
+/// Workspace for encoding one word; for one thread at a time.
+struct BpeScratch {
+  std::vector<TokenId> ids;
+  std::vector<Merge> merges;
+  std::vector<std::uint32_t> previous, next;
+  struct Candidate {
+    std::uint32_t rank, place;
+    TokenId id;
+  };
+  std::vector<Candidate> queue;
+};
+
+/// A BPE model.
+class Bpe {
+ public:
+  /// `byte_level`: words are bytes, which the file's vocabulary writes in byte_alphabet.hpp's characters. Throws
+  /// InputError "`source`: ...".
+  Bpe(BpeFile file, bool byte_level, const std::string& source);
+
+  /// Appends the ids of a word, which must not be empty: UTF-8, or any bytes if the model is byte-level.
+  void append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& ids) const;
+
+  /// Returns whether cutting words before a U+2581 that follows another character leaves the ids unchanged.
+  bool cuts_at_spaces() const { return cuts_at_spaces_; }
+
+  const TokenMap& vocabulary() const { return vocabulary_; }  ///< by id
+
+ private:
+  void read_merges(const BpeFile& file, const std::string& source);
+  void add_character(std::string_view character, bool& pending, std::vector<TokenId>& ids) const;
+  TokenId unknown() const;
+  void merge_short(std::vector<TokenId>& ids, std::vector<Merge>& merges) const;
+  void merge_long(BpeScratch& scratch) const;
+
+  TokenMap vocabulary_;
+  TokenMap whole_words_;  // with ignore_merges: tokens by their bytes
+  PairMap merges_;
+  std::array<std::optional<TokenId>, 256> of_byte_;   // tokens of a single byte or ASCII character
+  std::array<std::optional<TokenId>, 256> fallback_;  // <0x..>
+  std::optional<std::string> unknown_name_;
+  std::optional<TokenId> unknown_;
+  std::string source_;
+  bool byte_level_ = false;
+  bool byte_fallback_ = false;
+  bool fuse_unknown_ = false;
+  bool ignore_merges_ = false;
+  bool cuts_at_spaces_ = false;
+};
+
+}  // namespace fsdp::text

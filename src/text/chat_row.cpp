@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chat_row.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../fsdp/core/json/json_keys.hpp"
+#include "../fsdp/core/json/strict_json.hpp"
+#include "../fsdp/core/ascii.hpp"
+#include "chat_messages.hpp"
+#include "jinja/strings.hpp"
+
+namespace fsdp::text {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr JsonLimits row_limits{
+    .depth = 64, .values = 1'000'000, .array = 100'000, .text = 100'000'000, .keep_digits = true};
+
+// The marks that other trainers know: OpenAI's and Mistral's "weight", axolotl's "train" or "training", ms-swift's
+// "loss". 0 and false: the answer is context and is not learned.
+constexpr std::array<std::string_view, 4> marks = {"weight", "train", "training", "loss"};
+
+// Words of keys that change what is learned in other trainers, such as "train_detail", "loss_mask", "masked".
+constexpr std::array<std::string_view, 14> words_of_marks = {"train",  "training", "trained",   "trainable", "loss",
+                                                             "weight", "weights",  "weighting", "mask",      "masks",
+                                                             "masked", "learn",    "learned",   "learnable"};
+
+// Words that say the same beside a switch, "skip": true, and something else beside a text, "label": "greeting".
+constexpr std::array<std::string_view, 18> words_of_switches = {
+    "masking", "learning", "untrained", "unmasked", "grad",     "supervise", "supervised", "unsupervised", "ignore",
+    "ignored", "skip",     "skipped",   "exclude",  "excluded", "include",   "included",   "label",        "labels"};
+
+// Roles that other formats give to answers; only "assistant" is learned.
+constexpr std::array<std::string_view, 6> roles_of_answers = {"assistant", "gpt", "chatgpt", "bot", "model", "ai"};
+
+// Keys that hold the system message next to the messages.
+constexpr std::array<std::string_view, 3> system_keys = {"system", "system_prompt", "system_message"};
+
+// Forms of other trainers: keys that hold a conversation, each alone or both together.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> other_forms = {{{"conversations", ""},
+                                                                                       {"conversation", ""},
+                                                                                       {"dialogue", ""},
+                                                                                       {"dialog", ""},
+                                                                                       {"instruction", "output"},
+                                                                                       {"instruction", "response"}}};
+
+bool is_mark(std::string_view key) { return std::ranges::find(marks, key) != marks.end(); }
+
+/// Returns whether a key has one of these words: "loss_mask", "lossMask", "train-on-inputs", but not "constraint".
+bool has_word_of(std::span<const std::string_view> words, std::string_view key) {
+  const auto is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  std::string word;
+  for (std::size_t i = 0; i <= key.size(); ++i) {
+    const char c = i < key.size() ? key[i] : '_';
+    const bool begins_word = is_upper(c) && i > 0 && is_lower(key[i - 1]);
+    if (begins_word || (!is_upper(c) && !is_lower(c))) {
+      if (std::ranges::find(words, word) != words.end()) return true;
+      word.clear();
+    }
+    if (is_upper(c)) word += ascii_lower(c);
+    if (is_lower(c)) word += c;
+  }
+  return false;
+}
+
+bool has_word_of_marks(std::string_view key) { return has_word_of(words_of_marks, key); }
+
+/// Returns whether a value switches something: true, 0.5, "1", "false", or a list of such.
+bool is_switch(const Json& value) {
+  constexpr std::array<std::string_view, 8> texts = {"0", "1", "true", "false", "yes", "no", "on", "off"};
+  if (value.is_string())
+    return std::ranges::find(texts, ascii_lower(value.get_ref<const std::string&>())) != texts.end();
+  if (value.is_array())
+    return std::ranges::any_of(value, [](const Json& one) { return one.is_boolean() || one.is_number(); });
+  return value.is_boolean() || value.is_number() || value.is_binary();
+}
+
+/// Returns whether a key beside the messages may be of the record's data: it says nothing of what is learned.
+bool is_data(const Json& value, std::string_view key) {
+  if (value.is_null()) return true;
+  const bool is_one_word = std::ranges::find(words_of_marks, ascii_lower(std::string(key))) != words_of_marks.end();
+  if (is_one_word || key.starts_with("train_on_")) return false;
+  return value.is_object() || (value.is_string() && !is_switch(value));
+}
+
+/// Returns whether a mark says that something is learned; nothing for null. Throws InputError for other values.
+std::optional<bool> mark_of(const Json& value, std::string_view key, const std::string& where) {
+  if (value.is_null()) return std::nullopt;  // `datasets` writes null where a key is missing
+  if (value.is_boolean()) return value.get<bool>();
+  const bool known = value.is_number() && (value == 0 || value == 1);
+  require<InputError>(known, where, " has \"", key, "\" of ", shortened(value.is_binary() ? "?" : value.dump()),
+                      "; it may be 0 or false (not learned), and 1 or true (learned)");
+  return value == 1;
+}
+
+/// Reads a message's marks, and takes them out of it. Returns whether its answer is learned.
+bool take_marks(Json& message, const std::string& where) {
+  std::optional<bool> learned;
+  std::string_view by;
+  for (const std::string_view key : marks) {
+    if (!message.contains(key)) continue;
+    const std::optional<bool> mark = mark_of(message.at(key), key, where);
+    message.erase(std::string(key));
+    if (!mark) continue;
+    require<InputError>(!learned || *learned == *mark, where, " has \"", by, "\" and \"", key,
+                        "\", which differ; leave one of them out");
+    require<InputError>(!*mark || is_answer(message), where, " of the role ",
+                        shortened(message.at("role").get<std::string>()), " has \"", key,
+                        "\", which asks to learn it, and only answers (the role assistant) are learned; leave it out");
+    learned = mark;
+    by = key;
+  }
+  for (const auto& [key, value] : message.items()) {
+    const bool says = has_word_of_marks(key) || (is_switch(value) && has_word_of(words_of_switches, key));
+    require<InputError>(value.is_null() || !says, where, " has \"", shortened(key),
+                        "\", which is not known and may say what is learned; leave it out, or mark answers by ",
+                        "\"weight\": 0");
+  }
+  return learned.value_or(true);
+}
+
+/// Throws InputError for a key beside the messages that asks to learn something else.
+void refuse_record_marks(const Json& root, const std::string& source) {
+  for (const auto& [key, value] : root.items()) {
+    if (is_data(value, key) || !has_word_of_marks(key)) continue;
+    const bool usual = is_mark(key) && (value.is_boolean() ? value.get<bool>() : value.is_number() && value == 1);
+    const bool measured = key == "loss" && value.is_number_float();  // of another model
+    const bool only_answers = key.starts_with("train_on_") && value == false;
+    require<InputError>(usual || measured || only_answers, source, ": has \"", shortened(key),
+                        "\", which is not known and may say what is learned; leave the key or the record out, or mark ",
+                        "answers by \"weight\": 0 in their messages");
+  }
+}
+
+void check_list(const Json& messages, std::string_view name, const std::string& source) {
+  require<InputError>(messages.is_array() && !messages.empty(), source, ": \"", name, "\" is not a list of messages");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    require<InputError>(value_at<std::string_view>(messages[i], "role").has_value(), source, ": message ", i + 1,
+                        " of \"", name, "\" has no \"role\"");
+  }
+}
+
+/// Collects the keys of a message that templates may read or not. Throws InputError for a mark in a part of its
+/// content.
+void collect_keys(const Json& message, const std::string& where, std::set<std::string>& keys) {
+  constexpr std::array<std::string_view, 3> known = {"role", "content", "tool_calls"};
+  for (const auto& [key, value] : message.items())
+    if (std::ranges::find(known, key) == known.end() &&
+        std::ranges::find(reasoning_keys, key) == std::end(reasoning_keys))
+      keys.insert(key);
+  if (!message.at("content").is_array()) return;
+  for (const Json& part : message.at("content")) {
+    for (const auto& [key, value] : part.items()) {
+      require<InputError>(!has_word_of_marks(key), where, " has \"", shortened(key),
+                          "\" in a part of its content, which ",
+                          "is not known and may say what is learned; leave it out, or mark answers by \"weight\": 0");
+      if (key != "type" && key != "text") keys.insert("content." + key);
+    }
+  }
+}
+
+/// Appends a list of messages. `answers`: its answers are learned.
+void append_messages(const Json& messages, std::string_view name, bool answers, const std::string& source,
+                     ChatRow& row) {
+  check_list(messages, name, source);
+  const bool has_answers = std::ranges::any_of(messages, is_answer);
+  for (const Json& each : messages) {
+    Json one = each;
+    const std::string where = message(source, ": message ", row.number(row.messages.size()));
+    check_message(one, where);
+    const bool learned = take_marks(one, where);
+    collect_keys(one, where, row.message_keys);
+    const std::string role = one.at("role");
+    const bool is_other = answers && learned && has_answers && !is_answer(one) &&
+                          std::ranges::find(roles_of_answers, ascii_lower(role)) != roles_of_answers.end();
+    require<InputError>(!is_other, where, " of the role ", shortened(role), " stands beside answers of the role ",
+                        "assistant, and only these are learned; name its role assistant, or mark it by \"weight\": 0");
+    row.learned.push_back(answers && learned && is_answer(one));
+    row.messages.push_back(std::move(one));
+  }
+}
+
+/// Returns the keys of a record's form. Throws InputError for none, and for two.
+std::vector<std::string_view> form_of(const Json& root, const std::string& source) {
+  const bool messages = root.contains("messages"), pair = root.contains("prompt") && root.contains("completion");
+  const auto given = [&](std::string_view key) {  // an empty column is not a second form
+    const auto found = root.find(key);
+    return found != root.end() && !found->empty() && *found != "";
+  };
+  std::string_view other = messages && given("completion") ? "completion" : "";
+  for (const auto& [one, two] : other_forms)
+    if (given(one) && (two.empty() || given(two))) other = one;
+  require<InputError>(messages || pair, source, ": has neither \"messages\" nor \"prompt\" and \"completion\"",
+                      other == "instruction" ? R"(; write its "instruction" as "prompt", and the rest as "completion")"
+                      : other.empty()        ? ""
+                                             : message("; write its \"", other, "\" as \"messages\", each with ",
+                                                       "\"role\" (user, assistant) and \"content\""));
+  require<InputError>(other.empty(), source, ": has \"", messages ? "messages" : "prompt", "\" and \"", other,
+                      "\", two forms of a conversation; leave one of them out");
+  if (messages) return {"messages"};
+  return {"prompt", "completion"};
+}
+
+/// Returns the text of a record's system message that stands next to the messages; nothing if it has none.
+std::optional<std::string> system_text(const Json& root, const std::string& source) {
+  std::optional<std::string> text;
+  for (const std::string_view key : system_keys) {
+    const auto found = root.find(key);
+    if (found == root.end() || *found == "") continue;
+    require<InputError>(found->is_string(), source, ": \"", key, "\" is not a text; write it as a message");
+    require<InputError>(!text || *text == found->get_ref<const std::string&>(), source,
+                        ": has two system messages, one of them \"", key, "\"; leave one of them out");
+    text = *found;
+  }
+  return text;
+}
+
+/// Puts a system message before the others, unless it is the first of them.
+void append_system(const std::optional<std::string>& system, const Json& messages, const std::string& source,
+                   ChatRow& row) {
+  if (!system) return;
+  const auto first = [&](const char* key) {
+    return messages.is_array() && !messages.empty() ? value_at<std::string_view>(messages[0], key) : std::nullopt;
+  };
+  if (first("role") == "system" || first("role") == "developer") {
+    require<InputError>(first("content") == *system, source,
+                        ": has a system message next to the messages, and another one as the first of them; leave one ",
+                        "of them out");
+    return;
+  }
+  row.messages.push_back({{"role", "system"}, {"content", *system}});
+  row.learned.push_back(false);
+  row.added = 1;
+}
+
+}  // namespace
+
+bool is_answer(const Json& message) { return message.at("role") == "assistant"; }
+
+ChatRow ChatRow::of(std::string_view json, const std::string& source) {
+  Json root = parse_strict_ordered(json, source, row_limits);
+  require<InputError>(root.is_object(), source, ": is not a JSON object");
+  drop_nulls(root);
+  if (root.contains("tools") && root.at("tools") == Json::array()) root.erase("tools");
+  refuse_record_marks(root, source);
+  refuse_unsupported_keys(root, source + ":");
+  const std::vector<std::string_view> form = form_of(root, source);
+  ChatRow row;
+  const std::optional<std::string> system = system_text(root, source);
+  if (form.front() == "messages") {
+    append_system(system, root.at("messages"), source, row);
+    append_messages(root.at("messages"), "messages", true, source, row);
+  } else {
+    const Json &prompt = root.at("prompt"), &completion = root.at("completion");
+    row.is_text = prompt.is_string();
+    require<InputError>(row.is_text == completion.is_string(), source,
+                        ": one of \"prompt\" and \"completion\" is a text, and the other is none");
+    if (row.is_text) {
+      require<InputError>(
+          !system && !root.contains("tools"), source, ": has \"", system ? "system" : "tools",
+          "\" next to a \"prompt\" that is a text, which no template writes; write it into the prompt, ",
+          "or \"prompt\" and \"completion\" as lists of messages");
+      row.prompt = prompt;
+      row.completion = completion;
+    } else {
+      append_system(system, prompt, source, row);
+      append_messages(prompt, "prompt", false, source, row);
+      append_messages(completion, "completion", true, source, row);
+    }
+  }
+  if (root.contains("tools")) row.tools = root.at("tools");
+  if (!row.is_text && root.contains("chat_template_kwargs")) row.more = root.at("chat_template_kwargs");
+  require<InputError>(row.tools.is_null() || row.tools.is_array(), source, ": \"tools\" is not a list");
+  for (std::size_t i = 0; i < row.tools.size(); ++i)
+    require<InputError>(row.tools[i].is_object(), source, ": tool ", i + 1, " of \"tools\" is not an object");
+  require<InputError>(row.more.is_object(), source, ": \"chat_template_kwargs\" is not an object");
+  for (const char* key : {"messages", "tools", "documents", "add_generation_prompt"})
+    require<InputError>(!row.more.contains(key), source, ": \"chat_template_kwargs\" has \"", key,
+                        "\", which is set for the template otherwise; leave it out");
+  for (const auto& [key, value] : root.items()) {
+    const bool read = std::ranges::find(form, key) != form.end() || key == "tools" || is_mark(key) ||
+                      (key == "chat_template_kwargs" && !row.is_text) ||
+                      std::ranges::find(system_keys, key) != system_keys.end();
+    if (!read) row.unread.push_back(key);
+  }
+  return row;
+}
+
+ChatRow ChatRow::asking(std::string_view messages) {
+  ChatRow row{.asks = true};
+  append_messages(parse_strict_ordered(messages, "messages", row_limits), "messages", false, "the conversation", row);
+  return row;
+}
+
+}  // namespace fsdp::text

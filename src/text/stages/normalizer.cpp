@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "normalizer.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "../../fsdp/core/value_names.hpp"
+#include "../json_part.hpp"
+#include "../unicode/code_points.hpp"
+
+namespace fsdp::text {
+
+bool Replace::append(std::string& out, std::string_view text, Budget& budget) const {
+  budget.spend(text.size());
+  std::size_t copied = 0;
+  const auto replace = [&](std::size_t begin, std::size_t end) {
+    budget.spend(content.size());
+    out += text.substr(copied, begin - copied);
+    out += content;
+    copied = end;
+  };
+  if (pattern) {
+    std::vector<Match> matches;
+    pattern->find_all(text, matches, budget);
+    for (const Match& match : matches) replace(match.begin, match.end);
+    out += text.substr(copied);
+    return !matches.empty();
+  }
+  budget.spend(search_steps(text, literal));
+  bool found = false;
+  for (std::size_t at = text.find(literal); at != text.npos; at = text.find(literal, copied)) {
+    replace(at, at + literal.size());
+    found = true;
+  }
+  out += text.substr(copied);
+  return found;
+}
+
+std::size_t Replace::first_at_begin(std::string_view text, Budget& budget) const {
+  if (!pattern) return text.starts_with(literal) ? literal.size() : 0;
+  std::vector<Match> matches;
+  pattern->find_all(text, matches, budget);
+  return !matches.empty() && matches[0].begin == 0 ? matches[0].end : 0;
+}
+
+Part Normalizer::apply(Part part, std::string& buffer, Budget& budget) const {
+  std::string next;
+  for (const Step& step : steps_) {
+    if (part.text.empty()) return part;
+    next.clear();
+    if (const auto* form = std::get_if<UnicodeForm>(&step)) {
+      if (is_ascii(part.text)) continue;
+      append_normalized(next, part.text, *form);
+      budget.spend(next.size());
+    } else if (const auto* prepend = std::get_if<Prepend>(&step)) {
+      if (part.follows) continue;
+      budget.spend(prepend->content.size() + part.text.size());
+      next.reserve(prepend->content.size() + part.text.size());
+      next += prepend->content;
+      next += part.text;
+    } else {
+      const auto& replace = std::get<Replace>(step);
+      if (part.at_begin) {  // a replacement of several characters counts as the last of them
+        const std::size_t replaced = replace.first_at_begin(part.text, budget);
+        const bool one = replaced > 0 && replaced == utf8_length(static_cast<unsigned char>(part.text[0]));
+        part.at_begin = replaced == 0 || (one && !replace.content.empty());
+      }
+      next.reserve(part.text.size() + part.text.size() / 4);
+      if (!replace.append(next, part.text, budget)) continue;
+    }
+    std::swap(buffer, next);
+    part.text = buffer;
+  }
+  return part;
+}
+
+Normalizer read_normalizer(const JsonPart& part) {
+  constexpr ValueNames<UnicodeForm::nfkd> forms("NFC", "NFD", "NFKC", "NFKD");
+  std::vector<Normalizer::Step> steps;
+  for (const JsonPart& step : part.steps("normalizers")) {
+    const std::string type = step.type();
+    if (const std::optional<UnicodeForm> form = forms.find(type)) {
+      steps.emplace_back(*form);
+    } else if (type == "Prepend") {
+      steps.emplace_back(Prepend{step.text("prepend")});
+    } else if (type == "Replace") {
+      steps.emplace_back(read_replace(step));
+    } else {
+      step.refuse("\"", type, "\" is not supported; there are NFC, NFD, NFKC, NFKD, Prepend, Replace and Sequence");
+    }
+  }
+  return Normalizer(std::move(steps));
+}
+
+}  // namespace fsdp::text

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Post-processors, "post_processor" of tokenizer.json: put special tokens around the ids of a text.
+#pragma once
+
+#include <vector>
+
+#include <tessera/text/tokenizer.hpp>
+
+namespace fsdp::text {
+
+/// A template: special ids and places for the text's ids. (ByteLevel only changes offsets, and needs no template.)
+struct Template {
+  struct Piece {
+    bool text = false;
+    std::vector<TokenId> ids;  ///< if it is not the text
+  };
+  std::vector<Piece> pieces;
+};
+
+/// Templates, each applied to the result of the one before.
+using PostProcessor = std::vector<Template>;
+
+/// Applies a post-processor to the ids from `begin` on.
+void apply(const PostProcessor& processor, bool special, std::size_t begin, std::vector<TokenId>& ids);
+
+}  // namespace fsdp::text

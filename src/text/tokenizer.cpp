@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/text/tokenizer.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <tessera/fsdp/core/error.hpp>
+
+#include "../fsdp/core/json/json_keys.hpp"
+#include "../fsdp/core/json/strict_json.hpp"
+#include "../fsdp/core/paths.hpp"
+#include "bpe/byte_alphabet.hpp"
+#include "json_part.hpp"
+#include "known_faults.hpp"
+#include "tokenizer_state.hpp"
+#include "unicode/code_points.hpp"
+
+namespace fsdp::text {
+namespace {
+
+constexpr std::int64_t most_bytes = 256'000'000;
+constexpr JsonLimits limits{.depth = 16, .values = 20'000'000, .array = 5'000'000};
+
+bool is_given(const nlohmann::json& root, const char* key) { return root.contains(key) && !root.at(key).is_null(); }
+
+/// Throws InputError for a Metaspace with the scheme "first" together with a normalizer that can make several
+/// characters of one. "first" depends on whether a word begins at the original text's first character, which would be
+/// ambiguous.
+void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer, const std::string& source) {
+  for (const PreTokenizer::Step& step : pre_tokenizer.steps()) {
+    const auto* const metaspace = std::get_if<Metaspace>(&step);
+    if (metaspace == nullptr || metaspace->prepend != Metaspace::Prepend::first) continue;
+    for (const Normalizer::Step& other : normalizer.steps()) {
+      const auto* const replace = std::get_if<Replace>(&other);
+      const bool one = replace != nullptr &&
+                       (replace->content.empty() ||
+                        utf8_length(static_cast<unsigned char>(replace->content[0])) == replace->content.size());
+      require<InputError>(
+          one, source, ": the pre-tokenizer \"Metaspace\" prepends first, which is supported beside no ",
+          "normalizer, or beside Replace by at most one character; set prepend_scheme to always or never");
+    }
+  }
+}
+
+/// Returns the changes of length that a file requests, such as "truncation to 512 tokens and padding"; `transformers`
+/// leaves them in the file after a call that uses them, and resets them at each call that does not.
+std::string lengths_requested(const nlohmann::json& root) {
+  std::string text;
+  if (is_given(root, "truncation")) {
+    const auto most = value_at<std::int64_t>(root.at("truncation"), "max_length");
+    text = most ? message("truncation to ", *most, " tokens") : "truncation";
+  }
+  if (is_given(root, "padding")) text += text.empty() ? "padding" : " and padding";
+  return text;
+}
+
+/// Returns the names of ids. Skips unknown ids, and special tokens if `skip_special`.
+template <class State>
+std::vector<std::string> names_of(const State& state, std::span<const TokenId> ids, bool skip_special) {
+  std::vector<std::string> names;
+  names.reserve(ids.size());
+  for (const TokenId id : ids)
+    if (const DecodedToken* const token = state.find(id); token != nullptr && !(skip_special && token->special))
+      names.emplace_back(token->name);
+  return names;
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::read(const std::filesystem::path& path) {
+  const std::filesystem::path file = folder_exists(path) ? path / "tokenizer.json" : path;
+  Tokenizer tokenizer = parse(read_small_file(file, most_bytes), file.string());
+  const State& state = *tokenizer.state_;
+  if (auto fault = mistral_fault(file, state.pre_tokenizer, state.vocabulary_size))
+    tokenizer.warnings_.push_back(*std::move(fault));
+  return tokenizer;
+}
+
+Tokenizer Tokenizer::parse(std::string_view json, const std::string& source) {
+  const nlohmann::json root = parse_strict(json, source, limits);
+  require<InputError>(root.is_object() && is_given(root, "model"), source,
+                      ": has no \"model\", so it is not a tokenizer.json");
+  const auto part = [&]<class Made>(const char* key, const char* name, Made (*read)(const JsonPart&)) {
+    return is_given(root, key) ? read(JsonPart(root.at(key), name, source)) : Made();
+  };
+  Normalizer normalizer = part("normalizer", "normalizer", read_normalizer);
+  PreTokenizer pre_tokenizer = part("pre_tokenizer", "pre-tokenizer", read_pre_tokenizer);
+  check_first(normalizer, pre_tokenizer, source);
+  PostProcessor post_processor = part("post_processor", "post-processor", read_post_processor);
+  Decoder decoder = part("decoder", "decoder", read_decoder);
+  Bpe model(read_bpe(JsonPart(root.at("model"), "model", source)), pre_tokenizer.byte_level(), source);
+  Tokenizer tokenizer(std::make_shared<const State>(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
+                                                    std::move(post_processor), std::move(decoder),
+                                                    read_added_tokens(root, source), source));
+  if (const std::string lengths = lengths_requested(root); !lengths.empty())
+    tokenizer.warnings_.push_back(message(source, ": requests ", lengths, ", which is not applied"));
+  return tokenizer;
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, bool special) const {
+  std::vector<TokenId> ids;
+  append_encoded(text, special, ids);
+  return ids;
+}
+
+void Tokenizer::append_encoded(std::string_view text, bool special, std::vector<TokenId>& ids) const {
+  const std::size_t begin = ids.size();
+  state_->append(text, ids);
+  apply(state_->post_processor, special, begin, ids);
+}
+
+void Tokenizer::append_following(std::string_view text, std::vector<TokenId>& ids) const {
+  state_->append(text, ids, true);
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::vector<std::string> names = names_of(*state_, ids, skip_special);
+  std::size_t bytes = names.size();
+  for (const std::string& name : names) bytes += name.size();
+  Budget budget = state_->decoding(bytes);
+  return state_->decoder.decode(std::move(names), budget);
+}
+
+TextFrame Tokenizer::frame() const {
+  constexpr TokenId text = 0xFFFFFFFF;  // above largest_id
+  std::vector<TokenId> ids = {text};
+  apply(state_->post_processor, true, 0, ids);
+  require<InputError>(std::count(ids.begin(), ids.end(), text) == 1,
+                      "the tokenizer's post-processor must hold the text once, to be put around parts of documents");
+  const auto place = std::find(ids.begin(), ids.end(), text);
+  return {.before = {ids.begin(), place}, .after = {place + 1, ids.end()}};
+}
+
+std::int64_t Tokenizer::vocabulary_size() const { return state_->vocabulary_size; }
+
+std::optional<TokenId> Tokenizer::id_of(std::string_view token) const {
+  const auto added = state_->added_ids.find(token);
+  return added != state_->added_ids.end() ? std::optional(added->second) : state_->model.vocabulary().find(token);
+}
+
+std::optional<std::string> Tokenizer::name_of(TokenId id) const {
+  for (const AddedToken& token : state_->added)
+    if (token.id == id) return token.content;
+  const DecodedToken* const token = state_->find(id);
+  return token == nullptr ? std::nullopt : std::optional<std::string>(token->name);
+}
+
+bool Tokenizer::is_special(TokenId id) const {
+  const DecodedToken* const token = state_->find(id);
+  return token != nullptr && token->special;
+}
+
+std::vector<TokenId> Tokenizer::ids_without_token(std::int64_t vocabulary) const {
+  std::vector<TokenId> ids;
+  for (std::int64_t id = 0; id < vocabulary; ++id)
+    if (state_->find(static_cast<TokenId>(id)) == nullptr) ids.push_back(static_cast<TokenId>(id));
+  return ids;
+}
+
+StreamDecoder::StreamDecoder(Tokenizer tokenizer, bool skip_special)
+    : tokenizer_(std::move(tokenizer)), skip_special_(skip_special) {}
+
+std::string StreamDecoder::push(TokenId id) {
+  std::string out;
+  if (tokenizer_.state_->decoder.byte_level()) {
+    for (const std::string& name : names_of(*tokenizer_.state_, std::span(&id, 1), skip_special_))
+      if (!append_bytes(bytes_, name)) bytes_ += name;
+    std::string_view rest = bytes_;
+    while (!rest.empty()) {
+      const Utf8Step step = utf8_step(rest);
+      if (step.cut) break;
+      out += step.valid ? rest.substr(0, step.length) : replacement;
+      rest.remove_prefix(step.length);
+    }
+    bytes_ = std::string(rest);
+    return out;
+  }
+  // A token's text may depend on the tokens before it: decodes with the last ones returned, then removes their text.
+  constexpr std::size_t most_waiting = 64;  // tokens to hold back while the text ends in U+FFFD; a character has four
+  ids_.push_back(id);
+  const std::string text = tokenizer_.decode(ids_, skip_special_);
+  if (text.size() <= given_text_.size()) return out;
+  if (text.ends_with(replacement) && ids_.size() - given_ < most_waiting) return out;
+  out = text.starts_with(given_text_) ? text.substr(given_text_.size())
+                                      : tokenizer_.decode(std::span(ids_).subspan(given_), skip_special_);
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(given_));
+  given_ = ids_.size();
+  given_text_ = tokenizer_.decode(ids_, skip_special_);
+  return out;
+}
+
+std::string StreamDecoder::finish() {
+  std::string out;
+  append_replacing(out, bytes_);
+  const std::string text = tokenizer_.decode(ids_, skip_special_);
+  if (text.size() > given_text_.size() && text.starts_with(given_text_)) out += text.substr(given_text_.size());
+  bytes_.clear();
+  ids_.clear();
+  given_ = 0;
+  given_text_.clear();
+  return out;
+}
+
+}  // namespace fsdp::text
