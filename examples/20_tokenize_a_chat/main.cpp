@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text alone: reads a tokenizer.json and a chat template, prints what a model is asked, and a conversation's tokens, with a star
-// at each that a model learns.
+// Text alone: reads a tokenizer.json and a chat template, prints what a model is asked, and a conversation's tokens,
+// with a star at each that a model learns.
 //
-//   20_tokenize_a_chat FOLDER/tokenizer.json [TEMPLATE]    TEMPLATE: auto (the folder's own), chatml, llama3, qwen3, or a file
+//   20_tokenize_a_chat FOLDER/tokenizer.json [TEMPLATE]
 //
-// Change next: the messages, or give `fsdp::text::Learn::last` as the fifth argument of ChatFormat.
+// TEMPLATE is auto (the folder's own), chatml, llama3, qwen3, or a file. Change next: the messages, or give
+// fsdp::text::Learn::last as the last argument of ChatFormat.
 #include <cstddef>
 #include <cstdio>
 

@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/text/tokenizer.hpp>
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/text_source.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
-#include <tessera/text/tokenizer.hpp>
 
 #include "support/temporary_folder.hpp"
 

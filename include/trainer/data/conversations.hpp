@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <tessera/fsdp/core/file.hpp>
-#include <tessera/trainer/data/left_out.hpp>
 #include <tessera/text/chat.hpp>
+#include <tessera/trainer/data/left_out.hpp>
 
 namespace fsdp::data {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/trainer/data/left_out.hpp>
 #include <tessera/text/tokenizer.hpp>
+#include <tessera/trainer/data/left_out.hpp>
 
 namespace fsdp::data {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/text/chat.hpp>
 #include <tessera/text/tokenizer.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 

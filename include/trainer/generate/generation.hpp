@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/text/tokenizer.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 

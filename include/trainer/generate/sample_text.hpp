@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/trainer/flags/options.hpp>
 #include <tessera/text/tokenizer.hpp>
+#include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
 

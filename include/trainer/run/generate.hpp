@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
+#include <tessera/text/tokenizer.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/engine.hpp>
-#include <tessera/text/tokenizer.hpp>
 
 namespace fsdp::train {
 

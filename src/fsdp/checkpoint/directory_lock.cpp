@@ -17,9 +17,9 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/json/strict_json.hpp"
 #include "lock_owner.hpp"
 #include "posix.hpp"
-#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "copies.hpp"
 #include "../core/json/strict_json.hpp"
+#include "copies.hpp"
 #include "wrapped_names.hpp"
 
 namespace fsdp::checkpoint {

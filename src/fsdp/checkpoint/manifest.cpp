@@ -6,10 +6,10 @@
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../core/numbers.hpp"
-#include "crc32c.hpp"
 #include "../core/json/json_keys.hpp"
 #include "../core/json/strict_json.hpp"
+#include "../core/numbers.hpp"
+#include "crc32c.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -16,14 +16,14 @@
 #include <tessera/fsdp/core/f16.hpp>
 #include <tessera/fsdp/core/finite.hpp>
 
+#include "../core/json/json_keys.hpp"
+#include "../core/json/strict_json.hpp"
 #include "../core/lfs_pointer.hpp"
 #include "../core/magics.hpp"
 #include "../core/prefixed.hpp"
 #include "../core/tensor_name.hpp"
 #include "file_sums.hpp"
-#include "../core/json/json_keys.hpp"
 #include "safetensors_limits.hpp"
-#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

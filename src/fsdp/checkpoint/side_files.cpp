@@ -6,9 +6,9 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "manifest.hpp"
-#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

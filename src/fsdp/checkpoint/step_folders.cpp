@@ -14,10 +14,10 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/json/strict_json.hpp"
 #include "../core/numbers.hpp"
 #include "../core/paths.hpp"
 #include "posix.hpp"
-#include "../core/json/strict_json.hpp"
 
 namespace fsdp::checkpoint {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
+#include "../core/json/strict_json.hpp"
 #include "../core/paths.hpp"
 #include "manifest.hpp"
-#include "../core/json/strict_json.hpp"
 #include "unread_weights.hpp"
 
 namespace fsdp::checkpoint {

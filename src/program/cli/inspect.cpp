@@ -18,12 +18,12 @@
 #include <tessera/fsdp/checkpoint/side_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/text/chat.hpp>
+#include <tessera/text/tokenizer_config.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>
 #include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/text/chat.hpp>
-#include <tessera/text/tokenizer_config.hpp>
 
 #include "../../fsdp/core/paths.hpp"
 #include "../../fsdp/model_files/adapter_weights.hpp"

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/trainer/generate/generation.hpp>
-#include <tessera/trainer/generate/model_tokenizer.hpp>
 #include <tessera/text/chat.hpp>
 #include <tessera/text/tokenizer_config.hpp>
+#include <tessera/trainer/generate/generation.hpp>
+#include <tessera/trainer/generate/model_tokenizer.hpp>
 
 #include "../../text/unicode/code_points.hpp"
 
