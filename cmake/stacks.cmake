@@ -3,8 +3,9 @@
 # src/program/stacks/stack.cpp.in, with the strategy types of src/program/cli/strategies.hpp. Every strategy, layout and
 # place of the optimizer is a value of these.
 #
-# TESSERA_COMMS and TESSERA_PRECISIONS choose less than all that this build can have. To add one: its name and type to the
-# lists below, and its name as a flag's value to src/program/cli/stack_choice.hpp.
+# TESSERA_COMMS and TESSERA_PRECISIONS choose less than all that this build can have. To add a communicator: its name and
+# type to the lists below, and its name as a flag's value to src/program/cli/stack_choice.hpp. To add a precision: the same,
+# its text to stack_choice.cpp, and its type to the lists of src/program/stacks/planned_stacks.hpp.
 
 set(TESSERA_COMM_NAMES threads mpi nccl)  # each with its header <tessera/comm/NAME.hpp>
 set(TESSERA_COMM_threads "fsdp::comm::Threads<>")
@@ -24,6 +25,9 @@ function(tessera_names_of variable known out)
   set(names "${${variable}}")
   if(names STREQUAL "all")
     set(names "${known}")
+  endif()
+  if(NOT names)
+    message(FATAL_ERROR "tessera: ${variable} is empty; it may be all, or a list of ${known}")
   endif()
   foreach(name IN LISTS names)
     if(NOT name IN_LIST known)

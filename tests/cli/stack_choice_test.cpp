@@ -108,24 +108,6 @@ TEST(ParseLayout, ReadsNamesAndRefusesOthers) {
   EXPECT_INPUT_ERROR(parse_layout("row"), "--layout row is not known; did you mean 'rows'?");
 }
 
-/// A name says what differs from the usual, and nothing else.
-TEST(KindName, NamesTheInnerStrategyAndTheLayoutWhereTheyAreNotTheUsual) {
-  const auto kind = [](const char* sharding, const char* layout) {
-    ShardingChoice choice = parse_sharding(sharding);
-    choice.layout = parse_layout(layout);
-    return kind_name(choice);
-  };
-  EXPECT_EQ(kind("fsdp2", "owned"), "fsdp2:layout=owned");
-  EXPECT_EQ(kind("fsdp2", "per-parameter"), "fsdp2");
-  EXPECT_EQ(kind("zero3:persist=3", "flat"), "zero3");
-  EXPECT_EQ(kind("zero2", "per-parameter"), "zero2:layout=per-parameter");
-  EXPECT_EQ(kind("fsdp2:pieces=8", "default"), "fsdp2:pieces=V");
-  EXPECT_EQ(kind("fsdp2:2:deferred:pieces=8", "default"), "fsdp2:K:pieces=V");
-  EXPECT_EQ(kind("zero3:persist=3:pieces=8", "owned"), "zero3:pieces=V:layout=owned");
-  EXPECT_EQ(kind("hybrid:2:zero3", "flat"), "hybrid:K:zero3");
-  EXPECT_EQ(kind("hybrid:4:full:zero3", "rows"), "hybrid:K:full:zero3:layout=rows");
-}
-
 /// A communicator that is not built in, before a precision.
 TEST(Lacking, NamesThePartAndWhatIsThere) {
   const BuiltWith has{.comms = {"threads"}, .precisions = {"bf16", "fp32"}};
@@ -143,6 +125,10 @@ TEST(Lacking, NamesThePartAndWhatIsThere) {
                      "-DTESSERA_COMMS=all, where CMake finds MPI (cmake/dependencies.sh installs it)");
   asked.comm.kind = CommChoice::Kind::nccl;
   EXPECT_NE(lacking(asked, has).find("where CMake finds CUDA and NCCL"), std::string::npos);
+  asked.comm.kind = CommChoice::Kind::threads;
+  EXPECT_EQ(lacking(asked, {.comms = {"mpi"}, .precisions = {"bf16"}}),
+            "--comm threads: this program was built without threads and has mpi; build the preset release, with "
+            "-DTESSERA_COMMS=all");
 }
 
 TEST(ParseTiling, ReadsPolicies) {

@@ -8,6 +8,7 @@
 
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/sharding/run_time.hpp>
 
 namespace fsdp {
 namespace {
@@ -55,7 +56,7 @@ void expect_refused(const sharding::Facts& facts, const std::string& begin) {
 }
 
 TEST(StackMesh, RefusesGroupsThatAreUsedForNothing) {
-  expect_refused({}, "sharding: a strategy works on groups of 2 ranks, and its facts use them");
+  expect_refused({}, "sharding: the mesh has groups of 2 ranks, and the strategy's facts use them");
 }
 
 /// Each rank would step a part of its weights, which nothing gathers.
@@ -72,6 +73,27 @@ TEST(StackMesh, RefusesFactsOfGroupsWhereThereAreNone) {
   for (const sharding::Facts& facts :
        {sharding::Facts{.across = sharding::Across::all_reduce}, sharding::Facts{.group_after_forward = true}})
     expect_refused<FullyShard<>>(facts, "sharding: a strategy's facts state what crosses groups of ranks");
+}
+
+/// Some values have groups, and others none; those of a type that holds such types, too.
+TEST(StackMesh, HasTheAxesOfTheValue) {
+  static_assert(axes_by_value<RunTimeAny> && axes_by_value<RunTimeStrategy<RunTimeAny>> &&
+                axes_by_value<RunTimeStrategy<RunTimeGrouped, RunTimeAny>> && axes_by_value<Offload<RunTimeAny>> &&
+                !axes_by_value<RunTimeSharded> && !axes_by_value<RunTimeGrouped>);
+  Comm::run(2, {}, [](Comm& world) {
+    using Mesh = StackMesh<Stack<RunTimeStrategy<RunTimeAny>, Comm, Fp32, tiling::Untiled>>;
+    EXPECT_FALSE(Mesh(world, {RunTimeAny{Replicated{}}}).has_groups());
+    EXPECT_TRUE(Mesh(world, {RunTimeAny{HybridShard<RunTimeSharded>{.group = 1}}}).has_groups());
+  });
+}
+
+TEST(StackMesh, RefusesAValueWhoseFactsAreNotThoseOfItsAxes) {
+  const std::string none =
+      "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and there "
+      "are none: its ranks_per_group() is 0, or the mesh has one axis";
+  expect_refused<RunTimeAny>({.group_after_forward = true}, none);
+  expect_refused({.across = sharding::Across::all_reduce, .whole_at_rest = true},
+                 "sharding: a strategy keeps all weights on every rank (facts.whole_at_rest), so that groups");
 }
 
 }  // namespace

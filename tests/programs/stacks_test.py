@@ -12,7 +12,7 @@ def values(listed, flag):
     return [line for line in listed.splitlines() if line.startswith(f"  --{flag} ")][0].split(maxsplit=1)[1]
 
 
-def test_every_combination_of_what_is_listed_is_found(program):
+def test_what_is_listed_is_found_in_turn(program):
     text(3000, "text.txt")
     listed = program("stacks").prints(
         r"^  --comm +threads(, mpi)?(, nccl)?$",

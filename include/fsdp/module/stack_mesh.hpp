@@ -44,7 +44,8 @@ class StackMesh {
       if (const int ranks = sharding.ranks_per_group(); ranks != 0 || !Stack::axes_by_value)
         groups_.emplace(world, ranks);
   }
-  /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile.
+  /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile, or is refused by
+  /// `axes` where values of the strategy's type differ in it.
   template <int axes>
   explicit StackMesh(comm::Mesh<Comm, axes> mesh) : world_(&mesh.world()) {
     static_assert(axes >= Stack::mesh_axes || Stack::axes_by_value,
@@ -147,17 +148,26 @@ class StackMesh {
                         "sharding::Across::shard; set `using Across = buffer::Shard` and that together, or neither");
     require<InputError>(
         has_groups() || (facts.across == sharding::Across::nothing && !facts.group_after_forward),
-        "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and it has no groups; "
-        "give it mesh_axes = 2 and ranks_per_group(), or leave facts.across and facts.group_after_forward out");
+        Stack::axes_by_value
+            ? "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and there are none: "
+              "its "
+              "ranks_per_group() is 0, or the mesh has one axis; give it groups, or leave facts.across and "
+              "facts.group_after_forward out"
+            : "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and it has no groups; "
+              "give it mesh_axes = 2 and ranks_per_group(), or leave facts.across and facts.group_after_forward out");
+    require<InputError>(!has_groups() || !facts.whole_at_rest,
+                        "sharding: a strategy keeps all weights on every rank (facts.whole_at_rest), so that groups of "
+                        "ranks have no use; take it alone");
     if constexpr (Stack::mesh_axes == 2)
       if (groups_) {
         if (facts.across != sharding::Across::nothing)
           return {.shard = groups_->shards(), .across = world().size() / groups_->shards()};
         require<InputError>(
-            facts.group_after_forward, "sharding: a strategy works on groups of ", groups_->shards(),
-            " ranks, and its facts use them for nothing: all ranks would share one model; set facts.across to "
+            facts.group_after_forward, "sharding: the mesh has groups of ", groups_->shards(),
+            " ranks, and the strategy's facts use them for nothing: all ranks would share one model; set facts.across "
+            "to "
             "sharding::Across::all_reduce (each group holds a whole model), or facts.group_after_forward "
-            "(groups keep the weights after forward)");
+            "(groups keep the weights after forward), or take a mesh of one axis");
         return {.shard = world().size(), .keep = groups_->shards()};
       }
     return {.shard = world().size()};

@@ -5,10 +5,8 @@
 
 #include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>

@@ -10,10 +10,8 @@
 #include <concepts>
 #include <cstddef>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
-#include <tessera/fsdp/buffer/placement.hpp>
 #include <tessera/fsdp/sharding/event_order.hpp>
 #include <tessera/fsdp/sharding/judge.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>

@@ -19,13 +19,15 @@ enum class Across : std::uint8_t {
 /// What memory a strategy needs and which ranks share it, independent of the schedule.
 struct Facts {
   Across across = Across::nothing;         ///< over the mesh's outer axis
-  bool whole_at_rest = false;              ///< every rank holds all weights between steps; facts_of sets it
   bool group_after_forward = false;        ///< after forward each rank of the inner axis keeps a part of the weights
   std::int64_t persistence_threshold = 0;  ///< tensors of at most so many elements form a separate group per unit
   int pieces = 0;  ///< pieces of a step's batch, the same on any number of ranks (piece_of); 0: the batch is not cut
   /// Most bytes of the slots for gathered weights: training and evaluating hold each group as long as gathers the least
   /// (residency.hpp), whatever Rules::hold says. 0: no bound; below 0: not known yet (fsdp::memory_left).
   std::int64_t budget = 0;
+  /// Every rank holds all weights between steps. facts_of sets it where AtRest is Replicate; a type of which some
+  /// values replicate has Shard, and sets it for these.
+  bool whole_at_rest = false;
 };
 
 /// Pieces make results independent of the number of ranks P. A step's batch is cut into V pieces, for every P alike;

@@ -32,7 +32,8 @@ struct RunTimeStrategy {
       "the same memory, since buffers have them in their type; give each of these a RunTimeStrategy of its own");
   static constexpr int mesh_axes = std::max({mesh_axes_of<First>, mesh_axes_of<Rest>...});
   /// Whether some of the strategies form groups of ranks, and others do not.
-  static constexpr bool axes_by_value = !((mesh_axes_of<Rest> == mesh_axes_of<First>)&&...);
+  static constexpr bool axes_by_value = fsdp::axes_by_value<First> || (fsdp::axes_by_value<Rest> || ...) ||
+                                        !((mesh_axes_of<Rest> == mesh_axes_of<First>)&&...);
   static constexpr bool offloads_optimizer = offloads_optimizer_of<First>;
   /// See fsdp::may_have_pieces.
   static constexpr bool may_have_pieces = (fsdp::may_have_pieces<First> || ... || fsdp::may_have_pieces<Rest>);

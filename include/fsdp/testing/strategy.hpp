@@ -51,11 +51,17 @@ namespace detail {
 
 FSDP_TESTED_VALUES(strategies, strategy, numbers, Strategy)
 
+/// Returns the ranks of a strategy's groups; 0: it forms none.
+template <class Strategy>
+int ranks_per_group(const Strategy& strategy) {
+  if constexpr (mesh_axes_of<Strategy> == 2) return strategy.ranks_per_group();
+  return 0;
+}
+
 template <class Strategy>
 bool takes_ranks(const Strategy& strategy, int ranks) {
-  if constexpr (mesh_axes_of<Strategy> == 2)
-    if (const int group = strategy.ranks_per_group(); group > 0) return ranks % group == 0;
-  return true;  // or the run refuses it
+  const int group = ranks_per_group(strategy);
+  return group <= 0 || ranks % group == 0;  // or the run refuses it
 }
 
 /// Trains by AdamW, or by SGD where sums may differ in their last bits: AdamW divides a gradient by its size, so that
@@ -156,16 +162,16 @@ void check_strategy_lists(const Strategy& strategy) {
 /// Checks that losses and weights are those of Replicated.
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
-  const auto train = [](const auto& by, const StrategyCase& how) {
-    return detail::train_case(by, how, mesh_axes_of<Strategy> == 1 && how.micro_batches == 1);
+  const bool one_axis = detail::ranks_per_group(strategy) == 0;
+  const auto train = [&](const auto& by, const StrategyCase& how) {
+    return detail::train_case(by, how, one_axis && how.micro_batches == 1);
   };
   detail::check_runs(
       "training ends without an error", strategy, [&](const StrategyCase& how) { return train(strategy, how); },
       [&](const StrategyCase& how, const StrategyRun& found) {
         const StrategyRun expected = train(Replicated{}, how);
         // Replicated reduces once per step. A reduction in every micro-batch adds in another order, and so do two axes.
-        const bool to_the_bit =
-            mesh_axes_of<Strategy> == 1 && (how.micro_batches == 1 || found.reductions == expected.reductions);
+        const bool to_the_bit = one_axis && (how.micro_batches == 1 || found.reductions == expected.reductions);
         const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
                                           to_the_bit ? "to the bit" : "within 1e-5 of the largest");
         if (!(expected.losses.back() < expected.losses.front()))
@@ -195,7 +201,7 @@ void check_strategy_collectives(const Strategy& strategy) {
       "a step starts one collective for every gather and every reduction of its list, and no other for weights and "
       "gradients";
   detail::check_runs(asked, strategy, [&](const StrategyCase& how, const StrategyRun& found) {
-    if (how.ranks == 1 || mesh_axes_of<Strategy> == 2) return true;  // an axis of one rank sends nothing
+    if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;  // an axis of one rank sends nothing
     return expect_value(asked, how.in_words(), "the number of gathers", found.gathered, found.gathers) &&
            expect_value(asked, how.in_words(), "the number of reductions", found.reduced, found.reductions);
   });

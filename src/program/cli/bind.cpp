@@ -34,7 +34,7 @@ void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
             "default | per-parameter | flat | rows (no row is cut) | owned (no tensor is cut); default: per-parameter "
-            "with fsdp2, flat with zero1, zero2 and zero3");
+            "with fsdp2, flat with zero1, zero2, zero3 and replicated");
   flags.add(
       Effect::chosen, "precision", stack.precision,
       "fp32 | bf16 (bf16 compute, fp32 main weights and reduction) | bf16:wire=bf16 (gradients rounded to bf16 on the "

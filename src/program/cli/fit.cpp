@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,7 +14,6 @@
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "stack_choice.hpp"
 #include "way_flags.hpp"
 
 namespace fsdp::cli {

@@ -50,8 +50,10 @@ std::string lacking(const StackChoice& asked, const BuiltWith& has) {
   const std::string comm = name_of_comm(asked.comm), precision = to_text(asked.precision);
   if (std::ranges::find(has.comms, comm) == has.comms.end())
     return message("--comm ", comm, ": this program was built without ", comm, " and has ", listed(has.comms),
-                   "; build the preset release, with -DTESSERA_COMMS=all, where CMake finds ",
-                   comm == "mpi" ? "MPI (cmake/dependencies.sh installs it)" : "CUDA and NCCL");
+                   "; build the preset release, with -DTESSERA_COMMS=all",
+                   comm == "mpi"    ? ", where CMake finds MPI (cmake/dependencies.sh installs it)"
+                   : comm == "nccl" ? ", where CMake finds CUDA and NCCL"
+                                    : "");
   if (std::ranges::find(has.precisions, precision) == has.precisions.end())
     return message("--precision ", precision, ": this program was built with ", listed(has.precisions),
                    "; take one of them, or build it with -DTESSERA_PRECISIONS=all");

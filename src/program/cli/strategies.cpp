@@ -132,11 +132,6 @@ ShardingChoice parse_sharding(std::string_view text) {
   refuse_unknown("sharding", text, suggested_names());
 }
 
-std::string kind_name(const ShardingChoice& choice) {
-  const LayoutChoice other = other_layout(choice);
-  return listed_text(choice.strategy, true) + (other == LayoutChoice::own ? "" : ":layout=" + to_text(other));
-}
-
 LayoutChoice other_layout(const ShardingChoice& choice) {
   const std::string own =
       std::visit([](const auto& strategy) { return policy_text(fsdp::layout_of(strategy)); }, choice.strategy);

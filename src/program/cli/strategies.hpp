@@ -44,9 +44,6 @@ struct ShardingChoice {
 /// Parses the text of --sharding. Throws InputError, which suggests the nearest name.
 ShardingChoice parse_sharding(std::string_view text);
 
-/// Returns the strategy's kind without its numbers: "fsdp2:K", "hybrid:K:full:zero3", "zero2:pieces=V";
-/// "fsdp2:layout=owned" if the layout is not the strategy's own.
-std::string kind_name(const ShardingChoice& choice);
 /// Returns the layout if it differs from the strategy's own, else `own`.
 LayoutChoice other_layout(const ShardingChoice& choice);
 /// The same as a value; nullopt: the strategy's own.
