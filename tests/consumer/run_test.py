@@ -215,3 +215,15 @@ def test_subdirectory_of_sharding_with_checkpoints(folder):
     configure(SOURCE, "preset", "--preset", "sharding", hidden=FOR_CHECKPOINTS)
     assert "libtessera_checkpoint.a:" in run("ninja -C preset -t targets all").out
     configure(SOURCE, "preset_alone", "--preset", "sharding", hidden=ALL).prints("there is no tessera::checkpoint")
+
+
+def test_subdirectory_of_text(folder):
+    """And the preset that builds it with its tests: neither has anything that shards."""
+    shutil.rmtree("text_alone", ignore_errors=True)
+    others = [name for name in [*ALL, "OpenMP"] if name not in ("nlohmann_json", "PCRE2", "utf8proc", "GTest")]
+    in_parent("text_alone", SOURCE / "examples/20_tokenize_a_chat/main.cpp", "tessera::text", hidden=others,
+              TESSERA_COMPONENTS="text")
+    check_built("text_alone", "libtessera_text.a", "libtessera_sharding.a|src/(comm|fsdp/(device|checkpoint)|trainer)/")
+    configure(SOURCE, "preset_text", "--preset", "text", hidden=others)
+    targets = run("ninja -C preset_text -t targets all").out
+    assert "tests_text:" in targets and "libtessera_sharding.a:" not in targets
