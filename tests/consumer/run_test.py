@@ -191,7 +191,7 @@ def test_subdirectory_of_the_trainer_finds_its_headers(folder):
 
 
 @pytest.mark.parametrize("links, hidden, definitions, printed, archive, others", [
-    ("tessera", ["PCRE2"], {}, "there is no tessera::trainer", "", ""),
+    ("tessera", ["PCRE2"], {}, "there is no tessera::text, nor what stands on it", "", ""),
     ("tessera", [], {}, "", "libtessera.a", "src/(fsdp/checkpoint|fsdp/model_files|fsdp/testing|trainer|program)/|tessera_mpi"),
     ("tessera", OTHERS, {"TESSERA_COMPONENTS": "library"}, "", "", ""),
     ("sharding", [], {}, "", "libtessera_sharding.a", "libtessera.a|src/fsdp/(nn|models|device/compute)/|tessera_mpi"),
