@@ -24,7 +24,8 @@ foreach(component IN LISTS components)
   endif()
 endforeach()
 foreach(part TESTS PROGRAM EXAMPLES)
-  if(TESSERA_BUILD_${part} AND NOT whole AND NOT (part STREQUAL "TESTS" AND components STREQUAL "text"))
+  if(TESSERA_BUILD_${part} AND NOT whole
+      AND NOT (part STREQUAL "TESTS" AND components STREQUAL "text" AND NOT TESSERA_OPTIONAL_COMPONENTS))
     message(FATAL_ERROR "tessera: TESSERA_BUILD_${part} is ON and needs all components, and TESSERA_COMPONENTS is "
                         "'${TESSERA_COMPONENTS}'; set it to OFF, or take another build folder")
   endif()
@@ -61,7 +62,7 @@ set(components "${required}")
 set(TESSERA_OPTIONAL_PARTS "")  # those that this build does without if their libraries are missing
 if(TESSERA_COMPONENTS STREQUAL "auto")
   set(TESSERA_OPTIONAL_PARTS "${known}")
-  list(REMOVE_ITEM TESSERA_OPTIONAL_PARTS core sharding)  # on which all stand
+  list(REMOVE_ITEM TESSERA_OPTIONAL_PARTS core sharding)  # on which all but text stand
 elseif(NOT whole)
   foreach(component IN LISTS TESSERA_OPTIONAL_COMPONENTS)
     if(NOT component MATCHES "^(text|library|checkpoint|model_files|trainer|testing)$")

@@ -107,6 +107,11 @@ endif()
 # With clang, libomp is loaded before oneDNN's libgomp and serves both, so that there is one pool of threads. clang's
 # -fopenmp=libgomp would ignore all pragmas.
 tessera_require(SHARDING OpenMP "g++, or libomp-dev for clang" "OpenMP" COMPONENTS CXX)
+if(NOT TESSERA_WITH_SHARDING)
+  foreach(part LIBRARY CHECKPOINT MODEL_FILES TRAINER TESTING)
+    set(TESSERA_WITH_${part} FALSE)
+  endforeach()
+endif()
 find_package(Threads REQUIRED)
 # Does not use oneDNN's own dnnl-config.cmake: Debian's requires OpenCL headers that nobody needs.
 tessera_require(LIBRARY oneDNN libdnnl-dev "oneDNN" 2.6)

@@ -4,8 +4,7 @@
 //
 //   20_tokenize_a_chat FOLDER/tokenizer.json [TEMPLATE]
 //
-// TEMPLATE is auto (the folder's own), chatml, llama3, qwen3, or a file. Change next: the messages, or give
-// fsdp::text::Learn::last as the last argument of ChatFormat.
+// TEMPLATE is auto (the folder's own), chatml, llama3, qwen3, plain, or a file. Change next: the messages.
 #include <cstddef>
 #include <cstdio>
 

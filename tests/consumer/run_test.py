@@ -99,7 +99,7 @@ def test_install_is_enough_for_the_library(installed):
     installed(CONSUMER, "library", hidden=OTHERS, PROGRAMS=f"consumer={MAIN}", OPTIONAL="mpi;trainer")
     build("library", "consumer")
     check_flags("library")
-    for archive in ("_core", "_text", "_sharding", "", "_checkpoint", "_model_files", "_trainer"):  # position-independent
+    for archive in ("_core", "_json", "_text", "_sharding", "", "_checkpoint", "_model_files", "_trainer"):  # position-independent
         link_shared(f"libtessera{archive}.a")
 
 
