@@ -10,7 +10,7 @@
 set -euo pipefail
 
 libraries=(libdnnl-dev libisal-dev libpcre2-dev libutf8proc-dev libopenmpi-dev libboost-dev nlohmann-json3-dev
-  libcli11-dev libtomlplusplus-dev libgtest-dev)
+  libcli11-dev libtomlplusplus-dev librange-v3-dev libgtest-dev)
 packages=(g++ cmake ninja-build python3 python3-pytest openmpi-bin libeigen3-dev "${libraries[@]}")
 for argument in "$@"; do
   case $argument in
@@ -25,11 +25,11 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   first=
   if command -v dnf >/dev/null; then
     names="dnf install gcc-c++ cmake ninja-build python3 python3-pytest onednn-devel isa-l-devel pcre2-devel utf8proc-devel openmpi-devel
-      boost-devel json-devel cli11-devel tomlplusplus-devel gtest-devel eigen3-devel"
+      boost-devel json-devel cli11-devel tomlplusplus-devel range-v3-devel gtest-devel eigen3-devel"
     first="module load mpi/openmpi-$(uname -m) && "  # in every shell: Fedora keeps Open MPI out of PATH
   elif command -v pacman >/dev/null; then
     names="pacman -S gcc cmake ninja python python-pytest onednn isa-l pcre2 libutf8proc openmpi boost nlohmann-json cli11
-      tomlplusplus gtest eigen"
+      tomlplusplus range-v3 gtest eigen"
   else
     names="your system's packages of what Debian calls: ${packages[*]}"
   fi

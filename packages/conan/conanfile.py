@@ -60,7 +60,7 @@ class Tessera(ConanFile):
     def system_requirements(self):
         names = [] if self.options.sharding_only else ["libdnnl-dev", "libisal-dev", "nlohmann-json3-dev"]
         if self.options.trainer:
-            names += ["libpcre2-dev", "libutf8proc-dev", "libcli11-dev", "libtomlplusplus-dev"]
+            names += ["libpcre2-dev", "libutf8proc-dev", "libcli11-dev", "libtomlplusplus-dev", "librange-v3-dev"]
         Apt(self).check(names + (["libopenmpi-dev"] if self.options.mpi else []))
 
     def generate(self):

@@ -26,7 +26,7 @@ from support.files import TESTS, read, write
 SOURCE, CONSUMER, BUILD = TESTS.parent, TESTS / "consumer", pathlib.Path(os.environ["TESSERA_BUILD"])
 COMPILER, MPI = os.environ["TESSERA_COMPILER"], os.environ.get("TESSERA_COMPONENT") == "mpi"
 MAIN = CONSUMER / "main.cpp"
-OTHERS = "ISAL nlohmann_json PCRE2 utf8proc CLI11 tomlplusplus Boost MPI NCCL cuDNN CUDAToolkit GTest Python3".split()
+OTHERS = "ISAL nlohmann_json PCRE2 utf8proc CLI11 tomlplusplus range-v3 Boost MPI NCCL cuDNN CUDAToolkit GTest Python3".split()
 ALL = [*OTHERS, "oneDNN"]
 FOR_CHECKPOINTS = [name for name in ALL if name not in ("ISAL", "nlohmann_json")]
 run = functools.partial(support.program.run, limit=1200)

@@ -68,7 +68,7 @@ ONE_FILE = {  # what stands in exactly one file each
     "PCRE2": r"pcre2.*\.h",
     "utf8proc": r"utf8proc\.h",
 }
-NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|gtest|benchmark)/.*"  # an installed header may not ask for these
+NOT_INSTALLED = r"(nlohmann|CLI|toml\+\+|range|gtest|benchmark)/.*"  # an installed header may not ask for these
 GOOGLETEST = r"gtest/.*"  # the conformance kit may: who includes it brings GoogleTest
 
 # Who prints as it is: text that a model wrote, lines that are made printable there, benches' JSON. All others call print_text and

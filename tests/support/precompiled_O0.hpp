@@ -8,6 +8,11 @@
 #include <random>
 #include <thread>
 
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>

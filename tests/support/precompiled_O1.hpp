@@ -18,5 +18,10 @@
 #include <thread>
 #include <vector>
 
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
