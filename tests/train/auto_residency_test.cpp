@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/auto_residency.hpp>
+#include <tessera/trainer/run/auto_budgets.hpp>
 
 #include <gtest/gtest.h>
 

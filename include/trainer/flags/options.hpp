@@ -17,6 +17,7 @@
 #include <tessera/fsdp/precision/loss_scale.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/training/launch_options.hpp>
+#include <tessera/fsdp/training/step_size.hpp>
 #include <tessera/trainer/data/corpus.hpp>
 #include <tessera/trainer/data/packed_conversations.hpp>
 #include <tessera/trainer/data/windows.hpp>
@@ -104,6 +105,13 @@ struct TrainOptions {
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
+/// What `tessera plan` takes besides the options of `train`.
+struct PlanOptions {
+  bool json = false;  ///< one object instead of a table
+
+  friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
+};
+
 /// Options of `tessera eval`.
 struct EvalOptions {
   std::string model = {};
@@ -167,13 +175,13 @@ std::int64_t last_step(const TrainOptions& options);
 /// Returns the groups of ranks that each read sequences of their own. Throws InputError unless the ranks can be cut
 /// into groups of those that share each sequence.
 std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
-/// Throws InputError unless a step's batch can be cut over so many ranks. `pieces`: the strategy's
-/// (sharding::Facts::pieces); with the groups of ranks they give the number of micro-batches. 0: none.
-void check_batch(const TrainOptions& options, std::int64_t ranks, int pieces);
+/// Returns the size of a rank's step. `pieces`: the strategy's (sharding::Facts::pieces); with the groups of ranks they
+/// give the number of micro-batches. 0: none. Throws InputError unless the batch can be cut over so many ranks.
+StepSize step_size(const TrainOptions& options, std::int64_t ranks, int pieces);
 /// Throw InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
 /// @{
-void validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks,
-              int pieces = 0);  ///< with the batch
+StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks,
+                  int pieces = 0);  ///< returns step_size
 void validate(const FlagSet& flags, const EvalOptions& options);
 void validate(const FlagSet& flags, const GenerateOptions& options);
 /// @}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The arguments of a command on one stack, as its ranks compare them.
+/// What all ranks of a command on one stack must have in common before they compute.
 #pragma once
 
 #include <string>
 
+#include <tessera/comm/ranks.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/trainer/flags/flag_set.hpp>
 
@@ -15,15 +16,23 @@ using ShardingOf = typename Model::Stack::Sharding;
 template <class Model>
 using TilingOf = typename Model::Stack::Tiling;
 
-/// Returns the text that agree_on_arguments compares: the flags, one per line, with policies and their numbers in place
-/// of the flags that choose them.
-std::string arguments_text(const FlagSet& flags, const std::string& sharding, const std::string& precision,
-                           const std::string& tiling);
-/// The same for a model's stack.
-template <class Model>
-std::string arguments_text(const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
-  return arguments_text(flags, policy_text(sharding), policy_text<typename Model::Stack::Precision>(),
-                        policy_text(tiling));
+/// Names of policies, as flags write them.
+struct PolicyTexts {
+  std::string sharding = {}, precision = {}, tiling = {};
+};
+/// Returns the names of a stack's policies, with their numbers.
+template <class Stack>
+PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling) {
+  return {.sharding = policy_text(sharding),
+          .precision = policy_text<typename Stack::Precision>(),
+          .tiling = policy_text(tiling)};
 }
+
+/// Throws InputError on all ranks unless they have the same arguments: flags, policies, and `more`, lines that neither
+/// of them has. Then makes all ranks use the smallest of their instruction sets, so that ranks on different processors
+/// use the same kernels; rank 0 warns if they differ. Throws InputError unless the environment variables that choose
+/// the bf16 matmul are the same on all ranks. Collective; call it before the first computation.
+void agree_on_run(const comm::Ranks& ranks, const FlagSet& flags, const PolicyTexts& policies,
+                  const std::string& more = {});
 
 }  // namespace fsdp::train

@@ -63,18 +63,19 @@ class EngineOf final : public Engine {
   using Tiling = typename Stack::Tiling;
   static_assert(check_model<Model>() && data::check_source<Source>());
 
-  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive it. Throws
-  /// InputError on all ranks for options that do not fit together, and for ranks with other data or other arithmetic.
+  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive it.
+  /// `size`: train::step_size of the options. Throws InputError on all ranks for ranks with other data or other
+  /// arithmetic.
   EngineOf(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
            const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, RunWatch& watch,
-           EngineUse use = EngineUse::trains)
+           const StepSize& size, EngineUse use = EngineUse::trains)
       : communicator_(communicator),
         ranks_(communicator),
         options_(options),
         model_(model),
         source_(source),
         watch_(watch),
-        facts_(facts_before(sharding, tiling, optimizer, use)),
+        facts_(facts_before(sharding, tiling, optimizer, size, use)),
         training_(communicator, model_, facts_.size, sharding, tiling,
                   {.optimizer = optimizer,
                    .rules = {.clip = options.clip, .skips_overflow = loss_scale_of(options).has_value()},
@@ -196,32 +197,25 @@ class EngineOf final : public Engine {
 
   /// The facts that are known before the step's memory is allocated. The measured peak allocates memory that no plan
   /// contains, and releases it.
-  EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, EngineUse use) {
+  EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer,
+                           const StepSize& size, EngineUse use) {
     EngineFacts facts;
     facts.start.stack = stack_text(communicator_, policy_texts<Stack>(sharding, tiling), options_.sequence);
     data_ = agreed_data(ranks_, options_, model_, source_);
     facts.start.pieces = sharding::facts_of(sharding).pieces;
     facts.reduced_sooner = reduced_sooner(sharding);
-    facts.size = agreed_size(sharding);
+    facts.size = size;
+    const int threads = comm::rank_threads(size.threads, ranks_.size());
+    if (facts.start.pieces > 0) agree_on_last_bits(ranks_, last_bits<Device>(threads));
     if (use == EngineUse::replays) {
       facts.size.digests = true;
       return facts;
     }
-    facts.start.planned = expected_step(ranks_, options_, model_, sharding, tiling,
-                                        plan_request(options_, ranks_.size(), sharding, optimizer), optimizer,
-                                        [&] { return mean_document_length(source_, device::host_memory<Device>); });
-    facts.peak =
-        report::measure_matmul_peak<Device, Compute>(ranks_, comm::rank_threads(facts.size.threads, ranks_.size()));
+    facts.start.planned =
+        expected_step(ranks_, options_, model_, sharding, tiling, plan_request(size, ranks_.size(), optimizer),
+                      optimizer, [&] { return mean_document_length(source_, device::host_memory<Device>); });
+    facts.peak = report::measure_matmul_peak<Device, Compute>(ranks_, threads);
     return facts;
-  }
-  /// The size of a step. With pieces, all ranks need equal arithmetic and as many threads as in the resumed run.
-  StepSize agreed_size(const Sharding& sharding) {
-    const int pieces = sharding::facts_of(sharding).pieces;
-    StepSize size = required_step_size(options_, ranks_.size(), pieces, writes_text<Model>);
-    if (pieces == 0) return size;
-    size.threads = static_cast<int>(with_resumed_threads<Model>(ranks_, options_, sharding).launch.threads);
-    agree_on_last_bits(ranks_, last_bits<Device>(comm::rank_threads(size.threads, ranks_.size())));
-    return size;
   }
   void complete_facts(const Sharding& sharding, const Tiling& tiling) {
     auto& module = training_.module();

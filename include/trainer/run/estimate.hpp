@@ -11,7 +11,6 @@
 #include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/report/estimate.hpp>
-#include <tessera/trainer/run/plan_options.hpp>
 
 namespace fsdp::train {
 

@@ -11,6 +11,7 @@
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/estimate.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
 
 namespace fsdp::train {
@@ -30,14 +31,19 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   const int ranks = static_cast<int>(cluster.ranks);
   std::string documents = counted_documents(options);
   const auto memory = [&] { return cluster.memory - cluster.runtime(options.sequence.ranks > 1); };
-  auto [model, request, sharding, cut] = planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory,
-                                                             tells && tells_of_plans(), true, comm.scratch_bytes_for);
-  request.document_length = static_cast<double>(options.document_length);
-  plan::Estimate estimate = plan::estimate(model, sharding, cut, request, cluster, optimizer);
-  return {.estimate = std::move(estimate),
-          .request = request,
-          .stack = message(policy_text(sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>()),
-          .documents = std::move(documents)};
+  PlannedStep<Model> step{
+      .request = plan_request(checked_size<Model>(options, flags, ranks, asked, tiling), ranks, optimizer),
+      .model = begun_model<Model>(options, true),
+      .sharding = asked,
+      .tiling = tiling};
+  step.request.scratch_bytes_for = comm.scratch_bytes_for;
+  settle_budgets(step, optimizer, memory, tells && tells_of_plans());
+  step.request.document_length = static_cast<double>(options.document_length);
+  return {
+      .estimate = plan::estimate(step.model, step.sharding, step.tiling, step.request, cluster, optimizer),
+      .request = step.request,
+      .stack = message(policy_text(step.sharding), " / ", comm.name, " / ", policy_text<typename Stack::Precision>()),
+      .documents = std::move(documents)};
 }
 
 }  // namespace fsdp::train

@@ -13,14 +13,8 @@
 
 namespace fsdp::train {
 
-/// The data of an evaluation, open.
-struct EvalData {
-  TokenizedData tokens;
-  data::TextSource source;
-};
-
 /// Tokenizes the data and opens them. Collective; throws InputError on all ranks, also where they read other data.
-EvalData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary);
+OpenData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary);
 
 /// Prints {"loss": mean nats per token, "tokens": ...} over windows of the source, which the inference reads. `pieces`:
 /// of the strategy's steps. Collective. Throws InputError if the loss is not finite.

@@ -22,7 +22,6 @@
 #include <tessera/trainer/run/evaluate.hpp>
 #include <tessera/trainer/run/generate.hpp>
 #include <tessera/trainer/run/inference_of.hpp>
-#include <tessera/trainer/run/processor.hpp>
 
 namespace fsdp::train {
 
@@ -33,8 +32,7 @@ template <class Model, class Options>
 InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, const Options& options,
                                     const FlagSet& flags, const ShardingOf<Model>& sharding,
                                     const TilingOf<Model>& tiling) {
-  comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling));
-  agree_on_instruction_set(communicator);
+  agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(sharding, tiling));
   const auto config = read_together(communicator, options.launch.disk_deadline_seconds, "--model", [&] {
     return read_config<typename Model::Config>(options.model, options.adapter);
   });
@@ -54,7 +52,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
     (void)groups_of(options.sequence, communicator.size());  // refuses ranks that cannot be cut
     InferenceOf<Model> inference = agreed_inference<Model>(communicator, options, flags, sharding, tiling);
     require_positions(inference.config(), options.seq_len, options.model);
-    const EvalData data = open_eval_data(communicator, options, inference.vocabulary());
+    const OpenData data = open_eval_data(communicator, options, inference.vocabulary());
     inference.read(data.source);
     evaluate(inference, options, data.source, sharding::facts_of(sharding).pieces);
   });

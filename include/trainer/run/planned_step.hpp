@@ -1,72 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The step that a dry run of `train` and a plan describe: of what model, for what request, with budgets that are
-/// `auto` settled.
+/// The step that a run's flags describe, settled before anything of it is allocated: its size, its model, budgets that
+/// are `auto`, and what it would take with other flags.
+///
+/// Runs, dry runs and plans settle it in this order: checked_size, begun_model, settle_budgets.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <utility>
+#include <string>
+#include <type_traits>
 
-#include <tessera/fsdp/model_files/model_files.hpp>
-#include <tessera/fsdp/plan/plan.hpp>
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/policy_parts.hpp>
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/trainer/flags/model_choice.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
+#include <tessera/tiling/policies.hpp>
+#include <tessera/trainer/flags/flag_set.hpp>
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/run/arguments.hpp>
-#include <tessera/trainer/run/dry_runs.hpp>
-#include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/auto_budgets.hpp>
+#include <tessera/trainer/run/memory_advice.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
 
-/// Returns whether --model's folder has no weights at all, and its adapters are planned without. The first process of a
-/// job prints so, once.
-bool plans_without_weights(const TrainOptions& options);
-
-/// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
-/// Returns the model, and whether its weights are read from --model's folder. `plans`: nothing is trained, so that
-/// adapters need no weights next to them; prints so where there are none.
+/// Returns the size of a rank's step on `ranks` ranks. `flags`: those that are bound to the options. Throws InputError
+/// with one sentence about the first flag that this stack does not take.
 template <class Model>
-std::pair<Model, bool> begun_model(const TrainOptions& options, bool plans = false) {
-  Model model = model_of<Model>(options);
-  bool adapters = false;
-  if constexpr (HasAdapters<typename Model::Config>) adapters = model.config().adapters().on();
-  if (plans && adapters && is_folder<typename Model::Config>(options.model)) adapters = !plans_without_weights(options);
-  const bool stored =
-      !options.resume && starts_from_folder(options, is_folder<typename Model::Config>(options.model), adapters);
-  return {std::move(model), stored};
-}
-
-/// A step that nobody runs.
-template <class Model>
-struct PlannedStep {
-  Model model;
-  plan::Request request;
-  ShardingOf<Model> sharding;
-  TilingOf<Model> tiling;
-};
-
-/// Returns the step of these options on `ranks` ranks, after the checks that a run makes before it plans. Refuses a
-/// folder whose weights the run would refuse. `memory()`: bytes of a rank for budgets that are `auto`, asked for where
-/// there are any; `speaks`: whether this process prints what they become. Without `cuts` a tiling stays as it is.
-template <class Model, class Optimizer, class Memory>
-PlannedStep<Model> planned_step(const TrainOptions& options, const FlagSet& flags, int ranks,
-                                const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
-                                const Optimizer& optimizer, Memory memory, bool speaks, bool cuts = true,
-                                std::int64_t (*scratch_bytes_for)(int ranks) = nullptr) {
-  auto [model, stored] = begun_model<Model>(options, true);
-  if (stored) (void)checkpoint::open_model<Model>(options.model.name, {}, options.model.adapter);
+StepSize checked_size(const TrainOptions& options, const FlagSet& flags, int ranks, const ShardingOf<Model>& sharding,
+                      const TilingOf<Model>& tiling) {
   require_samples(options, writes_text<Model>);
   require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
-  validate(flags, options, ranks, sharding::facts_of(asked).pieces);
-  plan::Request request = plan_request(options, ranks, asked, optimizer);
-  request.scratch_bytes_for = scratch_bytes_for;
-  Policies<Model> policies{asked, tiling};
-  if (policies.ask_for_memory()) policies = settled(policies, model, request, optimizer, memory(), speaks, cuts);
-  return {.model = std::move(model), .request = request, .sharding = policies.sharding, .tiling = policies.tiling};
+  const StepSize size = validate(flags, options, ranks, sharding::facts_of(sharding).pieces);
+  check_memory(options, asks_for_memory(tiling) || weights_ask_for_memory(sharding), policy_text(tiling));
+  return size;
+}
+
+/// A step as it is planned.
+template <class Model>
+struct PlannedStep {
+  plan::Request request;
+  Model model;
+  ShardingOf<Model> sharding;
+  TilingOf<Model> tiling;
+
+  /// Whether a budget is `auto`.
+  bool asks_for_memory() const { return train::asks_for_memory(tiling) || weights_ask_for_memory(sharding); }
+};
+
+/// Replaces budgets that are `auto`: a strategy's by what the memory leaves, a tiling's by the largest that fits into
+/// it unless `cuts` is false. `memory()`: bytes of a rank, asked for if there is such a budget. Prints the budgets if
+/// `speaks`. Throws InputError if both are `auto`.
+template <class Model, class Optimizer, class Memory>
+void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory memory, bool speaks,
+                    bool cuts = true) {
+  if (!step.asks_for_memory()) return;
+  auto& [request, model, sharding, tiling] = step;
+  constexpr StackMemory stack = stack_memory<typename Model::Stack>;
+  const std::int64_t bytes = memory();
+  if (weights_ask_for_memory(sharding)) {
+    require<InputError>(!asks_for_memory(tiling),
+                        "--tiling budget:auto and budget=auto behind --sharding each take what the other leaves of a "
+                        "rank's memory; give one of them in bytes");
+    PolicyParts parts;
+    parts.part(sharding);
+    parts.set("budget", 0);
+    const plan::Plan planned = plan::dry_run(model, sharding, tiling, request, optimizer);
+    parts.set("budget", left_for_weights(bytes, planned, model.units(), stack));
+    if (speaks) print_budget("--sharding budget=auto", policy_text(sharding), bytes);
+  }
+  if constexpr (std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>)
+    if (cuts && tiling.asks_for_memory()) {
+      const auto taken = [&](const tiling::RunTimeTiling& tried, const UnitOptions& units) {
+        return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer),
+                        stack.one);
+      };
+      tiling = tiling::RunTimeTiling::budget(largest_budget(bytes, model.units(), stack, taken));
+      if (speaks) print_budget("--tiling budget:auto", tiling.text(), bytes);
+    }
+}
+
+/// The advice of dry runs of the same stack. `memory`: as for memory_advice(options, ...).
+template <class Model, class Optimizer>
+std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>& step, const Optimizer& optimizer,
+                          std::optional<std::int64_t> memory) {
+  constexpr bool chosen = std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>;
+  const auto bytes = [&](const TrainOptions& other, const tiling::RunTimeTiling* other_tiling, int other_ranks) {
+    TilingOf<Model> cut = step.tiling;
+    if constexpr (chosen)
+      if (other_tiling != nullptr) cut = *other_tiling;
+    return taken_by(plan::dry_run(Model(step.model.config(), other.units), step.sharding, cut,
+                                  plan_request(other, other_ranks, step.sharding, optimizer), optimizer),
+                    !memory);
+  };
+  const tiling::RunTimeTiling* own = nullptr;
+  if constexpr (chosen) own = &step.tiling;
+  return memory_advice(options, own, step.request.ranks, sharding::facts_of(step.sharding).pieces, memory,
+                       offloads_optimizer_of<ShardingOf<Model>>, bytes);
+}
+
+/// Throws the same InputError on all ranks if some rank's machine has too little memory for inputs in host memory; the
+/// error names the share that would do. Where both memories are one (Device::host_memory) inputs take as much either
+/// way, and nothing is refused.
+template <class Model, class Optimizer>
+void require_host_memory(const comm::Ranks& ranks, const PlannedStep<Model>& step, const Optimizer& optimizer) {
+  const UnitOptions& units = step.model.units();
+  if (Model::Stack::Device::host_memory || units.offload_inputs == 0) return;
+  const std::int64_t memory = least_memory(ranks, host_memory_of_rank(ranks.size()), "host memory");
+  require_host_memory(units.offload_inputs, memory, [&](double share) {
+    UnitOptions other = units;
+    other.offload_inputs = share;
+    return plan::dry_run(Model(step.model.config(), other), step.sharding, step.tiling, step.request, optimizer)
+        .offloaded_bytes;
+  });
 }
 
 }  // namespace fsdp::train

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <tessera/comm/ranks.hpp>
@@ -14,6 +15,10 @@
 #include <tessera/trainer/flags/options.hpp>
 
 namespace fsdp::train {
+
+/// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`
+/// (`asked_for`), and the run is no dry one.
+void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
 
 /// Returns a rank's share of host memory: nine tenths of what is free, divided by the number of ranks on its machine.
 inline std::int64_t host_memory_of_rank(int ranks) {
@@ -38,16 +43,6 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
 }
 
 /// Returns the least of all ranks' `memory`. Collective; `what` names it in errors.
-template <class Comm>
-std::int64_t least_memory(Comm& communicator, std::int64_t memory, const char* what) {
-  comm::Ranks(communicator).reduce(std::span<std::int64_t>(&memory, 1), comm::Reduction::min, {what});
-  return memory;
-}
-
-/// Returns memory_of_rank of the rank that has the least. Collective.
-template <class Comm>
-std::int64_t least_memory(Comm& communicator, const TrainOptions& options) {
-  return least_memory(communicator, memory_of_rank<Comm>(options, communicator.size()), "memory");
-}
+std::int64_t least_memory(const comm::Ranks& ranks, std::int64_t memory, const char* what);
 
 }  // namespace fsdp::train

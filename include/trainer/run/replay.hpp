@@ -21,7 +21,6 @@
 #include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
 #include <tessera/trainer/run/output_files.hpp>
-#include <tessera/trainer/run/processor.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 #include <tessera/trainer/run/run_watch.hpp>
 #include <tessera/trainer/run/step_replay.hpp>
@@ -43,27 +42,23 @@ int replay(const ReplayRequest& request, const TrainOptions& options, const Flag
   return launch<Comm>(options.launch, [&](Comm& communicator) -> int {
     if (communicator.rank() == 0)
       for (const std::string& warning : warnings) print_warning(warning);
-    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, sharding, tiling) + given_text(options.model) +
-                                               optimizer_lines(optimizer) + request_text(request));
-    agree_on_instruction_set(communicator);
+    agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(sharding, tiling),
+                 given_text(options.model) + optimizer_lines(optimizer) + request_text(request));
     validate(request, options);
     require_ranks(recorded, communicator.size());
-    validate(flags, options, communicator.size(), sharding::facts_of(sharding).pieces);
+    const StepSize size = validate(flags, options, communicator.size(), sharding::facts_of(sharding).pieces);
     const double limit = options.launch.disk_deadline_seconds;
     read_together(communicator, limit, "--digests", [&] {
       if (communicator.rank() == 0) require_apart(request, options);
     });
     const Model model = read_together(communicator, limit, "a checkpoint", [&] { return model_of<Model>(options); });
-    const std::int64_t vocabulary = vocabulary_of(model);
-    const TokenizedData data =
-        tokenized(communicator, options,
-                  {.model_folder = options.model.name, .made = request.folder + "/tokens", .vocabulary = vocabulary});
-    const data::TextSource source = read_together(communicator, limit, "--data", [&] {
-      return text_of(options, data.names(), options.validation_fraction, vocabulary);
-    });
+    const OpenData data = open_data(
+        communicator, options,
+        {.model_folder = options.model.name, .made = request.folder + "/tokens", .vocabulary = vocabulary_of(model)},
+        options.validation_fraction);
     RunWatch watch(options, communicator.rank());
-    EngineOf<Model, data::TextSource, Optimizer> engine(communicator, options, model, source, sharding, tiling,
-                                                        optimizer, watch, EngineUse::replays);
+    EngineOf<Model, data::TextSource, Optimizer> engine(communicator, options, model, data.source, sharding, tiling,
+                                                        optimizer, watch, size, EngineUse::replays);
     return StepReplay(engine, request, options, watch, recorded, after).run();
   });
 }

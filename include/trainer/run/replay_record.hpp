@@ -9,14 +9,10 @@
 #include <vector>
 
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 
 namespace fsdp::train {
-
-/// Names of policies, as flags write them.
-struct PolicyTexts {
-  std::string sharding = {}, precision = {}, tiling = {};
-};
 
 /// Whether an entry of a record is for replay alone.
 bool is_for_replay(std::string_view name);

@@ -29,12 +29,6 @@ struct Loaded {
   std::optional<checkpoint::TrainerState> resumed = {};  ///< where a resumed run continues; empty for a new run
 };
 
-/// Returns whether a run that does not resume reads its weights from --model's folder. Else they are random: for a new
-/// model, for a folder without any file that can be weights, or with --from-scratch. `names_folder`: whether --model is
-/// a folder; `adapters`: whether the model has any. Throws InputError for weights in a form that is not read, and for
-/// adapters beside random weights of a folder unless --from-scratch is given.
-bool starts_from_folder(const TrainOptions& options, bool names_folder, bool adapters);
-
 /// Returns the threads of each rank of the run that --resume names, if its record has them and pieces; else 0.
 /// Collective; a checkpoint that cannot be read has no record. `read`: of the run's model.
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,

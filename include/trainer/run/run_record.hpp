@@ -15,6 +15,7 @@
 #include <tessera/trainer/data/source.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 #include <tessera/trainer/run/resumed.hpp>
 #include <tessera/trainer/run/same_bits.hpp>
@@ -33,14 +34,6 @@ std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, c
   comm::agree_on_opened(ranks, message("data = ", data, "\nwindows = ", source.training(), " and ", source.validation(),
                                        " held out\n", model.config().write()));
   return data;
-}
-
-/// Returns the names of a stack's policies, with their numbers.
-template <class Stack>
-PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling) {
-  return {.sharding = policy_text(sharding),
-          .precision = policy_text<typename Stack::Precision>(),
-          .tiling = policy_text(tiling)};
 }
 
 /// Returns "fsdp2 threads:2 bf16 off", and "ulysses:2" behind it where two ranks share each sequence.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The step that a run's options describe, and the dry run's request for it.
+/// The dry run's request for the step that a run's options describe.
 #pragma once
 
 #include <tessera/fsdp/optim/optimizer.hpp>
@@ -11,20 +11,18 @@
 
 namespace fsdp::train {
 
-/// Returns the size of a rank's step for these options and number of ranks. `pieces`: as for check_batch, which it
-/// calls.
-StepSize step_size(const TrainOptions& options, int ranks, int pieces);
-
-/// Calls require_samples, then returns step_size.
-StepSize required_step_size(const TrainOptions& options, int ranks, int pieces, bool writes_text);
-
-/// Returns the dry run's request for these options, for the rank that needs the most memory. `work`: the optimizer's.
-plan::Request plan_request(const TrainOptions& options, int ranks, int pieces, StepWork work);
-/// The same; takes the pieces from the strategy and the work from the optimizer.
+/// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
+template <class Optimizer>
+plan::Request plan_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
+  plan::Request request = plan_request(size, ranks, plan::most_loaded);
+  request.shape.step_work = optim::step_work(optimizer);
+  return request;
+}
+/// The same for the step of these options.
 template <class Sharding, class Optimizer>
 plan::Request plan_request(const TrainOptions& options, int ranks, const Sharding& sharding,
                            const Optimizer& optimizer) {
-  return plan_request(options, ranks, sharding::facts_of(sharding).pieces, optim::step_work(optimizer));
+  return plan_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
 }
 
 }  // namespace fsdp::train

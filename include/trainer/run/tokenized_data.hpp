@@ -53,10 +53,15 @@ class TokenizedData {
   std::shared_ptr<const TemporaryFolder> temporary_;
 };
 
-/// Tokenizes the data that TrainOptions or EvalOptions name. Rank 0 tokenizes text and owns the files; the other ranks
-/// open them. Collective. Fills in `data` and `format` of `inputs`.
+/// The data of a run, open.
+struct OpenData {
+  TokenizedData tokens;
+  data::TextSource source;
+};
+/// Tokenizes and opens the data that TrainOptions or EvalOptions name. Rank 0 tokenizes text and owns the files; the
+/// other ranks open them. `inputs`: without its `data` and `format`; `held_out`: as for text_of. Collective.
 template <class Options>
-TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs);
+OpenData open_data(const comm::Ranks& ranks, const Options& options, TextInputs inputs, double held_out);
 
 /// Opens tokenized data as a source of batches: conversations, one corpus of all paths, or one corpus per path if they
 /// have weights. `held_out`: fraction of the windows to hold out.

@@ -11,11 +11,9 @@
 #include <string>
 #include <utility>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
@@ -31,31 +29,23 @@
 #include <tessera/trainer/flags/model_choice.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/flags/sequence_flag.hpp>
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/run/arguments.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
-#include <tessera/trainer/run/dry_runs.hpp>
+#include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/memory_advice.hpp>
 #include <tessera/trainer/run/output_files.hpp>
 #include <tessera/trainer/run/planned_step.hpp>
-#include <tessera/trainer/run/processor.hpp>
+#include <tessera/trainer/run/rank_memory.hpp>
 #include <tessera/trainer/run/run_checkpoints.hpp>
+#include <tessera/trainer/run/run_watch.hpp>
 #include <tessera/trainer/run/step_plan.hpp>
 #include <tessera/trainer/run/tokenized_data.hpp>
-#include <tessera/trainer/run/trainer.hpp>
+#include <tessera/trainer/run/training_run.hpp>
 #include <tessera/trainer/run/vocabulary.hpp>
 
 namespace fsdp::train {
-
-/// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`, and the
-/// run is no dry one.
-void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
-/// The same for a stack's policies.
-template <class Sharding, class Tiling>
-void check_memory(const TrainOptions& options, const Sharding& sharding, const Tiling& tiling) {
-  check_memory(options, asks_for_memory(tiling) || weights_ask_for_memory(sharding), policy_text(tiling));
-}
 
 /// Returns the dry run's memory table of a step.
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
@@ -79,36 +69,40 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   const int ranks =
       options.ranks > 0 ? static_cast<int>(options.ranks) : planned_ranks<typename Stack::Comm>(options.launch);
   options.launch.threads = comm::planned_threads(options.launch.threads, ranks);
-  const bool asks = asks_for_memory(tiling) || weights_ask_for_memory(asked);
   const auto memory = [&] { return memory_of_rank<typename Stack::Comm>(options, ranks); };
-  const auto [model, request, sharding, cut] =
-      planned_step<Model>(options, flags, ranks, asked, tiling, optimizer, memory, speaks, options.dry_run);
-  check_memory(options, asked, tiling);
+  const StepSize size = checked_size<Model>(options, flags, ranks, asked, tiling);
+  PlannedStep<Model> step{.request = plan_request(size, ranks, optimizer),
+                          .model = begun_model<Model>(options, true),
+                          .sharding = asked,
+                          .tiling = tiling};
+  const bool asks = step.asks_for_memory();
+  settle_budgets(step, optimizer, memory, speaks, options.dry_run);
   if (options.print_schedule) {
-    const plan::PlannedSchedule planned = plan::planned_schedule<Model, Optimizer>(model, sharding, request);
+    const plan::PlannedSchedule planned =
+        plan::planned_schedule<Model, Optimizer>(step.model, step.sharding, step.request);
     print(report::schedule_text(planned.tasks, planned.names));
     if (!options.dry_run && !planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
   }
   if (options.dry_run) {
-    const plan::Plan step = plan::dry_run(model, sharding, cut, request, optimizer);
-    if (const int pieces = sharding::facts_of(sharding).pieces; pieces > 0)
+    const plan::Plan planned = plan::dry_run(step.model, step.sharding, step.tiling, step.request, optimizer);
+    if (const int pieces = sharding::facts_of(step.sharding).pieces; pieces > 0)
       print(report::rounds_text(pieces, ranks, options.sequence.ranks) + "\n");
-    print(parameters_text(parameter_count(model), trained_count(model)));
-    print(groups_text(options.units.groups, units_of(model)));
-    print(plan::tiling_text(model, cut, request));
-    if (!step.residency.holds.empty()) print(report::residency_text(step.residency) + "\n");
-    print(plan_text(step, Stack::name(sharding), request));
+    print(parameters_text(parameter_count(step.model), trained_count(step.model)));
+    print(groups_text(options.units.groups, units_of(step.model)));
+    print(plan::tiling_text(step.model, step.tiling, step.request));
+    if (!planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
+    print(plan_text(planned, Stack::name(step.sharding), step.request));
     if (options.memory && !asks) {
       const plan::Cluster usual = plan::usual_cluster(Stack::Device::name);
       const bool exchanges = options.sequence.ranks > 1;
-      const NeededMemory needed{.bytes = plan::needed_bytes(step, usual, exchanges),
+      const NeededMemory needed{.bytes = plan::needed_bytes(planned, usual, exchanges),
                                 .runtime = usual.runtime(exchanges)};
       const std::int64_t given = parse_bytes("memory", *options.memory);
       std::string advice;
       if (needed.bytes > given) {
         std::optional<std::int64_t> apart;  // of a device apart from the host
         if constexpr (!Stack::Device::host_memory) apart = given - needed.runtime;
-        advice = memory_advice<Model>(options, sharding, cut, optimizer, ranks, apart);
+        advice = memory_advice(options, step, optimizer, apart);
         status = comm::ExitStatus::bad_input;
       }
       print(memory_line(given, needed, advice) + "\n");
@@ -133,46 +127,40 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
   }
   require_apart(given, files_of(flags));
   return launch<Comm>(given.launch, [&](Comm& communicator) -> int {
-    comm::agree_on_arguments(communicator, arguments_text<Model>(flags, asked, tiling) + given_text(given.model) +
-                                               optimizer_lines(optimizer));
-    agree_on_instruction_set(communicator);
-    require_stack_shards(given.sequence, Model::Stack::Sequence::shards);
-    validate(flags, given, communicator.size(), sharding::facts_of(asked).pieces);
-    check_memory(given, asked, tiling);
+    agree_on_run(communicator, flags, policy_texts<typename Model::Stack>(asked, tiling),
+                 given_text(given.model) + optimizer_lines(optimizer));
+    StepSize size = checked_size<Model>(given, flags, communicator.size(), asked, tiling);
     CheckpointDir dir(communicator, given);
     const TrainOptions options = with_resumed_threads<Model>(communicator, given, asked);
-    Policies<Model> policies{asked, tiling};
-    if (policies.ask_for_memory())
-      policies =
-          settled(policies, model_of<Model>(options), plan_request(options, communicator.size(), asked, optimizer),
-                  optimizer, least_memory(communicator, options), communicator.rank() == 0);
-    const auto& [sharding, cut] = policies;
-    require_host_memory<Model>(communicator, options, sharding, cut, optimizer);
+    size.threads = static_cast<int>(options.launch.threads);
+    PlannedStep<Model> step{.request = plan_request(size, communicator.size(), optimizer),
+                            .model = read_together(communicator, options.launch.disk_deadline_seconds, "--model",
+                                                   [&] { return begun_model<Model>(options); }),
+                            .sharding = asked,
+                            .tiling = tiling};
+    if constexpr (HasAdapters<typename Model::Config>)
+      require<InputError>(
+          !options.cuda_graphs || step.model.config().adapters().dropout == 0,
+          "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
+    const auto memory = [&] { return memory_of_rank<Comm>(options, communicator.size()); };
+    settle_budgets(
+        step, optimizer, [&] { return least_memory(communicator, memory(), "memory"); }, communicator.rank() == 0);
+    require_host_memory(communicator, step, optimizer);
+    const OpenData data =
+        open_data(communicator, options,
+                  {.model_folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "",
+                   .cache = options.checkpoint_dir ? *options.checkpoint_dir + "/tokens" : "",
+                   .vocabulary = vocabulary_of(step.model)},
+                  options.validation_fraction);
     try {
-      const double limit = options.launch.disk_deadline_seconds;
-      const Model model =
-          read_together(communicator, limit, "--model", [&] { return begun_model<Model>(options).first; });
-      if constexpr (HasAdapters<typename Model::Config>)
-        require<InputError>(
-            !options.cuda_graphs || model.config().adapters().dropout == 0,
-            "--cuda-graphs replays one step, and --lora-dropout makes steps differ; leave one of them out");
-      const std::int64_t vocabulary = vocabulary_of(model);
-      const TokenizedData data =
-          tokenized(communicator, options,
-                    {.model_folder = is_folder<typename Model::Config>(options.model) ? options.model.name : "",
-                     .cache = options.checkpoint_dir ? *options.checkpoint_dir + "/tokens" : "",
-                     .vocabulary = vocabulary});
-      const data::TextSource source = read_together(communicator, limit, "--data", [&] {
-        return text_of(options, data.names(), options.validation_fraction, vocabulary);
-      });
-      return Trainer<Model, data::TextSource, Optimizer>(communicator, options, model, source, sharding, cut, optimizer,
-                                                         std::move(dir))
-          .run();
+      RunWatch watch(options, communicator.rank());
+      EngineOf<Model, data::TextSource, Optimizer> engine(communicator, options, step.model, data.source, step.sharding,
+                                                          step.tiling, optimizer, watch, size);
+      return TrainingRun(engine, options, watch, std::move(dir)).run();
     } catch (const MemoryError& error) {
-      std::optional<std::int64_t> memory;  // of a device apart from the host
-      if constexpr (!Comm::Device::host_memory) memory = memory_of_rank<Comm>(options, communicator.size());
-      throw MemoryError(error.what() +
-                        memory_advice<Model>(options, sharding, cut, optimizer, communicator.size(), memory));
+      std::optional<std::int64_t> apart;  // of a device apart from the host
+      if constexpr (!Comm::Device::host_memory) apart = memory();
+      throw MemoryError(error.what() + memory_advice(options, step, optimizer, apart));
     }
   });
 }

@@ -3,12 +3,13 @@
 /// Training of one model on one rank: data, steps, metrics, validation, checkpoints.
 #pragma once
 
-#include <optional>
-#include <utility>
-
+#include <tessera/fsdp/sharding/schedule_of.hpp>
+#include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/options.hpp>
+#include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
 #include <tessera/trainer/run/engine_of.hpp>
+#include <tessera/trainer/run/run_checkpoints.hpp>
 #include <tessera/trainer/run/run_watch.hpp>
 #include <tessera/trainer/run/training_run.hpp>
 
@@ -20,18 +21,30 @@ class Trainer {
  public:
   using Stack = typename Model::Stack;
 
-  /// Options, source and communicator must outlive it. `dir`: the claim to --checkpoint-dir; made here if left out.
+  /// Source and communicator must outlive it. Throws InputError on all ranks for options that do not fit together.
   Trainer(typename Stack::Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
           const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling,
-          const Optimizer& optimizer = {}, std::optional<CheckpointDir> dir = {})
-      : watch_(options, communicator.rank()),
-        engine_(communicator, options, model, source, sharding, tiling, optimizer, watch_),
-        run_(engine_, options, watch_, dir ? *std::move(dir) : CheckpointDir(communicator, options)) {}
+          const Optimizer& optimizer = {})
+      : options_(with_resumed_threads<Model>(communicator, checked(options), sharding)),
+        watch_(options_, communicator.rank()),
+        engine_(communicator, options_, model, source, sharding, tiling, optimizer, watch_,
+                step_size(options_, communicator.size(), sharding::facts_of(sharding).pieces)),
+        run_(engine_, options_, watch_, CheckpointDir(communicator, options_)) {}
 
   /// See TrainingRun::run.
   [[nodiscard]] int run() { return run_.run(); }
 
  private:
+  /// A program's own values: no command line has looked at them.
+  static TrainOptions checked(TrainOptions options) {
+    require_samples(options, writes_text<Model>);
+    FlagSet flags;
+    bind(flags, options);
+    flags.require_ranges();
+    return options;
+  }
+
+  TrainOptions options_;
   RunWatch watch_;
   EngineOf<Model, Source, Optimizer> engine_;
   TrainingRun run_;

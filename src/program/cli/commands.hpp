@@ -15,7 +15,6 @@
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/optimizer_choice.hpp>
 #include <tessera/trainer/flags/options.hpp>
-#include <tessera/trainer/run/plan_options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
 #include "calibrate_options.hpp"

@@ -35,16 +35,8 @@ void check_data(const FlagSet& flags, const Options& o) {
                         " is for text, and --data-format is chat; leave one ", "of them out");
 }
 
-}  // namespace
-
-std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks) {
-  check_ranks_per_sequence(sequence.ranks, ranks);
-  return ranks / sequence.ranks;
-}
-
-void check_batch(const TrainOptions& o, std::int64_t ranks, int pieces) {
-  const std::int64_t groups = groups_of(o.sequence, ranks);
-  if (pieces == 0) return data::check_batch(o.batch_size, groups, o.grad_accum, o.sequence.ranks);
+/// Throws InputError unless a step is cut into pieces as the options say. Returns its number of micro-batches.
+int micro_batches_of(const TrainOptions& o, std::int64_t groups, int pieces) {
   data::check_pieces(o.batch_size, pieces);
   const int micro_batches = sharding::micro_batches_of(pieces, static_cast<int>(groups));
   require<InputError>(o.grad_accum == 1 || o.grad_accum == micro_batches, "--grad-accum ", o.grad_accum, ": ", pieces,
@@ -57,9 +49,31 @@ void check_batch(const TrainOptions& o, std::int64_t ranks, int pieces) {
       "results would depend on the number of ranks; leave out either --replicate or the pieces "
       "(--sharding ...:pieces=",
       pieces, ")");
+  return micro_batches;
 }
 
-void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, int pieces) {
+}  // namespace
+
+std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks) {
+  check_ranks_per_sequence(sequence.ranks, ranks);
+  return ranks / sequence.ranks;
+}
+
+StepSize step_size(const TrainOptions& o, std::int64_t ranks, int pieces) {
+  const std::int64_t groups = groups_of(o.sequence, ranks);
+  if (pieces == 0) data::check_batch(o.batch_size, groups, o.grad_accum, o.sequence.ranks);
+  return {.sequences = o.batch_size / (pieces > 0 ? pieces : groups * o.grad_accum),
+          .sequence_length = o.seq_len,
+          .ranks_per_sequence = o.sequence.ranks,
+          .middle_parts = o.sequence.parts,
+          .micro_batches = pieces > 0 ? micro_batches_of(o, groups, pieces) : static_cast<int>(o.grad_accum),
+          .threads = static_cast<int>(o.launch.threads),
+          .logit_rows = o.sample_prompt ? 1 : 0,
+          .digests = o.digests.has_value(),
+          .verifies = o.verify_every > 0};
+}
+
+StepSize validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, int pieces) {
   require<InputError>(!o.data.empty() || o.dry_run || o.print_schedule,
                       "--data is missing; give files or folders of text");
   (void)loss_scale_of(o);
@@ -126,11 +140,11 @@ void validate(const FlagSet& flags, const TrainOptions& o, std::int64_t ranks, i
     require<InputError>(!o.sample_prompt, "--sample-prompt has each rank continue a whole text, which --sequence ",
                         o.sequence.text(), " does not; leave one of them out");
   }
-  check_batch(o, ranks, pieces);
-  const std::int64_t sequences = o.batch_size / (pieces > 0 ? pieces : groups_of(o.sequence, ranks) * o.grad_accum);
-  require<InputError>(sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ", o.seq_len,
-                      ": a micro-batch of ", sequences, " sequences has more than ", most_tokens, " tokens; take more ",
-                      pieces > 0 ? "pieces" : "--grad-accum or ranks");
+  const StepSize size = step_size(o, ranks, pieces);
+  require<InputError>(size.sequences <= most_tokens / o.seq_len, "--batch-size ", o.batch_size, " and --seq-len ",
+                      o.seq_len, ": a micro-batch of ", size.sequences, " sequences has more than ", most_tokens,
+                      " tokens; take more ", pieces > 0 ? "pieces" : "--grad-accum or ranks");
+  return size;
 }
 
 std::int64_t last_step(const TrainOptions& options) {

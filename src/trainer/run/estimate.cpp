@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <mutex>
 #include <utility>
 
 #include <tessera/comm/launch/launch.hpp>
@@ -13,7 +12,6 @@
 #include <tessera/trainer/report/report.hpp>
 #include <tessera/trainer/report/trace.hpp>
 #include <tessera/trainer/run/output_files.hpp>
-#include <tessera/trainer/run/planned_step.hpp>
 
 namespace fsdp::train {
 
@@ -38,17 +36,6 @@ std::string counted_documents(const TrainOptions& options) {
 }
 
 bool tells_of_plans() { return comm::launched_job().rank == 0; }
-
-bool plans_without_weights(const TrainOptions& options) {
-  if (options.resume || options.from_scratch || starts_from_folder(options, true, false)) return false;
-  static std::once_flag once;  // --fit plans many steps
-  if (tells_of_plans())
-    std::call_once(once, [&] {
-      print_sentence(message("--model ", options.model.name, " holds no weights, and this plan needs its config.json ",
-                             "alone; training adapters needs them, or --from-scratch"));
-    });
-  return true;
-}
 
 report::EstimateTitle title_of(const EstimatedStep& step, const std::string& cluster) {
   const RunShape& shape = step.request.shape;

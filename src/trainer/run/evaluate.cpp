@@ -18,18 +18,15 @@
 
 namespace fsdp::train {
 
-EvalData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary) {
-  const double limit = options.launch.disk_deadline_seconds;
-  TokenizedData tokens = tokenized(ranks, options, {.model_folder = options.model, .vocabulary = vocabulary});
-  require<InputError>(tokens.names().weights.empty(),
+OpenData open_eval_data(const comm::Ranks& ranks, const EvalOptions& options, std::int64_t vocabulary) {
+  require<InputError>(data::parse_data(options.data).weights.empty(),
                       "eval: --data has weights, which are for training; leave them out");
-  data::TextSource source =
-      read_together(ranks, limit, "--data", [&] { return text_of(options, tokens.names(), 0, vocabulary); });
-  comm::agree_on_opened(
-      ranks, read_together(ranks, limit, "--data", [&] { return message("data = ", source.identity(), "\n"); }));
-  if (const std::string losses = source.losses(); ranks.rank() == 0 && !losses.empty())
+  OpenData data = open_data(ranks, options, {.model_folder = options.model, .vocabulary = vocabulary}, 0);
+  comm::agree_on_opened(ranks, read_together(ranks, options.launch.disk_deadline_seconds, "--data",
+                                             [&] { return message("data = ", data.source.identity(), "\n"); }));
+  if (const std::string losses = data.source.losses(); ranks.rank() == 0 && !losses.empty())
     print_sentence("data: " + losses);
-  return {.tokens = std::move(tokens), .source = std::move(source)};
+  return data;
 }
 
 void evaluate(Inference& inference, const EvalOptions& options, const data::TextSource& source, int pieces) {

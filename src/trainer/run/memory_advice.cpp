@@ -2,13 +2,46 @@
 #include <tessera/trainer/run/memory_advice.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/plan/cluster.hpp>
 #include <tessera/trainer/flags/offload_flag.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/rank_memory.hpp>
-#include <tessera/trainer/run/step_plan.hpp>
 
 namespace fsdp::train {
+namespace {
+
+constexpr int all = 100;
+
+/// Returns the least number from 1 to `all` for which a condition holds; `all` + 1 if it holds for none.
+int least_percents(FunctionRef<bool(int percents)> holds) {
+  int least = 1, beyond = all + 1;  // it is in [least, beyond]
+  while (least < beyond) {
+    const int middle = (least + beyond) / 2;
+    if (holds(middle))
+      beyond = middle;
+    else
+      least = middle + 1;
+  }
+  return least;
+}
+
+}  // namespace
+
+std::optional<double> least_share(FunctionRef<bool(double share)> fits) {
+  const int percents = least_percents([&](int number) { return fits(number / double{all}); });
+  return percents > all ? std::nullopt : std::optional(percents / double{all});
+}
+
+double largest_share(FunctionRef<bool(double share)> fits) {
+  const int kept = least_percents([&](int number) { return number == all || fits((all - number) / double{all}); });
+  return (all - kept) / double{all};
+}
+
+std::string flags_of(const UnitOptions& other, const UnitOptions& now, bool optimizer) {
+  std::string text = other.recompute && !now.recompute ? "--recompute" : "";
+  if (other.offload_inputs > now.offload_inputs)
+    text += (text.empty() ? "--offload " : " --offload ") +
+            to_text(OffloadFlag{.optimizer = optimizer, .inputs = other.offload_inputs});
+  return text;
+}
 
 std::string memory_advice(
     const TrainOptions& options, const tiling::RunTimeTiling* tiling, int ranks, int pieces,
@@ -75,14 +108,6 @@ std::string does_not_fit(std::int64_t memory, std::int64_t needed) {
   return message("--memory: this step does not fit: a rank needs ", report::bytes_text(needed), " and has ",
                  report::bytes_text(memory), ", ", report::bytes_text(needed - memory),
                  " too little; tessera plan --fit --cluster NAME searches for flags that fit");
-}
-
-std::int64_t given_memory(const TrainOptions& options, std::string_view device) {
-  const std::int64_t given = parse_bytes("memory", *options.memory);
-  const std::int64_t runtime = plan::usual_cluster(device).runtime(options.sequence.ranks > 1);
-  require<InputError>(given > runtime, "--memory ", *options.memory, " is the memory of a rank, whose process takes ",
-                      report::bytes_text(runtime), " besides tensors; give more");
-  return given - runtime;
 }
 
 void require_host_memory(double share, std::int64_t memory, FunctionRef<std::int64_t(double share)> host) {

@@ -15,6 +15,7 @@
 #include <tessera/fsdp/model_files/load.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/run/checkpoint_dir.hpp>
+#include <tessera/trainer/run/first_weights.hpp>
 #include <tessera/trainer/run/replay_record.hpp>
 
 #include "../../fsdp/checkpoint/trainer_state.hpp"
@@ -75,20 +76,6 @@ std::string identity_of(const RunRecord& run) {
 }
 
 }  // namespace
-
-bool starts_from_folder(const TrainOptions& options, bool names_folder, bool adapters) {
-  if (!names_folder || options.from_scratch) return false;
-  const bool stored = [&] {
-    try {
-      return checkpoint::holds_weights(options.model.name);
-    } catch (const InputError& error) {
-      throw InputError(message(error.what(), ". Training from random weights instead takes --from-scratch"));
-    }
-  }();
-  require<InputError>(stored || !adapters, "--model ", options.model.name, " holds no weights, and adapters would be ",
-                      "trained beside random ones; give a folder with weights, or --from-scratch");
-  return stored;
-}
 
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
                              const checkpoint::ReadListing& read) {

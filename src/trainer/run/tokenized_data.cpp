@@ -177,24 +177,6 @@ TokenizedData TokenizedData::at(const std::string& text) {
 std::string TokenizedData::text() const { return data::to_text(names_); }
 
 template <class Options>
-TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
-  const double limit = options.launch.disk_deadline_seconds;
-  const comm::CatchSignals signals;  // on every rank: those that wait for rank 0 end with it
-  inputs.data = data::parse_data(options.data);
-  inputs.format = options.data_format;
-  TokenizedData mine = read_together(ranks, limit, "--data", [&] {
-    return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
-  });
-  const std::vector<std::string> texts = comm::gather_texts(ranks, mine.text(), "--data");
-  return comm::together(ranks, "--data", [&] {
-    signals.throw_if_stopped("ended before the data were read");
-    return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front());
-  });
-}
-template TokenizedData tokenized(const comm::Ranks&, const TrainOptions&, TextInputs);
-template TokenizedData tokenized(const comm::Ranks&, const EvalOptions&, TextInputs);
-
-template <class Options>
 data::TextSource text_of(const Options& options, const data::DataNames& data, double held_out,
                          std::int64_t vocabulary) {
   if (options.data_format == data::TokenFormat::chat)
@@ -210,5 +192,37 @@ data::TextSource text_of(const Options& options, const data::DataNames& data, do
 }
 template data::TextSource text_of(const TrainOptions&, const data::DataNames&, double, std::int64_t);
 template data::TextSource text_of(const EvalOptions&, const data::DataNames&, double, std::int64_t);
+
+namespace {
+
+/// Tokenizes the data that the options name. Rank 0 tokenizes text and owns the files; the other ranks open them.
+template <class Options>
+TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
+  const double limit = options.launch.disk_deadline_seconds;
+  const comm::CatchSignals signals;  // on every rank: those that wait for rank 0 end with it
+  inputs.data = data::parse_data(options.data);
+  inputs.format = options.data_format;
+  TokenizedData mine = read_together(ranks, limit, "--data", [&] {
+    return ranks.rank() == 0 ? TokenizedData(options.text, inputs) : TokenizedData();
+  });
+  const std::vector<std::string> texts = comm::gather_texts(ranks, mine.text(), "--data");
+  return comm::together(ranks, "--data", [&] {
+    signals.throw_if_stopped("ended before the data were read");
+    return ranks.rank() == 0 ? std::move(mine) : TokenizedData::at(texts.front());
+  });
+}
+
+}  // namespace
+
+template <class Options>
+OpenData open_data(const comm::Ranks& ranks, const Options& options, TextInputs inputs, double held_out) {
+  const std::int64_t vocabulary = inputs.vocabulary;
+  TokenizedData tokens = tokenized(ranks, options, std::move(inputs));
+  data::TextSource source = read_together(ranks, options.launch.disk_deadline_seconds, "--data",
+                                          [&] { return text_of(options, tokens.names(), held_out, vocabulary); });
+  return {.tokens = std::move(tokens), .source = std::move(source)};
+}
+template OpenData open_data(const comm::Ranks&, const TrainOptions&, TextInputs, double);
+template OpenData open_data(const comm::Ranks&, const EvalOptions&, TextInputs, double);
 
 }  // namespace fsdp::train

@@ -5,12 +5,6 @@
 
 namespace fsdp::train {
 
-void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
-  require<InputError>(!options.memory || asked_for || options.dry_run, "--memory ", options.memory.value_or(""),
-                      " belongs to --tiling budget:auto, or to budget=auto behind --sharding, or to --dry-run, not to ",
-                      tiling);
-}
-
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request) {
   const std::string whose =
       step.same_on_all_ranks ? "each rank" : message("rank ", step.rank, ", which takes the most");

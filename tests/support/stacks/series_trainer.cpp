@@ -34,7 +34,8 @@ std::function<void()> series_trainer(comm::Threads<>& communicator, const train:
 std::unique_ptr<train::Engine> series_engine(comm::Threads<>& communicator, const train::TrainOptions& options,
                                              const Forgetful& source, train::RunWatch& watch) {
   return std::make_unique<train::EngineOf<Series, Forgetful, optim::AdamW>>(
-      communicator, options, small_series(), source, RunTimeAny{}, tiling::RunTimeTiling{}, optim::AdamW{}, watch);
+      communicator, options, small_series(), source, RunTimeAny{}, tiling::RunTimeTiling{}, optim::AdamW{}, watch,
+      train::step_size(options, communicator.size(), 0));
 }
 
 }  // namespace fsdp::test

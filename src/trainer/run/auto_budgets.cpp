@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/run/auto_budget.hpp>
+#include <tessera/trainer/run/auto_budgets.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <limits>
 #include <optional>
@@ -9,8 +10,8 @@
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/device/memory.hpp>
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/offload_advice.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -83,9 +84,23 @@ std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, Stack
                            " are in host memory, or ", rest));
 }
 
-void print_budget(const tiling::RunTimeTiling& budget, std::int64_t memory) {
-  print_text(stdout, message("--tiling budget:auto is ", budget.text(), ": what ", report::bytes_text(memory),
-                             " a rank leave\n"));
+std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units,
+                              StackMemory stack) {
+  const std::int64_t gathered = step.bytes[static_cast<std::size_t>(device::MemoryKind::gathered)];
+  const std::int64_t rest = taken_by(step, stack.one).device - gathered;
+  UnitOptions other = units;
+  other.recompute = true;
+  if (!stack.one) other.offload_inputs = 1;
+  const std::string flags = flags_of(other, units, stack.offloads_optimizer);
+  require<InputError>(rest <= memory, "budget=auto behind --sharding: ", memory, " bytes (", report::bytes_text(memory),
+                      ") a rank hold no step of this model, which takes ", rest, " (", report::bytes_text(rest),
+                      ") besides gathered weights; give more --memory, more ranks or shorter sequences",
+                      flags.empty() ? "" : ", or keep less with " + flags);
+  return std::max<std::int64_t>(memory - rest, 1);
+}
+
+void print_budget(const char* flag, const std::string& policy, std::int64_t memory) {
+  print_text(stdout, message(flag, " is ", policy, ": what ", report::bytes_text(memory), " a rank leave\n"));
 }
 
 }  // namespace fsdp::train
