@@ -28,10 +28,13 @@ PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typenam
           .tiling = policy_text(tiling)};
 }
 
+/// Makes all ranks use the smallest of their instruction sets, so that ranks on different processors use the same
+/// kernels; rank 0 warns if they differ. Collective; call it before the first computation. Throws InputError unless the
+/// environment variables that choose the bf16 matmul are the same on all ranks.
+void agree_on_instruction_set(const comm::Ranks& ranks);
+
 /// Throws InputError on all ranks unless they have the same arguments: flags, policies, and `more`, lines that neither
-/// of them has. Then makes all ranks use the smallest of their instruction sets, so that ranks on different processors
-/// use the same kernels; rank 0 warns if they differ. Throws InputError unless the environment variables that choose
-/// the bf16 matmul are the same on all ranks. Collective; call it before the first computation.
+/// of them has. Then calls agree_on_instruction_set. Collective.
 void agree_on_run(const comm::Ranks& ranks, const FlagSet& flags, const PolicyTexts& policies,
                   const std::string& more = {});
 

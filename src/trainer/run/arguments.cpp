@@ -23,6 +23,8 @@ std::string bf16_environment() {
   return text;
 }
 
+}  // namespace
+
 void agree_on_instruction_set(const comm::Ranks& ranks) {
   comm::require_same_texts(ranks.monitor(), comm::gather_texts(ranks, bf16_environment(), "environment"),
                            "ranks were started with different environments", "start all ranks with the same");
@@ -33,8 +35,6 @@ void agree_on_instruction_set(const comm::Ranks& ranks) {
   device::keep_to_instruction_set(least);
   if (ranks.rank() == 0) print_warning("the ranks' processors have different instruction sets; all use " + least);
 }
-
-}  // namespace
 
 void agree_on_run(const comm::Ranks& ranks, const FlagSet& flags, const PolicyTexts& policies,
                   const std::string& more) {
