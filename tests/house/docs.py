@@ -7,6 +7,7 @@ usage: docs.py ROOT
 
 What a code block needs is said in docs/site/pages.py. Whether printed output is the program's is for tests/programs/docs_test.py.
 """
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -31,55 +32,26 @@ FOREIGN = set("""--use-distributed-optimizer --data-path --lr-decay-style --lr-w
     --overlap-param-gather --cpu-offload --fp16 --build --install --logdir --compile-commands-dir""".split())
 
 
-def without_gap(line):
-    return line.strip() == "..."
-
-
 def quote_error(text, source):
-    """Where a quote leaves its file: None, or the first line that does not stand there."""
+    """Where a quote leaves its file: None, or the first line that does not stand there. A line "..." is a gap."""
+    there, begin = [line.rstrip() for line in source.splitlines()], 0
     wanted = [line.rstrip() for line in text.splitlines()]
-    there = [line.rstrip() for line in source.splitlines()]
-    parts, part = [], []
-    for line in wanted:
-        if without_gap(line):
-            parts.append(part)
-            part = []
-        else:
-            part.append(line)
-    begin = 0
-    for part in [part for part in parts + [part] if any(part)]:
-        while part and not part[0]:
-            part = part[1:]
-        while part and not part[-1]:
-            part = part[:-1]
-        best, found = 0, None
-        for k in range(begin, len(there)):
-            same = common_lines(part, there[k:k + len(part)])
-            if same == len(part):
-                found = k + same
-                break
-            best = max(best, same)
-        if found is None:
-            return part[best]
-        begin = found
+    for gap, lines in itertools.groupby(wanted, lambda line: line.strip() == "..."):
+        part = [] if gap else "\n".join(lines).strip("\n").splitlines()
+        agree = [common_lines(part, there[k:k + len(part)]) for k in range(begin, len(there))]
+        if part and len(part) not in agree:
+            return part[max(agree, default=0)]
+        begin += agree.index(len(part)) + len(part) if part else 0
     return None
 
 
 def common_lines(part, lines):
-    """How many lines agree, whatever both are indented by."""
-    def indent(line):
-        return len(line) - len(line.lstrip())
-
-    shift = None
-    for k, (wanted, line) in enumerate(zip(part, lines)):
-        if wanted.lstrip() != line.lstrip():
-            return k
-        if wanted:
-            if shift is None:
-                shift = indent(line) - indent(wanted)
-            if indent(line) - indent(wanted) != shift:
-                return k
-    return min(len(part), len(lines))
+    """How many lines agree at the beginning of both, whatever both are indented by."""
+    def indented(lines):
+        """Each line, and how much further than the first it is indented."""
+        indents = [len(line) - len(line.lstrip()) for line in lines]
+        return [(line.lstrip(), line and indent - indents[0]) for line, indent in zip(lines, indents)]
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(indented(part), indented(lines)))))
 
 
 LITERAL = re.compile(r'"((?:\\.|[^"\\\n])*)"')
