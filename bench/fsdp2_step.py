@@ -68,14 +68,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seq-len", type=int, default=2048)
-    parser.add_argument("--sequences", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
+    for name, number in [("ranks", 2), ("threads", 1), ("seq-len", 2048), ("sequences", 1), ("repeats", 5), ("port", 29555)]:
+        parser.add_argument("--" + name, type=int, default=number)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--port", type=int, default=29555)
     options = parser.parse_args()
     with ProcessPoolExecutor(options.ranks, multiprocessing.get_context("spawn")) as pool:
         results = list(pool.map(step_times, range(options.ranks), [options] * options.ranks))

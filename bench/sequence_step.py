@@ -148,15 +148,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--seq-len", default="8192,16384,32768")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    for name, number in [("steps", 3), ("threads", 2), ("layers", 4), ("hidden", 256), ("heads", 8), ("kv-heads", 4),
+                         ("intermediate", 704), ("vocab", 1024)]:
+        parser.add_argument("--" + name, type=int, default=number)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--kv-heads", type=int, default=4)
-    parser.add_argument("--intermediate", type=int, default=704)
-    parser.add_argument("--vocab", type=int, default=1024)
     parser.add_argument("--sides", default="torch,whole,shared")
     parser.add_argument("--from", type=int, default=64, dest="before")
     parser.add_argument("--torch-alone", type=int, help=argparse.SUPPRESS)

@@ -12,7 +12,7 @@ import argparse, json, pathlib
 
 import torch, transformers
 
-from make_llama import WINDOWS, save_safetensors, text_of
+from make_llama import WINDOWS, expected_of, save_safetensors, text_of
 
 SIZES = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              vocab_size=128, max_position_embeddings=64)
@@ -44,29 +44,11 @@ def main():
     data = torch.tensor(list(text_of(a.seed + 1, WINDOWS * a.seq + 1)))
     tokens, targets = data[:-1].view(WINDOWS, a.seq), data[1:].view(WINDOWS, a.seq)
     weights = dict(model.named_parameters())
-    decays = [w for w in weights.values() if w.dim() == 2]
-    plain = [w for w in weights.values() if w.dim() == 1]
-    optimizer = torch.optim.AdamW([{"params": decays, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
-                                  lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
-    expected, losses, norms = {}, [], []
-    for step in range(20):
-        optimizer.zero_grad()
-        logits = model(input_ids=tokens, use_cache=False).logits.double()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        loss.backward()
-        if step == 0:
-            expected["loss"], expected["logits"] = loss.detach().reshape(1), logits.detach()
-            expected |= {"grad." + name: w.grad.clone() for name, w in weights.items()}
-        losses.append(loss.item())
-        norms.append(torch.sqrt(sum((w.grad ** 2).sum() for w in weights.values())).item())
-        optimizer.step()
-    expected["adamw.losses"] = torch.tensor(losses, dtype=torch.float64)
-    expected["adamw.grad_norms"] = torch.tensor(norms, dtype=torch.float64)
-    expected |= {"adamw." + name: w.detach() for name, w in weights.items()}
+    expected = expected_of(weights, lambda: model(input_ids=tokens, use_cache=False).logits.double(), targets)
     (a.out / "text.bin").write_bytes(bytes(data.tolist()))
     save_safetensors(a.out / "expected.safetensors", {name: t.float() if t.numel() > 100 else t for name, t in expected.items()})
     (a.out / "generation_config.json").unlink(missing_ok=True)
-    print(a.out, "loss", losses[0], "->", losses[-1], "| torch", torch.__version__, "transformers", transformers.__version__)
+    print(a.out, "loss", expected["loss"].item(), "->", expected["adamw.losses"][-1].item(), "| torch", torch.__version__, "transformers", transformers.__version__)
 
 
 if __name__ == "__main__":
