@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/pytest.ini gives every test in Python: the program under test, in an empty folder."""
+"""What tests/pytest.ini gives every test in Python: the program under test, in a folder with a text."""
 import os
 import pathlib
 import shutil
@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 
+from support.files import text
 from support.program import Program
 
 
@@ -15,12 +16,14 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(scope="module")
-def folder():
-    """An empty folder, in which the module's tests run one after another; it is removed at the end."""
+def folder(request):
+    """A folder in which the module's tests run one after another; it is removed at the end. It has text.txt alone, of
+    TEXT_BYTES bytes if the module sets them, otherwise 3000."""
     before = os.getcwd()
     made = tempfile.mkdtemp(prefix="run.", dir=before)
     os.mkdir(os.path.join(made, "cwd"))
     os.chdir(os.path.join(made, "cwd"))
+    text(getattr(request.module, "TEXT_BYTES", 3000), "text.txt")
     yield pathlib.Path.cwd()
     os.chdir(before)
     shutil.rmtree(made)

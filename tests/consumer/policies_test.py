@@ -4,14 +4,10 @@
 The program is made of policies.cpp.
 """
 import pytest
-from support.files import losses, read, same, steps, write
+from support.files import losses, read, same, steps
 
+TEXT_BYTES = 7800
 FLAGS = "--data text.txt --model tiny --seq-len 16 --batch-size 8 --grad-accum 2 --threads 1"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def text_file(program):
-    write("text.txt", "the rank holds a shard of every weight\n" * 200)
 
 
 @pytest.mark.parametrize("which, ranks, stack", [

@@ -3,19 +3,17 @@
 import re
 
 import pytest
-from support.files import TESTS, close, falls, read, same, steps, text, write
+from support.files import TESTS, close, falls, lines_with, read, same, steps, write
 
+TEXT_BYTES = 4000
 EXAMPLES = TESTS.parent / "examples"
 TINY = "--data text.txt --model tiny --ranks 2 --threads 1 --seq-len 32 --steps 8 --lr 3e-3 --metrics metrics.jsonl"
 LION = ("--data text.txt --model tiny --seq-len 32 --batch-size 8 --steps 12 --lr 1e-3 --lr-schedule constant "
         "--threads 1 --weight-decay 0.05")
 GPT2 = "--data text.txt --batch-size 8 --lr 3e-3 --ranks 2 --threads 1"
 SIZES = "--n-layer 1 --n-embd 32 --n-head 2"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def text_file(program):
-    text(4000, "text.txt")
+COUNTED = {"17_inside_a_program": {r"^  step 10  loss 0\.": 2},  # both continue to the end
+           "18_redistribute": {"^rank [012] has elements .*; the first sum is 6$": 6}}
 
 
 def losses(printed):
@@ -39,10 +37,14 @@ def lines(path):
     ("13_gpt2", "", ["^fsdp2 / threads / bf16, 4 ranks"], []),
     ("13_gpt2", "--help", [f"^  --{flag}[ =]" for flag in ("model", "vocab", "n-positions", "n-embd", "n-layer", "n-head",
                                                             "layer-norm-epsilon", "optimizer", "ranks")],
-     ["^  --(hidden|kv-heads|sharding)"])])
+     ["^  --(hidden|kv-heads|sharding)"]),
+    ("17_inside_a_program", "", ["step 4: rank 1 gave its pass up, all skip it", "a rank heard: .*rank 1"], []),
+    ("18_redistribute", "", ["^whole, its last element is 106; the gather moved 108 bytes here, the reduction 44$"], [])])
 def test_prints(program, name, arguments, printed, omitted):
     assert name == program.path.name
-    program(arguments).prints(*printed).omits(*omitted)
+    ended = program(arguments).prints(*printed).omits(*omitted)
+    for pattern, count in COUNTED.get(name, {}).items():
+        assert len(lines_with(pattern, ended.out)) == count, ended
 
 
 @pytest.mark.parametrize("name, pattern, arguments", [
@@ -167,16 +169,6 @@ def test_16_recommender_moves_a_small_part_of_the_table(program):
     loss = {step: float(value) for step, value, _ in rows}
     assert loss["0"] > 0.5 and loss["200"] < 0.01, loss
     assert len(rows) == len(losses(out)) and all(int(moved) * 20 <= 640000 for *_, moved in rows), rows
-
-
-def test_17_inside_a_program(program):
-    ended = program().prints("step 4: rank 1 gave its pass up, all skip it", "a rank heard: .*rank 1")
-    assert len(re.findall(r"^  step 10  loss 0\.", ended.out, re.M)) == 2, "both continue to the end"
-
-
-def test_18_redistribute(program):
-    ended = program().prints("^whole, its last element is 106; the gather moved 108 bytes here, the reduction 44$")
-    assert len(re.findall("^rank [012] has elements .*; the first sum is 6$", ended.out, re.M)) == 6
 
 
 def test_19_own_sequence_trains_the_same_by_shared_sequences(program):

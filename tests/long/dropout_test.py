@@ -5,9 +5,10 @@ the byte the memory that --dry-run plans; and no less than without dropout.
 TESSERA_SWEEP=sample: some of them."""
 import itertools
 
-from support.files import fresh, summary, text
+from support.files import fresh, summary
 from support.program import WHOLE, peak
 
+TEXT_BYTES = 20000
 FLAGS = ("train --data text.txt --layers 2 --seq-len 64 --batch-size 4 --threads 1 --steps 2 --lora-rank 4"
          " --validation-fraction 0.02")
 MODELS, PRECISIONS, RECOMPUTES = ["tiny"], ["fp32"], [""]
@@ -23,7 +24,6 @@ if WHOLE:
 
 
 def test_adapters_with_dropout_take_what_is_planned(program):
-    text(20000, "text.txt")
     cases = list(itertools.product(MODELS, PRECISIONS, STRATEGIES, TILINGS, RECOMPUTES))
     more = 0
     for turn, (model, precision, strategy, tiling, recompute) in enumerate(cases):

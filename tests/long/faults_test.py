@@ -9,7 +9,7 @@ import pathlib
 
 import pytest
 
-from support.files import copied, fresh, read, text
+from support.files import copied, fresh, read
 from support.program import WHOLE
 
 TRAIN = ("train --data text.txt --model tiny --layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
@@ -25,7 +25,6 @@ ERRORS = {  # of each call that a file system may give
 @pytest.fixture(scope="module")
 def tessera(program):
     """The program, next to the checkpoints of two steps in good, and of one step more in whole."""
-    text(3000, "text.txt")
     program(TRAIN, "threads:2 --steps 2 --checkpoint-dir good --checkpoint-every 1")
     copied("good", "whole")
     program(TRAIN, "threads:2 --steps 3 --resume whole --checkpoint-dir whole")

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from support.files import fresh, steps, text, write
+from support.files import fresh, steps, write
 from support.program import WHOLE, gone, ranks_of
 
 KILLS = int(os.environ.get("TESSERA_KILLS", 100)) if WHOLE else 3
@@ -44,7 +44,6 @@ def kill(launched, comm):
 @pytest.mark.parametrize("comm, launcher", [
     ("threads:2", ""), ("mpi", "mpirun --oversubscribe -np 2")][:2 if WHOLE else 1])
 def test_the_newest_checkpoint_resumes_identically_after_each_kill(program, comm, launcher):
-    text(3000, "text.txt")
     random.seed(int(os.environ.get("TESSERA_SEED", 1)))
     launched = program.under(launcher)
     launched(FLAGS, comm, f"--steps {LENGTH} --metrics", fresh("whole.jsonl"), limit=600)

@@ -10,7 +10,7 @@ import shlex
 
 import pytest
 
-from support.files import GOLDEN, text
+from support.files import GOLDEN
 from support.program import WHOLE, Program
 
 EDGES = "0 -1 2147483648 4294967296 9223372036854775807 9223372036854775808 nan inf 1e39 1e-320".split()
@@ -47,7 +47,6 @@ def outcome(ended, silent):
 
 @pytest.mark.parametrize("command, flags", SWEEPS)
 def test_numbers_at_the_edges(program, command, flags):
-    text(3000, "text.txt")
     name, arguments = command.split(maxsplit=1)
     if name == "bench":
         program, command = Program(program.path.with_name("tessera_bench")), arguments

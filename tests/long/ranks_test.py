@@ -11,10 +11,11 @@ import time
 
 import pytest
 
-from support.files import fresh, read, text
+from support.files import fresh, read
 from support.program import WHOLE, gone, ranks_of, until
 
 # The second is of ranks that wait for one which saves or opens: a slow disk is not a lost rank.
+TEXT_BYTES = 20000
 DEADLINES = "--deadline 10 --disk-deadline 20"
 TRAIN = ("train --data text.txt --model tiny --seq-len 16 --precision fp32 --threads 1 --batch-size 12 --steps 12"
          " --validation-fraction 0.5 --validation-windows 0 --validation-every 4 --checkpoint-every 2"
@@ -38,7 +39,6 @@ def send(pid, name):
 @pytest.mark.parametrize("name", ["KILL", "STOP", "SLOW"])
 @pytest.mark.parametrize("phase", PHASES if WHOLE else ["end"])
 def test_a_lost_rank_is_reported_and_a_slow_one_changes_nothing(program, phase, name, repeat):
-    text(20000, "text.txt")
     fresh("saved"), fresh("metrics.jsonl")
     rank, ranks = repeat % 3, {}
     with program.under("mpirun --oversubscribe -np 3").start(TRAIN) as run:

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from support.files import close, fresh, steps, text, write
+from support.files import close, fresh, steps, write
 from support.program import WHOLE
 
 FLAGS = ("train --data text.txt --model tiny --layers 1 --seq-len 16 --batch-size 24 --steps 4 --threads 1"
@@ -26,7 +26,6 @@ def stack(strategy, ranks):
 
 @pytest.mark.parametrize("precision, tolerance", [("fp32", 1e-4), ("bf16", 2e-2)][:2 if WHOLE else 1])
 def test_resumed_runs_follow_those_that_never_stopped(program, precision, tolerance):
-    text(3000, "text.txt")
     for ranks in RANKS:
         for name in STRATEGIES:
             saved = write(f"whole-{precision}/{name}-{ranks}.jsonl", "").with_suffix("")

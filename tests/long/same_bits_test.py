@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from support.files import fresh, read, steps, summary, text
+from support.files import digests, fresh, steps, summary
 from support.program import WHOLE, has_stack
 
 FLAGS = ("train --data text.txt --model tiny --layers 2 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
@@ -36,7 +36,6 @@ if WHOLE:
 @pytest.fixture(scope="module")
 def backends(program):
     """Functions that give the program and its flags on so many ranks."""
-    text(3000, "text.txt")
     made = [lambda ranks: (program, f"--comm threads:{ranks}")]
     if has_stack(program, "mpi") and shutil.which("mpirun"):
         for comm in ("--comm mpi", "--comm mpi --shared-windows=false"):
@@ -48,8 +47,7 @@ def trained(launched, *flags):
     """What is identical: steps, validation loss and digests."""
     program, comm = launched
     program(FLAGS, comm, *flags, "--metrics", fresh("run.jsonl"), "--digests", fresh("digests.jsonl"))
-    digests = [line for line in read("digests.jsonl").splitlines() if '"event"' not in line]
-    return steps("run.jsonl"), summary("run.jsonl")["validation_loss"], digests
+    return steps("run.jsonl"), summary("run.jsonl")["validation_loss"], digests("digests.jsonl")
 
 
 @pytest.mark.parametrize("pieces, batch, count, ranks, strategies, flags", CASES)

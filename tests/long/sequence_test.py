@@ -9,9 +9,10 @@ import math
 
 import pytest
 
-from support.files import close, fresh, steps, tensors, text
+from support.files import close, fresh, steps, tensors
 from support.program import WHOLE
 
+TEXT_BYTES = 12000
 FLAGS = ("train --data text.txt --model tiny --layers 2 --hidden 24 --heads 12 --head-dim 4 --intermediate 32"
          " --seq-len 17 --batch-size 48 --threads 1 --steps 10 --precision fp32 --log-every 100")
 CASES, CUTS = [(3, 2, "zero3 hybrid:3")], ["--tiling tiles:3 --recompute"]
@@ -35,7 +36,6 @@ def train(program, name, *flags):
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("sharing, heads, strategies", CASES)
 def test_ranks_that_share_sequences_train_as_whole_ones_do(program, sharing, heads, strategies, data):
-    text(12000, "text.txt")
     common = f"--comm threads:{sharing * 2} --kv-heads {heads} {data}"
     losses, weights = train(program, "expected", common)
     runs = list(itertools.product(strategies.split(), CUTS))

@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 
-from support.files import copied, read, same, text, write
+from support.files import copied, read, same, write
 from support.program import small_disk
 
+TEXT_BYTES = 600
 DATA = "--data text.txt --seq-len 16 --precision fp32"
 TRAIN = f"train {DATA} --lr-schedule constant --comm threads:2 --model"
 RESUME = f"{TRAIN} tiny --steps 4 --metrics metrics.jsonl --trace trace.json --resume"
@@ -17,7 +18,6 @@ STEP = pathlib.Path("good/step-00000002")
 
 @pytest.fixture(scope="module", autouse=True)
 def good(program):
-    text(600, "text.txt")
     program(f"{TRAIN} tiny --steps 2 --checkpoint-dir good")
     write("file", "")
     os.mkdir("empty")

@@ -2,14 +2,13 @@
 """Files that are not files, that hold what nobody wrote, or that may not be read: one short line each, status 2, no waiting."""
 import json
 import os
-import pathlib
 import re
-import struct
 
 import pytest
 
-from support.files import GOLDEN, copied, fresh, lacks, read, text, write
+from support.files import GOLDEN, copied, fresh, lacks, read, set_value, write
 
+TEXT_BYTES = 600
 ESCAPE, TURNED = "\x1b[31m", "\u202e"
 TINY = "train --data text.txt --seq-len 16 --precision fp32 --steps 1 --model tiny"
 EVAL = "eval --data text.txt --seq-len 16 --precision fp32 --model"
@@ -17,7 +16,6 @@ EVAL = "eval --data text.txt --seq-len 16 --precision fp32 --model"
 
 @pytest.fixture(scope="module", autouse=True)
 def files(program):
-    text(600, "text.txt")
     write(f"folder/{ESCAPE}", "text")
     write("large.toml", "\0" * (2 << 20))
     write("number.toml", "steps = " + "1" * 500000 + "\n")
@@ -31,8 +29,7 @@ def files(program):
     os.mkfifo("pipe")
     os.mkfifo(fresh("queue/config.json"))
     os.symlink("config.json", fresh("link/config.json"))
-    weights = pathlib.Path(copied(GOLDEN / "llama-gqa", "broken"), "model.safetensors")
-    weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", float("nan")))
+    set_value(copied(GOLDEN / "llama-gqa", "broken") + "/model.safetensors", "lm_head.weight", -1, float("nan"))
 
 
 def printable(ended):

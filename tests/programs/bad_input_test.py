@@ -7,6 +7,7 @@ import pytest
 from support.files import GOLDEN, contains, same, text, write
 from support.program import has_stack
 
+TEXT_BYTES = 300
 SMALL = "train --config small.toml"
 TRAIN = f"{SMALL} --data text.txt"
 TWO = f"{TRAIN} --comm threads:2"
@@ -42,7 +43,8 @@ REFUSED = {
         (r"ulysses does not say how many ranks share each sequence; write ulysses:K", "--sequence ulysses"),
         *((f"{wrong} is not known; did you mean '{right}'", f"{flag} {wrong}") for flag, wrong, right in (
             ("--sharding", "fsdp3", "fsdp2"), ("--sequence", "ulises:4", "ulysses:K"), ("--tiling", "tile:4", "tiles:N"),
-            ("--comm", "thread:2", "threads:N"), ("--precision", "fp23", "fp32"), ("--lr-schedule", "cosin", "cosine"))),
+            ("--comm", "thread:2", "threads:N"), ("--precision", "fp23", "fp32"), ("--lr-schedule", "cosin", "cosine"),
+            ("--offload", "optimiser", "optimizer"))),
         (r"--lr 'much' is not a number", "--lr much"),
         (r"--lr .nan. is not a finite number", "--lr nan"),
         (r"--seed", "--seed 1 --seed 2"),
@@ -86,6 +88,7 @@ REFUSED = {
         *((r"lora-[a-z]+ is for LoRA, and --lora-rank is 0; give a rank, or leave it out", flag) for flag in (
             "--lora-targets q_proj", "--lora-alpha 3", "--lora-dropout 0.1", "--lora-rslora", "--lora-rank 0 --lora-alpha 3")),
         (r"checkpoint-every is for checkpoints, and none are written; give --checkpoint-dir", "--checkpoint-every 1"),
+        (r"on-signal never is not known", "--on-signal never"),
         (r"until 9 is beyond the last step, --steps 1; take an earlier step, or more --steps", "--until 9"),
         (r"resume-anyway is for a run that goes on, and this one begins; give --resume", "--resume-anyway"),
         (r"token-cache is for text that a tokenizer reads, and --data-format is bytes", "--token-cache c --data-format bytes"),
@@ -146,7 +149,6 @@ REFUSED = {
 
 @pytest.fixture(scope="module", autouse=True)
 def files(program):
-    text(300, "text.txt")
     for folder in ("made", "linked"):
         os.mkdir(folder)
     untraced = ('model = "tiny"\nseq-len = 16\nsteps = 2\nprecision = "fp32"\nmetrics = "made/metrics.jsonl"\n'

@@ -194,26 +194,22 @@ def test_optim(bench):
         assert line["gb_per_second"] > 0 and line["triad_gb_per_second"] > 0, line
 
 
-@pytest.mark.parametrize("command", [
-    "step --repeats 0", "step --table", "residency --sharding zero2", "mlp --up-to 4", "mlp --dry-run", "step --heads 3",
-    "attention --heads 3", "attention --head-dim -1", "head --vocab -1", "mlp --seq-len -1", "comm --bytes 1",
-    "optim --parameters 0", "mlp --optimizer sgd", f"mlp --model '{GOLDEN}/qwen2-yarn'", "load --model ''",
-    "generate --seq-len 1", "mlp --sequence ulysses:2", "step --sequence ulysses:2",
-    "step --sequence ulysses:3 --comm threads:3", "step --sequence ulysses:2:parts=3 --comm threads:2",
-    "step --sequence ulysses:2 --comm threads:2 --seq-len 1",
-    "step --sequence ulysses:2 --comm threads:2 --sharding hybrid:2 --heads 2 --kv-heads 1"])
-def test_refused_with_the_name_of_the_flag(program, command):
-    program.refuses(command.split()[1].removeprefix("--"), command)
-
-
 @pytest.mark.parametrize("pattern, command", [
+    *((command.split()[1].removeprefix("--"), command) for command in (  # names the flag
+        "step --repeats 0", "step --table", "residency --sharding zero2", "mlp --up-to 4", "mlp --dry-run", "step --heads 3",
+        "attention --heads 3", "attention --head-dim -1", "head --vocab -1", "mlp --seq-len -1", "comm --bytes 1",
+        "optim --parameters 0", "mlp --optimizer sgd", f"mlp --model '{GOLDEN}/qwen2-yarn'", "load --model ''",
+        "generate --seq-len 1", "mlp --sequence ulysses:2", "step --sequence ulysses:2",
+        "step --sequence ulysses:3 --comm threads:3", "step --sequence ulysses:2:parts=3 --comm threads:2",
+        "step --sequence ulysses:2 --comm threads:2 --seq-len 1",
+        "step --sequence ulysses:2 --comm threads:2 --sharding hybrid:2 --heads 2 --kv-heads 1")),
     (r"no bench is called 'setp'; did you mean 'step'", "setp"), (r"argument what '' is empty", ["", "--hidden", 1]),
     (r"bench: --precision bf16:wire=bf16 says what ranks send", "mlp --precision bf16:wire=bf16"),
     (r"bench step: --offload optimizer: no bench is compiled with it", "step --offload optimizer"),
     (r"foreign: 'us' is not use, unet or mlp", "foreign us"), (r"unknown flag --unit; did you mean --units", "foreign use --unit 1"),
     (r"--matmul blas: known are eigen, openblas and tessera", "foreign mlp --matmul blas"),
     (r"--ROUNDS 0 must be at least 1", "plan 0"), (r"did you mean 'plan'", "plann")])
-def test_refused_with_a_sentence(program, pattern, command):
+def test_is_refused(program, pattern, command):
     program.refuses(pattern, command)
 
 

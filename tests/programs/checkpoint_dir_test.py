@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from support.files import copied, fresh, listing, read, same, steps, text, write
+from support.files import copied, flip, fresh, listing, read, same, steps, write
 from support.program import small_disk
 
 FLAGS = "train --data text.txt --seq-len 16 --precision fp32 --batch-size 4 --threads 1 --comm threads:2 --lr-schedule constant"
@@ -16,19 +16,11 @@ AUTO = "--resume auto --checkpoint-dir"
 
 @pytest.fixture(scope="module")
 def train(program):
-    text(3000, "text.txt")
     return lambda flags, model="tiny": program(FLAGS, "--model", model, flags)
 
 
 def steps_in(folder):
     return sorted(int(path.name.removeprefix("step-")) for path in pathlib.Path(folder).glob("step-*"))
-
-
-def flip(path):
-    """Flips a bit of byte 1000000."""
-    data = bytearray(pathlib.Path(path).read_bytes())
-    data[1000000] ^= 16
-    write(path, data)
 
 
 def identity(folder):
@@ -65,10 +57,10 @@ def test_auto_starts_a_run_and_resumes_it(program, train):
 def test_a_flipped_bit_is_found(program, train):
     changed = "bytes 983040 to 1048575 are not those that were written"
     copied("runs/step-00000003", "flipped")
-    flip("flipped/optimizer.safetensors")
+    flip("flipped/optimizer.safetensors", 1000000)
     program.refuses(f"flipped/optimizer.safetensors: {changed}", TRAIN, "--steps 4 --resume flipped")
     copied("runs", "spoilt")
-    flip("spoilt/step-00000003/optimizer.safetensors")
+    flip("spoilt/step-00000003/optimizer.safetensors", 1000000)
     train("--steps 4 --checkpoint-dir sound --resume runs/step-00000002 --metrics sound.jsonl")
     for resume in ("auto", "spoilt"):  # all ranks use the newest sound step
         fresh("spoilt/step-00000004")

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from support.files import GOLDEN, read, steps, text, write
+from support.files import GOLDEN, read, steps, write
 
+TEXT_BYTES = 1000
 RUN = """\
 # For every sub-command
 precision = "fp32"
@@ -33,7 +34,6 @@ DOTS = ".a" * 40
 
 @pytest.fixture(scope="module", autouse=True)
 def inputs(program):
-    text(1000, "text.txt")
     write("run.toml", RUN)
 
 

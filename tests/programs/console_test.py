@@ -8,18 +8,13 @@ import shutil
 
 import pytest
 
-from support.files import lines_with, records, text
+from support.files import lines_with, records
 from support.program import Program, as_printed
 
 CORES = len(os.sched_getaffinity(0))
 TINY = "train --data text.txt --model tiny --seq-len 16 --precision fp32"
 TRAIN = f"{TINY} --steps 10 --threads 1"
 ONE_THREAD = "^stack .*, 1 rank x 1 thread, "
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data(program):
-    text(3000, "text.txt")
 
 
 def test_lines_in_a_file_and_metrics(program):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from support.files import copied, listing, same, text
+from support.files import copied, listing, same
 from support.program import faulty
 
 TRAIN = ("train --data text.txt --model tiny --seq-len 16 --precision fp32 --batch-size 4 --threads 1 --comm threads:2 "
@@ -17,7 +17,6 @@ SAVE = f"{TRAIN} --steps 3 --resume good --checkpoint-dir runs"
 @pytest.fixture(scope="module", autouse=True)
 def good(program):
     """Checkpoints of two steps, `good`, and a copy, `runs`."""
-    text(3000, "text.txt")
     program(TRAIN, "--steps 2 --checkpoint-dir good --checkpoint-every 1 --metrics whole.jsonl")
     copied("good", "runs")
 

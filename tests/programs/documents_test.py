@@ -2,15 +2,15 @@
 """--document-separator: another loss, the same memory; and one that occurs nowhere is refused."""
 import pytest
 
-from support.files import close, losses, steps, summary, text, write
+from support.files import close, losses, steps, summary, write
 
+TEXT_BYTES = 4000
 FLAGS = "train --data text.txt --model tiny --seq-len 96 --steps 3 --batch-size 4 --comm threads:2 --seed 1"
 EVAL = "eval --model model/step-00000003 --data text.txt"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def inputs(program):
-    text(4000, "text.txt")
     program(FLAGS, "--checkpoint-dir model")
 
 

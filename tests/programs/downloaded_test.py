@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Downloaded models of each family, as the hub's cache holds them: all that one does with them, as they come."""
 import json
-import sys
+import pathlib
 
 import pytest
 
-from support.files import TESTS, close, same, write
-from support.program import run
+from support.downloaded import make
+from support.files import close, same, write
 
 DATA = "--data chats.jsonl --data-format chat --seq-len 160 --on-long drop --precision fp32 --threads 1"
 TRAIN = f"train {DATA} --batch-size 2 --validation-fraction 0 --steps 2 --model"
@@ -49,7 +49,7 @@ def test_a_family(program, name, sampling, taken):
         return draws_as_configured(ended).out
 
     model = f"hub/{name}/snapshots/main"
-    run(sys.executable, TESTS / "support/downloaded.py", "hub", name)
+    make(name, pathlib.Path("hub", name))
     is_sound(model).prints("^weights   [0-9]+ tensors in 2 files, [0-9]+ elements of BF16$", "^tokenizer [0-9]+ tokens, with a chat template$",
                            f"^sampling  {sampling}, by generation_config.json$")
     alone = program("eval", DATA, "--model", model).omits("warning")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from support.files import contains, fresh, lines_with, listing, summary, text
+from support.files import contains, fresh, lines_with, listing, summary
 from support.program import has_stack
 
 TINY = "--model tiny --seq-len 33 --batch-size 12 --steps 2 --threads 1"
@@ -31,7 +31,6 @@ def dry_run(program, *flags):
 
 def planned_run(program, *flags, more=""):
     """A dry run, a run that takes the same bytes, and their number."""
-    text(3000, "text.txt")
     planned, peak = dry_run(program, *flags)
     ended = program("train --data text.txt", *flags, more, "--metrics", fresh("metrics.jsonl"))
     assert summary("metrics.jsonl")["peak_bytes"] == peak

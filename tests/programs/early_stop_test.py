@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from support.files import records, summary, text
+from support.files import records, summary
 from support.program import trained
 
 FLAGS = ("train --data text.txt --data-format bytes --model tiny --seq-len 32 --batch-size 4 --precision fp32 --seed 1 "
@@ -17,7 +17,6 @@ def best_step(ended):
 
 
 def test_a_run_ends_and_its_best_step_stays(program):
-    text(3000, "text.txt")
     ended = trained(program, "all", FLAGS, "--checkpoint-every 3").prints(
         "ended, since 2 held-out losses in a row were no lower than that of step [0-9]+, [0-9.]+")
     best, last = best_step(ended), summary("all.jsonl")["steps"]

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """generate: the prompt, then so many tokens, the same for a seed and for any number of ranks."""
 import array
-import json
 import shutil
-import struct
 
 import pytest
 
-from support.files import GOLDEN, read, write
+from support.files import GOLDEN, read, tensors, write
 
 ONE_BY_ONE = ["mistral-window", "qwen2-yarn", "qwen3-window", "llama-llama3"]  # have tokens.txt
 IDS = ["generate --precision fp32 --threads 1 --model", GOLDEN / "qwen3-window"]
@@ -25,11 +23,9 @@ def octets(program, *arguments):
 
 def beginnings(model):
     """Beginnings of a golden folder's windows, each of another length; and these with the likeliest next token."""
-    text, data = ((GOLDEN / model / name).read_bytes() for name in ("text.bin", "expected.safetensors"))
-    size, = struct.unpack("<Q", data[:8])
-    entry = json.loads(data[8:8 + size])["logits"]
-    windows, length, vocabulary = entry["shape"]
-    logits = array.array({"F32": "f", "F64": "d"}[entry["dtype"]], data[8 + size:][slice(*entry["data_offsets"])])
+    text = (GOLDEN / model / "text.bin").read_bytes()
+    dtype, (windows, length, vocabulary), data = tensors(GOLDEN / model / "expected.safetensors")["logits"]
+    logits = array.array({"F32": "f", "F64": "d"}[dtype], data)
     prompts, wanted = [], ""
     for window in range(windows):
         used = 1 + window * 5 % length

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from support.files import read, records, same, summary, text, write
+from support.files import read, records, same, summary, write
 
 FLAGS = "train --data text.txt --model tiny --seq-len 16 --batch-size 8 --threads 1"
 TWO = FLAGS + " --comm threads:2"
@@ -22,7 +22,6 @@ def trains(program, name, *arguments):
 @pytest.fixture(scope="module", autouse=True)
 def inputs(program):
     """Text, a run without groups, and one with a constant learning rate."""
-    text(3000, "text.txt")
     trains(program, "plain", "--lr 1e-3 --weight-decay 0 --clip 0.1")
     trains(program, "constant", PIECES, "--lr-schedule constant")
 

@@ -9,9 +9,10 @@ import shutil
 import pytest
 
 from support.files import (TESTS, close, copied, edit, fresh, read, same, save_tensors, set_value, steps, summary,
-                           tensors, text, write)
+                           tensors, write)
 from support.program import peak
 
+TEXT_BYTES = 2000
 ANSWERS = "--data model/chats.jsonl --data-format chat --threads 1"
 SIZE = "--seq-len 300 --batch-size 6"
 TRAIN = f"train --model model {ANSWERS} --validation-fraction 0 --lr-schedule constant"
@@ -24,7 +25,6 @@ def folders(program):
     shutil.copytree(TESTS / "text" / "lora", "peft")
     shutil.copy(TESTS / "text" / "tokenizers" / "qwen.json", "model/tokenizer.json")
     write("model/tokenizer_config.json", '{"eos_token": "<|endoftext|>"}\n')
-    text(2000, "text.txt")
 
 
 def train(program, *flags):

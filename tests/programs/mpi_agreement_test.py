@@ -23,7 +23,6 @@ def folders(program):
     for folder in "ab":
         text(3000, f"{folder}/text.txt")
         shutil.copytree(GOLDEN / "llama-gqa", f"{folder}/model")
-    text(3000, "text.txt")
 
 
 def apart(program, *arguments):

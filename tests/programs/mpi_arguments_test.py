@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks with different arguments, errors of all ranks and of one: every process ends with status 2 and a reason."""
-import shutil
-
 import pytest
 
-from support.files import GOLDEN, lines_with, text, write
+from support.files import GOLDEN, lines_with, read, write
 from support.program import Program
 
 TRAIN = "train --data text.txt --model tiny --seq-len 16 --precision fp32"
-EVAL = "eval --data text.txt --model model"
+EVAL = f"eval --data text.txt --model '{GOLDEN}/llama-gqa'"
 SLURM = "env SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=4 SLURM_PROCID={0}"
 TORCHRUN = "env WORLD_SIZE=4 RANK={0} LOCAL_RANK={0}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def data(program):
-    shutil.copytree(GOLDEN / "llama-gqa", "model")
-    written = text(3000, "text.txt")
+    written = read("text.txt")
     # The byte is in a window that one rank alone draws.
     write("one-byte.txt", (written[:85] + "\310" + written[86:]).encode("latin-1"))
 

@@ -6,16 +6,11 @@ import signal
 
 import pytest
 
-from support.files import fresh, latest, text
+from support.files import fresh, latest
 from support.program import gone, job
 
 DATA = "--data text.txt --seq-len 16"
 DEADLINES = "--deadline 5 --disk-deadline 5"  # whether the ranks compute or save when one of them is lost
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data(program):
-    text(3000, "text.txt")
 
 
 @contextlib.contextmanager
@@ -37,18 +32,15 @@ def ends(program, launcher, ranks, status=None):
     return ended
 
 
-def test_a_killed_rank(program):
+@pytest.mark.parametrize("rank, sent, status, pattern", [
+    (1, signal.SIGKILL, None, "rank [02]: ended by its launcher .*waited in [a-z_]+"),
+    (2, signal.SIGSTOP, 3, r"(^tessera: |is its disk slow, or gone\? )rank [01], [a-z_]+ of [a-z -]+.*waited 5\.0[0-9]* s for "
+     r".*rank 2 \(has [a-z, ]*; host "),
+])
+def test_of_a_killed_or_stopped_rank_the_others_report_in_which_collective_they_waited(program, rank, sent, status, pattern):
     with saving(program, 3, DEADLINES) as (launcher, ranks):
-        os.kill(ranks[1], signal.SIGKILL)
-        ends(program, launcher, ranks).warns("rank [02]: ended by its launcher .*waited in [a-z_]+")
-
-
-def test_of_a_stopped_rank_the_others_report_in_which_collective_they_waited_and_for_whom(program):
-    with saving(program, 3, DEADLINES) as (launcher, ranks):
-        os.kill(ranks[2], signal.SIGSTOP)
-        ends(program, launcher, ranks, status=3).warns(
-            r"(^tessera: |is its disk slow, or gone\? )rank [01], [a-z_]+ of [a-z -]+.*waited 5\.0[0-9]* s for "
-            r".*rank 2 \(has [a-z, ]*; host ")
+        os.kill(ranks[rank], sent)
+        ends(program, launcher, ranks, status).warns(pattern)
 
 
 def test_ctrl_c(program):

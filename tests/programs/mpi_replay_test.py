@@ -3,13 +3,13 @@
 import glob
 import os
 
-from support.files import copied, digests, fresh, same, text, write
+from support.files import copied, digests, fresh, same, write
 
+TEXT_BYTES = 560
 TRAIN = "train --data text.txt --model tiny --layers 2 --seq-len 16 --threads 1 --batch-size 8 --steps 4 --precision fp32"
 
 
 def test_digests_over_mpi_are_those_over_threads(program):
-    text(560, "text.txt")
     program(TRAIN, "--sharding fsdp2:pieces=4 --comm threads:2 --digests run.jsonl --checkpoint-dir runs --checkpoint-every 2")
     for windows in ["true", "false"]:
         program.under("mpirun --oversubscribe -np 3")(

@@ -8,17 +8,12 @@ import shutil
 
 import pytest
 
-from support.files import GOLDEN, TESTS, close, fresh, lines_with, steps, summary, text
+from support.files import GOLDEN, TESTS, close, fresh, lines_with, steps, summary
 from support.program import Program, as_printed, instruction_sets, peak, run
 
 CORES = sorted(os.sched_getaffinity(0))
 TINY = "train --model tiny --data text.txt"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data(program):
-    text(3000, "text.txt")
-    shutil.copytree(GOLDEN / "llama-gqa", "model")
+MODEL = GOLDEN / "llama-gqa"
 
 
 def mpi(program, ranks):
@@ -64,9 +59,9 @@ def test_rank_0_makes_the_tokens_of_all(program):
 
 @pytest.mark.parametrize("ranks, sharding", [(2, "fsdp2"), (3, "zero3"), (2, "replicated")])
 def test_golden_losses_and_the_peak_of_the_dry_run(program, ranks, sharding):
-    length = (os.path.getsize("model/text.bin") - 1) // 6
-    data = f"--data model/text.bin --seq-len {length} --precision fp32 --threads 1"
-    one = (f"train --model model {data} --batch-size 6 --validation-fraction 0 --steps 20 --lr 1e-3"
+    length = (os.path.getsize(MODEL / "text.bin") - 1) // 6
+    data = f"--data '{MODEL}/text.bin' --seq-len {length} --precision fp32 --threads 1"
+    one = (f"train --model '{MODEL}' {data} --batch-size 6 --validation-fraction 0 --steps 20 --lr 1e-3"
            " --lr-schedule constant --weight-decay 0.1 --clip 0")
     flags = f"{one} --sharding {sharding}"
     many = mpi(program, ranks)

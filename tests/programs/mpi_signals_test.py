@@ -6,16 +6,11 @@ import signal
 
 import pytest
 
-from support.files import fresh, latest, lines_with, steps, text
+from support.files import fresh, latest, lines_with, steps
 from support.program import gone, job
 
 TRAIN = ("train --data text.txt --model tiny --seq-len 16 --precision fp32 --threads 1 --lr-schedule constant"
          " --log-every 1000000 --batch-size 4 --checkpoint-dir saved --steps")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data(program):
-    text(3000, "text.txt")
 
 
 def started(program):

@@ -1,41 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that are not finite stop all ranks with status 3, before a weight is touched or a checkpoint is committed: in a loss, a
 gradient norm, a weight or an optimizer state."""
-import json
 import math
 import os
-import pathlib
-import struct
 
 import pytest
 
-from support.files import GOLDEN, copied, same, text
+from support.files import GOLDEN, copied, same, set_value
 
+TEXT_BYTES = 600
 STOPPED = "stopped before any weight was touched"
 DATA = "--data text.txt --seq-len 16"
 TRAIN = f"train {DATA} --precision fp32 --threads 1 --checkpoint-dir checkpoints"
 WILD = "--model tiny --lr 1000 --weight-decay 1000"  # the largest values accepted: each step multiplies weights by a million
 
 
-def set_last(tensor, value, model):
-    """Sets the last value of a tensor."""
-    path = pathlib.Path(model, "model.safetensors")
-    data = bytearray(path.read_bytes())
-    length, = struct.unpack_from("<Q", data)
-    end = json.loads(data[8:8 + length])[tensor]["data_offsets"][1]
-    struct.pack_into("<f", data, 4 + length + end, value)
-    path.write_bytes(data)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def models(program):
-    text(600, "text.txt")
     program(f"train {DATA} --precision fp32 --model tiny --steps 1 --checkpoint-dir saved")
     # A huge weight of a token that no text has: decay makes it infinite, and no loss sees it.
     os.rename("saved/step-00000001", "huge")
     os.remove("huge/manifest.json")  # which would report the change
-    set_last("model.embed_tokens.weight", 3e38, "huge")
-    set_last("lm_head.weight", math.nan, copied(GOLDEN / "llama-gqa", "broken"))
+    set_value("huge/model.safetensors", "model.embed_tokens.weight", -1, 3e38)
+    set_value(copied(GOLDEN / "llama-gqa", "broken") + "/model.safetensors", "lm_head.weight", -1, math.nan)
 
 
 @pytest.mark.parametrize("comm", ["threads:1", "threads:2"])

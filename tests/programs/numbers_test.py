@@ -2,7 +2,7 @@
 """Numbers that once crashed, wrapped or did nothing. tests/long/numbers_test.py tries every flag at every edge."""
 import pytest
 
-from support.files import text, write
+from support.files import write
 
 
 @pytest.mark.parametrize("pattern, flags", [
@@ -19,6 +19,5 @@ from support.files import text, write
     (r"grad-accum 4294967296 must be", "--config file.toml"),
 ])
 def test_is_refused(program, pattern, flags):
-    text(3000, "text.txt")
     write("file.toml", "steps = 3\ngrad-accum = 4294967296\n")
     program.refuses(pattern, "train --data text.txt --model tiny --seq-len 16 --precision fp32 --steps 2", flags)

@@ -4,16 +4,12 @@ import re
 
 import pytest
 
-from support.files import falls, read, same, steps, text, write
+from support.files import falls, read, same, steps, write
 
+TEXT_BYTES = 6000
 FLAGS = "train --data text.txt --model tiny --seq-len 32 --batch-size 8 --lr-schedule constant --threads 1 --comm threads:2"
 MUON = FLAGS + " --optimizer muon"
 WHOLE = 'the optimizer muon works on whole matrices, and the strategy cuts ".*" over ranks; take .*--layout owned'
-
-
-@pytest.fixture(scope="module", autouse=True)
-def inputs(program):
-    text(6000, "text.txt")
 
 
 @pytest.mark.parametrize("name, flags, metrics, out", [

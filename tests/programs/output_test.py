@@ -4,27 +4,22 @@ gone is not reported. A FIFO is never waited for."""
 import functools
 import json
 import os
-import shutil
 import signal
 
 import pytest
 
-from support.files import GOLDEN, lacks, read, same, text, write
+from support.files import GOLDEN, lacks, read, same, write
 from support.program import Running, until
 
+TEXT_BYTES = 600
 TRAIN = "train --data text.txt --model tiny --seq-len 16 --precision fp32 --threads 1 --steps 2"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data(program):
-    text(600, "text.txt")
-    shutil.copytree(GOLDEN / "llama-gqa", "model")
+MODEL = GOLDEN / "llama-gqa"
 
 
 @pytest.mark.parametrize("command", [
     "--help", "stacks", TRAIN, f"{TRAIN} --dry-run", f"{TRAIN} --print-schedule",
-    "eval --model model --data text.txt --seq-len 16 --precision fp32 --comm threads:2",
-    "generate --model model --prompt a --tokens 2 --precision fp32",
+    f"eval --model '{MODEL}' --data text.txt --seq-len 16 --precision fp32 --comm threads:2",
+    f"generate --model '{MODEL}' --prompt a --tokens 2 --precision fp32",
 ])
 def test_a_stdout_that_takes_nothing(program, command):
     with open("/dev/full", "w") as full:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support.files import TESTS, cluster, contains, fresh, lines_with, listing, read, records, text, write
+from support.files import TESTS, cluster, contains, fresh, lines_with, listing, read, records, write
 from support.program import LIMIT, has_stack, run
 
 MODEL = "--model tiny --layers 3 --seq-len 33 --batch-size 12 --threads 1"
@@ -20,7 +20,6 @@ LARGE = ("--hidden 4096 --layers 32 --heads 32 --kv-heads 8 --intermediate 14336
 
 @pytest.fixture(scope="module", autouse=True)
 def inputs(program):
-    text(3000, "text.txt")
     write("run.toml", "seed = 1\n")
     write("syntax.toml", "ranks = = 2\n")
     cluster("two.toml")

@@ -6,7 +6,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support.files import read, steps, text, write
+from support.files import read, steps, write
 
 TRAIN = ("train --data text.txt --model tiny --seq-len 16 --batch-size 4 --precision fp32 --threads 1 --steps 6 "
          "--warmup 1 --validation-fraction 0.1 --validation-every 2 --lr-schedule wsd --lr-decay-steps 2 "
@@ -24,7 +24,6 @@ def points(picture):
 
 
 def test_a_run_and_the_same_resumed_into_the_same_files_are_drawn(program):
-    text(3000, "text.txt")
     program(TRAIN, "--checkpoint-dir saved --checkpoint-every 3")
     program("plot a&b.jsonl")
     assert points("plot.svg") == ([6, 6, 6], 3)

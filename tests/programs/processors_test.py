@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """bf16 trains with every instruction set of this processor; losses are close, and bit-identical in all strategies."""
 
-from support.files import close, contains, falls, read, steps, summary, text
+from support.files import close, contains, falls, read, steps, summary
 from support.program import instruction_sets, peak, trained
 
+TEXT_BYTES = 20000
 BF16 = "train --model tiny --data text.txt --precision bf16 --seq-len 64 --batch-size 4 --lr 1e-3 --seed 1"
 FLAGS = f"{BF16} --comm threads:2 --threads 1 --steps 50"
 SETS = instruction_sets()
@@ -18,7 +19,6 @@ def under(program, *variables):
 
 
 def test_every_instruction_set_trains(program):
-    text(20000, "text.txt")
     for isa in SETS:
         restricted, first = under(program, f"TESSERA_ISA={isa}"), f"{isa}.fsdp2"
         for sharding in ("fsdp2", "zero3", "replicated"):

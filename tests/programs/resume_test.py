@@ -7,15 +7,10 @@ import time
 
 import pytest
 
-from support.files import close, fresh, latest, listing, read, same, steps, text, write
+from support.files import close, fresh, latest, listing, read, same, steps, write
 
 FLAGS = ("--data text.txt --model tiny --tied --seq-len 16 --steps 6 --precision fp32 --grad-accum 2 --batch-size 12 "
          "--warmup 2 --threads 1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def data(program):
-    text(3000, "text.txt")
 
 
 @pytest.mark.parametrize("stack", ["fsdp2 --comm threads:2", "zero3 --comm threads:3", "replicated --comm threads:1"])

@@ -6,13 +6,13 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 
 import pytest
 
-from support.files import copied, edit, read, set_value, summary, text, write
+from support.files import copied, digests, edit, header_and_data, read, set_value, summary, text, write
 from support.program import peak
 
+TEXT_BYTES = 560  # 4 steps read all of its windows but one
 FLAGS = ("train --data text.txt --model tiny --layers 2 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
          " --intermediate 48 --seq-len 16 --threads 1 --batch-size 8 --steps 4 --validation-fraction 0.02"
          " --precision fp32 ")
@@ -24,7 +24,6 @@ CHANGED = "^they part in step 3, piece 0, block 1, forward$"
 @pytest.fixture(scope="module")
 def tessera(program):
     """The program, next to a run over two ranks: its checkpoints in runs, run.jsonl of digests, metrics.jsonl."""
-    text(560, "text.txt")  # 4 steps read all of its windows but one
     program(TWO, "--digests run.jsonl --checkpoint-dir runs --checkpoint-every 2 --metrics metrics.jsonl")
     return program
 
@@ -32,10 +31,6 @@ def tessera(program):
 def contents(folder):
     paths = [pathlib.Path(folder), *pathlib.Path(folder).rglob("*")]
     return {path: (path.stat().st_mtime_ns, path.is_file() and path.read_bytes()) for path in paths}
-
-
-def digests(path):
-    return [line for line in read(path).splitlines() if '"event"' not in line]
 
 
 def finds(tessera, pattern, *command):
@@ -128,8 +123,7 @@ def test_replay_writes_tensors_and_diff_finds_their_largest_difference(tessera):
     assert len(os.listdir("b")) == len(os.listdir("whole")) == 6
 
     def shapes(path, kind=""):
-        data = pathlib.Path(path).read_bytes()
-        entries = json.loads(data[8:8 + struct.unpack_from("<Q", data)[0]])
+        entries, _ = header_and_data(path)
         metadata = set(entries.pop("__metadata__", {}))
         return {name.removeprefix(kind): at["shape"] for name, at in entries.items() if name.startswith(kind)}, metadata
     weights, _ = shapes("changed/step-00000002/model.safetensors")

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from support.files import TESTS, read, records, same, steps, text, write
+from support.files import TESTS, read, records, same, steps, write
 
+TEXT_BYTES = 6000
 COMMON = "--precision fp32 --lr 1e-2 --lr-schedule constant --threads 1 --seed 1"
 DATA = f"train {COMMON} --data text.txt --data-format bytes --model tiny --seq-len 48 --validation-every 40 --checkpoint-every 40 --steps 120"
 FLAGS = f"{DATA} --batch-size 4 --validation-fraction 0.1"
@@ -17,7 +18,6 @@ SAMPLES = f"--sample-prompt '{PROMPT}' --sample-tokens 30"
 
 @pytest.fixture(scope="module", autouse=True)
 def inputs(program):
-    text(6000, "text.txt")
     write("tok/tokenizer.json", read(TESTS / "text/tokenizers/qwen.json"))
     write("tok/tokenizer_config.json", '{"eos_token": "<|endoftext|>"}\n')
 

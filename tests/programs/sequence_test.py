@@ -2,18 +2,13 @@
 """--sequence: ranks that share each sequence train what ranks with whole ones do, in the memory that was planned."""
 import pytest
 
-from support.files import close, contains, digests, lacks, steps, summary, text
+from support.files import close, contains, digests, lacks, steps, summary
 from support.program import has_stack, peak, trained
 
 TRAIN = "train --data text.txt --model tiny --seq-len 17"
 FLAGS = (f"{TRAIN} --heads 4 --kv-heads 2 --batch-size 8 --threads 1 --precision fp32 --validation-fraction 0.05 "
          "--steps 4")
 SHARED = "--comm threads:2 --sequence ulysses:2"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def inputs(program):
-    text(3000, "text.txt")
 
 
 def follows(one, other):

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies on two axes, choices about units and loss scaling, from the command line."""
 import itertools
-import json
-import pathlib
 import struct
 
 import pytest
 
-from support.files import close, contains, fresh, lines_with, read, records, same, steps, tensors, text
+from support.files import close, contains, fresh, header_and_data, lines_with, read, records, same, steps, tensors
 from support.program import trained
 
 FLAGS = "train --data text.txt --model tiny --tied --seq-len 16 --precision fp32 --threads 1"
@@ -28,7 +26,6 @@ def resumes(program, folder, count, *flags):
 
 @pytest.fixture(scope="module", autouse=True)
 def plain(program):
-    text(3000, "text.txt")
     return train(program, "plain", "--comm threads:4")
 
 
@@ -98,7 +95,6 @@ def test_frozen_parameters_keep_their_bytes(program, plain):
         if "norm" in name:
             assert values == struct.pack("<f", 1.0) * (len(values) // 4), name
         assert values != free[name][2], name
-    data = pathlib.Path("frozen/step-00000004/optimizer.safetensors").read_bytes()
-    states = json.loads(data[8:8 + struct.unpack_from("<Q", data)[0]]).keys() - {"__metadata__"}
+    states = header_and_data("frozen/step-00000004/optimizer.safetensors")[0].keys() - {"__metadata__"}
     assert states and not any("norm" in name or "mlp" in name for name in states)
     program(FLAGS, "--steps 5 --batch-size 8 --comm threads:2 --sharding zero3 --resume frozen", freeze)

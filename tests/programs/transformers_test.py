@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from support.files import text
 from support.program import run
 
+TEXT_BYTES = 1601
 LOSS = """
 import sys, torch
 from transformers import LlamaForCausalLM
@@ -22,7 +22,6 @@ print(torch.nn.functional.cross_entropy(logits.view(-1, 256).double(), text[1:])
 def test_the_loss_is_that_of_transformers(program, tied):
     if run("python3 -c 'import torch, transformers'", status=None).status:
         pytest.skip("python3 has no torch and transformers")
-    text(1601, "text.txt")
     program("train --data text.txt --model tiny --seq-len 64 --steps 5 --precision fp32 --comm threads:2",
             f"--tied={tied} --checkpoint-dir {tied}")
     found = json.loads(program(f"eval --model {tied}/step-00000005 --data text.txt --seq-len 64 --precision fp32").out)

@@ -1,12 +1,6 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes small random models that look downloaded: as huggingface_hub's cache holds what a folder of the hub has.
-
-usage: downloaded.py OUT [FAMILY ...]        FAMILY: of FAMILIES below; left out: all
-
-OUT/FAMILY/blobs holds files by their digests, OUT/FAMILY/snapshots/main the links to them, by their names.
-"""
-import hashlib, json, math, pathlib, random, struct, sys
+"""Small random models that look downloaded: as huggingface_hub's cache holds what a folder of the hub has."""
+import hashlib, json, math, pathlib, random, struct
 
 TEXT = pathlib.Path(__file__).parent.parent / 'text'
 
@@ -125,6 +119,7 @@ def weight_files(made):
 
 
 def make(name, out):
+    """Writes a model of FAMILIES: out/blobs has its files by their digests, out/snapshots/main the links to them, by their names."""
     family = FAMILIES[name]
     files, vocabulary, generation = text_files(family)
     config = dict(architectures=[{'llama': 'Llama', 'mistral': 'Mistral', 'qwen2': 'Qwen2', 'qwen3': 'Qwen3'}[family['config']['model_type']] + 'ForCausalLM'],
@@ -148,6 +143,3 @@ def make(name, out):
         link = snapshot / path
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(pathlib.Path(*['..'] * (2 + path.count('/')), 'blobs', digest))
-
-
-for each in sys.argv[2:] or FAMILIES: make(each, pathlib.Path(sys.argv[1], each))

@@ -70,11 +70,16 @@ def summary(metrics):
     return record
 
 
+def header_and_data(path):
+    """The header of a safetensors file, and the bytes of its tensors."""
+    written = pathlib.Path(path).read_bytes()
+    end = 8 + struct.unpack_from("<Q", written)[0]
+    return json.loads(written[8:end]), written[end:]
+
+
 def expected(folder, *tensors):
     """Values of a golden folder's expected.safetensors, one after another, a list for each tensor."""
-    data = (pathlib.Path(folder) / "expected.safetensors").read_bytes()
-    length, = struct.unpack("<Q", data[:8])
-    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    header, body = header_and_data(pathlib.Path(folder) / "expected.safetensors")
     return [list(struct.unpack(f"<{(end - begin) // 8}d", body[begin:end]))
             for begin, end in (header[name]["data_offsets"] for name in tensors)]
 
@@ -100,9 +105,7 @@ def tensors(*paths):
     """The tensors of safetensors files, {name: (type, shape, bytes)}."""
     found = {}
     for path in paths:
-        data = pathlib.Path(path).read_bytes()
-        length, = struct.unpack_from("<Q", data)
-        header, body = json.loads(data[8:8 + length]), data[8 + length:]
+        header, body = header_and_data(path)
         assert header.pop("__metadata__", {"format": "pt"}) == {"format": "pt"}, path
         found |= {name: (entry["dtype"], entry["shape"], body[slice(*entry["data_offsets"])]) for name, entry in header.items()}
     return found
@@ -120,13 +123,12 @@ def save_tensors(path, saved):
 
 
 def set_value(path, tensor, index, value):
-    """Overwrites one float32 of a tensor of a safetensors file."""
-    data = bytearray(pathlib.Path(path).read_bytes())
-    length, = struct.unpack_from("<Q", data)
-    entry = json.loads(data[8:8 + length])[tensor]
-    assert entry["dtype"] == "F32", entry
-    struct.pack_into("<f", data, 8 + length + entry["data_offsets"][0] + 4 * index, value)
-    write(path, data)
+    """Overwrites one float32 of a tensor of a safetensors file; index -1 is the last."""
+    header, body = header_and_data(path)
+    assert header[tensor]["dtype"] == "F32", header[tensor]
+    with open(path, "r+b") as file:
+        file.seek(header[tensor]["data_offsets"][index < 0] + 4 * index - len(body), os.SEEK_END)
+        file.write(struct.pack("<f", value))
 
 
 def edit(path, old, new):

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from cuda_host.program.ranks import LIMIT, Ranks, on_ranks, reported
-from support.files import contains, fresh, read, text
+from support.files import contains, fresh, read
 from support.program import WHOLE
 
 FLAGS = ("train --comm nccl --data text.txt --layers 1 --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
@@ -22,15 +22,9 @@ SAMPLE = [("cudaMalloc", 5), ("cudaLaunchKernel", 40), ("cublasLtMatmul", 30), (
 UNSEEN = "Destroy|Free|Finalize|cudaDeviceSynchronize|cudaRuntimeGetVersion"  # by destructors, or reported to nobody
 
 
-@pytest.fixture(scope="module")
-def tessera(program):
-    text(3000, "text.txt")
-    return program
-
-
-def test_without_a_launcher_there_is_one_rank(tessera):
-    tessera(FLAGS, ONE, env=os.environ | {"TESSERA_DOUBLE_GPUS": "1"}, limit=LIMIT)
-    tessera.refuses("would be as many runs, each alone.*torchrun", FLAGS, ONE,
+def test_without_a_launcher_there_is_one_rank(program):
+    program(FLAGS, ONE, env=os.environ | {"TESSERA_DOUBLE_GPUS": "1"}, limit=LIMIT)
+    program.refuses("would be as many runs, each alone.*torchrun", FLAGS, ONE,
                     env=os.environ | {"OMPI_COMM_WORLD_SIZE": "2"}, lines=None)
 
 
@@ -48,42 +42,42 @@ def test_without_a_launcher_there_is_one_rank(tessera):
     ("", "--steps 50 --lr 1000 --clip 0 --cuda-graphs", [3, 3],
      ["step [0-9]+: loss is .* and the gradient norm is .*; stopped before any weight was touched"]),
 ])
-def test_ranks_that_cannot_train_end_with_a_message(tessera, planted, flags, statuses, patterns):
-    with Ranks(tessera, 2, FLAGS, flags, planted=planted.split()) as job:
+def test_ranks_that_cannot_train_end_with_a_message(program, planted, flags, statuses, patterns):
+    with Ranks(program, 2, FLAGS, flags, planted=planted.split()) as job:
         job.ends(statuses, *patterns)
 
 
-def test_a_gpu_that_lacks_a_byte_of_memory_ends_the_run(tessera):
-    on_ranks(tessera, 2, FLAGS, ONE)
+def test_a_gpu_that_lacks_a_byte_of_memory_ends_the_run(program):
+    on_ranks(program, 2, FLAGS, ONE)
     took = reported(1, "peak")
-    on_ranks(tessera, 2, FLAGS, ONE, planted=[f"TESSERA_DOUBLE_GPU_BYTES={took}"])
-    with Ranks(tessera, 2, FLAGS, ONE, planted=[f"1:TESSERA_DOUBLE_GPU_BYTES={took - 1}"]) as job:
+    on_ranks(program, 2, FLAGS, ONE, planted=[f"TESSERA_DOUBLE_GPU_BYTES={took}"])
+    with Ranks(program, 2, FLAGS, ONE, planted=[f"1:TESSERA_DOUBLE_GPU_BYTES={took - 1}"]) as job:
         job.ends([3, 2], "NCCL: .* failed: remote error|remote error",
                  "the device gave no [0-9]+ bytes of memory: [0-9]+ of [0-9]+ are free; ")
 
 
 @pytest.mark.parametrize("graphs", ["--cuda-graphs=false", "--cuda-graphs=true"])
-def test_a_signal_ends_all_ranks(tessera, graphs):
+def test_a_signal_ends_all_ranks(program, graphs):
     long = f"{FLAGS} --steps 100000 --log-every 1000000 --lr-schedule constant {graphs} --metrics metrics.jsonl"
     fresh("saved"), fresh("metrics.jsonl")
-    with Ranks(tessera, 2, long, "--checkpoint-dir saved") as job:
+    with Ranks(program, 2, long, "--checkpoint-dir saved") as job:
         job.makes_steps("metrics.jsonl")
         job.processes[1].terminate()
         job.ends([143, 143])
     contains("0.out", "^SIGTERM: ended after step [0-9]+: saved/step-")
     last = int(read("saved/latest").removeprefix("step-"))
-    on_ranks(tessera, 2, FLAGS, f"--steps {last + 1} --lr-schedule constant --resume saved")
+    on_ranks(program, 2, FLAGS, f"--steps {last + 1} --lr-schedule constant --resume saved")
     fresh("metrics.jsonl")
-    with Ranks(tessera, 2, long, "--device-deadline 5") as job:
+    with Ranks(program, 2, long, "--device-deadline 5") as job:
         job.makes_steps("metrics.jsonl")
         job.processes[1].kill()
         job.ends([3, 137], r"rank 0, .* waited 5\.[0-9]* s for the device or the other ranks; "
                  "the limit of the device is 5.000 s")
 
 
-def fails(tessera, function, number):
+def fails(program, function, number):
     """Whether the run came to so many calls on rank 1, of which the last failed."""
-    with Ranks(tessera, 2, FLAGS, GRAPHS, SHORT, planted=[f"1:TESSERA_DOUBLE_FAULT={function}:{number}"]) as job:
+    with Ranks(program, 2, FLAGS, GRAPHS, SHORT, planted=[f"1:TESSERA_DOUBLE_FAULT={function}:{number}"]) as job:
         statuses = job.statuses()
         if statuses == [0, 0]:
             return False
@@ -94,17 +88,17 @@ def fails(tessera, function, number):
     return True
 
 
-def test_calls_that_fail_end_the_run(tessera):
-    on_ranks(tessera, 2, FLAGS, GRAPHS)
+def test_calls_that_fail_end_the_run(program):
+    on_ranks(program, 2, FLAGS, GRAPHS)
     calls = {function: int(count) for function, count in re.findall("^calls ([^ ]+) ([0-9]+)$", read("1.report"), re.M)}
     if not WHOLE:
         for function, number in SAMPLE:
-            assert fails(tessera, function, number), f"{function} fails unseen"
+            assert fails(program, function, number), f"{function} fails unseen"
         return
     assert calls
     for function, count in calls.items():
         if not re.search(UNSEEN, function):
-            assert fails(tessera, function, 1), f"{function} fails unseen"
+            assert fails(program, function, 1), f"{function} fails unseen"
             # Hosts that wait ask as often as they find time: a run may make fewer calls.
-            if count > 1 and not fails(tessera, function, count // 2):
-                fails(tessera, function, 2)
+            if count > 1 and not fails(program, function, count // 2):
+                fails(program, function, 2)

@@ -7,7 +7,7 @@ TESSERA_SWEEP=sample: some of the strategies' runs."""
 import pytest
 
 from cuda_host.program.ranks import on_ranks, reported
-from support.files import GOLDEN, close, expected, fresh, losses, same, steps, summary, text
+from support.files import GOLDEN, close, expected, fresh, losses, same, steps, summary
 from support.program import WHOLE, peak
 
 FLAGS = (f"train --data text.txt --layers {2 if WHOLE else 1} --hidden 32 --heads 2 --kv-heads 1 --head-dim 16"
@@ -29,65 +29,59 @@ if WHOLE:
         STACKS += [(strategy, "bf16", ranks, True) for strategy in ["replicated", *groups]]
 
 
-@pytest.fixture(scope="module")
-def tessera(program):
-    text(3000, "text.txt")
-    return program
+def on_cpu(program, metrics, ranks, *flags):
+    program(FLAGS, f"--comm threads:{ranks} --metrics", fresh(metrics), *flags)
 
 
-def on_cpu(tessera, metrics, ranks, *flags):
-    tessera(FLAGS, f"--comm threads:{ranks} --metrics", fresh(metrics), *flags)
+def on_gpus(program, metrics, ranks, *flags):
+    on_ranks(program, ranks, FLAGS, "--comm nccl --metrics", fresh(metrics), *flags)
 
 
-def on_gpus(tessera, metrics, ranks, *flags):
-    on_ranks(tessera, ranks, FLAGS, "--comm nccl --metrics", fresh(metrics), *flags)
-
-
-def planned(tessera, ranks, *flags):
-    return peak(tessera(FLAGS, f"--comm nccl --ranks {ranks} --dry-run", *flags))
+def planned(program, ranks, *flags):
+    return peak(program(FLAGS, f"--comm nccl --ranks {ranks} --dry-run", *flags))
 
 
 @pytest.mark.parametrize("strategy, precision, ranks, graphs", STACKS)
-def test_gpus_train_as_the_cpu_does(tessera, strategy, precision, ranks, graphs):
+def test_gpus_train_as_the_cpu_does(program, strategy, precision, ranks, graphs):
     stack = f"--sharding {strategy} --precision {precision}"
-    on_cpu(tessera, "cpu.jsonl", ranks, stack, "--steps 4")
-    on_gpus(tessera, "gpus.jsonl", ranks, stack, "--steps 4")
+    on_cpu(program, "cpu.jsonl", ranks, stack, "--steps 4")
+    on_gpus(program, "gpus.jsonl", ranks, stack, "--steps 4")
     gpus, cpu = steps("gpus.jsonl"), steps("cpu.jsonl")
     close([step[1] for step in gpus], [step[1] for step in cpu], 1e-5 if precision == "fp32" else 0.01)
     if precision == "fp32":
         close([step[2] for step in gpus], [step[2] for step in cpu], 1e-4)
-    assert summary("gpus.jsonl")["peak_bytes"] == planned(tessera, ranks, stack)
+    assert summary("gpus.jsonl")["peak_bytes"] == planned(program, ranks, stack)
     assert reported(0, "calls cudaGraphLaunch") == 0
     if graphs:
-        on_gpus(tessera, "graphs.jsonl", ranks, stack, "--steps 4 --cuda-graphs")
+        on_gpus(program, "graphs.jsonl", ranks, stack, "--steps 4 --cuda-graphs")
         assert reported(0, "calls cudaGraphLaunch") == 3
         assert steps("graphs.jsonl") == gpus
 
 
-def test_losses_are_those_of_a_golden_folder(tessera):
+def test_losses_are_those_of_a_golden_folder(program):
     model, count = GOLDEN / "llama-gqa", 20 if WHOLE else 6
     data = model / "text.bin"
-    on_ranks(tessera, 2, "train --comm nccl --model", model, "--data", data,
+    on_ranks(program, 2, "train --comm nccl --model", model, "--data", data,
              f"--seq-len {(data.stat().st_size - 1) // 6} --batch-size 6 --steps {count} --validation-fraction 0",
              "--lr 1e-3 --lr-schedule constant --weight-decay 0.1 --clip 0",
              "--precision fp32 --threads 1 --sharding zero3 --tiling tiles:2 --cuda-graphs --metrics found.jsonl")
     close(losses("found.jsonl"), expected(model, "adamw.losses")[0][:count], 1e-5)
 
 
-def test_a_gpu_is_asked_for_no_more_than_is_planned(tessera):
+def test_a_gpu_is_asked_for_no_more_than_is_planned(program):
     large = "--vocab 8000 --steps 1"  # the plan is more than what the rate of the matmul is measured in
-    on_gpus(tessera, "gpus.jsonl", 2, large)
+    on_gpus(program, "gpus.jsonl", 2, large)
     took = [reported(rank, "peak") for rank in (0, 1)]
-    assert 0 < max(took) <= planned(tessera, 2, large), took
+    assert 0 < max(took) <= planned(program, 2, large), took
 
 
-def test_checkpoints_of_gpus_resume_on_the_cpu_and_the_other_way_round(tessera):
-    on_gpus(tessera, "whole.jsonl", 2, RUN, "--steps 6 --checkpoint-dir gpus --checkpoint-every 3")
-    on_gpus(tessera, "again.jsonl", 2, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir again")
+def test_checkpoints_of_gpus_resume_on_the_cpu_and_the_other_way_round(program):
+    on_gpus(program, "whole.jsonl", 2, RUN, "--steps 6 --checkpoint-dir gpus --checkpoint-every 3")
+    on_gpus(program, "again.jsonl", 2, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir again")
     assert steps("whole.jsonl", 4) == steps("again.jsonl")
     same("gpus/step-00000006/model.safetensors", "again/step-00000006/model.safetensors")
-    on_cpu(tessera, "cpu.jsonl", 1, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir cpu")
+    on_cpu(program, "cpu.jsonl", 1, RUN, "--steps 6 --resume gpus/step-00000003 --checkpoint-dir cpu")
     close(steps("cpu.jsonl"), steps("whole.jsonl", 4), 1e-4)
-    on_gpus(tessera, "back.jsonl", 4, RUN, "--sharding zero3 --steps 8 --resume cpu --cuda-graphs")
-    on_cpu(tessera, "cpu.jsonl", 2, RUN, "--steps 8 --resume cpu")
+    on_gpus(program, "back.jsonl", 4, RUN, "--sharding zero3 --steps 8 --resume cpu --cuda-graphs")
+    on_cpu(program, "cpu.jsonl", 2, RUN, "--steps 8 --resume cpu")
     close(steps("back.jsonl"), steps("cpu.jsonl"), 1e-4)
