@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "json_part.hpp"
+#include "stages/steps.hpp"
 #include "unicode/code_points.hpp"
 #include "unicode/unicode_sets.hpp"
 
@@ -101,22 +101,20 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
   add(done, text.size(), nullptr);
 }
 
-std::vector<AddedToken> read_added_tokens(const nlohmann::json& root, const std::string& source) {
+std::vector<AddedToken> read_added_tokens(const Keys& file) {
   std::vector<AddedToken> tokens;
-  if (!root.contains("added_tokens") || root.at("added_tokens").is_null()) return tokens;
-  const nlohmann::json& list = root.at("added_tokens");
-  require<InputError>(list.is_array(), source, ": \"added_tokens\" is not a list [...]");
-  for (const nlohmann::json& entry : list) {
-    const JsonPart part(entry, "added token " + std::to_string(tokens.size()), source);
-    tokens.push_back({.id = static_cast<TokenId>(part.number("id", largest_id)),
-                      .content = part.text("content"),
+  if (!file.has("added_tokens")) return tokens;
+  for (const nlohmann::json& entry : file.array("added_tokens")) {
+    const Keys keys(entry, file.source(), "added token " + std::to_string(tokens.size()));
+    tokens.push_back({.id = static_cast<TokenId>(keys.integer_up_to("id", largest_id)),
+                      .content = keys.text("content"),
                       .pattern = {},
-                      .single_word = part.flag("single_word"),
-                      .lstrip = part.flag("lstrip"),
-                      .rstrip = part.flag("rstrip"),
-                      .normalized = part.flag("normalized"),
-                      .special = part.flag("special")});
-    if (tokens.back().content.empty()) part.refuse("has no content");
+                      .single_word = keys.boolean("single_word"),
+                      .lstrip = keys.boolean("lstrip"),
+                      .rstrip = keys.boolean("rstrip"),
+                      .normalized = keys.boolean("normalized"),
+                      .special = keys.boolean("special")});
+    if (tokens.back().content.empty()) keys.refuse("has no content");
   }
   return tokens;
 }

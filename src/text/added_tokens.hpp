@@ -12,6 +12,7 @@
 
 #include <tessera/text/tokenizer.hpp>
 
+#include "../fsdp/core/json/json_keys.hpp"
 #include "budget.hpp"
 
 namespace fsdp::text {
@@ -27,6 +28,9 @@ struct AddedToken {
   bool normalized = false;   ///< is searched in the normalized text; otherwise in the original text
   bool special = false;      ///< may be skipped by decoding
 };
+
+/// Reads the entries of "added_tokens", with the ids in the file.
+std::vector<AddedToken> read_added_tokens(const Keys& file);
 
 /// A part of a text: an added token with the white space that it strips, or the text between two.
 struct TextPart {

@@ -44,7 +44,7 @@ bool is_old_mistral(const std::filesystem::path& file) {
 /// Returns the first expression that a byte-level pre-tokenizer splits text by; empty if there is none.
 std::string_view expression_of(const PreTokenizer& pre_tokenizer) {
   if (!pre_tokenizer.byte_level()) return {};
-  for (const PreTokenizer::Step& step : pre_tokenizer.steps()) {
+  for (const PreTokenizer::Step& step : pre_tokenizer.steps) {
     if (const auto* const split = std::get_if<Split>(&step)) return split->pattern.text();
     if (const auto* const bytes = std::get_if<ByteLevel>(&step); bytes != nullptr && !bytes->pattern.empty())
       return bytes->pattern.front().text();

@@ -10,7 +10,6 @@
 #include "../fsdp/core/json/strict_json.hpp"
 #include "../fsdp/core/paths.hpp"
 #include "bpe/byte_alphabet.hpp"
-#include "json_part.hpp"
 #include "known_faults.hpp"
 #include "tokenizer_state.hpp"
 #include "unicode/code_points.hpp"
@@ -21,36 +20,15 @@ namespace {
 constexpr std::int64_t most_bytes = 256'000'000;
 constexpr JsonLimits limits{.depth = 16, .values = 20'000'000, .array = 5'000'000};
 
-bool is_given(const nlohmann::json& root, const char* key) { return root.contains(key) && !root.at(key).is_null(); }
-
-/// Throws InputError for a Metaspace with the scheme "first" together with a normalizer that can make several
-/// characters of one. "first" depends on whether a word begins at the original text's first character, which would be
-/// ambiguous.
-void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer, const std::string& source) {
-  for (const PreTokenizer::Step& step : pre_tokenizer.steps()) {
-    const auto* const metaspace = std::get_if<Metaspace>(&step);
-    if (metaspace == nullptr || metaspace->prepend != Metaspace::Prepend::first) continue;
-    for (const Normalizer::Step& other : normalizer.steps()) {
-      const auto* const replace = std::get_if<Replace>(&other);
-      const bool one = replace != nullptr &&
-                       (replace->content.empty() ||
-                        utf8_length(static_cast<unsigned char>(replace->content[0])) == replace->content.size());
-      require<InputError>(
-          one, source, ": the pre-tokenizer \"Metaspace\" prepends first, which is supported beside no ",
-          "normalizer, or beside Replace by at most one character; set prepend_scheme to always or never");
-    }
-  }
-}
-
 /// Returns the changes of length that a file requests, such as "truncation to 512 tokens and padding"; `transformers`
 /// leaves them in the file after a call that uses them, and resets them at each call that does not.
-std::string lengths_requested(const nlohmann::json& root) {
+std::string lengths_requested(const Keys& file) {
   std::string text;
-  if (is_given(root, "truncation")) {
-    const auto most = value_at<std::int64_t>(root.at("truncation"), "max_length");
+  if (file.has("truncation")) {
+    const auto most = value_at<std::int64_t>(file.at("truncation"), "max_length");
     text = most ? message("truncation to ", *most, " tokens") : "truncation";
   }
-  if (is_given(root, "padding")) text += text.empty() ? "padding" : " and padding";
+  if (file.has("padding")) text += text.empty() ? "padding" : " and padding";
   return text;
 }
 
@@ -78,21 +56,11 @@ Tokenizer Tokenizer::read(const std::filesystem::path& path) {
 
 Tokenizer Tokenizer::parse(std::string_view json, const std::string& source) {
   const nlohmann::json root = parse_strict(json, source, limits);
-  require<InputError>(root.is_object() && is_given(root, "model"), source,
+  require<InputError>(root.is_object() && Keys(root, source).has("model"), source,
                       ": has no \"model\", so it is not a tokenizer.json");
-  const auto part = [&]<class Made>(const char* key, const char* name, Made (*read)(const JsonPart&)) {
-    return is_given(root, key) ? read(JsonPart(root.at(key), name, source)) : Made();
-  };
-  Normalizer normalizer = part("normalizer", "normalizer", read_normalizer);
-  PreTokenizer pre_tokenizer = part("pre_tokenizer", "pre-tokenizer", read_pre_tokenizer);
-  check_first(normalizer, pre_tokenizer, source);
-  PostProcessor post_processor = part("post_processor", "post-processor", read_post_processor);
-  Decoder decoder = part("decoder", "decoder", read_decoder);
-  Bpe model(read_bpe(JsonPart(root.at("model"), "model", source)), pre_tokenizer.byte_level(), source);
-  Tokenizer tokenizer(std::make_shared<const State>(std::move(normalizer), std::move(pre_tokenizer), std::move(model),
-                                                    std::move(post_processor), std::move(decoder),
-                                                    read_added_tokens(root, source), source));
-  if (const std::string lengths = lengths_requested(root); !lengths.empty())
+  const Keys file(root, source);
+  Tokenizer tokenizer(std::make_shared<const State>(file));
+  if (const std::string lengths = lengths_requested(file); !lengths.empty())
     tokenizer.warnings_.push_back(message(source, ": requests ", lengths, ", which is not applied"));
   return tokenizer;
 }
@@ -162,7 +130,7 @@ StreamDecoder::StreamDecoder(Tokenizer tokenizer, bool skip_special)
 
 std::string StreamDecoder::push(TokenId id) {
   std::string out;
-  if (tokenizer_.state_->decoder.byte_level()) {
+  if (tokenizer_.state_->decoder.byte_level) {
     for (const std::string& name : names_of(*tokenizer_.state_, std::span(&id, 1), skip_special_))
       if (!append_bytes(bytes_, name)) bytes_ += name;
     std::string_view rest = bytes_;

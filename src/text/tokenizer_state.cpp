@@ -13,6 +13,31 @@
 namespace fsdp::text {
 namespace {
 
+/// Reads a part of the file; an absent or null one is the part without steps.
+template <class Part>
+Part read_part(const Keys& file, const char* key, const char* name, Part (*read)(const Keys&)) {
+  return file.has(key) ? read(Keys(file.at(key), file.source(), name)) : Part();
+}
+
+/// Throws InputError for a Metaspace with the scheme "first" together with a normalizer that can make several
+/// characters of one. "first" depends on whether a word begins at the original text's first character, which would be
+/// ambiguous.
+void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer, const std::string& source) {
+  for (const PreTokenizer::Step& step : pre_tokenizer.steps) {
+    const auto* const metaspace = std::get_if<Metaspace>(&step);
+    if (metaspace == nullptr || metaspace->prepend != Metaspace::Prepend::first) continue;
+    for (const Normalizer::Step& other : normalizer.steps) {
+      const auto* const replace = std::get_if<Replace>(&other);
+      const bool one = replace != nullptr &&
+                       (replace->content.empty() ||
+                        utf8_length(static_cast<unsigned char>(replace->content[0])) == replace->content.size());
+      require<InputError>(
+          one, source, ": the pre-tokenizer \"Metaspace\" prepends first, which is supported beside no ",
+          "normalizer, or beside Replace by at most one character; set prepend_scheme to always or never");
+    }
+  }
+}
+
 bool by_id(const DecodedToken& a, const DecodedToken& b) { return a.id < b.id; }
 
 }  // namespace
@@ -34,22 +59,22 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) const {
   idle_.push_back(std::move(scratch));
 }
 
-Tokenizer::State::State(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe bpe, PostProcessor post_processor,
-                        Decoder decoder, std::vector<AddedToken> added_tokens, const std::string& source)
-    : normalizer(std::move(normalizer)),
-      pre_tokenizer(std::move(pre_tokenizer)),
-      model(std::move(bpe)),
-      post_processor(std::move(post_processor)),
-      decoder(std::move(decoder)),
-      added(std::move(added_tokens)),
-      encoding_{source + ": encoding a text",
+Tokenizer::State::State(const Keys& file)
+    : normalizer(read_part(file, "normalizer", "normalizer", read_normalizer)),
+      pre_tokenizer(read_part(file, "pre_tokenizer", "pre-tokenizer", read_pre_tokenizer)),
+      post_processor(read_part(file, "post_processor", "post-processor", read_post_processor)),
+      decoder(read_part(file, "decoder", "decoder", read_decoder)),
+      model(Keys(file.at("model"), file.source(), "model"), pre_tokenizer.byte_level()),
+      added(read_added_tokens(file)),
+      encoding_{file.source() + ": encoding a text",
                 "its expressions, normalizers or added tokens go over the text too often to be used on it"},
-      decoding_{source + ": decoding tokens", "its decoders go over the text too often to be used on it"} {
+      decoding_{file.source() + ": decoding tokens", "its decoders go over the text too often to be used on it"} {
+  check_first(normalizer, pre_tokenizer, file.source());
   const TokenMap& vocabulary = model.vocabulary();
   tokens.reserve(vocabulary.size() + added.size());
   for (std::size_t i = 0; i < vocabulary.size(); ++i)
     tokens.push_back({.id = vocabulary.id(i), .name = vocabulary.name(i)});
-  add_tokens(source);
+  add_tokens(file.source());
 }
 
 void Tokenizer::State::add_tokens(const std::string& source) {

@@ -54,8 +54,7 @@ struct DecodedToken {
 
 /// The parts of a tokenizer.
 struct Tokenizer::State {
-  State(Normalizer normalizer, PreTokenizer pre_tokenizer, Bpe bpe, PostProcessor post_processor, Decoder decoder,
-        std::vector<AddedToken> added_tokens, const std::string& source);
+  explicit State(const Keys& file);
   State(const State&) = delete;  // parts refer to each other
   State& operator=(const State&) = delete;
 
@@ -72,9 +71,9 @@ struct Tokenizer::State {
 
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  Bpe model;
   PostProcessor post_processor;
   Decoder decoder;
+  Bpe model;
   std::vector<AddedToken> added;
   AddedTokenFinder in_text, in_normalized;
   std::vector<DecodedToken> tokens;                         ///< by id

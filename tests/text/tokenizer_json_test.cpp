@@ -124,8 +124,8 @@ TEST(TokenizerFile, MetaspaceIsRefusedWhereItsFirstWordIsNotSure) {
 }
 
 TEST(TokenizerFile, PartsThatAreNotWholeAreNamed) {
-  EXPECT_INPUT_ERROR(with(R"("normalizer":{})"), "the normalizer lacks \"type\"");
-  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":7})"), "the normalizer has \"type\" that is not a text");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{})"), "t.json: the normalizer's key \"type\" is missing");
+  EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":7})"), "t.json: the normalizer's \"type\" is 7; it must be a text");
   EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"Replace","pattern":{"String":""},"content":"x"})"),
                      "has an empty pattern");
   EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"Replace","pattern":{"Glob":"x"},"content":"x"})"),
@@ -141,7 +141,7 @@ TEST(TokenizerFile, PartsThatAreNotWholeAreNamed) {
   EXPECT_INPUT_ERROR(with(R"("pre_tokenizer":{"type":"Metaspace","replacement":"_","prepend_scheme":"often"})"),
                      "the prepend_scheme \"often\"; there are always, first and never");
   EXPECT_INPUT_ERROR(with(R"("decoder":{"type":"Strip","content":" ","start":-1,"stop":0})"),
-                     "has \"start\" of -1; it must be a whole number of 0 to 1000");
+                     "the decoder's \"start\" is -1; it must be a whole number of 0 to 1000");
   EXPECT_INPUT_ERROR(
       with(R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}}],)"
            R"("special_tokens":{}})"),
@@ -159,7 +159,8 @@ TEST(TokenizerFile, HostileVocabulariesAreRefused) {
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0.5)", "")), "the id 0.5");
   EXPECT_INPUT_ERROR(of_model(model(R"("a":"0")", "")), "the id \"0\"");
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0,"b":0)", "")), "gives the id 0 to ");
-  EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":[],"merges":[]})"), "the model's vocab is not an object");
+  EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":[],"merges":[]})"),
+                     "the model's \"vocab\" is []; it must be an object");
   EXPECT_EQ(of_model(model(R"("a":2147483647)", "")).vocabulary_size(), 2147483648);
 }
 
@@ -171,7 +172,7 @@ TEST(TokenizerFile, HostileMergesAreRefused) {
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"("a b c")")), "merges are");
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", R"(["a"])")), "has the merge [\"a\"]");
   EXPECT_INPUT_ERROR(of_model(model(R"("a":0)", "1")), "has the merge 1");
-  EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":{}})"), "the model lacks \"merges\"");
+  EXPECT_INPUT_ERROR(of_model(R"({"type":"BPE","vocab":{}})"), "the model's key \"merges\" is missing");
 }
 
 TEST(TokenizerFile, MergesThatNameOneAnotherEnd) {
@@ -189,8 +190,9 @@ TEST(TokenizerFile, AddedTokensHaveTheIdsThatThePackageGivesThem) {
   EXPECT_INPUT_ERROR(with_tokens(added("1", "a")), "\"a\" has the id 1, but it is token 0 of the model");
   EXPECT_INPUT_ERROR(with_tokens(added("3", "")), "the added token 0 has no content");
   EXPECT_INPUT_ERROR(with_tokens(added("3", "<x>") + "," + added("3", "<x>")), "\"<x>\"");
-  EXPECT_INPUT_ERROR(with_tokens(added("-3", "<x>")), "has \"id\" of -3");
-  EXPECT_INPUT_ERROR(with(R"("added_tokens":{})"), "\"added_tokens\" is not a list");
+  EXPECT_INPUT_ERROR(with_tokens(added("-3", "<x>")),
+                     "the added token 0's \"id\" is -3; it must be a whole number of 0 to 2147483647");
+  EXPECT_INPUT_ERROR(with(R"("added_tokens":{})"), "t.json: \"added_tokens\" is {}; it must be a list [...]");
   EXPECT_INPUT_ERROR(with(R"("normalizer":{"type":"NFC"},"added_tokens":[)" + added("3", "\u00e9", "true") + "," +
                           added("4", "e\u0301", "true") + "]"),
                      "is normalized to \"\u00e9\", which is empty or another one's text");

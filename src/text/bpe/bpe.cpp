@@ -2,11 +2,11 @@
 #include "bpe.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "../json_part.hpp"
+#include "../stages/steps.hpp"
 #include "../unicode/code_points.hpp"
 #include "byte_alphabet.hpp"
 
@@ -23,84 +23,76 @@ bool has_space_inside(std::string_view token) {
   return false;
 }
 
-TokenMap make_map(const std::vector<BpeFile::Token>& tokens) {
+/// Reads "vocab", in the order of ids.
+TokenMap read_vocabulary(const Keys& model) {
+  struct Token {
+    std::string_view name;
+    TokenId id = 0;
+  };
+  std::vector<Token> tokens;
   std::size_t bytes = 0;
-  for (const BpeFile::Token& token : tokens) bytes += token.name.size();
+  for (const auto& [name, value] : model.object("vocab").json().get_ref<const nlohmann::json::object_t&>()) {
+    const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
+    if (!id)
+      model.refuse("gives token \"", shortened(name), "\" the id ", shortened(value.dump()),
+                   "; ids are whole numbers of 0 to ", largest_id);
+    tokens.push_back({.name = name, .id = static_cast<TokenId>(*id)});
+    bytes += name.size();
+  }
+  std::ranges::sort(tokens, {}, &Token::id);
+  const auto same = std::ranges::adjacent_find(tokens, {}, &Token::id);
+  if (same != tokens.end())
+    model.refuse("gives the id ", same->id, " to \"", shortened(same->name), "\" and to \"",
+                 shortened(std::next(same)->name), "\"; each token needs its own");
   TokenMap map(tokens.size(), bytes);
-  for (const BpeFile::Token& token : tokens) map.add(token.name, token.id);
+  for (const Token& token : tokens) map.add(token.name, token.id);
   return map;
 }
 
-std::vector<BpeFile::Token> read_vocabulary(const JsonPart& part) {
-  const JsonPart vocabulary = part.object("vocab");
-  std::vector<BpeFile::Token> tokens;
-  tokens.reserve(vocabulary.value().size());
-  for (const auto& [name, value] : vocabulary.value().get_ref<const nlohmann::json::object_t&>()) {
-    const std::optional<std::int32_t> id = value_as<std::int32_t>(value);
-    if (!id)
-      part.refuse("gives token \"", shortened(name), "\" the id ", shortened(value.dump()),
-                  "; ids are whole numbers of 0 to ", largest_id);
-    tokens.push_back({.name = name, .id = static_cast<TokenId>(*id)});
+/// The two tokens of a merge.
+struct Pair {
+  std::string_view left, right;
+};
+
+/// Reads "a b", or ["a", "b"]; nothing for the line "#version ...".
+std::optional<Pair> pair_of(const nlohmann::json& merge, const Keys& model) {
+  const auto unclear = [&] {
+    model.refuse("has the merge ", shortened(merge.dump()), "; merges are \"a b\", or [\"a\", \"b\"]");
+  };
+  if (merge.is_array()) {
+    if (merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) unclear();
+    return Pair{merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
   }
-  std::sort(tokens.begin(), tokens.end(), [](const BpeFile::Token& a, const BpeFile::Token& b) { return a.id < b.id; });
-  for (std::size_t i = 1; i < tokens.size(); ++i)
-    if (tokens[i].id == tokens[i - 1].id)
-      part.refuse("gives the id ", tokens[i].id, " to \"", shortened(tokens[i - 1].name), "\" and to \"",
-                  shortened(tokens[i].name), "\"; each token needs its own");
-  return tokens;
+  if (!merge.is_string()) unclear();
+  const std::string_view text = merge.get_ref<const std::string&>();
+  if (text.starts_with("#version")) return std::nullopt;
+  const std::size_t space = text.find(' ');
+  if (space == text.npos || text.find(' ', space + 1) != text.npos) unclear();
+  return Pair{text.substr(0, space), text.substr(space + 1)};
 }
 
-/// "a b", or ["a", "b"], the same for all merges of a file.
-std::vector<BpeFile::Pair> read_merges(const JsonPart& part) {
-  const nlohmann::json& list = part.array("merges");
-  std::vector<BpeFile::Pair> merges;
-  merges.reserve(list.size());
-  for (const nlohmann::json& merge : list) {
-    const auto unclear = [&] {
-      part.refuse("has the merge ", shortened(merge.dump()), "; merges are \"a b\", or [\"a\", \"b\"]");
-    };
-    if (merge.is_array()) {
-      if (merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) unclear();
-      merges.push_back({merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()});
-      continue;
-    }
-    if (!merge.is_string()) unclear();
-    const std::string_view text = merge.get_ref<const std::string&>();
-    if (text.starts_with("#version")) continue;
-    const std::size_t space = text.find(' ');
-    if (space == text.npos || text.find(' ', space + 1) != text.npos) unclear();
-    merges.push_back({text.substr(0, space), text.substr(space + 1)});
-  }
-  return merges;
+/// Throws InputError for what this model does not do.
+void require_supported(const Keys& model) {
+  if (const std::string type = model.text("type", "BPE", Null::absent); type != "BPE")
+    model.refuse("\"", type, "\" is not supported; there is BPE");
+  if (model.has("dropout") && model.at("dropout") != 0) model.refuse("has a dropout; set it to null");
+  for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (const std::string affix = model.text(key, "", Null::absent); !affix.empty())
+      model.refuse("has a ", key, ", \"", shortened(affix), "\", which is not supported");
 }
 
 }  // namespace
 
-BpeFile read_bpe(const JsonPart& part) {
-  if (const std::string type = part.has("type") ? part.type() : "BPE"; type != "BPE")
-    part.refuse("\"", type, "\" is not supported; there is BPE");
-  if (part.has("dropout") && part.value().at("dropout") != 0) part.refuse("has a dropout; set it to null");
-  for (const char* const affix : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (part.has(affix) && !part.text(affix).empty())
-      part.refuse("has a ", affix, ", \"", shortened(part.text(affix)), "\", which is not supported");
-  BpeFile file{.vocabulary = read_vocabulary(part), .merges = read_merges(part), .unknown = {}};
-  if (part.has("unk_token")) file.unknown = part.text("unk_token");
-  file.byte_fallback = part.flag("byte_fallback", false);
-  file.fuse_unknown = part.flag("fuse_unk", false);
-  file.ignore_merges = part.flag("ignore_merges", false);
-  return file;
-}
-
-Bpe::Bpe(BpeFile file, bool byte_level, const std::string& source)
-    : vocabulary_(make_map(file.vocabulary)),
-      merges_(file.merges.size()),
-      unknown_name_(std::move(file.unknown)),
-      source_(source),
-      byte_level_(byte_level),
-      byte_fallback_(file.byte_fallback),
-      fuse_unknown_(file.fuse_unknown),
-      ignore_merges_(file.ignore_merges) {
-  if (unknown_name_) unknown_ = vocabulary_.find(*unknown_name_);
+Bpe::Bpe(const Keys& model, bool byte_level) : source_(model.source()), byte_level_(byte_level) {
+  require_supported(model);
+  vocabulary_ = read_vocabulary(model);
+  byte_fallback_ = model.boolean("byte_fallback", false, Null::absent);
+  fuse_unknown_ = model.boolean("fuse_unk", false, Null::absent);
+  ignore_merges_ = model.boolean("ignore_merges", false, Null::absent);
+  if (model.has("unk_token")) {
+    unknown_name_ = model.text("unk_token");
+    unknown_ = vocabulary_.find(*unknown_name_);
+  }
   for (unsigned i = 0; i < 256; ++i) {
     const auto byte = static_cast<unsigned char>(i);
     fallback_[i] = vocabulary_.find(fallback_of_byte(byte));
@@ -108,7 +100,7 @@ Bpe::Bpe(BpeFile file, bool byte_level, const std::string& source)
                   : i < 0x80  ? vocabulary_.find(std::string(1, static_cast<char>(i)))
                               : std::nullopt;
   }
-  read_merges(file, source);
+  read_merges(model.array("merges"), model);
   if (!ignore_merges_ || !byte_level_) return;
   whole_words_ = TokenMap(vocabulary_.size());
   std::string bytes;
@@ -118,22 +110,24 @@ Bpe::Bpe(BpeFile file, bool byte_level, const std::string& source)
   }
 }
 
-void Bpe::read_merges(const BpeFile& file, const std::string& source) {
+void Bpe::read_merges(const nlohmann::json& list, const Keys& model) {
   cuts_at_spaces_ = !byte_level_ && !ignore_merges_ && vocabulary_.find(space_mark).has_value();
+  merges_ = PairMap(list.size());
   std::uint32_t rank = 0;
   std::string joined;
-  for (const auto& merge : file.merges) {
-    const std::string_view left = merge.left, right = merge.right;
+  for (const nlohmann::json& merge : list) {
+    const std::optional<Pair> pair = pair_of(merge, model);
+    if (!pair) continue;
     const auto need = [&](std::string_view token) {
       const std::optional<TokenId> found = vocabulary_.find(token);
-      require<InputError>(found.has_value(), source, ": merge ", rank, " of \"", shortened(left), "\" and \"",
-                          shortened(right), "\" needs the token \"", shortened(token),
+      require<InputError>(found.has_value(), source_, ": merge ", rank, " of \"", shortened(pair->left), "\" and \"",
+                          shortened(pair->right), "\" needs the token \"", shortened(token),
                           "\", which the vocabulary does not hold");
       return *found;
     };
-    joined.assign(left).append(right);
+    joined.assign(pair->left).append(pair->right);
     if (cuts_at_spaces_ && has_space_inside(joined)) cuts_at_spaces_ = false;
-    const TokenId first = need(left), second = need(right);
+    const TokenId first = need(pair->left), second = need(pair->right);
     merges_.set(first, second, {.rank = rank, .id = need(joined)});
     ++rank;
   }

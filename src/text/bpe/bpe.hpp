@@ -13,27 +13,11 @@
 
 #include <tessera/text/tokenizer.hpp>
 
+#include "../../fsdp/core/json/json_keys.hpp"
 #include "pair_map.hpp"
 #include "token_map.hpp"
 
 namespace fsdp::text {
-
-/// The model in the file.
-struct BpeFile {
-  struct Token {
-    std::string_view name;
-    TokenId id = 0;
-  };
-  struct Pair {
-    std::string_view left, right;
-  };
-  std::vector<Token> vocabulary;  ///< by id; names in it and in `merges` refer to the file's text
-  std::vector<Pair> merges;       ///< by rank
-  std::optional<std::string> unknown;
-  bool byte_fallback = false;  ///< a character without a token becomes tokens <0x..> of its bytes
-  bool fuse_unknown = false;   ///< unknown characters in a row become one token
-  bool ignore_merges = false;  ///< a word that is a token stays whole
-};
 
 /// Workspace for encoding one word; for one thread at a time.
 struct BpeScratch {
@@ -50,9 +34,9 @@ struct BpeScratch {
 /// A BPE model.
 class Bpe {
  public:
-  /// `byte_level`: words are bytes, which the file's vocabulary writes in byte_alphabet.hpp's characters. Throws
-  /// InputError "`source`: ...".
-  Bpe(BpeFile file, bool byte_level, const std::string& source);
+  /// Reads a "model". `byte_level`: words are bytes, which its vocabulary writes in byte_alphabet.hpp's characters.
+  /// Throws InputError.
+  Bpe(const Keys& model, bool byte_level);
 
   /// Appends the ids of a word, which must not be empty: UTF-8, or any bytes if the model is byte-level.
   void append(std::string_view word, BpeScratch& scratch, std::vector<TokenId>& ids) const;
@@ -63,7 +47,7 @@ class Bpe {
   const TokenMap& vocabulary() const { return vocabulary_; }  ///< by id
 
  private:
-  void read_merges(const BpeFile& file, const std::string& source);
+  void read_merges(const nlohmann::json& list, const Keys& model);
   void add_character(std::string_view character, bool& pending, std::vector<TokenId>& ids) const;
   TokenId unknown() const;
   void merge_short(std::vector<TokenId>& ids, std::vector<Merge>& merges) const;
@@ -78,9 +62,9 @@ class Bpe {
   std::optional<TokenId> unknown_;
   std::string source_;
   bool byte_level_ = false;
-  bool byte_fallback_ = false;
-  bool fuse_unknown_ = false;
-  bool ignore_merges_ = false;
+  bool byte_fallback_ = false;  // a character without a token becomes tokens <0x..> of its bytes
+  bool fuse_unknown_ = false;   // unknown characters in a row become one token
+  bool ignore_merges_ = false;  // a word that is a token stays whole
   bool cuts_at_spaces_ = false;
 };
 

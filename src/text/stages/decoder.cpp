@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoder.hpp"
 
+#include <memory>
+#include <utility>
+
 #include "../bpe/byte_alphabet.hpp"
-#include "../json_part.hpp"
 #include "../unicode/code_points.hpp"
+#include "normalizer.hpp"
 
 namespace fsdp::text {
 namespace {
 
 using Tokens = std::vector<std::string>;
 
-Tokens apply(const DecodeByteLevel&, Tokens tokens, Budget&) {
+Tokens decode_byte_level(Tokens tokens, Budget&) {
   std::string bytes, text;
   for (const std::string& token : tokens)
     if (!append_bytes(bytes, token)) bytes += token;
@@ -19,7 +22,7 @@ Tokens apply(const DecodeByteLevel&, Tokens tokens, Budget&) {
 }
 
 /// Replaces each run of tokens <0x..> by its bytes; by one U+FFFD per byte if they are not valid UTF-8.
-Tokens apply(const DecodeByteFallback&, Tokens tokens, Budget&) {
+Tokens decode_byte_fallback(Tokens tokens, Budget&) {
   Tokens out;
   std::string bytes;
   const auto flush = [&] {
@@ -42,87 +45,85 @@ Tokens apply(const DecodeByteFallback&, Tokens tokens, Budget&) {
   return out;
 }
 
-Tokens apply(const DecodeFuse&, Tokens tokens, Budget&) {
+Tokens fuse(Tokens tokens, Budget&) {
   std::string text;
   for (const std::string& token : tokens) text += token;
   return {std::move(text)};
 }
 
-Tokens apply(const DecodeMetaspace& metaspace, Tokens tokens, Budget& budget) {
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    std::string text;
-    const Replace replace{
-        .pattern = {}, .literal = metaspace.replacement, .content = i == 0 && metaspace.prepended ? "" : " "};
-    replace.append(text, tokens[i], budget);
-    tokens[i] = std::move(text);
-  }
-  return tokens;
+void replace_in(std::string& token, const Replace& replace, Budget& budget) {
+  std::string text;
+  replace.append(text, token, budget);
+  token = std::move(text);
 }
 
-Tokens apply(const DecodeStrip& strip, Tokens tokens, Budget&) {
-  for (std::string& token : tokens) {
-    std::string_view text = token;
-    for (std::size_t i = 0; i < strip.start && text.starts_with(strip.content); ++i)
-      text.remove_prefix(strip.content.size());
-    for (std::size_t i = 0; i < strip.stop && text.ends_with(strip.content); ++i)
-      text.remove_suffix(strip.content.size());
-    token = std::string(text);
-  }
-  return tokens;
+Decoder::Step replace_step(const Keys& step) {
+  return [replace = std::make_shared<const Replace>(read_replace(step))](Tokens tokens, Budget& budget) {
+    for (std::string& token : tokens) replace_in(token, *replace, budget);
+    return tokens;
+  };
 }
 
-Tokens apply(const Replace& replace, Tokens tokens, Budget& budget) {
-  for (std::string& token : tokens) {
-    std::string text;
-    replace.append(text, token, budget);
-    token = std::move(text);
-  }
-  return tokens;
+/// Replaces the character by a space. The one that was prepended to the first token is removed.
+Decoder::Step metaspace_step(const Keys& step) {
+  const std::string scheme = step.text("prepend_scheme", "always", Null::absent);
+  const bool prepended = scheme != "never" && step.boolean("add_prefix_space", true, Null::absent);
+  return [mark = character_at(step, "replacement"), prepended](Tokens tokens, Budget& budget) {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      replace_in(tokens[i], {.pattern = {}, .literal = mark, .content = i == 0 && prepended ? "" : " "}, budget);
+    return tokens;
+  };
+}
+
+/// Removes up to "start" and "stop" times a character from the beginning and the end of each token.
+Decoder::Step strip_step(const Keys& step) {
+  constexpr std::int64_t most = 1000;
+  const std::string content = character_at(step, "content");
+  const std::int64_t start = step.integer_up_to("start", most), stop = step.integer_up_to("stop", most);
+  return [content, start, stop](Tokens tokens, Budget&) {
+    for (std::string& token : tokens) {
+      std::string_view text = token;
+      for (std::int64_t i = 0; i < start && text.starts_with(content); ++i) text.remove_prefix(content.size());
+      for (std::int64_t i = 0; i < stop && text.ends_with(content); ++i) text.remove_suffix(content.size());
+      token = std::string(text);
+    }
+    return tokens;
+  };
+}
+
+Decoder::Step read_step(const Keys& step) {
+  const std::string type = step.text("type");
+  if (type == "ByteLevel") return decode_byte_level;
+  if (type == "ByteFallback") return decode_byte_fallback;
+  if (type == "Fuse") return fuse;
+  if (type == "Replace") return replace_step(step);
+  if (type == "Metaspace") return metaspace_step(step);
+  if (type == "Strip") return strip_step(step);
+  step.refuse("\"", type,
+              "\" is not supported; there are ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip and Sequence");
 }
 
 }  // namespace
 
 std::string Decoder::decode(std::vector<std::string> tokens, Budget& budget) const {
-  for (const Step& step : steps_) {
+  for (const Step& step : steps) {
     budget.spend(tokens.size());
-    tokens = std::visit([&](const auto& kind) { return apply(kind, std::move(tokens), budget); }, step);
+    tokens = step(std::move(tokens), budget);
   }
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (spaces_between_ && i > 0) text += ' ';
+    if (spaces_between && i > 0) text += ' ';
     text += tokens[i];
   }
   return text;
 }
 
-Decoder read_decoder(const JsonPart& part) {
-  std::vector<Decoder::Step> steps;
-  for (const JsonPart& step : part.steps("decoders")) {
-    const std::string type = step.type();
-    if (type == "ByteLevel") {
-      steps.emplace_back(DecodeByteLevel{});
-    } else if (type == "ByteFallback") {
-      steps.emplace_back(DecodeByteFallback{});
-    } else if (type == "Fuse") {
-      steps.emplace_back(DecodeFuse{});
-    } else if (type == "Replace") {
-      steps.emplace_back(read_replace(step));
-    } else if (type == "Metaspace") {
-      const std::string scheme = step.has("prepend_scheme") ? step.text("prepend_scheme") : "always";
-      const bool prepended = scheme != "never" && step.flag("add_prefix_space", true);
-      steps.emplace_back(DecodeMetaspace{.replacement = step.character("replacement"), .prepended = prepended});
-    } else if (type == "Strip") {
-      constexpr std::int64_t most = 1000;
-      steps.emplace_back(DecodeStrip{.content = step.character("content"),
-                                     .start = static_cast<std::size_t>(step.number("start", most)),
-                                     .stop = static_cast<std::size_t>(step.number("stop", most))});
-    } else {
-      step.refuse(
-          "\"", type,
-          "\" is not supported; there are ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip and Sequence");
-    }
-  }
-  return Decoder(std::move(steps), false);
+Decoder read_decoder(const Keys& stage) {
+  const std::vector<Keys> steps = steps_of(stage, "decoders");
+  Decoder decoder{
+      .steps = {}, .byte_level = steps.size() == 1 && steps[0].text("type") == "ByteLevel", .spaces_between = false};
+  for (const Keys& step : steps) decoder.steps.push_back(read_step(step));
+  return decoder;
 }
 
 }  // namespace fsdp::text

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "../../fsdp/core/value_names.hpp"
-#include "../json_part.hpp"
 #include "../unicode/code_points.hpp"
 
 namespace fsdp::text {
@@ -45,7 +44,7 @@ std::size_t Replace::first_at_begin(std::string_view text, Budget& budget) const
 
 Part Normalizer::apply(Part part, std::string& buffer, Budget& budget) const {
   std::string next;
-  for (const Step& step : steps_) {
+  for (const Step& step : steps) {
     if (part.text.empty()) return part;
     next.clear();
     if (const auto* form = std::get_if<UnicodeForm>(&step)) {
@@ -74,22 +73,31 @@ Part Normalizer::apply(Part part, std::string& buffer, Budget& budget) const {
   return part;
 }
 
-Normalizer read_normalizer(const JsonPart& part) {
+Replace read_replace(const Keys& step) {
+  PatternText pattern = read_pattern_text(step);
+  Replace replace{.pattern = {}, .literal = {}, .content = step.text("content")};
+  if (pattern.literal)
+    replace.literal = std::move(pattern.text);
+  else
+    replace.pattern.emplace(pattern.text, step.source());
+  return replace;
+}
+
+Normalizer read_normalizer(const Keys& stage) {
   constexpr ValueNames<UnicodeForm::nfkd> forms("NFC", "NFD", "NFKC", "NFKD");
-  std::vector<Normalizer::Step> steps;
-  for (const JsonPart& step : part.steps("normalizers")) {
-    const std::string type = step.type();
-    if (const std::optional<UnicodeForm> form = forms.find(type)) {
-      steps.emplace_back(*form);
-    } else if (type == "Prepend") {
-      steps.emplace_back(Prepend{step.text("prepend")});
-    } else if (type == "Replace") {
-      steps.emplace_back(read_replace(step));
-    } else {
+  Normalizer normalizer;
+  for (const Keys& step : steps_of(stage, "normalizers")) {
+    const std::string type = step.text("type");
+    if (const std::optional<UnicodeForm> form = forms.find(type))
+      normalizer.steps.emplace_back(*form);
+    else if (type == "Prepend")
+      normalizer.steps.emplace_back(Prepend{step.text("prepend")});
+    else if (type == "Replace")
+      normalizer.steps.emplace_back(read_replace(step));
+    else
       step.refuse("\"", type, "\" is not supported; there are NFC, NFD, NFKC, NFKD, Prepend, Replace and Sequence");
-    }
   }
-  return Normalizer(std::move(steps));
+  return normalizer;
 }
 
 }  // namespace fsdp::text

@@ -14,6 +14,7 @@
 #include "../budget.hpp"
 #include "../patterns/regular_expression.hpp"
 #include "../unicode/unicode_normalization.hpp"
+#include "steps.hpp"
 
 namespace fsdp::text {
 
@@ -42,21 +43,16 @@ struct Part {
 };
 
 /// A sequence of normalizing steps.
-class Normalizer {
- public:
+struct Normalizer {
   using Step = std::variant<UnicodeForm, Prepend, Replace>;
-
-  Normalizer() = default;
-  explicit Normalizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
-
-  const std::vector<Step>& steps() const { return steps_; }
+  std::vector<Step> steps;
 
   /// Applies all steps. The result refers to the part's text if it is unchanged, else to `buffer`. Spends a step for
   /// each byte that a step writes: steps may double a text again and again.
   Part apply(Part part, std::string& buffer, Budget& budget) const;
-
- private:
-  std::vector<Step> steps_;
 };
+
+Replace read_replace(const Keys& step);
+Normalizer read_normalizer(const Keys& stage);
 
 }  // namespace fsdp::text

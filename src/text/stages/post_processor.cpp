@@ -3,15 +3,13 @@
 
 #include <algorithm>
 
-#include "../json_part.hpp"
-
 namespace fsdp::text {
 namespace {
 
 constexpr std::size_t most_special_ids = 10'000, most_texts = 16;
 
-std::vector<TokenId> ids_of(const JsonPart& part, const std::string& token) {
-  const JsonPart tokens = part.object("special_tokens");
+std::vector<TokenId> ids_of(const Keys& part, const std::string& token) {
+  const Keys tokens = part.object("special_tokens");
   if (!tokens.has(token.c_str()))
     part.refuse("\"TemplateProcessing\" uses \"", shortened(token), "\", which its special_tokens do not hold");
   std::vector<TokenId> ids;
@@ -26,11 +24,11 @@ std::vector<TokenId> ids_of(const JsonPart& part, const std::string& token) {
 }
 
 /// Adds to the ids and texts of all templates: one after another, they would double a text again and again.
-Template read_template(const JsonPart& part, std::size_t& texts, std::size_t& ids) {
+Template read_template(const Keys& part, std::size_t& texts, std::size_t& ids) {
   Template shape;
   std::size_t texts_here = 0;
   for (const nlohmann::json& entry : part.array("single")) {
-    const JsonPart piece(entry, part.name() + "'s template", part.source());
+    const Keys piece(entry, part.source(), part.name() + "'s template");
     if (piece.has("Sequence")) {
       const std::string which = piece.object("Sequence").text("id");
       if (which != "A") part.refuse("\"TemplateProcessing\" asks for a second text in the template of a single one");
@@ -62,11 +60,11 @@ void apply(const PostProcessor& processor, bool special, std::size_t begin, std:
   }
 }
 
-PostProcessor read_post_processor(const JsonPart& part) {
+PostProcessor read_post_processor(const Keys& stage) {
   PostProcessor processor;
   std::size_t texts = 1, ids = 0;
-  for (const JsonPart& step : part.steps("processors")) {
-    const std::string type = step.type();
+  for (const Keys& step : steps_of(stage, "processors")) {
+    const std::string type = step.text("type");
     if (type == "TemplateProcessing") {
       processor.push_back(read_template(step, texts, ids));
     } else if (type != "ByteLevel") {  // ByteLevel only changes offsets

@@ -7,6 +7,8 @@
 
 #include <tessera/text/tokenizer.hpp>
 
+#include "steps.hpp"
+
 namespace fsdp::text {
 
 /// A template: special ids and places for the text's ids. (ByteLevel only changes offsets, and needs no template.)
@@ -20,6 +22,8 @@ struct Template {
 
 /// Templates, each applied to the result of the one before.
 using PostProcessor = std::vector<Template>;
+
+PostProcessor read_post_processor(const Keys& stage);
 
 /// Applies a post-processor to the ids from `begin` on.
 void apply(const PostProcessor& processor, bool special, std::size_t begin, std::vector<TokenId>& ids);

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "../../fsdp/core/value_names.hpp"
-#include "../json_part.hpp"
 #include "../unicode/code_points.hpp"
 #include "../unicode/unicode_sets.hpp"
 
@@ -168,7 +167,7 @@ constexpr ValueNames<Delimiter::contiguous> behaviors("Removed", "Isolated", "Me
                                                       "Contiguous");
 constexpr ValueNames<Metaspace::Prepend::never> schemes("always", "first", "never");
 
-Split read_split(const JsonPart& part) {
+Split read_split(const Keys& part) {
   const std::optional<Delimiter> behavior = behaviors.find(part.text("behavior"));
   if (!behavior)
     part.refuse("\"Split\" has the behavior \"", part.text("behavior"),
@@ -177,25 +176,25 @@ Split read_split(const JsonPart& part) {
   return {.pattern = pattern.literal ? RegularExpression::of_literal(pattern.text, part.source())
                                      : RegularExpression(pattern.text, part.source()),
           .behavior = *behavior,
-          .invert = part.flag("invert")};
+          .invert = part.boolean("invert")};
 }
 
-Metaspace read_metaspace(const JsonPart& part) {
-  const std::string replacement = part.character("replacement");
-  const std::string scheme = part.has("prepend_scheme") ? part.text("prepend_scheme") : "always";
-  const bool none = !part.flag("add_prefix_space", true);
+Metaspace read_metaspace(const Keys& part) {
+  const std::string replacement = character_at(part, "replacement");
+  const std::string scheme = part.text("prepend_scheme", "always", Null::absent);
+  const bool none = !part.boolean("add_prefix_space", true, Null::absent);
   const std::optional<Metaspace::Prepend> prepend = schemes.find(scheme);
   if (!prepend) part.refuse("\"Metaspace\" has the prepend_scheme \"", scheme, "\"; there are always, first and never");
   if (none && part.has("prepend_scheme") && scheme != "never")
     part.refuse("\"Metaspace\" has add_prefix_space false, and the prepend_scheme \"", scheme, "\"; write never");
   return {.replacement = replacement,
           .prepend = none ? Metaspace::Prepend::never : *prepend,
-          .split = part.flag("split", true)};
+          .split = part.boolean("split", true, Null::absent)};
 }
 
-ByteLevel read_byte_level(const JsonPart& part) {
-  ByteLevel byte_level{.add_prefix_space = part.flag("add_prefix_space"), .pattern = {}};
-  if (part.flag("use_regex", true)) byte_level.pattern.emplace_back(gpt2_pattern, part.source());
+ByteLevel read_byte_level(const Keys& part) {
+  ByteLevel byte_level{.add_prefix_space = part.boolean("add_prefix_space"), .pattern = {}};
+  if (part.boolean("use_regex", true, Null::absent)) byte_level.pattern.emplace_back(gpt2_pattern, part.source());
   return byte_level;
 }
 
@@ -208,33 +207,32 @@ void PreTokenizer::split(const Part& part, Words& words, Budget& budget) const {
   words.spans.clear();
   if (part.text.empty()) return;
   words.spans.push_back({0, part.text.size()});
-  for (const Step& step : steps_) {
+  for (const Step& step : steps) {
     budget.spend(words.text.size());
     std::visit([&](const auto& kind) { apply(kind, words, budget); }, step);
   }
 }
 
-PreTokenizer read_pre_tokenizer(const JsonPart& part) {
-  std::vector<PreTokenizer::Step> steps;
-  for (const JsonPart& step : part.steps("pretokenizers")) {
-    const std::string type = step.type();
-    if (!steps.empty() && std::holds_alternative<ByteLevel>(steps.back()))
-      step.refuse("\"", type, "\" comes behind \"ByteLevel\", which must be the last");
+PreTokenizer read_pre_tokenizer(const Keys& stage) {
+  PreTokenizer made;
+  for (const Keys& step : steps_of(stage, "pretokenizers")) {
+    const std::string type = step.text("type");
+    if (made.byte_level()) step.refuse("\"", type, "\" comes behind \"ByteLevel\", which must be the last");
     if (type == "Split") {
-      steps.emplace_back(read_split(step));
+      made.steps.emplace_back(read_split(step));
     } else if (type == "Digits") {
-      steps.emplace_back(Digits{step.flag("individual_digits")});
+      made.steps.emplace_back(Digits{step.boolean("individual_digits")});
     } else if (type == "Metaspace") {
-      for (const PreTokenizer::Step& other : steps)
+      for (const PreTokenizer::Step& other : made.steps)
         if (std::holds_alternative<Metaspace>(other)) step.refuse("\"Metaspace\" stands twice, which is not supported");
-      steps.emplace_back(read_metaspace(step));
+      made.steps.emplace_back(read_metaspace(step));
     } else if (type == "ByteLevel") {
-      steps.emplace_back(read_byte_level(step));
+      made.steps.emplace_back(read_byte_level(step));
     } else {
       step.refuse("\"", type, "\" is not supported; there are Split, ByteLevel, Digits, Metaspace and Sequence");
     }
   }
-  return PreTokenizer(std::move(steps));
+  return made;
 }
 
 }  // namespace fsdp::text

@@ -7,7 +7,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -60,21 +59,16 @@ struct Words {
 };
 
 /// A sequence of splitting steps.
-class PreTokenizer {
- public:
+struct PreTokenizer {
   using Step = std::variant<Split, Digits, Metaspace, ByteLevel>;
+  std::vector<Step> steps;
 
-  PreTokenizer() = default;
-  explicit PreTokenizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
-
-  const std::vector<Step>& steps() const { return steps_; }
-  bool byte_level() const { return !steps_.empty() && std::holds_alternative<ByteLevel>(steps_.back()); }
+  bool byte_level() const { return !steps.empty() && std::holds_alternative<ByteLevel>(steps.back()); }
 
   /// Splits a part into `words`, which may refer to the part's text.
   void split(const Part& part, Words& words, Budget& budget) const;
-
- private:
-  std::vector<Step> steps_;
 };
+
+PreTokenizer read_pre_tokenizer(const Keys& stage);
 
 }  // namespace fsdp::text

@@ -48,17 +48,22 @@ enum class Null {
   absent    ///< the default, where `transformers` takes null for it
 };
 
-/// Typed look-ups in an object of the file `source`. Both must outlive it.
+/// Typed look-ups in an object of the file `source`. Both must outlive it. Errors name the object, such as "model", if
+/// it is one of several in the file.
 class Keys {
  public:
   /// Throws InputError "`source`: not a JSON object" for another value.
-  Keys(const nlohmann::json& object, const std::string& source) : object_(&object), source_(&source) {
+  Keys(const nlohmann::json& object, const std::string& source, std::string name = {})
+      : object_(&object), source_(&source), name_(std::move(name)) {
+    if (!object.is_object() && !name_.empty()) refuse("is not an object {...}");
     require<InputError>(object.is_object(), source, ": not a JSON object");
   }
-  Keys(const nlohmann::json&, std::string&&) = delete;
-  Keys(nlohmann::json&&, const std::string&) = delete;
+  Keys(const nlohmann::json&, std::string&&, std::string = {}) = delete;
+  Keys(nlohmann::json&&, const std::string&, std::string = {}) = delete;
 
+  const nlohmann::json& json() const { return *object_; }
   const std::string& source() const { return *source_; }
+  const std::string& name() const { return name_; }
   /// Whether the key is present, even as null.
   bool given(const char* key) const { return object_->contains(key); }
   /// Whether the key is present and not null.
@@ -75,23 +80,38 @@ class Keys {
   std::int64_t integer(const char* key, std::int64_t otherwise, Null null = Null::refused) const {
     return takes_default(key, null) ? otherwise : integer(key);
   }
+  std::int64_t integer_up_to(const char* key, std::int64_t most) const {
+    const std::optional<std::int64_t> value = value_as<std::int64_t>(present(key));
+    if (!value || *value > most) wrong(key, message("it must be a whole number of 0 to ", most));
+    return *value;
+  }
   double number(const char* key) const { return get<double>(key, "it must be a number"); }
   double number(const char* key, double otherwise, Null null = Null::refused) const {
     return takes_default(key, null) ? otherwise : number(key);
   }
+  bool boolean(const char* key) const { return get<bool>(key, "it must be true or false"); }
   bool boolean(const char* key, bool otherwise, Null null = Null::refused) const {
-    return takes_default(key, null) ? otherwise : get<bool>(key, "it must be true or false");
+    return takes_default(key, null) ? otherwise : boolean(key);
   }
   Keys object(const char* key) const {
-    require_that(key, present(key).is_object(), "it must be an object");
-    return Keys(at(key), *source_);
+    if (!present(key).is_object()) wrong(key, "it must be an object");
+    return Keys(at(key), *source_, name_.empty() ? "" : name_ + "'s " + key);
+  }
+  const nlohmann::json& array(const char* key) const {
+    if (!present(key).is_array()) wrong(key, "it must be a list [...]");
+    return at(key);
   }
 
   /// Throws for every value but `only`. The key may be absent.
   void expect(const char* key, const nlohmann::json& only, Null null = Null::refused) const {
     if (takes_default(key, null)) return;
-    require<InputError>(at(key) == only, *source_, ": \"", key, "\" is ", dump(key), "; only ", only.dump(),
-                        " is supported");
+    if (at(key) != only) wrong(key, "only " + only.dump() + " is supported");
+  }
+
+  /// Throws InputError "`source`: the `name` ...".
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    throw InputError(message(*source_, ": the ", name_, " ", shortened_part(parts)...));
   }
 
   std::string dump(const char* key) const {
@@ -101,23 +121,26 @@ class Keys {
  private:
   template <class T>
   T get(const char* key, const char* must) const {
-    const std::optional<T> value = value_as<T>(present(key));
-    require_that(key, value.has_value(), must);
-    return *value;
+    std::optional<T> value = value_as<T>(present(key));
+    if (!value) wrong(key, must);
+    return *std::move(value);
   }
   const nlohmann::json& present(const char* key) const {
-    require<InputError>(given(key), *source_, ": the key \"", key, "\" is missing");
+    if (!given(key)) throw InputError(message(*source_, ": the ", owner(), "key \"", key, "\" is missing"));
     return at(key);
   }
   bool takes_default(const char* key, Null null) const {
     return !given(key) || (null == Null::absent && at(key).is_null());
   }
-  void require_that(const char* key, bool holds, const char* must) const {
-    if (!holds) throw InputError(message(*source_, ": \"", key, "\" is ", dump(key), "; ", must));
+  [[noreturn]] void wrong(const char* key, std::string_view must) const {
+    throw InputError(
+        message(*source_, ": ", name_.empty() ? "" : "the ", owner(), "\"", key, "\" is ", dump(key), "; ", must));
   }
+  std::string owner() const { return name_.empty() ? "" : name_ + "'s "; }
 
   const nlohmann::json* object_;
   const std::string* source_;
+  std::string name_;
 };
 
 }  // namespace fsdp
