@@ -30,6 +30,7 @@ class CodePointSet {
 
   CodePointSet operator|(const CodePointSet& other) const;
   CodePointSet operator&(const CodePointSet& other) const { return ~(~*this | ~other); }
+  CodePointSet operator^(const CodePointSet& other) const { return (*this | other) & ~(*this & other); }
   CodePointSet operator~() const;
   friend bool operator==(const CodePointSet&, const CodePointSet&) = default;
 

@@ -52,8 +52,9 @@ def reordered():
     return found
 
 
-def changed_by(normalizer):
-    return {ord(c) for c in map(chr, CODE_POINTS) if normalizer.normalize_str(c) != c}
+def changed_by_nfkd():
+    """The forms of a character follow from this set and the decompositions: see unicode_normalization.cpp."""
+    return {ord(c) for c in map(chr, CODE_POINTS) if normalizers.NFKD().normalize_str(c) != c}
 
 
 def runs(members):
@@ -86,22 +87,21 @@ def main():
     text += previous + str(length)
 
     whitespace = pre_tokenizers.WhitespaceSplit()
-    sets = {
-        "space": matched(r"\s"),
-        "word": matched(r"\w"),
-        "han": matched(r"\p{Han}"),
-        "hiragana": matched(r"\p{Hiragana}"),
-        "katakana": matched(r"\p{Katakana}"),
-        "hangul": matched(r"\p{Hangul}"),
-        "added_word": word_of_added_tokens(),
-        "numeric": digits(),
-        "reordered": reordered(),
-        "nfc": changed_by(normalizers.NFC()),
-        "nfd": changed_by(normalizers.NFD()),
-        "nfkd": changed_by(normalizers.NFKD()),
+    words = "L M Nd Nl Pc"
+    sets = {  # each with the categories that it differs little from
+        "space": ("", matched(r"\s")),
+        "word": (words, matched(r"\w")),
+        "han": ("", matched(r"\p{Han}")),
+        "hiragana": ("", matched(r"\p{Hiragana}")),
+        "katakana": ("", matched(r"\p{Katakana}")),
+        "hangul": ("", matched(r"\p{Hangul}")),
+        "added_word": (words, word_of_added_tokens()),
+        "numeric": ("N", digits()),
+        "reordered": ("", reordered()),
+        "nfkd": ("", changed_by_nfkd()),
     }
     assert {ord(c) for c in EVERYTHING} - {ord(c) for p, _ in whitespace.pre_tokenize_str(EVERYTHING) for c in p} \
-        == sets["space"]
+        == sets["space"][1]
     with open(sys.argv[1], "w") as out:
         out.write("// SPDX-License-Identifier: Apache-2.0\n"
                   f"// Written by make_unicode_ranges.py with tokenizers {tokenizers.__version__}; do not edit.\n"
@@ -110,11 +110,12 @@ def main():
                   "const char* const category_runs =\n")
         out.write("\n".join(f'  "{line}"' for line in lines(text)) + ";\n\n")
         out.write("const std::array<UnicodeTable, unicode_table_count> unicode_tables = {{\n")
-        for name, members in sets.items():
-            out.write(f'  {{"{name}",\n')
-            out.write("\n".join(f'   "{line}"' for line in lines(" ".join(map(str, runs(members))))) + "},\n")
+        for name, (categories, members) in sets.items():
+            near = {c for c, category in category_of.items() if {category, category[0]} & set(categories.split())}
+            out.write(f'  {{"{name}", "{categories}",\n')
+            out.write("\n".join(f'   "{line}"' for line in lines(" ".join(map(str, runs(members ^ near))))) + "},\n")
         out.write("}};\n// clang-format on\n\n}  // namespace fsdp::text\n")
-    print(", ".join(f"{name} {len(members)}" for name, members in sets.items()))
+    print(", ".join(f"{name} {len(members)}" for name, (_, members) in sets.items()))
 
 
 if __name__ == "__main__":

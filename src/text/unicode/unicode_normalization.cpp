@@ -4,9 +4,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <unordered_map>
+#include <iterator>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -17,10 +16,6 @@
 namespace fsdp::text {
 namespace {
 
-// Hangul syllables are composed by arithmetic: Unicode 3.12.
-constexpr char32_t hangul_l = 0x1100, hangul_v = 0x1161, hangul_t = 0x11A7, hangul_s = 0xAC00;
-constexpr char32_t hangul_ls = 19, hangul_vs = 21, hangul_ts = 28;
-
 enum Flag : std::uint8_t {
   changed_by_nfc = 1,
   changed_by_nfd = 2,
@@ -29,114 +24,85 @@ enum Flag : std::uint8_t {
   bound_to_the_left = 16  // may combine with the character before it, in some form
 };
 
-std::vector<char32_t> decompose(char32_t code, bool compatible) {
-  std::array<utf8proc_int32_t, 64> buffer{};
-  int last_boundary = 0;
+using CodePoints = std::vector<utf8proc_int32_t>;
+
+void append_decomposed(CodePoints& out, utf8proc_int32_t code, bool compatible) {
+  constexpr std::size_t longest = 64;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
-  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code), buffer.data(), buffer.size(), options,
-                                             &last_boundary);
-  require(count > 0 && count <= static_cast<std::ptrdiff_t>(buffer.size()), "utf8proc does not decompose code point ",
-          static_cast<std::uint32_t>(code));
-  return {buffer.begin(), buffer.begin() + count};
+  const std::size_t size = out.size();
+  out.resize(size + longest);
+  int last_boundary = 0;
+  const auto count = utf8proc_decompose_char(code, out.data() + size, longest, options, &last_boundary);
+  require(count > 0 && count <= static_cast<std::ptrdiff_t>(longest), "utf8proc does not decompose code point ", code);
+  out.resize(size + static_cast<std::size_t>(count));
 }
 
-struct Tables {
-  std::unordered_map<std::uint64_t, char32_t> composed;  // by first << 32 | second
-  CodePointTable flags{[this](std::vector<std::uint8_t>& bytes) { fill(bytes); }};
-
-  static std::uint64_t key(char32_t first, char32_t second) { return std::uint64_t{first} << 32 | second; }
-
- private:
-  void fill(std::vector<std::uint8_t>& bytes) {
-    const auto mark = [&](std::string_view name, Flag flag) {
-      for (const CodePointRange& range : unicode_set(name).ranges())
-        for (char32_t code = range.begin; code < range.end; ++code) bytes[code] |= flag;
-    };
-    mark("nfc", changed_by_nfc);
-    mark("nfd", changed_by_nfd);
-    mark("nfkd", changed_by_nfkd);
-    mark("reordered", reordered);
-    for (char32_t code = hangul_v; code < hangul_v + hangul_vs; ++code) bytes[code] |= bound_to_the_left;
-    for (char32_t code = hangul_t + 1; code < hangul_t + hangul_ts; ++code) bytes[code] |= bound_to_the_left;
-    // A character that NFD changes and NFC does not is composed of two: its first parts, composed, and its last part.
-    std::unordered_map<std::u32string, char32_t> whole;
-    std::vector<std::pair<std::u32string, char32_t>> all;
-    for (const CodePointRange& range : unicode_set("nfd").ranges())
-      for (char32_t code = range.begin; code < range.end; ++code) {
-        if ((bytes[code] & changed_by_nfc) != 0 ||
-            (code >= hangul_s && code < hangul_s + hangul_ls * hangul_vs * hangul_ts))
-          continue;
-        const std::vector<char32_t> parts = decompose(code, false);
-        all.emplace_back(std::u32string(parts.begin(), parts.end()), code);
-        whole.emplace(all.back().first, code);
-      }
-    for (const auto& [parts, code] : all) {
-      const std::u32string left = parts.substr(0, parts.size() - 1);
-      const auto first = left.size() == 1 ? left[0] : whole.contains(left) ? whole.at(left) : 0;
-      require(first != 0, "utf8proc composes code point ", static_cast<std::uint32_t>(code),
-              " in a way that is not known");
-      composed.emplace(key(first, parts.back()), code);
-      bytes[parts.back()] |= bound_to_the_left;
-    }
-    constexpr int bound = reordered | bound_to_the_left;
-    for (const std::string_view name : {"reordered", "nfd", "nfkd"})
-      for (const CodePointRange& range : unicode_set(name).ranges())
-        for (char32_t code = range.begin; code < range.end; ++code) {
-          const bool changes = (bytes[code] & changed_by_nfkd) != 0;
-          const char32_t first = changes ? decompose(code, name == "nfkd").front() : code;
-          if ((bytes[first] & bound) != 0) bytes[code] |= bound_to_the_left;
-        }
-  }
-};
-
-const Tables& tables() {
-  static const Tables the_tables;
-  return the_tables;
+CodePoints decomposed(utf8proc_int32_t code, bool compatible) {
+  CodePoints parts;
+  append_decomposed(parts, code, compatible);
+  return parts;
 }
 
-struct Character {
-  char32_t code = 0;
-  std::uint8_t combining_class = 0;
-};
+/// Canonical composition of an ordered text, in place.
+void compose(CodePoints& text) {
+  constexpr auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  const auto length = utf8proc_normalize_utf32(text.data(), std::ssize(text), options);
+  text.resize(static_cast<std::size_t>(length));
+}
 
-/// Returns the composition of two code points; 0 if there is none.
-char32_t composition(char32_t first, char32_t second) {
-  if (first >= hangul_l && first < hangul_l + hangul_ls && second >= hangul_v && second < hangul_v + hangul_vs)
-    return hangul_s + ((first - hangul_l) * hangul_vs + (second - hangul_v)) * hangul_ts;
-  if (first >= hangul_s && first < hangul_s + hangul_ls * hangul_vs * hangul_ts &&
-      (first - hangul_s) % hangul_ts == 0 && second > hangul_t && second < hangul_t + hangul_ts)
-    return first + (second - hangul_t);
-  const auto found = tables().composed.find(Tables::key(first, second));
-  return found == tables().composed.end() ? 0 : found->second;
+/// Sets the flags of all code points.
+void set_flags(std::vector<std::uint8_t>& flags) {
+  const auto flag = [&](utf8proc_int32_t code) -> std::uint8_t& { return flags[static_cast<std::size_t>(code)]; };
+  const auto visit = [](std::string_view name, const auto& each) {
+    for (const CodePointRange& range : unicode_set(name).ranges())
+      for (char32_t code = range.begin; code < range.end; ++code) each(static_cast<utf8proc_int32_t>(code));
+  };
+  visit("reordered", [&](utf8proc_int32_t code) { flag(code) |= reordered | bound_to_the_left; });
+  visit("nfkd", [&](utf8proc_int32_t code) {
+    flag(code) |= changed_by_nfkd;
+    const CodePoints itself = {code};
+    CodePoints parts = decomposed(code, false);
+    if (parts == itself) return;
+    flag(code) |= changed_by_nfd;
+    const utf8proc_int32_t last = parts.back();
+    compose(parts);
+    if (parts == itself)
+      flag(last) |= bound_to_the_left;
+    else
+      flag(code) |= changed_by_nfc;
+  });
+  visit("nfkd", [&](utf8proc_int32_t code) {
+    for (const bool compatible : {false, true})
+      flag(code) |= flag(decomposed(code, compatible).front()) & bound_to_the_left;
+  });
+}
+
+const CodePointTable& all_flags() {
+  static const CodePointTable flags(set_flags);
+  return flags;
+}
+
+int combining_class(utf8proc_int32_t code) {
+  const bool mark = (all_flags()[static_cast<char32_t>(code)] & reordered) != 0;
+  return mark ? utf8proc_get_property(code)->combining_class : 0;
 }
 
 /// Canonical ordering: sorts runs of marks by combining class; stable.
-void order(std::vector<Character>& text) {
+void order(CodePoints& text) {
   for (auto begin = text.begin(); begin != text.end();) {
-    const auto end = std::find_if(begin, text.end(), [](const Character& c) { return c.combining_class == 0; });
-    std::stable_sort(begin, end,
-                     [](const Character& a, const Character& b) { return a.combining_class < b.combining_class; });
+    const auto end = std::ranges::find(begin, text.end(), 0, combining_class);
+    std::ranges::stable_sort(begin, end, {}, combining_class);
     begin = end == text.end() ? end : end + 1;
   }
 }
 
-/// Canonical composition of an ordered text, in place.
-void compose(std::vector<Character>& text) {
-  std::size_t kept = 0, starter = text.size();
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const Character next = text[i];
-    const bool adjacent = starter + 1 == kept;
-    const bool blocked = !adjacent && kept > 0 && text[kept - 1].combining_class >= next.combining_class;
-    if (starter < kept && !blocked) {
-      if (const char32_t joined = composition(text[starter].code, next.code); joined != 0) {
-        text[starter].code = joined;
-        continue;
-      }
-    }
-    if (next.combining_class == 0) starter = kept;
-    text[kept++] = next;
-  }
-  text.resize(kept);
+/// Composes an ordered segment. Only its first character may be of a later version of Unicode, where it may be a part
+/// of a character that this version does not have: then nothing is composed.
+void compose_segment(CodePoints& segment) {
+  const CodePoints apart = segment;
+  compose(segment);
+  const bool known = (all_flags()[static_cast<char32_t>(segment[0])] & changed_by_nfd) != 0;
+  if (segment[0] != apart[0] && !known) segment = apart;
 }
 
 }  // namespace
@@ -144,10 +110,11 @@ void compose(std::vector<Character>& text) {
 void append_normalized(std::string& out, std::string_view text, UnicodeForm form) {
   const bool composes = form == UnicodeForm::nfc || form == UnicodeForm::nfkc;
   const bool compatible = form == UnicodeForm::nfkc || form == UnicodeForm::nfkd;
-  const CodePointTable& flags = tables().flags;
-  const std::uint8_t decomposed = compatible ? changed_by_nfkd : changed_by_nfd;
-  const int alone = form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed};  // for a character without marks
-  std::vector<Character> part;
+  const CodePointTable& flags = all_flags();
+  const std::uint8_t decomposed_by = compatible ? changed_by_nfkd : changed_by_nfd;
+  const int alone =
+      form == UnicodeForm::nfc ? int{changed_by_nfc} : int{decomposed_by};  // for a character without marks
+  CodePoints part;
   for (std::size_t at = 0; at < text.size();) {
     if (const std::size_t ascii = ascii_length(text.substr(at)); ascii > 1) {
       const std::size_t length = at + ascii == text.size() ? ascii : ascii - 1;  // a mark may follow the last one
@@ -168,21 +135,14 @@ void append_normalized(std::string& out, std::string_view text, UnicodeForm form
     part.clear();
     while (at < end) {
       const char32_t code = next_code_point(text, at);
-      const auto add = [&](char32_t c) {
-        const bool mark = (flags[c] & reordered) != 0;
-        part.push_back({c, mark ? static_cast<std::uint8_t>(
-                                      utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class)
-                                : std::uint8_t{0}});
-      };
-      if ((flags[code] & decomposed) == 0) {
-        add(code);
-      } else {
-        for (const char32_t c : decompose(code, compatible)) add(c);
-      }
+      if ((flags[code] & decomposed_by) == 0)
+        part.push_back(static_cast<utf8proc_int32_t>(code));
+      else
+        append_decomposed(part, static_cast<utf8proc_int32_t>(code), compatible);
     }
     order(part);
-    if (composes) compose(part);
-    for (const Character& c : part) append_utf8(out, c.code);
+    if (composes) compose_segment(part);
+    for (const utf8proc_int32_t code : part) append_utf8(out, static_cast<char32_t>(code));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../../fsdp/core/ascii.hpp"
+#include "../../fsdp/core/split.hpp"
 #include "unicode_tables.hpp"
 
 namespace fsdp::text {
@@ -104,7 +105,12 @@ const std::map<std::string, std::string, std::less<>>& long_names() {
 const CodePointSet& unicode_set(std::string_view name) {
   static const std::map<std::string_view, CodePointSet> sets = [] {
     std::map<std::string_view, CodePointSet> all;
-    for (const UnicodeTable& table : unicode_tables) all.emplace(table.name, read_runs(table.runs));
+    for (const UnicodeTable& table : unicode_tables) {
+      CodePointSet set = read_runs(table.runs);
+      if (*table.categories != '\0')
+        for (const std::string_view category : split_at(table.categories, ' ')) set = set ^ *property_set(category);
+      all.emplace(table.name, std::move(set));
+    }
     return all;
   }();
   const auto found = sets.find(name);

@@ -12,13 +12,14 @@ namespace fsdp::text {
 /// Ll.
 extern const char* const category_runs;
 
-/// A set of code points.
+/// A set of code points, as its difference from general categories.
 struct UnicodeTable {
   const char* name;
-  const char* runs;  ///< lengths of runs outside, inside, outside, ... of the set, from 0 on
+  const char* categories;  ///< such as "L Nd"
+  const char* runs;        ///< lengths of runs that do not differ, differ, do not differ, ..., from 0 on
 };
 
-inline constexpr std::size_t unicode_table_count = 12;
+inline constexpr std::size_t unicode_table_count = 10;
 extern const std::array<UnicodeTable, unicode_table_count> unicode_tables;
 
 }  // namespace fsdp::text
