@@ -113,7 +113,7 @@ std::optional<Value> repeated(const Value& a, const Value& b) {
 }
 
 std::string_view sign_of(BinaryOperator kind) {
-  constexpr std::string_view signs[] = {"and", "or", "+", "-", "*", "/", "//", "%", "**", "~"};
+  constexpr std::string_view signs[] = {"+", "-", "*", "/", "//", "%", "**", "~"};
   return signs[static_cast<std::size_t>(kind)];
 }
 

@@ -29,38 +29,52 @@ Value Runner::make_namespace(Dict members) {
   return namespaces_.back();
 }
 
+Value Runner::evaluate(const Expression& expression) {  // NOLINT(misc-no-recursion): as deep as the template
+  return counted(expression.line, expression.value);
+}
+
+CallArguments Runner::evaluate_all(const Arguments& arguments) {  // NOLINT(misc-no-recursion)
+  CallArguments values;
+  const std::size_t unnamed = arguments.values.size() - arguments.names.size();
+  for (std::size_t i = 0; i < arguments.values.size(); ++i) {
+    Value value = evaluate(*arguments.values[i]);
+    if (i < unnamed)
+      values.positional.push_back(std::move(value));
+    else
+      values.named.emplace_back(arguments.names[i - unnamed], std::move(value));
+  }
+  return values;
+}
+
+Value Runner::value_of(const std::string& name) const {
+  std::size_t looked_at = 0;
+  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->outer.get()) {
+    if (++looked_at % 8 == 0) spend(1);
+    const auto found = scope->values.find(name);
+    if (found != scope->values.end()) return found->second;
+  }
+  const std::optional<Value> known = global(name);
+  return known ? *known : Value(Undefined{name});
+}
+
+Value Runner::call(const Value& function, const CallArguments& arguments) {
+  const auto* known = function.get<std::shared_ptr<const Function>>();
+  if (known == nullptr) refuse(function.kind_name(), " cannot be called");
+  const std::shared_ptr<const Function> held = *known;
+  return held->call(*this, arguments);
+}
+
 // ---- Statements ---------------------------------------------------------------------------------------------------
 
-Runner::Flow Runner::run_body(const Body& body) {  // NOLINT(misc-no-recursion): as deep as the template
+Flow Runner::run_body(const Body& body) {  // NOLINT(misc-no-recursion)
   for (const Statement& statement : body) {
-    const Flow flow = counted(statement.line, [&] { return run_one(statement); });
+    const Flow flow = counted(statement.line, statement.run);
     if (flow != Flow::next) return flow;
   }
   return Flow::next;
 }
 
-Runner::Flow Runner::run_one(const Statement& statement) {  // NOLINT(misc-no-recursion)
-  if (const auto* node = std::get_if<For>(&statement.node)) return run_node(*node);
-  if (const auto* node = std::get_if<If>(&statement.node)) return run_node(*node);
-  if (const auto* node = std::get_if<With>(&statement.node)) return run_node(*node);
-  if (std::holds_alternative<Break>(statement.node)) return Flow::leave;
-  if (std::holds_alternative<Continue>(statement.node)) return Flow::again;
-  if (const auto* node = std::get_if<Text>(&statement.node)) print(node->text);
-  if (const auto* node = std::get_if<Print>(&statement.node)) print(evaluate(*node->value).text());
-  if (const auto* node = std::get_if<Set>(&statement.node)) assign(node->target, evaluate(*node->value));
-  if (const auto* node = std::get_if<SetBlock>(&statement.node)) {
-    assign(node->target, filtered(captured(node->body), node->filters));
-  }
-  if (const auto* node = std::get_if<Macro>(&statement.node)) scope_->values[node->name] = function_of(*node);
-  if (const auto* node = std::get_if<CallBlock>(&statement.node)) run_node(*node);
-  if (const auto* node = std::get_if<FilterBlock>(&statement.node)) {
-    print(filtered(captured(node->body), node->filters).text());
-  }
-  if (const auto* node = std::get_if<Generation>(&statement.node)) run_node(*node);
-  return Flow::next;
-}
-
-Runner::Flow Runner::run_node(const For& loop) {  // NOLINT(misc-no-recursion)
+Flow Runner::run_loop(const For& loop) {  // NOLINT(misc-no-recursion)
   std::vector<Value> items = items_of(evaluate(*loop.items));
   const std::shared_ptr<Scope> outer = scope_;
   const auto enter = [&] { scope_ = std::make_shared<Scope>(Scope{.outer = outer}); };
@@ -90,14 +104,7 @@ Runner::Flow Runner::run_node(const For& loop) {  // NOLINT(misc-no-recursion)
   return flow;
 }
 
-Runner::Flow Runner::run_node(const If& branches) {  // NOLINT(misc-no-recursion)
-  for (const auto& [condition, body] : branches.branches) {
-    if (evaluate(*condition).truth()) return run_body(body);
-  }
-  return run_body(branches.otherwise);
-}
-
-Runner::Flow Runner::run_node(const With& block) {  // NOLINT(misc-no-recursion)
+Flow Runner::run_with(const With& block) {  // NOLINT(misc-no-recursion)
   const std::shared_ptr<Scope> outer = scope_;
   const auto inner = std::make_shared<Scope>(Scope{.outer = outer});
   for (const auto& [target, expression] : block.values) {
@@ -112,44 +119,35 @@ Runner::Flow Runner::run_node(const With& block) {  // NOLINT(misc-no-recursion)
   return flow;
 }
 
-void Runner::run_node(const CallBlock& block) {  // NOLINT(misc-no-recursion)
-  const auto& call_node = std::get<Call>(block.call->node);
-  const Value function = evaluate(*call_node.of);
-  CallArguments arguments = evaluate_all(call_node.arguments);
-  arguments.named.emplace_back("caller", function_of(block.caller));
-  print(call(function, arguments).text());
-}
-
-void Runner::run_node(const Generation& block) {  // NOLINT(misc-no-recursion)
+void Runner::run_generation(const Body& body) {  // NOLINT(misc-no-recursion)
   const std::size_t begin = out_.size();
   const std::shared_ptr<Scope> outer = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = scope_}));
-  run_body(block.body);
+  run_body(body);
   scope_ = outer;
   generations_.emplace_back(begin, out_.size());
 }
 
 std::string Runner::captured(const Body& body) {  // NOLINT(misc-no-recursion)
-  std::string outer = std::exchange(out_, {});
-  const std::shared_ptr<Scope> scope = scope_;
-  scope_ = std::make_shared<Scope>(Scope{.outer = scope});
+  std::string before = std::exchange(out_, {});
+  const std::shared_ptr<Scope> outer = std::exchange(scope_, std::make_shared<Scope>(Scope{.outer = scope_}));
   run_body(body);
-  scope_ = scope;
-  return std::exchange(out_, std::move(outer));
+  scope_ = outer;
+  return std::exchange(out_, std::move(before));
 }
 
-Value Runner::filtered(std::string text, const std::vector<Filter>& filters) {  // NOLINT(misc-no-recursion)
-  Value value = std::move(text);
+Value Runner::filtered(const Body& body, const std::vector<Filter>& filters) {  // NOLINT(misc-no-recursion)
+  Value value = captured(body);
   for (const Filter& filter : filters) value = apply_filter(*this, filter.name, value, evaluate_all(filter.arguments));
   return value;
 }
 
-Value Runner::function_of(const Macro& macro) {
+Value Runner::function_of(const std::shared_ptr<const Macro>& macro) {
   // A weak pointer, since the scope owns the macro. Calling a macro after its scope has ended is an error.
   return std::make_shared<const Function>(Function{
-      macro.name, [&macro, outer = std::weak_ptr<Scope>(scope_)](Runner& runner, const CallArguments& arguments) {
+      macro->name, [macro, outer = std::weak_ptr<Scope>(scope_)](Runner& runner, const CallArguments& arguments) {
         const std::shared_ptr<Scope> scope = outer.lock();
-        if (scope == nullptr) refuse("the macro ", macro.name, " is called behind the block that defines it");
-        return runner.call_macro(macro, scope, arguments);
+        if (scope == nullptr) refuse("the macro ", macro->name, " is called behind the block that defines it");
+        return runner.call_macro(*macro, scope, arguments);
       }});
 }
 
@@ -198,7 +196,7 @@ void Runner::assign(const Target& target, const Value& value) {  // NOLINT(misc-
   } else if (target.member.empty()) {
     scope_->values[target.name] = value;
   } else {
-    const Value holder = evaluate_node(Name{target.name});
+    const Value holder = value_of(target.name);
     const auto* members = holder.get<std::shared_ptr<Namespace>>();
     if (members == nullptr)
       refuse("'", target.name, ".", target.member, "' is set, and '", target.name, "' is no namespace");

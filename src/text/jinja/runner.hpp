@@ -46,8 +46,21 @@ class Runner {
   const std::tm& clock() const { return clock_; }
   Value make_namespace(Dict members);
 
+  // For expressions and statements.
+  Value evaluate(const Expression& expression);
+  CallArguments evaluate_all(const Arguments& arguments);
+  Value value_of(const std::string& name) const;
+  Value call(const Value& function, const CallArguments& arguments);
+  Flow run_body(const Body& body);
+  Flow run_loop(const For& loop);
+  Flow run_with(const With& block);
+  void run_generation(const Body& body);
+  Value filtered(const Body& body, const std::vector<Filter>& filters);  ///< the text of a body
+  Value function_of(const std::shared_ptr<const Macro>& macro);
+  void assign(const Target& target, const Value& value);
+  void print(const std::string& text);
+
  private:
-  enum class Flow : std::uint8_t { next, leave, again };  // after a statement: the next one, `break`, `continue`
   /// Runs one expression or statement, and counts it and its depth.
   template <class Run>
   auto counted(int line, const Run& run) {
@@ -55,42 +68,13 @@ class Runner {
     spend(1);
     if (depth_ >= most_depth) refuse("calls are more than ", most_depth, " deep");
     ++depth_;
-    auto result = run();
+    auto result = run(*this);
     --depth_;
     return result;
   }
-  Flow run_body(const Body& body);
-  Flow run_one(const Statement& statement);
-  Flow run_node(const For& loop);
-  Flow run_node(const If& branches);
-  Flow run_node(const With& block);
-  void run_node(const CallBlock& block);
-  void run_node(const Generation& block);
+  /// Runs a body in a new scope. Returns its text.
   std::string captured(const Body& body);
-  Value filtered(std::string text, const std::vector<Filter>& filters);
-  Value function_of(const Macro& macro);
   Value call_macro(const Macro& macro, const std::shared_ptr<Scope>& outer, const CallArguments& arguments);
-
-  Value evaluate(const Expression& expression);
-  Value evaluate_node(const Literal& node) { return node.value; }
-  Value evaluate_node(const Name& node) const;
-  Value evaluate_node(const ListOf& node);
-  Value evaluate_node(const DictOf& node);
-  Value evaluate_node(const Unary& node);
-  Value evaluate_node(const Binary& node);
-  Value evaluate_node(const Comparison& node);
-  Value evaluate_node(const Conditional& node);
-  Value evaluate_node(const Attribute& node);
-  Value evaluate_node(const Item& node);
-  Value evaluate_node(const Slice& node);
-  Value evaluate_node(const Call& node);
-  Value evaluate_node(const Filter& node);
-  Value evaluate_node(const Test& node);
-  CallArguments evaluate_all(const Arguments& arguments);
-  Value call(const Value& function, const CallArguments& arguments);
-
-  void assign(const Target& target, const Value& value);
-  void print(const std::string& text);
 
   std::tm clock_;
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
@@ -100,6 +84,8 @@ class Runner {
   int depth_ = 0;
   int line_ = 0;
 };
+
+enum class BinaryOperator : std::uint8_t { add, subtract, multiply, divide, floor, modulo, power, join };
 
 /// Evaluates a + b, a * b and the like with Python's semantics for numbers, texts and lists.
 Value operate(BinaryOperator kind, const Value& a, const Value& b);

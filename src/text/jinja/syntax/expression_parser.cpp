@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <optional>
 
 #include "../builtins.hpp"
+#include "../runner.hpp"
 #include "../strings.hpp"
 #include "parser.hpp"
 
 namespace fsdp::text::jinja {
 namespace {
 
-constexpr int most_nested = 200;
 constexpr int most_deep = 1000;  // as deep as the runner evaluates
+
+using Compare = bool (*)(const Value& a, const Value& b);
 
 struct BinarySign {
   std::string_view sign;
@@ -28,19 +31,28 @@ constexpr std::array<std::array<BinarySign, 4>, 4> levels = {{
     {{{"**", BinaryOperator::power}}},
 }};
 
-constexpr std::array<std::pair<std::string_view, Relation>, 6> relations = {{{"==", Relation::equal},
-                                                                             {"!=", Relation::unequal},
-                                                                             {"<", Relation::less},
-                                                                             {"<=", Relation::at_most},
-                                                                             {">", Relation::greater},
-                                                                             {">=", Relation::at_least}}};
+constexpr std::array<std::pair<std::string_view, Compare>, 6> relations = {{
+    {"==", [](const Value& a, const Value& b) { return a == b; }},
+    {"!=", [](const Value& a, const Value& b) { return !(a == b); }},
+    {"<", is_less},
+    {"<=", [](const Value& a, const Value& b) { return !is_less(b, a); }},
+    {">", [](const Value& a, const Value& b) { return is_less(b, a); }},
+    {">=", [](const Value& a, const Value& b) { return !is_less(a, b); }},
+}};
 
 }  // namespace
 
-ExpressionPointer ExpressionParser::checked(Expression expression) const {
-  expression.depth = depth_of(expression);
-  if (expression.depth > most_deep) refuse("an expression is more than ", most_deep, " deep");
-  return std::make_unique<const Expression>(std::move(expression));
+ExpressionPointer ExpressionParser::make(int line, const std::vector<ExpressionPointer>& parts,
+                                         std::function<Value(Runner&)> value) const {
+  int depth = 1;
+  for (const ExpressionPointer& part : parts)
+    if (part != nullptr) depth = std::max(depth, part->depth + 1);
+  if (depth > most_deep) refuse("an expression is more than ", most_deep, " deep");
+  return std::make_shared<const Expression>(Expression{.line = line, .depth = depth, .value = std::move(value)});
+}
+
+ExpressionPointer ExpressionParser::literal(int line, Value value) const {
+  return make(line, {}, [value = std::move(value)](Runner&) { return value; });
 }
 
 /// Limits how deeply expressions can be nested.
@@ -56,18 +68,6 @@ class ExpressionParser::Depth {
  private:
   ExpressionParser& parser_;
 };
-
-bool ExpressionParser::skip_sign(std::string_view sign) {
-  if (!at_sign(sign)) return false;
-  take();
-  return true;
-}
-
-bool ExpressionParser::skip_name(std::string_view name) {
-  if (!at_name(name)) return false;
-  take();
-  return true;
-}
 
 void ExpressionParser::expect_sign(std::string_view sign) {
   if (!skip_sign(sign)) refuse("'", sign, "' is missing");
@@ -85,70 +85,92 @@ std::string ExpressionParser::take_name(std::string_view what) {
 ExpressionPointer ExpressionParser::expression() {
   const Depth depth(*this);
   const int line = now().line;
-  ExpressionPointer value = either();
+  ExpressionPointer value = logical(true);
   while (skip_name("if")) {
-    ExpressionPointer condition = either();
-    ExpressionPointer otherwise = skip_name("else") ? expression() : nullptr;
-    value = make(line, Conditional{std::move(value), std::move(condition), std::move(otherwise)});
+    const ExpressionPointer condition = logical(true);
+    const ExpressionPointer otherwise = skip_name("else") ? expression() : nullptr;
+    value = make(line, {value, condition, otherwise}, [value, condition, otherwise](Runner& runner) {
+      if (runner.evaluate(*condition).truth()) return runner.evaluate(*value);
+      return otherwise == nullptr ? Value() : runner.evaluate(*otherwise);
+    });
   }
   return value;
 }
 
+ExpressionPointer ExpressionParser::list_of(int line, std::vector<ExpressionPointer> items, bool tuple) const {
+  return make(line, items, [items, tuple](Runner& runner) {
+    std::vector<Value> values;
+    for (const ExpressionPointer& item : items) values.push_back(runner.evaluate(*item));
+    return Value::list(std::move(values), tuple);
+  });
+}
+
 ExpressionPointer ExpressionParser::tuple(bool conditional) {
   const int line = now().line;
-  const auto one = [&] { return conditional ? expression() : either(); };
+  const auto one = [&] { return conditional ? expression() : logical(true); };
   const auto ends = [&] {
     return now().kind == Kind::print_end || now().kind == Kind::block_end || at_sign(")") || at_name("in");
   };
-  std::vector<ExpressionPointer> items;
-  items.push_back(one());
-  if (!at_sign(",")) return std::move(items[0]);
+  std::vector<ExpressionPointer> items = {one()};
+  if (!at_sign(",")) return items[0];
   while (skip_sign(",") && !ends()) items.push_back(one());
-  return make(line, ListOf{.items = std::move(items), .tuple = true});
+  return list_of(line, std::move(items), true);
 }
 
-ExpressionPointer ExpressionParser::either() {
+ExpressionPointer ExpressionParser::logical(bool either) {
   const int line = now().line;
-  ExpressionPointer left = both();
-  while (skip_name("or")) left = make(line, Binary{BinaryOperator::either, std::move(left), both()});
+  const auto operand = [&] { return either ? logical(false) : negation(); };
+  ExpressionPointer left = operand();
+  while (skip_name(either ? "or" : "and")) {
+    const ExpressionPointer right = operand();
+    left = make(line, {left, right}, [either, left, right](Runner& runner) {
+      const Value value = runner.evaluate(*left);
+      return value.truth() == either ? value : runner.evaluate(*right);
+    });
+  }
   return left;
 }
 
-ExpressionPointer ExpressionParser::both() {
-  const int line = now().line;
-  ExpressionPointer left = negation();
-  while (skip_name("and")) left = make(line, Binary{BinaryOperator::both, std::move(left), negation()});
-  return left;
+ExpressionPointer ExpressionParser::negated(int line, const ExpressionPointer& of) const {
+  return make(line, {of}, [of](Runner& runner) { return !runner.evaluate(*of).truth(); });
 }
 
 ExpressionPointer ExpressionParser::negation() {
   const Depth depth(*this);
   const int line = now().line;
-  if (skip_name("not")) return make(line, Unary{UnaryOperator::negation, negation()});
-  return comparison();
+  return skip_name("not") ? negated(line, negation()) : comparison();
 }
 
 ExpressionPointer ExpressionParser::comparison() {
   const int line = now().line;
-  ExpressionPointer first = binary(0);
-  std::vector<std::pair<Relation, ExpressionPointer>> rest;
+  const ExpressionPointer first = binary(0);
+  std::vector<ExpressionPointer> parts = {first};
+  std::vector<Compare> compares;  // a < b < c means a < b and b < c
   for (;;) {
-    std::optional<Relation> relation;
-    for (const auto& [sign, kind] : relations) {
-      if (at_sign(sign)) relation = kind;
+    Compare compare = nullptr;
+    for (const auto& [sign, function] : relations) {
+      if (at_sign(sign)) compare = function;
     }
-    if (at_name("in")) relation = Relation::in;
-    const bool negated = at_name("not") && tokens_[at_ + 1].kind == Kind::name && tokens_[at_ + 1].text == "in";
-    if (negated) {
+    if (at_name("in")) compare = [](const Value& a, const Value& b) { return contains(b, a); };
+    if (at_name("not") && tokens_[at_ + 1].kind == Kind::name && tokens_[at_ + 1].text == "in") {
       take();
-      relation = Relation::not_in;
+      compare = [](const Value& a, const Value& b) { return !contains(b, a); };
     }
-    if (!relation) break;
+    if (compare == nullptr) break;
     take();
-    rest.emplace_back(*relation, binary(0));
+    compares.push_back(compare);
+    parts.push_back(binary(0));
   }
-  if (rest.empty()) return first;
-  return make(line, Comparison{std::move(first), std::move(rest)});
+  if (compares.empty()) return first;
+  return make(line, parts, [parts, compares](Runner& runner) -> Value {
+    Value left = runner.evaluate(*parts[0]);
+    for (std::size_t i = 0; i < compares.size(); ++i) {
+      Value right = runner.evaluate(*parts[i + 1]);
+      if (!compares[i](left, right)) return false;
+      left = std::move(right);
+    }
+    return true;
+  });
 }
 
 ExpressionPointer ExpressionParser::binary(int level) {
@@ -162,7 +184,11 @@ ExpressionPointer ExpressionParser::binary(int level) {
     }
     if (!found) return left;
     take();
-    left = make(line, Binary{*found, std::move(left), binary(level + 1)});
+    const ExpressionPointer right = binary(level + 1);
+    left = make(line, {left, right}, [kind = *found, left, right](Runner& runner) {
+      const Value value = runner.evaluate(*left);
+      return operate(kind, value, runner.evaluate(*right));
+    });
   }
 }
 
@@ -170,14 +196,19 @@ ExpressionPointer ExpressionParser::unary(bool filtered) {
   const Depth depth(*this);
   const int line = now().line;
   ExpressionPointer value;
-  if (skip_sign("-")) {
-    value = make(line, Unary{UnaryOperator::minus, unary(false)});
-  } else if (skip_sign("+")) {
-    value = make(line, Unary{UnaryOperator::plus, unary(false)});
+  if (at_sign("-") || at_sign("+")) {
+    const bool minus = take().text == "-";
+    value = unary(false);
+    value = make(line, {value}, [minus, of = value](Runner& runner) {
+      const Value number = runner.evaluate(*of);
+      if (!number.is_number()) jinja::refuse(number.kind_name(), " has no sign");
+      return minus ? operate(BinaryOperator::multiply, std::int64_t{-1}, number)
+                   : operate(BinaryOperator::add, std::int64_t{0}, number);
+    });
   } else {
     value = postfix(primary());
   }
-  return filtered ? filters_and_tests(std::move(value)) : std::move(value);
+  return filtered ? filters_and_tests(std::move(value)) : value;
 }
 
 ExpressionPointer ExpressionParser::primary() {
@@ -192,7 +223,7 @@ ExpressionPointer ExpressionParser::primary() {
   if (at_sign("[")) return list();
   if (at_sign("{")) return dict();
   if (!skip_sign("(")) refuse("an expression is missing");
-  if (skip_sign(")")) return make(line, ListOf{.items = {}, .tuple = true});
+  if (skip_sign(")")) return list_of(line, {}, true);
   ExpressionPointer inner = tuple(true);
   expect_sign(")");
   return inner;
@@ -201,20 +232,20 @@ ExpressionPointer ExpressionParser::primary() {
 ExpressionPointer ExpressionParser::named() {
   const int line = now().line;
   const std::string name = take().text;
-  if (name == "true" || name == "True") return make(line, Literal{true});
-  if (name == "false" || name == "False") return make(line, Literal{false});
-  if (name == "none" || name == "None") return make(line, Literal{Value::none()});
+  if (name == "true" || name == "True") return literal(line, true);
+  if (name == "false" || name == "False") return literal(line, false);
+  if (name == "none" || name == "None") return literal(line, Value::none());
   for (const std::string_view word : {"and", "or", "not", "if", "else", "in", "is"}) {
     if (name == word) refuse("an expression is missing before '", name, "'");
   }
-  return make(line, Name{name});
+  return make(line, {}, [name](Runner& runner) { return runner.value_of(name); });
 }
 
 ExpressionPointer ExpressionParser::text() {
   const int line = now().line;
   std::string joined;
   while (now().kind == Kind::string) joined += take().text;  // adjacent literals are concatenated
-  return make(line, Literal{std::move(joined)});
+  return literal(line, std::move(joined));
 }
 
 ExpressionPointer ExpressionParser::number() {
@@ -225,128 +256,34 @@ ExpressionPointer ExpressionParser::number() {
   const std::optional<double> real = is_whole ? std::nullopt : real_number(digits);
   if (!whole && !real) refuse("the number ", digits, " has more than 63 bits");
   take();
-  return whole ? make(line, Literal{*whole}) : make(line, Literal{*real});
+  return literal(line, whole ? Value(*whole) : Value(*real));
 }
 
 ExpressionPointer ExpressionParser::list() {
   const int line = now().line;
   expect_sign("[");
-  ListOf list;
-  take_all("]", [&] { list.items.push_back(expression()); });
-  return make(line, std::move(list));
+  std::vector<ExpressionPointer> items;
+  take_all("]", [&] { items.push_back(expression()); });
+  return list_of(line, std::move(items), false);
 }
 
 ExpressionPointer ExpressionParser::dict() {
   const int line = now().line;
   expect_sign("{");
-  DictOf dict;
+  std::vector<ExpressionPointer> parts;  // key, value, key, value, ...
   take_all("}", [&] {
-    ExpressionPointer key = expression();
+    parts.push_back(expression());
     expect_sign(":");
-    dict.items.emplace_back(std::move(key), expression());
+    parts.push_back(expression());
   });
-  return make(line, std::move(dict));
-}
-
-ExpressionPointer ExpressionParser::postfix(ExpressionPointer of) {
-  for (int length = 0;; ++length) {
-    if (length > most_nested) refuse("more than ", most_nested, " parts follow one another");
-    const int line = now().line;
-    if (skip_sign(".")) {
-      if (now().kind == Kind::whole) {
-        of = make(line, Item{std::move(of), number()});
-      } else {
-        of = make(line, Attribute{std::move(of), take_name("an attribute's name")});
-      }
-    } else if (at_sign("[")) {
-      of = subscript(std::move(of));
-    } else if (at_sign("(")) {
-      of = make(line, Call{std::move(of), arguments()});
-    } else {
-      return of;
+  return make(line, parts, [parts](Runner& runner) {
+    Dict dict;
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      Value key = runner.evaluate(*parts[i]);
+      dict.set(std::move(key), runner.evaluate(*parts[i + 1]));
     }
-  }
-}
-
-ExpressionPointer ExpressionParser::subscript(ExpressionPointer of) {
-  const int line = now().line;
-  expect_sign("[");
-  const auto part = [&]() -> ExpressionPointer { return at_sign(":") || at_sign("]") ? nullptr : expression(); };
-  ExpressionPointer first = part();
-  if (!at_sign(":")) {
-    if (first == nullptr) refuse("an index is missing");
-    if (at_sign(",")) refuse("an index of several parts is not known");
-    expect_sign("]");
-    return make(line, Item{std::move(of), std::move(first)});
-  }
-  take();
-  Slice slice{.of = std::move(of), .begin = std::move(first), .end = part(), .step = nullptr};
-  if (skip_sign(":")) slice.step = part();
-  expect_sign("]");
-  return make(line, std::move(slice));
-}
-
-Arguments ExpressionParser::arguments() {
-  expect_sign("(");
-  Arguments arguments;
-  take_all(")", [&] {
-    if (at_sign("*") || at_sign("**")) refuse("arguments by ", now().text, " are not known");
-    const Token& next = tokens_[at_ + 1];
-    if (now().kind == Kind::name && next.kind == Kind::sign && next.text == "=") {
-      std::string name = take().text;
-      take();
-      arguments.named.emplace_back(std::move(name), expression());
-    } else {
-      if (!arguments.named.empty()) refuse("an argument without a name follows one with a name");
-      arguments.positional.push_back(expression());
-    }
+    return Value::dict(std::move(dict));
   });
-  return arguments;
-}
-
-Filter ExpressionParser::filter() {
-  Filter filter;
-  filter.name = take_name("a filter's name");
-  if (!is_filter(filter.name)) refuse("the filter '", filter.name, "' is not known");
-  if (at_sign("(")) filter.arguments = arguments();
-  return filter;
-}
-
-ExpressionPointer ExpressionParser::filters_and_tests(ExpressionPointer of) {
-  for (int length = 0;; ++length) {
-    if (length > most_nested) refuse("more than ", most_nested, " filters follow one another");
-    const int line = now().line;
-    if (skip_sign("|")) {
-      Filter next = filter();
-      next.of = std::move(of);
-      of = make(line, std::move(next));
-    } else if (skip_name("is")) {
-      of = test(std::move(of));
-    } else if (at_sign("(")) {
-      of = make(line, Call{std::move(of), arguments()});
-    } else {
-      return of;
-    }
-  }
-}
-
-ExpressionPointer ExpressionParser::test(ExpressionPointer of) {
-  const int line = now().line;
-  const bool negated = skip_name("not");
-  Test test{.of = std::move(of), .name = {}, .arguments = {}};
-  test.name = take_name("a test's name");
-  if (!is_test(test.name)) refuse("the test '", test.name, "' is not known");
-  const bool begins = (now().kind == Kind::name && !at_name("else") && !at_name("or") && !at_name("and") &&
-                       !at_name("is") && !at_name("if") && !at_name("in") && !at_name("not")) ||
-                      now().kind == Kind::string || now().kind == Kind::whole || now().kind == Kind::fraction ||
-                      at_sign("[") || at_sign("{");
-  if (at_sign("(")) {
-    test.arguments = arguments();
-  } else if (begins) {
-    test.arguments.positional.push_back(postfix(primary()));
-  }
-  ExpressionPointer made = make(line, std::move(test));
-  return negated ? make(line, Unary{UnaryOperator::negation, std::move(made)}) : std::move(made);
 }
 
 }  // namespace fsdp::text::jinja

@@ -2,11 +2,25 @@
 #include "parser.hpp"
 
 #include <initializer_list>
+#include <map>
+
+#include "../runner.hpp"
 
 namespace fsdp::text::jinja {
 namespace {
 
 constexpr int most_nested_blocks = 100;
+
+using Run = std::function<Flow(Runner&)>;
+
+/// Returns a function that does something, after which the next statement runs.
+template <class Action>
+Run step(Action action) {
+  return [action = std::move(action)](Runner& runner) {
+    action(runner);
+    return Flow::next;
+  };
+}
 
 class StatementParser {
  public:
@@ -23,7 +37,6 @@ class StatementParser {
   struct Place {
     int loops = 0;
     bool captured = false;  // the text is captured in a value
-    bool called = false;    // a macro's body
   };
 
   /// Parses statements up to a tag whose name is one of `ends`, without consuming the name; or up to the template's
@@ -35,10 +48,12 @@ class StatementParser {
       const int line = reader_.now().line;
       const Kind kind = reader_.now().kind;
       if (kind == Kind::text) {
-        statements.push_back({line, Text{reader_.take().text}});
+        statements.push_back({line, step([text = reader_.take().text](Runner& runner) { runner.print(text); })});
       } else if (kind == Kind::print_begin) {
         reader_.take();
-        statements.push_back({line, Print{reader_.tuple(true)}});
+        statements.push_back({line, step([value = reader_.tuple(true)](Runner& runner) {
+                                runner.print(runner.evaluate(*value).text());
+                              })});
         if (reader_.now().kind != Kind::print_end) reader_.refuse("'}}' is missing");
         reader_.take();
       } else if (kind == Kind::block_begin) {
@@ -48,7 +63,7 @@ class StatementParser {
           --depth_;
           return statements;
         }
-        statements.push_back(statement());
+        statements.push_back({line, statement()});
       } else {
         if (ends.size() > 0) reader_.refuse("'", *(ends.end() - 1), "' is missing");
         --depth_;
@@ -72,26 +87,34 @@ class StatementParser {
     reader_.take();
   }
 
-  Statement statement() {
-    const int line = reader_.now().line;
+  Run statement() {
+    static const std::map<std::string_view, Run (StatementParser::*)()> statements = {
+        {"break", &StatementParser::end_iteration<Flow::leave>},
+        {"call", &StatementParser::call_block},
+        {"continue", &StatementParser::end_iteration<Flow::again>},
+        {"filter", &StatementParser::filter_block},
+        {"for", &StatementParser::loop},
+        {"generation", &StatementParser::generation},
+        {"if", &StatementParser::branches},
+        {"macro", &StatementParser::macro},
+        {"set", &StatementParser::set},
+        {"with", &StatementParser::with},
+    };
     if (reader_.now().kind != Kind::name) reader_.refuse("a statement's name is missing behind '{%'");
-    const std::string name = reader_.now().text;
-    if (name == "for") return {line, loop()};
-    if (name == "if") return {line, branches()};
-    if (name == "set") return set(line);
-    if (name == "macro") return {line, macro()};
-    if (name == "call") return {line, call_block()};
-    if (name == "filter") return {line, filter_block()};
-    if (name == "with") return {line, with()};
-    if (name == "generation") return {line, generation()};
-    if (name == "break" || name == "continue") {
-      if (place_.loops == 0) reader_.refuse("'", name, "' stands in no loop");
-      reader_.take();
-      end_block();
-      if (name == "break") return {line, Break{}};
-      return {line, Continue{}};
-    }
-    reader_.refuse("the statement '", name, "' is not known");
+    const std::string& name = reader_.now().text;
+    const auto found = statements.find(name);
+    if (found == statements.end()) reader_.refuse("the statement '", name, "' is not known");
+    if ((name == "break" || name == "continue") && place_.loops == 0) reader_.refuse("'", name, "' stands in no loop");
+    if (name == "generation" && place_.captured)
+      reader_.refuse("a generation block within a macro, a filter or a set block is not known");
+    reader_.take();
+    return (this->*found->second)();
+  }
+
+  template <Flow flow>
+  Run end_iteration() {
+    end_block();
+    return [](Runner&) { return flow; };
   }
 
   Target target() {
@@ -119,8 +142,7 @@ class StatementParser {
     return one;
   }
 
-  For loop() {
-    reader_.take();
+  Run loop() {
     For loop{.target = target(), .items = nullptr, .condition = nullptr, .body = {}, .otherwise = {}};
     reader_.expect_name("in");
     loop.items = reader_.tuple(false);
@@ -136,24 +158,28 @@ class StatementParser {
     }
     reader_.take();
     end_block();
-    return loop;
+    return [loop = std::move(loop)](Runner& runner) { return runner.run_loop(loop); };
   }
 
-  If branches() {
-    If branches;
+  Run branches() {
+    std::vector<std::pair<ExpressionPointer, Body>> branches;
+    Body otherwise;
     do {
-      reader_.take();
       ExpressionPointer condition = reader_.tuple(false);
       end_block();
-      branches.branches.emplace_back(std::move(condition), body({"elif", "else", "endif"}));
-    } while (reader_.at_name("elif"));
+      branches.emplace_back(std::move(condition), body({"elif", "else", "endif"}));
+    } while (reader_.skip_name("elif"));
     if (reader_.skip_name("else")) {
       end_block();
-      branches.otherwise = body({"endif"});
+      otherwise = body({"endif"});
     }
     reader_.take();
     end_block();
-    return branches;
+    return [branches = std::move(branches), otherwise = std::move(otherwise)](Runner& runner) {
+      for (const auto& [condition, body] : branches)
+        if (runner.evaluate(*condition).truth()) return runner.run_body(body);
+      return runner.run_body(otherwise);
+    };
   }
 
   std::vector<Filter> filters() {
@@ -163,19 +189,17 @@ class StatementParser {
     return filters;
   }
 
-  Statement set(int line) {
-    reader_.take();
-    Target to = target();
+  Run set() {
+    const Target to = target();
     if (reader_.skip_sign("=")) {
-      Set set{.target = std::move(to), .value = reader_.tuple(true)};
+      const ExpressionPointer value = reader_.tuple(true);
       end_block();
-      return {line, std::move(set)};
+      return step([to, value](Runner& runner) { runner.assign(to, runner.evaluate(*value)); });
     }
-    SetBlock block{.target = std::move(to), .filters = {}, .body = {}};
-    if (reader_.skip_sign("|")) block.filters = filters();
+    const std::vector<Filter> used = reader_.skip_sign("|") ? filters() : std::vector<Filter>();
     end_block();
-    block.body = inner("endset", {.loops = place_.loops, .captured = true, .called = place_.called});
-    return {line, std::move(block)};
+    const Body body = inner("endset", {.loops = place_.loops, .captured = true});
+    return step([to, used, body](Runner& runner) { runner.assign(to, runner.filtered(body, used)); });
   }
 
   std::vector<std::pair<std::string, ExpressionPointer>> parameters() {
@@ -194,36 +218,38 @@ class StatementParser {
     return parameters;
   }
 
-  Macro macro() {
-    reader_.take();
+  Run macro() {
     Macro macro{.name = reader_.take_name("a macro's name"), .parameters = parameters(), .body = {}};
     end_block();
-    macro.body = inner("endmacro", {.loops = 0, .captured = true, .called = true});
-    return macro;
+    macro.body = inner("endmacro", {.loops = 0, .captured = true});
+    return step([made = std::make_shared<const Macro>(std::move(macro))](Runner& runner) {
+      runner.assign({.name = made->name}, runner.function_of(made));
+    });
   }
 
-  CallBlock call_block() {
-    reader_.take();
-    CallBlock block;
-    block.caller.name = "caller";
-    if (reader_.at_sign("(")) block.caller.parameters = parameters();
-    block.call = reader_.expression();
-    if (!std::holds_alternative<Call>(block.call->node)) reader_.refuse("'call' takes the call of a macro");
+  Run call_block() {
+    Macro caller{.name = "caller", .parameters = {}, .body = {}};
+    if (reader_.at_sign("(")) caller.parameters = parameters();
+    const std::shared_ptr<const Call> call = reader_.expression()->call;
+    if (call == nullptr) reader_.refuse("'call' takes the call of a macro");
     end_block();
-    block.caller.body = inner("endcall", {.loops = 0, .captured = true, .called = true});
-    return block;
+    caller.body = inner("endcall", {.loops = 0, .captured = true});
+    return step([call, made = std::make_shared<const Macro>(std::move(caller))](Runner& runner) {
+      const Value function = runner.evaluate(*call->of);
+      CallArguments arguments = runner.evaluate_all(call->arguments);
+      arguments.named.emplace_back("caller", runner.function_of(made));
+      runner.print(runner.call(function, arguments).text());
+    });
   }
 
-  FilterBlock filter_block() {
-    reader_.take();
-    FilterBlock block{.filters = filters(), .body = {}};
+  Run filter_block() {
+    const std::vector<Filter> used = filters();
     end_block();
-    block.body = inner("endfilter", {.loops = place_.loops, .captured = true, .called = place_.called});
-    return block;
+    const Body body = inner("endfilter", {.loops = place_.loops, .captured = true});
+    return step([used, body](Runner& runner) { runner.print(runner.filtered(body, used).text()); });
   }
 
-  With with() {
-    reader_.take();
+  Run with() {
     With block;
     while (reader_.now().kind != Kind::block_end) {
       if (!block.values.empty()) reader_.expect_sign(",");
@@ -233,15 +259,13 @@ class StatementParser {
     }
     end_block();
     block.body = inner("endwith", place_);
-    return block;
+    return [block = std::move(block)](Runner& runner) { return runner.run_with(block); };
   }
 
-  Generation generation() {
-    if (place_.captured) reader_.refuse("a generation block within a macro, a filter or a set block is not known");
-    reader_.take();
+  Run generation() {
     end_block();
     has_generation_ = true;
-    return {inner("endgeneration", place_)};
+    return step([body = inner("endgeneration", place_)](Runner& runner) { runner.run_generation(body); });
   }
 
   ExpressionParser reader_;

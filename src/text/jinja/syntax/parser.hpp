@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Parses templates to trees by Jinja's grammar. An unknown feature is an error that names it, before anything runs.
+/// Parses templates by Jinja's grammar. An unknown feature is an error that names it, before anything runs.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,8 @@ class ExpressionParser {
   Token take() { return std::move(tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]); }
   bool at_sign(std::string_view sign) const { return now().kind == Kind::sign && now().text == sign; }
   bool at_name(std::string_view name) const { return now().kind == Kind::name && now().text == name; }
-  bool skip_sign(std::string_view sign);
-  bool skip_name(std::string_view name);
+  bool skip_sign(std::string_view sign) { return skip(at_sign(sign)); }
+  bool skip_name(std::string_view name) { return skip(at_name(name)); }
   void expect_sign(std::string_view sign);
   void expect_name(std::string_view name);
   std::string take_name(std::string_view what);
@@ -56,25 +57,33 @@ class ExpressionParser {
 
  private:
   class Depth;
+  static constexpr int most_nested = 200;
 
-  /// Makes an expression. Refuses it if it is too deep to be evaluated or destroyed, such as a sum of very many terms.
-  template <class Node>
-  ExpressionPointer make(int line, Node node) const {
-    return checked({.line = line, .node = std::move(node)});
+  bool skip(bool is_next) {
+    if (is_next) take();
+    return is_next;
   }
-  ExpressionPointer checked(Expression expression) const;
 
-  ExpressionPointer either();
-  ExpressionPointer both();
+  /// Makes an expression of others, some of which may be null. Refuses it if it is too deep to be evaluated or
+  /// destroyed, such as a sum of very many terms.
+  ExpressionPointer make(int line, const std::vector<ExpressionPointer>& parts,
+                         std::function<Value(Runner&)> value) const;
+  ExpressionPointer literal(int line, Value value) const;
+  ExpressionPointer list_of(int line, std::vector<ExpressionPointer> items, bool tuple) const;
+  ExpressionPointer negated(int line, const ExpressionPointer& of) const;
+  ExpressionPointer item(int line, const ExpressionPointer& of, const ExpressionPointer& key) const;
+
+  ExpressionPointer logical(bool either);  ///< of `or`, or of `and`, which binds stronger
   ExpressionPointer negation();
   ExpressionPointer comparison();
   ExpressionPointer binary(int level);
   ExpressionPointer unary(bool filtered);
   ExpressionPointer primary();
   ExpressionPointer postfix(ExpressionPointer of);
+  ExpressionPointer call(int line, const ExpressionPointer& of);
   ExpressionPointer filters_and_tests(ExpressionPointer of);
-  ExpressionPointer test(ExpressionPointer of);
-  ExpressionPointer subscript(ExpressionPointer of);
+  ExpressionPointer test(const ExpressionPointer& of);
+  ExpressionPointer subscript(const ExpressionPointer& of);
   ExpressionPointer named();
   ExpressionPointer number();
   ExpressionPointer text();
