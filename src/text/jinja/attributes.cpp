@@ -62,7 +62,7 @@ Value attribute_of(const Value& of, const std::string& name) {
     const Value* found = (*members)->members.find_name(name);
     return found != nullptr ? *found : Value(Undefined{name});
   }
-  if (const auto* loop = of.get<std::shared_ptr<const Loop>>()) return loop_attribute(**loop, name);
+  if (const Loop* loop = of.as_loop()) return loop_attribute(*loop, name);
   if (std::optional<Value> method = method_of(of, name)) return *std::move(method);
   if (const Dict* dict = of.as_dict()) {
     if (const Value* found = dict->find_name(name)) return *found;
@@ -102,25 +102,23 @@ bool contains(const Value& all, const Value& one) {
   return std::find(items.begin(), items.end(), one) != items.end();
 }
 
-Bound::Bound(std::string_view function, const CallArguments& arguments, std::initializer_list<std::string_view> names,
-             std::size_t needed)
-    : function_(function), names_(names), values_(names.size(), nullptr) {
+Bound::Bound(std::string_view function, Given arguments, std::span<const std::string_view> names, std::size_t needed)
+    : function_(function), arguments_(arguments), names_(names), values_(names.size(), nullptr) {
+  if (needed == any) return;
   if (arguments.positional.size() > names.size()) {
     refuse(function, ": takes at most ", names.size(), " arguments, and has ", arguments.positional.size());
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
   for (const auto& [name, value] : arguments.named) {
-    const auto found = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
-    if (found == names_.size()) refuse(function, ": the argument '", name, "' is not known");
+    const auto found = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+    if (found == names.size()) refuse(function, ": the argument '", name, "' is not known");
     if (values_[found] != nullptr) refuse(function, ": has '", name, "' twice");
     values_[found] = &value;
   }
   for (std::size_t i = 0; i < needed; ++i) {
-    if (values_[i] == nullptr) refuse(function, ": lacks the argument '", names_[i], "'");
+    if (values_[i] == nullptr) refuse(function, ": lacks the argument '", names[i], "'");
   }
 }
-
-std::string Bound::where(std::size_t i) const { return message(function_, ": '", names_[i], "'"); }
 
 std::int64_t Bound::integer(std::size_t i, std::int64_t otherwise) const {
   return values_[i] == nullptr ? otherwise : values_[i]->integer(where(i));

@@ -3,10 +3,10 @@
 /// Jinja's filters and tests, Python's methods, and the functions that templates of conversations may call.
 #pragma once
 
-#include <functional>
-#include <initializer_list>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,12 +17,50 @@ namespace fsdp::text::jinja {
 
 using Given = const CallArguments&;
 
+/// Binds arguments to the names of a function's parameters. Throws InputError for too many, unknown, repeated or
+/// missing arguments.
+class Bound {
+ public:
+  /// `needed`: how many of the first parameters must be given; `any`: the function reads `all` arguments itself.
+  Bound(std::string_view function, Given arguments, std::span<const std::string_view> names, std::size_t needed = 0);
+
+  static constexpr std::size_t any = SIZE_MAX;
+
+  /// Returns nullptr if the argument was not given; the value none counts as given.
+  const Value* operator[](std::size_t i) const { return values_[i]; }
+  bool truth(std::size_t i, bool otherwise) const { return values_[i] == nullptr ? otherwise : values_[i]->truth(); }
+  std::int64_t integer(std::size_t i, std::int64_t otherwise) const;
+  std::string text(std::size_t i, std::string_view otherwise) const;
+  /// Returns nothing if the argument was not given or is none.
+  std::optional<std::string> optional_text(std::size_t i) const;
+  Given all() const { return arguments_; }
+
+ private:
+  std::string where(std::size_t i) const { return message(function_, ": '", names_[i], "'"); }
+
+  std::string_view function_;
+  Given arguments_;
+  std::span<const std::string_view> names_;
+  std::vector<const Value*> values_;
+};
+
+/// A filter, a method of a value, or a global function, which is of nothing.
+struct Builtin {
+  std::string_view name;  ///< for errors
+  std::vector<std::string_view> parameters;
+  std::size_t needed = 0;  ///< as for Bound
+  Value (*function)(Runner& runner, const Value& of, const Bound& given) = nullptr;
+
+  Value call(Runner& runner, const Value& of, Given arguments) const {
+    return function(runner, of, Bound(name, arguments, parameters, needed));
+  }
+};
+using Builtins = std::map<std::string_view, Builtin>;
+
 bool is_filter(std::string_view name);
 bool is_test(std::string_view name);
 
-using FilterFunction = Value (*)(Runner& runner, const Value& of, Given arguments);
-/// The filters of lists by name.
-const std::map<std::string, FilterFunction, std::less<>>& list_filters();
+const Builtins& list_filters();
 Value apply_filter(Runner& runner, const std::string& name, const Value& of, Given arguments);
 bool passes_test(const std::string& name, const Value& of, Given arguments);
 
@@ -41,28 +79,5 @@ bool contains(const Value& all, const Value& one);
 
 /// Returns a global function by its name; nothing if there is none.
 std::optional<Value> global(const std::string& name);
-
-/// Binds arguments to the names of a function's parameters. Throws InputError for too many, unknown, repeated or
-/// missing arguments.
-class Bound {
- public:
-  Bound(std::string_view function, Given arguments, std::initializer_list<std::string_view> names,
-        std::size_t needed = 0);
-
-  /// Returns nullptr if the argument was not given; the value none counts as given.
-  const Value* operator[](std::size_t i) const { return values_[i]; }
-  bool truth(std::size_t i, bool otherwise) const { return values_[i] == nullptr ? otherwise : values_[i]->truth(); }
-  std::int64_t integer(std::size_t i, std::int64_t otherwise) const;
-  std::string text(std::size_t i, std::string_view otherwise) const;
-  /// Returns nothing if the argument was not given or is none.
-  std::optional<std::string> optional_text(std::size_t i) const;
-
- private:
-  std::string where(std::size_t i) const;
-
-  std::string function_;
-  std::vector<std::string_view> names_;
-  std::vector<const Value*> values_;
-};
 
 }  // namespace fsdp::text::jinja

@@ -13,12 +13,6 @@
 namespace fsdp::text::jinja {
 namespace {
 
-template <std::string (*map)(std::string_view)>
-Value text_filter(Runner&, const Value& of, Given arguments) {
-  Bound("a change of case", arguments, {});
-  return map(of.text());
-}
-
 /// Jinja's own title(): words begin after white space, hyphens and opening brackets.
 std::string title_filter(std::string_view text) {
   std::string out;
@@ -30,19 +24,17 @@ std::string title_filter(std::string_view text) {
   return out;
 }
 
-Value trim(Runner&, const Value& of, Given arguments) {
-  const std::optional<std::string> set = Bound("trim", arguments, {"chars"}).optional_text(0);
+Value trim(Runner&, const Value& of, const Bound& given) {
+  const std::optional<std::string> set = given.optional_text(0);
   const std::string text = of.text();
   return set ? strip(text, *set) : strip(text);
 }
 
-Value replace_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
-  return replaced(of.text(), bound[0]->text(), bound[1]->text(), bound.integer(2, -1));
+Value replace_filter(Runner&, const Value& of, const Bound& given) {
+  return replaced(of.text(), given[0]->text(), given[1]->text(), given.integer(2, -1));
 }
 
-Value escape(Runner&, const Value& of, Given arguments) {
-  Bound("escape", arguments, {});
+Value escape(Runner&, const Value& of, const Bound&) {
   std::string out;
   for (const char c : of.text()) {
     out += c == '&'    ? "&amp;"
@@ -55,19 +47,18 @@ Value escape(Runner&, const Value& of, Given arguments) {
   return out;
 }
 
-Value indent(Runner&, const Value& of, Given arguments) {
-  const Bound bound("indent", arguments, {"width", "first", "blank"});
-  const bool is_text = bound[0] != nullptr && bound[0]->as_text() != nullptr;
-  const std::int64_t width = is_text ? 0 : bound.integer(0, 4);
+Value indent(Runner&, const Value& of, const Bound& given) {
+  const bool is_text = given[0] != nullptr && given[0]->as_text() != nullptr;
+  const std::int64_t width = is_text ? 0 : given.integer(0, 4);
   if (width > 1000) refuse("indent: 'width' is above 1000");
   const std::string space =
-      is_text ? *bound[0]->as_text() : std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
+      is_text ? *given[0]->as_text() : std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
   const std::string text = of.text() + "\n";  // so that an empty last line counts
   std::string out;
   bool first = true;
   for (const std::string_view line : split_lines(text)) {
     if (!first) out += "\n";
-    const bool indented = first ? bound.truth(1, false) : !line.empty() || bound.truth(2, false);
+    const bool indented = first ? given.truth(1, false) : !line.empty() || given.truth(2, false);
     require_short(out);
     if (indented) out += space;
     out += line;
@@ -76,10 +67,9 @@ Value indent(Runner&, const Value& of, Given arguments) {
   return out;
 }
 
-Value default_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("default", arguments, {"default_value", "boolean"});
-  const bool keeps = !of.is_undefined() && (of.truth() || !bound.truth(1, false));
-  return keeps ? of : bound[0] == nullptr ? Value("") : *bound[0];
+Value default_filter(Runner&, const Value& of, const Bound& given) {
+  const bool keeps = !of.is_undefined() && (of.truth() || !given.truth(1, false));
+  return keeps ? of : given[0] == nullptr ? Value("") : *given[0];
 }
 
 /// Returns a whole number; nothing if the number is infinite, NaN or too large.
@@ -88,10 +78,9 @@ std::optional<std::int64_t> truncated(double value) {
   return static_cast<std::int64_t>(value);
 }
 
-Value int_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("int", arguments, {"default", "base"});
-  const Value otherwise = bound[0] == nullptr ? Value(std::int64_t{0}) : *bound[0];
-  const std::int64_t base = bound.integer(1, 10);
+Value int_filter(Runner&, const Value& of, const Bound& given) {
+  const Value otherwise = given[0] == nullptr ? Value(std::int64_t{0}) : *given[0];
+  const std::int64_t base = given.integer(1, 10);
   if (base < 2 || base > 36) refuse("int: the base ", base, " is not from 2 to 36");
   std::optional<std::int64_t> found;
   if (const std::string* text = of.as_text()) {
@@ -107,15 +96,13 @@ Value int_filter(Runner&, const Value& of, Given arguments) {
   return found ? Value(*found) : otherwise;
 }
 
-Value float_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("float", arguments, {"default"});
+Value float_filter(Runner&, const Value& of, const Bound& given) {
   if (of.is_number()) return of.number("");
   const std::optional<double> real = of.as_text() == nullptr ? std::nullopt : real_number(strip(*of.as_text()));
-  return real ? Value(*real) : bound[0] == nullptr ? Value(0.0) : *bound[0];
+  return real ? Value(*real) : given[0] == nullptr ? Value(0.0) : *given[0];
 }
 
-Value absolute(Runner&, const Value& of, Given arguments) {
-  Bound("abs", arguments, {});
+Value absolute(Runner&, const Value& of, const Bound&) {
   if (const double* real = of.get<double>()) return std::abs(*real);
   const std::int64_t number = of.integer("abs");
   if (number == INT64_MIN) refuse("abs: a number of more than 63 bits");
@@ -140,10 +127,9 @@ Value rounded(const Value& of, int places) {
   return *real_number(digits.data());
 }
 
-Value round_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("round", arguments, {"precision", "method"});
-  const std::string method = bound.text(1, "common");
-  const std::int64_t places = std::clamp<std::int64_t>(bound.integer(0, 0), -18, 300);
+Value round_filter(Runner&, const Value& of, const Bound& given) {
+  const std::string method = given.text(1, "common");
+  const std::int64_t places = std::clamp<std::int64_t>(given.integer(0, 0), -18, 300);
   if (method == "common") return rounded(of, static_cast<int>(places));
   const double scale = std::pow(10.0, static_cast<double>(places));
   const double scaled = of.number("round") * scale;
@@ -152,15 +138,14 @@ Value round_filter(Runner&, const Value& of, Given arguments) {
   refuse("round: the method '", method, "' is not known");
 }
 
-Value json_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
-  JsonStyle style{.sort_keys = bound.truth(3, false), .ascii = bound.truth(0, false)};
-  if (bound[1] != nullptr && !bound[1]->is_none()) {
-    style.indent = static_cast<int>(std::clamp<std::int64_t>(bound.integer(1, 0), 0, 100));
+Value json_filter(Runner&, const Value& of, const Bound& given) {
+  JsonStyle style{.sort_keys = given.truth(3, false), .ascii = given.truth(0, false)};
+  if (given[1] != nullptr && !given[1]->is_none()) {
+    style.indent = static_cast<int>(std::clamp<std::int64_t>(given.integer(1, 0), 0, 100));
     style.item_separator = ",";
   }
-  if (bound[2] != nullptr && !bound[2]->is_none()) {
-    const std::vector<Value> both = items_of(*bound[2]);
+  if (given[2] != nullptr && !given[2]->is_none()) {
+    const std::vector<Value> both = items_of(*given[2]);
     if (both.size() != 2) refuse("tojson: 'separators' are two texts");
     style.item_separator = both[0].text_or_throw("tojson: 'separators'");
     style.key_separator = both[1].text_or_throw("tojson: 'separators'");
@@ -168,37 +153,32 @@ Value json_filter(Runner&, const Value& of, Given arguments) {
   return to_json(of, style);
 }
 
-Value to_text(Runner&, const Value& of, Given arguments) {
-  Bound("string", arguments, {});
-  return of.text();
-}
-
-Value unchanged(Runner&, const Value& of, Given arguments) {
-  Bound("safe", arguments, {});
-  return of;
-}
-
-const std::map<std::string, FilterFunction, std::less<>>& filters() {
-  static const std::map<std::string, FilterFunction, std::less<>> known = [] {
-    std::map<std::string, FilterFunction, std::less<>> all = {
-        {"abs", absolute},
-        {"capitalize", text_filter<capitalize>},
-        {"d", default_filter},
-        {"default", default_filter},
-        {"e", escape},
-        {"escape", escape},
-        {"float", float_filter},
-        {"indent", indent},
-        {"int", int_filter},
-        {"lower", text_filter<lower>},
-        {"replace", replace_filter},
-        {"round", round_filter},
-        {"safe", unchanged},
-        {"string", to_text},
-        {"title", text_filter<title_filter>},
-        {"tojson", json_filter},
-        {"trim", trim},
-        {"upper", text_filter<upper>},
+const Builtins& filters() {
+  using V = const Value&;
+  using B = const Bound&;
+  static const Builtins known = [] {
+    constexpr std::string_view change = "a change of case";
+    const Builtin or_default = {"default", {"default_value", "boolean"}, 0, default_filter};
+    const Builtin escaped = {"escape", {}, 0, escape};
+    Builtins all = {
+        {"abs", {"abs", {}, 0, absolute}},
+        {"capitalize", {change, {}, 0, [](Runner&, V of, B) -> Value { return capitalize(of.text()); }}},
+        {"d", or_default},
+        {"default", or_default},
+        {"e", escaped},
+        {"escape", escaped},
+        {"float", {"float", {"default"}, 0, float_filter}},
+        {"indent", {"indent", {"width", "first", "blank"}, 0, indent}},
+        {"int", {"int", {"default", "base"}, 0, int_filter}},
+        {"lower", {change, {}, 0, [](Runner&, V of, B) -> Value { return lower(of.text()); }}},
+        {"replace", {"replace", {"old", "new", "count"}, 2, replace_filter}},
+        {"round", {"round", {"precision", "method"}, 0, round_filter}},
+        {"safe", {"safe", {}, 0, [](Runner&, V of, B) { return of; }}},
+        {"string", {"string", {}, 0, [](Runner&, V of, B) -> Value { return of.text(); }}},
+        {"title", {change, {}, 0, [](Runner&, V of, B) -> Value { return title_filter(of.text()); }}},
+        {"tojson", {"tojson", {"ensure_ascii", "indent", "separators", "sort_keys"}, 0, json_filter}},
+        {"trim", {"trim", {"chars"}, 0, trim}},
+        {"upper", {change, {}, 0, [](Runner&, V of, B) -> Value { return upper(of.text()); }}},
     };
     all.insert(list_filters().begin(), list_filters().end());
     return all;
@@ -214,7 +194,7 @@ Value apply_filter(Runner& runner, const std::string& name, const Value& of, con
   const auto found = filters().find(name);
   if (found == filters().end()) refuse("the filter '", name, "' is not known");
   spend(1 + (of.as_text() == nullptr ? 0 : of.as_text()->size() / 16));
-  return found->second(runner, of, arguments);
+  return found->second.call(runner, of, arguments);
 }
 
 }  // namespace fsdp::text::jinja

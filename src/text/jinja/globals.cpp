@@ -10,11 +10,10 @@
 namespace fsdp::text::jinja {
 namespace {
 
-Value range(Runner&, Given arguments) {
-  const Bound bound("range", arguments, {"start", "stop", "step"}, 1);
-  const bool one = bound[1] == nullptr;
-  const std::int64_t begin = one ? 0 : bound.integer(0, 0), end = bound.integer(one ? 0 : 1, 0);
-  const std::int64_t step = bound.integer(2, 1);
+Value range(Runner&, const Value&, const Bound& given) {
+  const bool one = given[1] == nullptr;
+  const std::int64_t begin = one ? 0 : given.integer(0, 0), end = given.integer(one ? 0 : 1, 0);
+  const std::int64_t step = given.integer(2, 1);
   if (step == 0) refuse("range: the step is 0");
   std::vector<Value> items;
   for (std::int64_t i = begin; step > 0 ? i < end : i > end;) {
@@ -37,18 +36,18 @@ Dict named_values(std::string_view function, Given arguments) {
   return dict;
 }
 
-Value make_dict(Runner&, Given arguments) { return Value::dict(named_values("dict", arguments)); }
+Value make_dict(Runner&, const Value&, const Bound& given) { return Value::dict(named_values("dict", given.all())); }
 
-Value make_namespace(Runner& runner, Given arguments) {
-  return runner.make_namespace(named_values("namespace", arguments));
+Value make_namespace(Runner& runner, const Value&, const Bound& given) {
+  return runner.make_namespace(named_values("namespace", given.all()));
 }
 
-Value raise_exception(Runner&, Given arguments) {
-  refuse("the template refuses the conversation: ", Bound("raise_exception", arguments, {"message"}, 1)[0]->text());
+Value raise_exception(Runner&, const Value&, const Bound& given) {
+  refuse("the template refuses the conversation: ", given[0]->text());
 }
 
-Value strftime_now(Runner& runner, Given arguments) {
-  const std::string format = Bound("strftime_now", arguments, {"format"}, 1).text(0, "");
+Value strftime_now(Runner& runner, const Value&, const Bound& given) {
+  const std::string format = given.text(0, "");
   std::array<char, 1000> room{};
   const std::size_t length = std::strftime(room.data(), room.size(), format.c_str(), &runner.clock());
   return std::string(room.data(), length);
@@ -57,15 +56,17 @@ Value strftime_now(Runner& runner, Given arguments) {
 }  // namespace
 
 std::optional<Value> global(const std::string& name) {
-  using Call = Value (*)(Runner&, Given);
-  const Call call = name == "range"             ? range
-                    : name == "dict"            ? make_dict
-                    : name == "namespace"       ? make_namespace
-                    : name == "raise_exception" ? raise_exception
-                    : name == "strftime_now"    ? strftime_now
-                                                : nullptr;
-  if (call == nullptr) return std::nullopt;
-  return Value(std::make_shared<const Function>(Function{name, call}));
+  static const Builtins functions = {
+      {"dict", {"dict", {}, Bound::any, make_dict}},
+      {"namespace", {"namespace", {}, Bound::any, make_namespace}},
+      {"raise_exception", {"raise_exception", {"message"}, 1, raise_exception}},
+      {"range", {"range", {"start", "stop", "step"}, 1, range}},
+      {"strftime_now", {"strftime_now", {"format"}, 1, strftime_now}},
+  };
+  const auto found = functions.find(name);
+  if (found == functions.end()) return std::nullopt;
+  return Value(std::make_shared<const Function>(Function{
+      name, [&builtin = found->second](Runner& runner, Given given) { return builtin.call(runner, {}, given); }}));
 }
 
 }  // namespace fsdp::text::jinja

@@ -2,6 +2,7 @@
 /// @file
 /// Filters of lists.
 #include <algorithm>
+#include <array>
 
 #include "builtins.hpp"
 #include "strings.hpp"
@@ -11,8 +12,7 @@ namespace {
 
 constexpr std::size_t most_arguments = 20;  // of a filter that map calls: map may call map, so they bound a recursion
 
-Value length(Runner&, const Value& of, Given arguments) {
-  Bound("length", arguments, {});
+Value length(Runner&, const Value& of, const Bound&) {
   if (of.as_text() != nullptr) return length_of(*of.as_text());
   if (of.as_list() != nullptr) return static_cast<std::int64_t>(of.as_list()->items.size());
   if (of.as_dict() != nullptr) return static_cast<std::int64_t>(of.as_dict()->items.size());
@@ -31,35 +31,27 @@ Value folded(const Value& value, bool case_sensitive) {
   return case_sensitive || value.as_text() == nullptr ? value : Value(lower(*value.as_text()));
 }
 
-Value join_filter(Runner&, const Value& of, Given arguments) {
-  const Bound bound("join", arguments, {"d", "attribute"});
-  const std::string between = bound[0] == nullptr ? "" : bound[0]->text();
+Value join_filter(Runner&, const Value& of, const Bound& given) {
+  const std::string between = given[0] == nullptr ? "" : given[0]->text();
   std::string out;
   bool first = true;
   for (const Value& item : items_of(of)) {
     if (!first) out += between;
     first = false;
     require_short(out);
-    out += part_of(item, bound[1]).text();
+    out += part_of(item, given[1]).text();
   }
   return out;
 }
 
 template <bool from_end>
-Value end_item(Runner&, const Value& of, Given arguments) {
-  Bound("first", arguments, {});
+Value end_item(Runner&, const Value& of, const Bound&) {
   const std::vector<Value> items = items_of(of);
   if (items.empty()) return Undefined{"an item of nothing"};
   return from_end ? items.back() : items.front();
 }
 
-Value list_filter(Runner&, const Value& of, Given arguments) {
-  Bound("list", arguments, {});
-  return Value::list(items_of(of));
-}
-
-Value items_filter(Runner&, const Value& of, Given arguments) {
-  Bound("items", arguments, {});
+Value items_filter(Runner&, const Value& of, const Bound&) {
   if (of.is_undefined()) return Value::list({});
   if (of.as_dict() == nullptr) refuse("items: ", of.kind_name(), " is no dict");
   std::vector<Value> items;
@@ -67,8 +59,7 @@ Value items_filter(Runner&, const Value& of, Given arguments) {
   return Value::list(std::move(items));
 }
 
-Value reverse(Runner&, const Value& of, Given arguments) {
-  Bound("reverse", arguments, {});
+Value reverse(Runner&, const Value& of, const Bound&) {
   std::vector<Value> items = items_of(of);
   std::reverse(items.begin(), items.end());
   if (of.as_text() == nullptr) return Value::list(std::move(items));
@@ -89,27 +80,24 @@ std::vector<Value> sorted_by(std::vector<Value> items, bool reversed, const std:
   return items;
 }
 
-Value sort(Runner&, const Value& of, Given arguments) {
-  const Bound bound("sort", arguments, {"reverse", "case_sensitive", "attribute"});
-  return Value::list(sorted_by(items_of(of), bound.truth(0, false), [&](const Value& item) {
-    return folded(part_of(item, bound[2]), bound.truth(1, false));
+Value sort(Runner&, const Value& of, const Bound& given) {
+  return Value::list(sorted_by(items_of(of), given.truth(0, false), [&](const Value& item) {
+    return folded(part_of(item, given[2]), given.truth(1, false));
   }));
 }
 
-Value sort_dict(Runner& runner, const Value& of, Given arguments) {
-  const Bound bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
-  const std::string by = bound.text(1, "key");
+Value sort_dict(Runner& runner, const Value& of, const Bound& given) {
+  const std::string by = given.text(1, "key");
   if (by != "key" && by != "value") refuse("dictsort: 'by' is 'key' or 'value'");
-  return Value::list(sorted_by(items_of(items_filter(runner, of, {})), bound.truth(2, false), [&](const Value& item) {
-    return folded(item.as_list()->items[by == "key" ? 0 : 1], bound.truth(0, false));
-  }));
+  return Value::list(sorted_by(
+      items_of(items_filter(runner, of, given)), given.truth(2, false),
+      [&](const Value& item) { return folded(item.as_list()->items[by == "key" ? 0 : 1], given.truth(0, false)); }));
 }
 
-Value unique(Runner&, const Value& of, Given arguments) {
-  const Bound bound("unique", arguments, {"case_sensitive", "attribute"});
+Value unique(Runner&, const Value& of, const Bound& given) {
   std::vector<Value> seen, items;
   for (const Value& item : items_of(of)) {
-    const Value key = folded(part_of(item, bound[1]), bound.truth(0, false));
+    const Value key = folded(part_of(item, given[1]), given.truth(0, false));
     if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
     seen.push_back(key);
     items.push_back(item);
@@ -118,11 +106,10 @@ Value unique(Runner&, const Value& of, Given arguments) {
 }
 
 template <bool largest>
-Value extreme(Runner&, const Value& of, Given arguments) {
-  const Bound bound("min", arguments, {"case_sensitive", "attribute"});
+Value extreme(Runner&, const Value& of, const Bound& given) {
   const std::vector<Value> items = items_of(of);
   if (items.empty()) return Undefined{"an item of nothing"};
-  const auto key = [&](const Value& item) { return folded(part_of(item, bound[1]), bound.truth(0, false)); };
+  const auto key = [&](const Value& item) { return folded(part_of(item, given[1]), given.truth(0, false)); };
   const Value* found = &items[0];
   for (const Value& item : items) {
     if (largest ? is_less(key(*found), key(item)) : is_less(key(item), key(*found))) found = &item;
@@ -130,11 +117,10 @@ Value extreme(Runner&, const Value& of, Given arguments) {
   return *found;
 }
 
-Value sum(Runner&, const Value& of, Given arguments) {
-  const Bound bound("sum", arguments, {"attribute", "start"});
-  Value total = bound[1] == nullptr ? Value(std::int64_t{0}) : *bound[1];
+Value sum(Runner&, const Value& of, const Bound& given) {
+  Value total = given[1] == nullptr ? Value(std::int64_t{0}) : *given[1];
   for (const Value& item : items_of(of)) {
-    const Value part = part_of(item, bound[0]);
+    const Value part = part_of(item, given[0]);
     std::int64_t whole = 0;
     if (total.get<double>() != nullptr || part.get<double>() != nullptr) {
       total = total.number("sum: 'start'") + part.number("an item of sum");
@@ -156,10 +142,12 @@ CallArguments rest_of(const CallArguments& arguments, std::size_t from) {
 }
 
 /// Implements map('filter', ...) and map(attribute='name', default=...).
-Value map(Runner& runner, const Value& of, Given arguments) {
+Value map(Runner& runner, const Value& of, const Bound& given) {
+  static constexpr std::array<std::string_view, 2> names = {"attribute", "default"};
+  const CallArguments& arguments = given.all();
   std::vector<Value> items;
   if (arguments.positional.empty()) {
-    const Bound bound("map", arguments, {"attribute", "default"}, 1);
+    const Bound bound("map", arguments, names, 1);
     for (const Value& item : items_of(of)) {
       const Value part = part_of(item, bound[0]);
       items.push_back(part.is_undefined() && bound[1] != nullptr ? *bound[1] : part);
@@ -175,7 +163,8 @@ Value map(Runner& runner, const Value& of, Given arguments) {
 
 /// Implements select, reject, selectattr and rejectattr: by a test, or by truth.
 template <bool wanted, bool by_attribute>
-Value choose(Runner&, const Value& of, Given arguments) {
+Value choose(Runner&, const Value& of, const Bound& given) {
+  const CallArguments& arguments = given.all();
   const std::size_t first = by_attribute ? 1 : 0;
   if (arguments.positional.size() < first) refuse("selectattr: lacks the attribute's name");
   const Value* attribute = by_attribute ? &arguments.positional[0] : nullptr;
@@ -192,27 +181,27 @@ Value choose(Runner&, const Value& of, Given arguments) {
 
 }  // namespace
 
-const std::map<std::string, FilterFunction, std::less<>>& list_filters() {
-  static const std::map<std::string, FilterFunction, std::less<>> filters = {
-      {"count", length},
-      {"dictsort", sort_dict},
-      {"first", end_item<false>},
-      {"items", items_filter},
-      {"join", join_filter},
-      {"last", end_item<true>},
-      {"length", length},
-      {"list", list_filter},
-      {"map", map},
-      {"max", extreme<true>},
-      {"min", extreme<false>},
-      {"reject", choose<false, false>},
-      {"rejectattr", choose<false, true>},
-      {"reverse", reverse},
-      {"select", choose<true, false>},
-      {"selectattr", choose<true, true>},
-      {"sort", sort},
-      {"sum", sum},
-      {"unique", unique},
+const Builtins& list_filters() {
+  static const Builtins filters = {
+      {"count", {"length", {}, 0, length}},
+      {"dictsort", {"dictsort", {"case_sensitive", "by", "reverse"}, 0, sort_dict}},
+      {"first", {"first", {}, 0, end_item<false>}},
+      {"items", {"items", {}, 0, items_filter}},
+      {"join", {"join", {"d", "attribute"}, 0, join_filter}},
+      {"last", {"first", {}, 0, end_item<true>}},
+      {"length", {"length", {}, 0, length}},
+      {"list", {"list", {}, 0, [](Runner&, const Value& of, const Bound&) { return Value::list(items_of(of)); }}},
+      {"map", {"map", {}, Bound::any, map}},
+      {"max", {"min", {"case_sensitive", "attribute"}, 0, extreme<true>}},
+      {"min", {"min", {"case_sensitive", "attribute"}, 0, extreme<false>}},
+      {"reject", {"reject", {}, Bound::any, choose<false, false>}},
+      {"rejectattr", {"rejectattr", {}, Bound::any, choose<false, true>}},
+      {"reverse", {"reverse", {}, 0, reverse}},
+      {"select", {"select", {}, Bound::any, choose<true, false>}},
+      {"selectattr", {"selectattr", {}, Bound::any, choose<true, true>}},
+      {"sort", {"sort", {"reverse", "case_sensitive", "attribute"}, 0, sort}},
+      {"sum", {"sum", {"attribute", "start"}, 0, sum}},
+      {"unique", {"unique", {"case_sensitive", "attribute"}, 0, unique}},
   };
   return filters;
 }

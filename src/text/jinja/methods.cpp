@@ -18,11 +18,9 @@ Value list_of(const Parts& parts) {
   return Value::list(std::move(items));
 }
 
-using TextMethod = Value (*)(const std::string& text, const CallArguments& arguments);
-
 template <bool (*is)(char32_t)>
-Value all_are(const std::string& text, Given arguments) {
-  Bound("a test of characters", arguments, {});
+Value all_are(Runner&, const Value& of, const Bound&) {
+  const std::string& text = *of.as_text();
   bool all = !text.empty();
   for (std::size_t at = 0; all && at < text.size();) all = is(next_code_point(text, at));
   return all;
@@ -32,8 +30,8 @@ bool is_alphanumeric(char32_t code) { return is_alphabetic(code) || is_decimal_d
 
 /// Returns whether there are cased characters and all of them have this case.
 template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
-Value has_case(const std::string& text, Given arguments) {
-  Bound("a test of case", arguments, {});
+Value has_case(Runner&, const Value& of, const Bound&) {
+  const std::string& text = *of.as_text();
   bool some = false;
   for (std::size_t at = 0; at < text.size();) {
     const char32_t code = next_code_point(text, at);
@@ -44,69 +42,65 @@ Value has_case(const std::string& text, Given arguments) {
 }
 
 template <std::string (*map)(std::string_view)>
-Value mapped_text(const std::string& text, Given arguments) {
-  Bound("a change of case", arguments, {});
-  return map(text);
+Value mapped_text(Runner&, const Value& of, const Bound&) {
+  return map(*of.as_text());
 }
 
 template <std::string_view (*take)(std::string_view, std::optional<std::string_view>)>
-Value stripped(const std::string& text, Given arguments) {
-  const std::optional<std::string> of = Bound("strip", arguments, {"chars"}).optional_text(0);
-  return of ? take(text, *of) : take(text, std::nullopt);
+Value stripped(Runner&, const Value& of, const Bound& given) {
+  const std::optional<std::string> set = given.optional_text(0);
+  return set ? take(*of.as_text(), *set) : take(*of.as_text(), std::nullopt);
 }
 
 template <auto cut>
-Value parts_of(const std::string& text, Given arguments) {
-  const Bound bound("split", arguments, {"sep", "maxsplit"});
-  const std::optional<std::string> separator = bound.optional_text(0);
+Value parts_of(Runner&, const Value& of, const Bound& given) {
+  const std::optional<std::string> separator = given.optional_text(0);
   const auto at = separator ? std::optional<std::string_view>(*separator) : std::nullopt;
-  return list_of(cut(text, at, bound.integer(1, -1)));
+  return list_of(cut(*of.as_text(), at, given.integer(1, -1)));
 }
 
-Value lines_of(const std::string& text, Given arguments) {
-  return list_of(split_lines(text, Bound("splitlines", arguments, {"keepends"}).truth(0, false)));
+Value lines_of(Runner&, const Value& of, const Bound& given) {
+  return list_of(split_lines(*of.as_text(), given.truth(0, false)));
 }
 
 /// Implements startswith and endswith, which also take a tuple of texts.
 template <bool starts>
-Value begins_or_ends(const std::string& text, Given arguments) {
-  const Bound bound(starts ? "startswith" : "endswith", arguments, {"of"}, 1);
-  const auto holds = [&](const Value& of) {
-    const std::string& part = of.text_or_throw(starts ? "startswith: 'of'" : "endswith: 'of'");
+Value begins_or_ends(Runner&, const Value& of, const Bound& given) {
+  const std::string& text = *of.as_text();
+  const auto holds = [&](const Value& affix) {
+    const std::string& part = affix.text_or_throw(starts ? "startswith: 'of'" : "endswith: 'of'");
     spend(1 + part.size() / 64);
     return starts ? text.starts_with(part) : text.ends_with(part);
   };
-  const List* several = bound[0]->as_list();
-  if (several == nullptr) return holds(*bound[0]);
+  const List* several = given[0]->as_list();
+  if (several == nullptr) return holds(*given[0]);
   return std::any_of(several->items.begin(), several->items.end(), holds);
 }
 
-Value replace(const std::string& text, Given arguments) {
-  const Bound bound("replace", arguments, {"old", "new", "count"}, 2);
-  return replaced(text, bound.text(0, ""), bound.text(1, ""), bound.integer(2, -1));
+Value replace(Runner&, const Value& of, const Bound& given) {
+  return replaced(*of.as_text(), given.text(0, ""), given.text(1, ""), given.integer(2, -1));
 }
 
 template <bool from_right, bool must>
-Value place_of(const std::string& text, Given arguments) {
-  const std::string part = Bound("find", arguments, {"sub"}, 1).text(0, "");
+Value place_of(Runner&, const Value& of, const Bound& given) {
+  const std::string &text = *of.as_text(), part = given.text(0, "");
   spend_search(text, part);
   const std::size_t found = from_right ? text.rfind(part) : text.find(part);
   if (found == text.npos && must) refuse("index: the text does not hold '", part, "'");
   return found == text.npos ? -1 : length_of(std::string_view(text).substr(0, found));
 }
 
-Value count_in(const std::string& text, Given arguments) {
-  const std::string part = Bound("count", arguments, {"sub"}, 1).text(0, "");
+Value count_in(Runner&, const Value& of, const Bound& given) {
+  const std::string &text = *of.as_text(), part = given.text(0, "");
   if (part.empty()) return length_of(text) + 1;
   return static_cast<std::int64_t>(split(text, part).size()) - 1;
 }
 
-Value join(const std::string& text, Given arguments) {
-  const Bound bound("join", arguments, {"items"}, 1);
+Value join(Runner&, const Value& of, const Bound& given) {
   std::string out;
   bool first = true;
-  for (const Value& item : items_of(*bound[0])) {
-    if (!first) out += text;
+  for (const Value& item : items_of(*given[0])) {
+    if (!first) out += *of.as_text();
     first = false;
     require_short(out);
     out += item.text_or_throw("an item of join");
@@ -115,16 +109,16 @@ Value join(const std::string& text, Given arguments) {
 }
 
 template <bool prefix>
-Value without_affix(const std::string& text, Given arguments) {
-  const std::string part = Bound(prefix ? "removeprefix" : "removesuffix", arguments, {"affix"}, 1).text(0, "");
+Value without_affix(Runner&, const Value& of, const Bound& given) {
+  const std::string &text = *of.as_text(), part = given.text(0, "");
   if (prefix) return text.starts_with(part) ? text.substr(part.size()) : text;
   return text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text;
 }
 
 /// Implements partition and rpartition.
 template <bool from_right>
-Value partition(const std::string& text, Given arguments) {
-  const std::string separator = Bound("partition", arguments, {"sep"}, 1).text(0, "");
+Value partition(Runner&, const Value& of, const Bound& given) {
+  const std::string &text = *of.as_text(), separator = given.text(0, "");
   if (separator.empty()) refuse("partition: the separator is empty");
   spend_search(text, separator);
   const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
@@ -135,7 +129,9 @@ Value partition(const std::string& text, Given arguments) {
 }
 
 /// Implements format: supports "{}", "{0}" and "{name}", and refuses format specifications.
-Value format(const std::string& text, Given arguments) {
+Value format(Runner&, const Value& of, const Bound& given) {
+  const std::string& text = *of.as_text();
+  const CallArguments& arguments = given.all();
   std::string out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -167,86 +163,93 @@ Value format(const std::string& text, Given arguments) {
   return out;
 }
 
-const std::map<std::string, TextMethod, std::less<>>& text_methods() {
-  static const std::map<std::string, TextMethod, std::less<>> methods = {
-      {"capitalize", mapped_text<capitalize>},
-      {"count", count_in},
-      {"endswith", begins_or_ends<false>},
-      {"find", place_of<false, false>},
-      {"format", format},
-      {"index", place_of<false, true>},
-      {"isalnum", all_are<is_alphanumeric>},
-      {"isalpha", all_are<is_alphabetic>},
-      {"isdecimal", all_are<is_decimal_digit>},
-      {"isdigit", all_are<is_decimal_digit>},
-      {"islower", has_case<is_lower, is_upper>},
-      {"isspace", all_are<is_space>},
-      {"isupper", has_case<is_upper, is_lower>},
-      {"join", join},
-      {"lower", mapped_text<lower>},
-      {"lstrip", stripped<strip_left>},
-      {"partition", partition<false>},
-      {"removeprefix", without_affix<true>},
-      {"removesuffix", without_affix<false>},
-      {"replace", replace},
-      {"rfind", place_of<true, false>},
-      {"rindex", place_of<true, true>},
-      {"rpartition", partition<true>},
-      {"rsplit", parts_of<split_right>},
-      {"rstrip", stripped<strip_right>},
-      {"split", parts_of<split>},
-      {"splitlines", lines_of},
-      {"startswith", begins_or_ends<true>},
-      {"strip", stripped<strip>},
-      {"title", mapped_text<title>},
-      {"upper", mapped_text<upper>},
+const Builtins& text_methods() {
+  constexpr std::string_view change = "a change of case", characters = "a test of characters", cases = "a test of case";
+  static const Builtins methods = {
+      {"capitalize", {change, {}, 0, mapped_text<capitalize>}},
+      {"count", {"count", {"sub"}, 1, count_in}},
+      {"endswith", {"endswith", {"of"}, 1, begins_or_ends<false>}},
+      {"find", {"find", {"sub"}, 1, place_of<false, false>}},
+      {"format", {"format", {}, Bound::any, format}},
+      {"index", {"find", {"sub"}, 1, place_of<false, true>}},
+      {"isalnum", {characters, {}, 0, all_are<is_alphanumeric>}},
+      {"isalpha", {characters, {}, 0, all_are<is_alphabetic>}},
+      {"isdecimal", {characters, {}, 0, all_are<is_decimal_digit>}},
+      {"isdigit", {characters, {}, 0, all_are<is_decimal_digit>}},
+      {"islower", {cases, {}, 0, has_case<is_lower, is_upper>}},
+      {"isspace", {characters, {}, 0, all_are<is_space>}},
+      {"isupper", {cases, {}, 0, has_case<is_upper, is_lower>}},
+      {"join", {"join", {"items"}, 1, join}},
+      {"lower", {change, {}, 0, mapped_text<lower>}},
+      {"lstrip", {"strip", {"chars"}, 0, stripped<strip_left>}},
+      {"partition", {"partition", {"sep"}, 1, partition<false>}},
+      {"removeprefix", {"removeprefix", {"affix"}, 1, without_affix<true>}},
+      {"removesuffix", {"removesuffix", {"affix"}, 1, without_affix<false>}},
+      {"replace", {"replace", {"old", "new", "count"}, 2, replace}},
+      {"rfind", {"find", {"sub"}, 1, place_of<true, false>}},
+      {"rindex", {"find", {"sub"}, 1, place_of<true, true>}},
+      {"rpartition", {"partition", {"sep"}, 1, partition<true>}},
+      {"rsplit", {"split", {"sep", "maxsplit"}, 0, parts_of<split_right>}},
+      {"rstrip", {"strip", {"chars"}, 0, stripped<strip_right>}},
+      {"split", {"split", {"sep", "maxsplit"}, 0, parts_of<split>}},
+      {"splitlines", {"splitlines", {"keepends"}, 0, lines_of}},
+      {"startswith", {"startswith", {"of"}, 1, begins_or_ends<true>}},
+      {"strip", {"strip", {"chars"}, 0, stripped<strip>}},
+      {"title", {change, {}, 0, mapped_text<title>}},
+      {"upper", {change, {}, 0, mapped_text<upper>}},
   };
   return methods;
 }
 
-Value call_list_method(const List& list, const std::string& name, Given arguments) {
-  const Bound bound(name, arguments, {"value"}, 1);
-  if (name == "count") return static_cast<std::int64_t>(std::count(list.items.begin(), list.items.end(), *bound[0]));
-  const auto found = std::find(list.items.begin(), list.items.end(), *bound[0]);
-  if (found == list.items.end()) refuse("index: the list does not hold it");
-  return static_cast<std::int64_t>(found - list.items.begin());
+Value count_of(Runner&, const Value& of, const Bound& given) {
+  return static_cast<std::int64_t>(std::ranges::count(of.as_list()->items, *given[0]));
 }
 
-Value call_dict_method(const Dict& dict, const std::string& name, Given arguments) {
-  if (name == "get") {
-    const Bound bound("get", arguments, {"key", "default"}, 1);
-    if (const Value* found = dict.find(*bound[0])) return *found;
-    return bound[1] == nullptr ? Value::none() : *bound[1];
-  }
-  Bound(name, arguments, {});
+Value index_of(Runner&, const Value& of, const Bound& given) {
+  const std::vector<Value>& items = of.as_list()->items;
+  const auto found = std::ranges::find(items, *given[0]);
+  if (found == items.end()) refuse("index: the list does not hold it");
+  return static_cast<std::int64_t>(found - items.begin());
+}
+
+Value get(Runner&, const Value& of, const Bound& given) {
+  if (const Value* found = of.as_dict()->find(*given[0])) return *found;
+  return given[1] == nullptr ? Value::none() : *given[1];
+}
+
+enum class Part { keys, values, items };
+
+template <Part part>
+Value all_of(Runner&, const Value& of, const Bound&) {
   std::vector<Value> items;
-  for (const auto& [key, value] : dict.items) {
-    items.push_back(name == "keys" ? key : name == "values" ? value : Value::list({key, value}, true));
-  }
+  for (const auto& [key, value] : of.as_dict()->items)
+    items.push_back(part == Part::keys ? key : part == Part::values ? value : Value::list({key, value}, true));
   return Value::list(std::move(items));
+}
+
+const Builtins& methods_of(const Value& value) {
+  static const Builtins none;
+  static const Builtins of_lists = {{"count", {"count", {"value"}, 1, count_of}},
+                                    {"index", {"index", {"value"}, 1, index_of}}};
+  static const Builtins of_dicts = {{"get", {"get", {"key", "default"}, 1, get}},
+                                    {"items", {"items", {}, 0, all_of<Part::items>}},
+                                    {"keys", {"keys", {}, 0, all_of<Part::keys>}},
+                                    {"values", {"values", {}, 0, all_of<Part::values>}}};
+  if (value.as_text() != nullptr) return text_methods();
+  if (value.as_list() != nullptr) return of_lists;
+  return value.as_dict() != nullptr ? of_dicts : none;
 }
 
 }  // namespace
 
 std::optional<Value> method_of(const Value& of, const std::string& name) {
-  std::function<Value(Runner&, Given)> call;
-  if (of.as_text() != nullptr) {
-    const auto found = text_methods().find(name);
-    if (found == text_methods().end()) return std::nullopt;
-    call = [of, method = found->second](Runner&, Given arguments) {
-      spend(of.as_text()->size() / 16);
-      return method(*of.as_text(), arguments);
-    };
-  } else if (of.as_list() != nullptr) {
-    if (name != "count" && name != "index") return std::nullopt;
-    call = [of, name](Runner&, Given arguments) { return call_list_method(*of.as_list(), name, arguments); };
-  } else if (of.as_dict() != nullptr) {
-    if (name != "get" && name != "items" && name != "keys" && name != "values") return std::nullopt;
-    call = [of, name](Runner&, Given arguments) { return call_dict_method(*of.as_dict(), name, arguments); };
-  } else {
-    return std::nullopt;
-  }
-  Function method{name, std::move(call)};
+  const Builtins& methods = methods_of(of);
+  const auto found = methods.find(name);
+  if (found == methods.end()) return std::nullopt;
+  Function method{name, [of, &builtin = found->second](Runner& runner, Given arguments) {
+                    if (const std::string* text = of.as_text()) spend(text->size() / 16);
+                    return builtin.call(runner, of, arguments);
+                  }};
   method.extent.add(of);
   return Value(std::make_shared<const Function>(std::move(method)));
 }

@@ -16,8 +16,9 @@ namespace fsdp::text::jinja {
 /// While it exists, values of this thread spend from it. They must not outlive it.
 class Spending {
  public:
-  Spending(Budget& steps, std::size_t most_bytes);
-  ~Spending();
+  Spending(Budget& steps, std::size_t most_bytes)
+      : steps_(steps), most_bytes_(most_bytes), outer_(std::exchange(current, this)) {}
+  ~Spending() { current = outer_; }
   Spending(const Spending&) = delete;
   Spending& operator=(const Spending&) = delete;
 
@@ -25,19 +26,29 @@ class Spending {
   friend class Held;
   friend void spend(std::size_t steps);
 
+  static inline thread_local Spending* current = nullptr;
+
   Budget& steps_;
   std::size_t most_bytes_, bytes_ = 0;
   Spending* outer_;
 };
 
 /// Spends steps of the template that runs in this thread. Does nothing if none runs.
-void spend(std::size_t steps);
+inline void spend(std::size_t steps) {
+  if (Spending::current != nullptr) Spending::current->steps_.spend(steps);
+}
 
 /// The memory of a value: counted until its end. Spends a step for every 16 bytes.
 class Held {
  public:
   Held() = default;
-  explicit Held(std::size_t bytes);
+  explicit Held(std::size_t bytes) : by_(Spending::current), bytes_(bytes) {
+    if (by_ == nullptr) return;
+    spend(1 + bytes / 16);
+    if (bytes > by_->most_bytes_ - by_->bytes_)
+      throw InputError(message("the template's values take more than ", by_->most_bytes_, " bytes"));
+    by_->bytes_ += bytes;
+  }
   ~Held() {
     if (by_ != nullptr) by_->bytes_ -= bytes_;
   }

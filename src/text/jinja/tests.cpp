@@ -35,7 +35,7 @@ const std::map<std::string, TestKind, std::less<>>& tests() {
   using A = const Value*;
   static const std::map<std::string, TestKind, std::less<>> known = {
       {"boolean", {0, [](V v, A) { return v.get<bool>() != nullptr; }}},
-      {"callable", {0, [](V v, A) { return v.get<std::shared_ptr<const Function>>() != nullptr; }}},
+      {"callable", {0, [](V v, A) { return v.as_function() != nullptr; }}},
       {"defined", {0, [](V v, A) { return !v.is_undefined(); }}},
       {"divisibleby", {1, [](V v, A a) { return remainder_of(v, a->integer("divisibleby")) == 0; }}},
       {"eq", {1, [](V v, A a) { return v == *a; }}},

@@ -72,7 +72,7 @@ void Dict::set(Value key, Value value) {
 }
 
 Value::Value(std::string text) {
-  if (text.size() > most_text) refuse("a text becomes longer than ", most_text, " bytes");
+  require_short(text);
   kind_ = std::make_shared<const SharedText>(SharedText{.text = std::move(text)});
 }
 
@@ -104,8 +104,8 @@ std::size_t Value::weight() const {
 int Value::depth() const {
   if (const List* value = as_list()) return value->extent.depth;
   if (const Dict* value = as_dict()) return value->extent.depth;
-  if (const auto* value = get<std::shared_ptr<const Function>>()) return (*value)->extent.depth;
-  if (const auto* value = get<std::shared_ptr<const Loop>>()) return (*value)->items->extent.depth + 1;
+  if (const Function* value = as_function()) return value->extent.depth;
+  if (const Loop* value = as_loop()) return value->items->extent.depth + 1;
   return 0;
 }
 
@@ -129,21 +129,6 @@ Value Value::of(const nlohmann::ordered_json& json) {
   Dict members;
   for (const auto& [key, value] : json.items()) members.items.emplace_back(key, of(value));
   return dict(std::move(members));
-}
-
-const std::string* Value::as_text() const {
-  const auto* text = get<std::shared_ptr<const SharedText>>();
-  return text == nullptr ? nullptr : &(*text)->text;
-}
-
-const List* Value::as_list() const {
-  const auto* list = get<std::shared_ptr<const List>>();
-  return list == nullptr ? nullptr : list->get();
-}
-
-const Dict* Value::as_dict() const {
-  const auto* dict = get<std::shared_ptr<const Dict>>();
-  return dict == nullptr ? nullptr : dict->get();
 }
 
 bool Value::is_number() const {
@@ -172,8 +157,8 @@ std::string Value::kind_name() const {
   if (as_text() != nullptr) return "a text";
   if (const List* value = as_list()) return value->tuple ? "a tuple" : "a list";
   if (as_dict() != nullptr) return "a dict";
-  if (const auto* value = get<std::shared_ptr<const Function>>()) return "the function " + (*value)->name;
-  return get<std::shared_ptr<const Loop>>() != nullptr ? "loop" : "a namespace";
+  if (const Function* value = as_function()) return "the function " + value->name;
+  return as_loop() != nullptr ? "loop" : "a namespace";
 }
 
 std::int64_t Value::integer(std::string_view what) const {

@@ -143,9 +143,14 @@ class Value {
   const T* get() const {
     return std::get_if<T>(&kind_);
   }
-  const List* as_list() const;
-  const Dict* as_dict() const;
-  const std::string* as_text() const;
+  const List* as_list() const { return pointed_to<List>(); }
+  const Dict* as_dict() const { return pointed_to<Dict>(); }
+  const Function* as_function() const { return pointed_to<Function>(); }
+  const Loop* as_loop() const { return pointed_to<Loop>(); }
+  const std::string* as_text() const {
+    const SharedText* shared = pointed_to<SharedText>();
+    return shared == nullptr ? nullptr : &shared->text;
+  }
   bool is_undefined() const { return get<Undefined>() != nullptr; }
   bool is_none() const { return get<std::nullptr_t>() != nullptr; }
   bool is_number() const;  ///< True and False are numbers, as in Python
@@ -167,6 +172,12 @@ class Value {
   friend bool operator==(const Value& a, const Value& b);
 
  private:
+  template <class T>
+  const T* pointed_to() const {
+    const auto* pointer = get<std::shared_ptr<const T>>();
+    return pointer == nullptr ? nullptr : pointer->get();
+  }
+
   Kinds kind_;
 };
 
