@@ -160,28 +160,24 @@ std::vector<bool> found_in(std::string_view text, const std::vector<std::string>
   return found;
 }
 
-/// Appends the texts in a value: its keys, and the texts that are not empty.
-void append_texts(const Json& value, std::vector<std::string>& texts) {  // NOLINT(misc-no-recursion): limited depth
-  if (value.is_string() && !value.get_ref<const std::string&>().empty()) texts.push_back(value);
-  if (value.is_array())
-    for (const Json& item : value) append_texts(item, texts);
-  if (!value.is_object()) return;
-  for (const auto& [key, item] : value.items()) {
-    if (!key.empty()) texts.push_back(key);
-    append_texts(item, texts);
-  }
-}
+/// What the keys of an object are.
+enum class KeysOf : std::uint8_t {
+  data,        ///< texts
+  schema,      ///< words of a tool's schema; its types are omitted, since a template may write its own words for them
+  properties,  ///< names of a schema's properties
+};
 
-/// Appends the texts in a tool's schema: those of its values, and the names of its properties. Types are omitted,
-/// since a template may write its own words for them. `names`: the keys are names of properties.
-void append_schema(const Json& value, bool names, std::vector<std::string>& texts) {  // NOLINT(misc-no-recursion)
+/// Appends the texts in a value that are not empty: its texts, and keys that are.
+void append_texts(const Json& value, KeysOf keys, std::vector<std::string>& texts) {  // NOLINT(misc-no-recursion)
   if (value.is_string() && !value.get_ref<const std::string&>().empty()) texts.push_back(value);
+  const KeysOf of_items = keys == KeysOf::data ? KeysOf::data : KeysOf::schema;
   if (value.is_array())
-    for (const Json& item : value) append_schema(item, false, texts);
+    for (const Json& item : value) append_texts(item, of_items, texts);
   if (!value.is_object()) return;
   for (const auto& [key, item] : value.items()) {
-    if (names && !key.empty()) texts.push_back(key);
-    if (names || key != "type") append_schema(item, !names && key == "properties", texts);
+    if (keys != KeysOf::schema && !key.empty()) texts.push_back(key);
+    if (keys == KeysOf::schema && key == "type") continue;
+    append_texts(item, keys == KeysOf::schema && key == "properties" ? KeysOf::properties : of_items, texts);
   }
 }
 
@@ -211,6 +207,16 @@ void append_text(std::string_view text, bool answer, std::vector<Piece>& pieces)
   append_piece(text, false, pieces);
 }
 
+void append_content(const Json& message, std::vector<Piece>& pieces) {
+  const auto append = [&](const Json& text) {
+    append_text(text.get_ref<const std::string&>(), is_answer(message), pieces);
+  };
+  const Json& content = message.at("content");
+  if (content.is_string()) append(content);
+  if (content.is_array())
+    for (const Json& part : content) append(part.at("text"));
+}
+
 void append_call(const Json& call, std::vector<Piece>& pieces) {
   const Json& function = call.contains("function") ? call.at("function") : call;
   const std::string name = function.at("name");
@@ -224,7 +230,7 @@ void append_call(const Json& call, std::vector<Piece>& pieces) {
       texts.emplace_back(jinja::strip(arguments.get_ref<const std::string&>()));
     }
   }
-  append_texts(arguments.is_string() ? parsed.value_or(nullptr) : arguments, texts);
+  append_texts(arguments.is_string() ? parsed.value_or(nullptr) : arguments, KeysOf::data, texts);
   for (std::string& text : texts)
     if (!text.empty()) pieces.push_back({.text = std::move(text), .kind = MissingPart::Kind::call, .called = name});
 }
@@ -238,11 +244,7 @@ std::vector<Piece> pieces_of(const Json& message) {
     const bool again = std::ranges::any_of(pieces, [&](const Piece& piece) { return piece.text == text; });
     if (!again) append_piece(text, true, pieces);
   }
-  const Json& content = message.at("content");
-  if (content.is_string()) append_text(content.get_ref<const std::string&>(), is_answer(message), pieces);
-  if (content.is_array())
-    for (const Json& part : content)
-      append_text(part.at("text").get_ref<const std::string&>(), is_answer(message), pieces);
+  append_content(message, pieces);
   if (calls_tools(message))
     for (const Json& call : message.at("tool_calls")) append_call(call, pieces);
   return pieces;
@@ -311,7 +313,7 @@ std::optional<std::string> missing_tool(const Json& tools, const Rendered& text)
     const auto wrapped = tool.find("function");
     const Json& function = wrapped != tool.end() && wrapped->is_object() ? *wrapped : tool;
     const std::string name(value_at<std::string_view>(function, "name").value_or(""));
-    append_schema(function, false, texts);
+    append_texts(function, KeysOf::schema, texts);
     names.resize(texts.size(), name);
   }
   std::size_t in_order = 0;
@@ -364,8 +366,7 @@ bool has_all_parts(const ChatRow& row, std::string_view text) {
   for (const Json& message : row.messages) {
     if (!message.at("content").is_array()) continue;
     std::vector<Piece> pieces;
-    for (const Json& part : message.at("content"))
-      append_text(part.at("text").get_ref<const std::string&>(), is_answer(message), pieces);
+    append_content(message, pieces);
     if (!std::ranges::all_of(pieces, [&](const Piece& piece) { return reader.read(piece); })) return false;
   }
   return true;

@@ -38,10 +38,12 @@ std::int64_t power_of(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
+bool divides(BinaryOperator kind) {
+  return kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
+}
+
 Value of_wholes(BinaryOperator kind, std::int64_t a, std::int64_t b) {
-  const bool divides =
-      kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
-  if (divides && b == 0) refuse("division by zero");
+  if (divides(kind) && b == 0) refuse("division by zero");
   switch (kind) {
     case BinaryOperator::add: return add(a, b);
     case BinaryOperator::subtract: return subtract(a, b);
@@ -61,10 +63,8 @@ Value of_wholes(BinaryOperator kind, std::int64_t a, std::int64_t b) {
 }
 
 Value of_reals(BinaryOperator kind, double a, double b) {
-  const bool divides =
-      kind == BinaryOperator::divide || kind == BinaryOperator::floor || kind == BinaryOperator::modulo;
-  if (divides && b == 0) refuse("division by zero");
-  const double remainder = divides ? std::fmod(a, b) : 0;
+  if (divides(kind) && b == 0) refuse("division by zero");
+  const double remainder = divides(kind) ? std::fmod(a, b) : 0;
   const double modulo = remainder != 0 && (remainder < 0) != (b < 0)
                             ? remainder + b
                             : std::copysign(remainder, remainder != 0 ? remainder : b);

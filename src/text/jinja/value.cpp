@@ -2,6 +2,8 @@
 #include "value.hpp"
 
 #include <algorithm>
+#include <compare>
+#include <optional>
 
 #include "../unicode/code_points.hpp"
 
@@ -35,6 +37,21 @@ bool is_less_digits(std::string_view a, std::string_view b) {
   if (negative != b.starts_with('-')) return negative;
   if (negative) std::swap(a, b);
   return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+/// Returns the order of two numbers, True and False among them; nothing for other values.
+std::optional<std::partial_ordering> order_of_numbers(const Value& a, const Value& b) {
+  std::int64_t room_a = 0, room_b = 0;
+  const std::int64_t *whole_a = whole(a, room_a), *whole_b = whole(b, room_b);
+  if (whole_a != nullptr && whole_b != nullptr) return *whole_a <=> *whole_b;
+  const BigInteger *big_a = a.get<BigInteger>(), *big_b = b.get<BigInteger>();
+  const auto by_less = [](bool less) { return less ? std::partial_ordering::less : std::partial_ordering::greater; };
+  if (big_a != nullptr && big_b != nullptr)
+    return *big_a == *big_b ? std::partial_ordering::equivalent : by_less(is_less_digits(big_a->digits, big_b->digits));
+  if (big_a != nullptr && whole_b != nullptr) return by_less(big_a->digits.starts_with('-'));
+  if (big_b != nullptr && whole_a != nullptr) return by_less(!big_b->digits.starts_with('-'));
+  if (a.is_number() && b.is_number()) return a.number("") <=> b.number("");
+  return std::nullopt;
 }
 
 }  // namespace
@@ -190,13 +207,7 @@ bool operator==(const Value& a, const Value& b) {
     spend(text_a->size() / 64);
     return *text_a == *text_b;
   }
-  std::int64_t room_a = 0, room_b = 0;
-  const std::int64_t* whole_a = whole(a, room_a);
-  const std::int64_t* whole_b = whole(b, room_b);
-  if (whole_a != nullptr && whole_b != nullptr) return *whole_a == *whole_b;
-  if (a.get<BigInteger>() != nullptr && b.get<double>() == nullptr) return a.kind_ == b.kind_;
-  if (b.get<BigInteger>() != nullptr && a.get<double>() == nullptr) return false;
-  if (a.is_number() && b.is_number()) return a.number("") == b.number("");
+  if (const auto order = order_of_numbers(a, b)) return *order == 0;
   if (a.as_list() != nullptr && b.as_list() != nullptr) {
     if (a.as_list() == b.as_list()) return true;
     return a.as_list()->tuple == b.as_list()->tuple && same_items(a.as_list()->items, b.as_list()->items);
@@ -207,15 +218,7 @@ bool operator==(const Value& a, const Value& b) {
 
 bool is_less(const Value& a, const Value& b) {
   spend(1);
-  std::int64_t room_a = 0, room_b = 0;
-  const std::int64_t* whole_a = whole(a, room_a);
-  const std::int64_t* whole_b = whole(b, room_b);
-  if (whole_a != nullptr && whole_b != nullptr) return *whole_a < *whole_b;
-  const BigInteger *big_a = a.get<BigInteger>(), *big_b = b.get<BigInteger>();
-  if (big_a != nullptr && big_b != nullptr) return is_less_digits(big_a->digits, big_b->digits);
-  if (big_a != nullptr && whole_b != nullptr) return big_a->digits.starts_with('-');
-  if (big_b != nullptr && whole_a != nullptr) return !big_b->digits.starts_with('-');
-  if (a.is_number() && b.is_number()) return a.number("") < b.number("");
+  if (const auto order = order_of_numbers(a, b)) return *order < 0;
   if (a.as_text() != nullptr && b.as_text() != nullptr) {
     spend(std::min(a.as_text()->size(), b.as_text()->size()) / 64);
     return *a.as_text() < *b.as_text();  // bytes of UTF-8 are in the order of code points

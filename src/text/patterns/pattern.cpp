@@ -101,28 +101,16 @@ class PatternParser {
   }
 
   bool group(bool ignore_case, int depth) {
-    bool looks = false;
     last_folded_ = 0;
-    if (!reader_.sees("?")) {
-      syntax("(?:");
-    } else if (reader_.take("?i:")) {
-      syntax("(?:");
-      ignore_case = true;
-    } else if (reader_.take("?-i:")) {
-      syntax("(?:");
-      ignore_case = false;
-    } else {
-      bool known = false;
-      for (const char* const opening : {"?:", "?>", "?=", "?!", "?<=", "?<!"}) {
-        if (!reader_.take(opening)) continue;
-        known = true;
-        looks = opening[1] != ':' && opening[1] != '>';
-        syntax(std::string("(") + opening);
-        break;
-      }
-      if (!known)
-        reader_.refuse("has a group of a kind that is not supported; there are ( (?: (?i: (?> (?= (?! (?<= (?<!");
-    }
+    std::string_view found;
+    for (const std::string_view opening : {"?:", "?>", "?=", "?!", "?<=", "?<!", "?i:", "?-i:"})
+      if (found.empty() && reader_.take(opening)) found = opening;
+    if (found.empty() && reader_.sees("?"))
+      reader_.refuse("has a group of a kind that is not supported; there are ( (?: (?i: (?> (?= (?! (?<= (?<!");
+    const bool sets_case = found.ends_with("i:"), plain = found.empty() || found == "?:" || sets_case;
+    if (sets_case) ignore_case = found == "?i:";
+    syntax(plain ? "(?:" : "(" + std::string(found));
+    const bool looks = !plain && found != "?>";
     const bool empty = alternatives(ignore_case, depth + 1);
     if (!reader_.take(")")) reader_.refuse("has ( without )");
     syntax(")");

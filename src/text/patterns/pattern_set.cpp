@@ -66,7 +66,11 @@ CodePointSet both_cases(char32_t code, const PatternReader& reader) {
 
 Escape read_escape(PatternReader& reader) {
   if (reader.at_end()) reader.refuse("ends with a backslash");
+  constexpr std::string_view letters = "nrtfvae", meanings = "\n\r\t\f\v\a\x1B";
   const char32_t code = reader.next();
+  if (code < 0x80)
+    if (const std::size_t found = letters.find(static_cast<char>(code)); found != letters.npos)
+      return of_code(static_cast<unsigned char>(meanings[found]));
   switch (code) {
     case 's':
     case 'S': return of_set(unicode_set("space"), code == 'S');
@@ -76,13 +80,6 @@ Escape read_escape(PatternReader& reader) {
     case 'D': return of_set(*property_set("Nd"), code == 'D');
     case 'p':
     case 'P': return {.set = read_property(reader, code == 'P')};
-    case 'n': return of_code('\n');
-    case 'r': return of_code('\r');
-    case 't': return of_code('\t');
-    case 'f': return of_code('\f');
-    case 'v': return of_code('\v');
-    case 'a': return of_code('\a');
-    case 'e': return of_code(0x1B);
     case 'u': return of_code(read_code(reader, 4, 4));
     case 'x': {
       if (!reader.take("{")) {

@@ -24,35 +24,35 @@ std::vector<TokenId> ids_of(const Keys& part, const std::string& token) {
 }
 
 /// Adds to the ids and texts of all templates: one after another, they would double a text again and again.
-Template read_template(const Keys& part, std::size_t& texts, std::size_t& ids) {
-  Template shape;
+std::vector<TemplatePiece> read_template(const Keys& part, std::size_t& texts, std::size_t& ids) {
+  std::vector<TemplatePiece> pieces;
   std::size_t texts_here = 0;
   for (const nlohmann::json& entry : part.array("single")) {
     const Keys piece(entry, part.source(), part.name() + "'s template");
     if (piece.has("Sequence")) {
       const std::string which = piece.object("Sequence").text("id");
       if (which != "A") part.refuse("\"TemplateProcessing\" asks for a second text in the template of a single one");
-      shape.pieces.push_back({.text = true, .ids = {}});
+      pieces.push_back({.text = true, .ids = {}});
       ++texts_here;
     } else {
-      shape.pieces.push_back({.text = false, .ids = ids_of(part, piece.object("SpecialToken").text("id"))});
-      ids += 1 + shape.pieces.back().ids.size();
+      pieces.push_back({.text = false, .ids = ids_of(part, piece.object("SpecialToken").text("id"))});
+      ids += 1 + pieces.back().ids.size();
       if (ids > most_special_ids) part.refuse("adds more than ", most_special_ids, " special tokens to a text");
     }
     if (texts * texts_here > most_texts) part.refuse("repeats a text more than ", most_texts, " times");
   }
   texts *= std::max<std::size_t>(texts_here, 1);
-  return shape;
+  return pieces;
 }
 
 }  // namespace
 
 void apply(const PostProcessor& processor, bool special, std::size_t begin, std::vector<TokenId>& ids) {
   const auto first = static_cast<std::ptrdiff_t>(begin);
-  for (const Template& shape : processor) {
+  for (const std::vector<TemplatePiece>& pieces : processor) {
     const std::vector<TokenId> text(ids.begin() + first, ids.end());
     ids.resize(begin);
-    for (const Template::Piece& piece : shape.pieces) {
+    for (const TemplatePiece& piece : pieces) {
       if (!piece.text && !special) continue;
       const std::vector<TokenId>& part = piece.text ? text : piece.ids;
       ids.insert(ids.end(), part.begin(), part.end());

@@ -11,17 +11,14 @@
 
 namespace fsdp::text {
 
-/// A template: special ids and places for the text's ids. (ByteLevel only changes offsets, and needs no template.)
-struct Template {
-  struct Piece {
-    bool text = false;
-    std::vector<TokenId> ids;  ///< if it is not the text
-  };
-  std::vector<Piece> pieces;
+/// A part of a template: the text's ids, or special ones. (ByteLevel only changes offsets, and needs no template.)
+struct TemplatePiece {
+  bool text = false;
+  std::vector<TokenId> ids;  ///< if it is not the text
 };
 
 /// Templates, each applied to the result of the one before.
-using PostProcessor = std::vector<Template>;
+using PostProcessor = std::vector<std::vector<TemplatePiece>>;
 
 PostProcessor read_post_processor(const Keys& stage);
 

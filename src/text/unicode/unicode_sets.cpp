@@ -59,46 +59,16 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-const std::map<std::string, std::string, std::less<>>& long_names() {
-  static const std::map<std::string, std::string, std::less<>> names = {
-      {"letter", "L"},
-      {"uppercaseletter", "Lu"},
-      {"lowercaseletter", "Ll"},
-      {"titlecaseletter", "Lt"},
-      {"modifierletter", "Lm"},
-      {"otherletter", "Lo"},
-      {"mark", "M"},
-      {"nonspacingmark", "Mn"},
-      {"spacingmark", "Mc"},
-      {"enclosingmark", "Me"},
-      {"number", "N"},
-      {"decimalnumber", "Nd"},
-      {"letternumber", "Nl"},
-      {"othernumber", "No"},
-      {"punctuation", "P"},
-      {"connectorpunctuation", "Pc"},
-      {"dashpunctuation", "Pd"},
-      {"openpunctuation", "Ps"},
-      {"closepunctuation", "Pe"},
-      {"initialpunctuation", "Pi"},
-      {"finalpunctuation", "Pf"},
-      {"otherpunctuation", "Po"},
-      {"symbol", "S"},
-      {"mathsymbol", "Sm"},
-      {"currencysymbol", "Sc"},
-      {"modifiersymbol", "Sk"},
-      {"othersymbol", "So"},
-      {"separator", "Z"},
-      {"spaceseparator", "Zs"},
-      {"lineseparator", "Zl"},
-      {"paragraphseparator", "Zp"},
-      {"other", "C"},
-      {"control", "Cc"},
-      {"format", "Cf"},
-      {"privateuse", "Co"},
-  };
-  return names;
-}
+/// Categories and groups of them, each with its long name.
+constexpr std::string_view long_names =
+    "L letter Lu uppercaseletter Ll lowercaseletter Lt titlecaseletter Lm modifierletter Lo otherletter "
+    "M mark Mn nonspacingmark Mc spacingmark Me enclosingmark "
+    "N number Nd decimalnumber Nl letternumber No othernumber "
+    "P punctuation Pc connectorpunctuation Pd dashpunctuation Ps openpunctuation Pe closepunctuation "
+    "Pi initialpunctuation Pf finalpunctuation Po otherpunctuation "
+    "S symbol Sm mathsymbol Sc currencysymbol Sk modifiersymbol So othersymbol "
+    "Z separator Zs spaceseparator Zl lineseparator Zp paragraphseparator "
+    "C other Cc control Cf format Co privateuse";
 
 }  // namespace
 
@@ -123,7 +93,9 @@ std::optional<CodePointSet> property_set(std::string_view name) {
   std::string wanted = plain(name);
   for (const std::string_view script : {"han", "hiragana", "katakana", "hangul"})
     if (wanted == script) return unicode_set(script);
-  if (const auto found = long_names().find(wanted); found != long_names().end()) wanted = plain(found->second);
+  const std::vector<std::string_view> names = split_at(long_names, ' ');
+  for (std::size_t i = 0; i < names.size(); i += 2)
+    if (wanted == names[i + 1]) wanted = plain(names[i]);
   Ranges ranges;
   for (const auto& [category, members] : categories)
     if (plain(category) == wanted || plain(category.substr(0, 1)) == wanted)
