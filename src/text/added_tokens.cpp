@@ -28,21 +28,24 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
+std::uint32_t AddedTokenFinder::child_of(std::uint32_t node, unsigned char byte) const {
+  for (const auto& [edge, child] : nodes_[node].next)
+    if (edge == byte) return child;
+  return 0;
+}
+
 void AddedTokenFinder::add(const AddedToken* token) {
   std::uint32_t node = 0;
   for (const char c : token->pattern) {
     const auto byte = static_cast<unsigned char>(c);
-    auto& next = nodes_[node].next;
-    const auto found = std::find_if(next.begin(), next.end(), [&](const auto& edge) { return edge.first == byte; });
-    if (found != next.end()) {
-      node = found->second;
-    } else {
-      const auto child = static_cast<std::uint32_t>(nodes_.size());
-      next.emplace_back(byte, child);
+    std::uint32_t child = child_of(node, byte);
+    if (child == 0) {
+      child = static_cast<std::uint32_t>(nodes_.size());
+      nodes_[node].next.emplace_back(byte, child);
       if (node == 0) first_[byte] = child;
       nodes_.emplace_back();
-      node = child;
     }
+    node = child;
   }
   nodes_[node].token = token;
 }
@@ -53,10 +56,7 @@ const AddedToken* AddedTokenFinder::longest(std::string_view text, std::size_t a
   for (std::uint32_t node = first_[static_cast<unsigned char>(text[at])]; node != 0;) {
     if (nodes_[node].token != nullptr) best = nodes_[node].token;
     if (++at == text.size()) break;
-    std::uint32_t child = 0;
-    for (const auto& [byte, next] : nodes_[node].next)
-      if (byte == static_cast<unsigned char>(text[at])) child = next;
-    node = child;
+    node = child_of(node, static_cast<unsigned char>(text[at]));
   }
   budget.spend(at - begin);
   return best;
@@ -69,11 +69,8 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
     if (begin < end) parts.push_back({begin, end, token});
   };
   for (std::size_t at = 0; at < text.size() && !empty();) {
-    if (first_[static_cast<unsigned char>(text[at])] == 0) {
-      ++at;
-      continue;
-    }
-    const AddedToken* const token = longest(text, at, budget);
+    const bool begins = first_[static_cast<unsigned char>(text[at])] != 0;
+    const AddedToken* const token = begins ? longest(text, at, budget) : nullptr;
     if (token == nullptr) {
       ++at;
       continue;

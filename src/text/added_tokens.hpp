@@ -55,6 +55,8 @@ class AddedTokenFinder {
     std::vector<std::pair<unsigned char, std::uint32_t>> next;
     const AddedToken* token = nullptr;
   };
+  /// Returns the node behind a byte; 0 if there is none.
+  std::uint32_t child_of(std::uint32_t node, unsigned char byte) const;
   /// Returns the longest token that begins at `at`, or nullptr.
   const AddedToken* longest(std::string_view text, std::size_t at, Budget& budget) const;
 

@@ -50,12 +50,7 @@ PatternAlphabet::PatternAlphabet(const std::vector<PatternPart>& parts, const st
       if (range.end > 0x80) set.push_back({std::max<char32_t>(range.begin, 0x80), range.end});
     if (!set.empty()) sets.push_back(std::move(set));
   }
-  const auto less = [](const CodePointRange& a, const CodePointRange& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  };
-  std::sort(sets.begin(), sets.end(), [&](const auto& a, const auto& b) {
-    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), less);
-  });
+  std::ranges::sort(sets);
   sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
   for (const auto& set : sets)
     for (const CodePointRange& range : set) borders_.insert(borders_.end(), {range.begin, range.end});

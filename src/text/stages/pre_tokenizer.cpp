@@ -47,23 +47,15 @@ void join(const std::vector<Match>& matches, std::size_t size, Delimiter behavio
       if (!one.match) give(one.begin, one.end);
     return;
   }
-  const bool backward = behavior == Delimiter::merged_with_next;
-  if (backward) std::reverse(all.begin(), all.end());
-  std::vector<Stretch> joined;
-  bool previous = false;
-  for (const Stretch& one : all) {
-    const bool joins = behavior == Delimiter::contiguous ? one.match == previous : one.match && !previous;
-    previous = one.match;
-    if (!joins || joined.empty()) {
-      joined.push_back(one);
-    } else if (backward) {
-      joined.back().begin = one.begin;
-    } else {
-      joined.back().end = one.end;
-    }
+  const auto joins = [&](const Stretch& left, const Stretch& right) {
+    if (behavior == Delimiter::contiguous) return left.match == right.match;
+    return behavior == Delimiter::merged_with_previous ? right.match && !left.match : left.match && !right.match;
+  };
+  for (std::size_t i = 0, begin = 0; i < all.size(); ++i) {
+    if (i + 1 < all.size() && joins(all[i], all[i + 1])) continue;
+    give(begin, all[i].end);
+    begin = all[i].end;
   }
-  if (backward) std::reverse(joined.begin(), joined.end());
-  for (const Stretch& one : joined) give(one.begin, one.end);
 }
 
 std::string_view part_of(const Words& words, const Match& span) {

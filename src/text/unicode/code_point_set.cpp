@@ -10,8 +10,7 @@ namespace fsdp::text {
 
 CodePointSet::CodePointSet(std::vector<CodePointRange> ranges) {
   std::erase_if(ranges, [](const CodePointRange& range) { return range.begin >= range.end; });
-  std::sort(ranges.begin(), ranges.end(),
-            [](const CodePointRange& a, const CodePointRange& b) { return a.begin < b.begin; });
+  std::ranges::sort(ranges);
   for (const CodePointRange& range : ranges) {
     if (!ranges_.empty() && range.begin <= ranges_.back().end) {
       ranges_.back().end = std::max(ranges_.back().end, range.end);
@@ -22,8 +21,7 @@ CodePointSet::CodePointSet(std::vector<CodePointRange> ranges) {
 }
 
 bool CodePointSet::contains(char32_t code) const {
-  const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), code,
-                                      [](char32_t value, const CodePointRange& range) { return value < range.begin; });
+  const auto after = std::ranges::upper_bound(ranges_, code, {}, &CodePointRange::begin);
   return after != ranges_.begin() && code < std::prev(after)->end;
 }
 

@@ -3,6 +3,7 @@
 /// A set of code points as sorted ranges, and a table with a byte for each code point.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -15,7 +16,7 @@ namespace fsdp::text {
 struct CodePointRange {
   char32_t begin = 0;
   char32_t end = 0;
-  friend bool operator==(const CodePointRange&, const CodePointRange&) = default;
+  friend auto operator<=>(const CodePointRange&, const CodePointRange&) = default;
 };
 
 /// A set of code points: sorted ranges that are not empty and not adjacent.

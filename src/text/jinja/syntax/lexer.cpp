@@ -214,30 +214,21 @@ class Lexer {
   }
 
   void take_number() {
-    std::string digits;
-    std::size_t end = at_;
-    bool fraction = false;
-    const auto take_digits = [&] {
-      for (; end < text_.size() && (is_digit(text_[end]) || text_[end] == '_'); ++end) {
-        if (text_[end] != '_') digits += text_[end];
-      }
+    const auto behind_digits = [&](std::size_t i) {
+      return std::min(text_.find_first_not_of("0123456789_", i), text_.size());
     };
     const auto digit_at = [&](std::size_t i) { return i < text_.size() && is_digit(text_[i]); };
-    take_digits();
-    if (end < text_.size() && text_[end] == '.' && digit_at(end + 1)) {
-      fraction = true;
-      digits += text_[end++];
-      take_digits();
-    }
+    std::size_t end = behind_digits(at_);
+    bool fraction = text_.substr(end).starts_with('.') && digit_at(end + 1);
+    if (fraction) end = behind_digits(end + 1);
     if (end < text_.size() && (text_[end] == 'e' || text_[end] == 'E')) {
       const bool is_signed = end + 1 < text_.size() && (text_[end + 1] == '-' || text_[end + 1] == '+');
-      if (digit_at(end + (is_signed ? 2 : 1))) {
-        fraction = true;
-        digits += text_.substr(end, is_signed ? 2 : 1);
-        end += is_signed ? 2 : 1;
-        take_digits();
-      }
+      const std::size_t exponent = end + (is_signed ? 2 : 1);
+      fraction = fraction || digit_at(exponent);
+      if (digit_at(exponent)) end = behind_digits(exponent);
     }
+    std::string digits(text_.substr(at_, end - at_));
+    std::erase(digits, '_');
     add(fraction ? Kind::fraction : Kind::whole, digits);
     skip(end - at_);
   }
