@@ -38,8 +38,6 @@ void check_first(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer
   }
 }
 
-bool by_id(const DecodedToken& a, const DecodedToken& b) { return a.id < b.id; }
-
 }  // namespace
 
 std::unique_ptr<Scratch> ScratchPool::take() const {
@@ -103,14 +101,13 @@ void Tokenizer::State::add_tokens(const std::string& source) {
     (token.normalized ? in_normalized : in_text).add(&token);
     if (token.special) special.insert(token.content);
     if (known) {
-      std::lower_bound(tokens.begin(), tokens.end(), DecodedToken{.id = token.id, .name = {}}, by_id)->name =
-          token.pattern;
+      std::ranges::lower_bound(tokens, token.id, {}, &DecodedToken::id)->name = token.pattern;
     } else {
       others.push_back({.id = token.id, .name = token.pattern});
     }
   }
   tokens.insert(tokens.end(), others.begin(), others.end());
-  std::sort(tokens.begin(), tokens.end(), by_id);
+  std::ranges::sort(tokens, {}, &DecodedToken::id);
   for (std::size_t i = 1; i < tokens.size(); ++i)
     require<InputError>(tokens[i].id != tokens[i - 1].id, source, ": the added token \"", shortened(tokens[i].name),
                         "\" has the id ", tokens[i].id, ", which a token of the model has; write ids without gaps");
@@ -120,7 +117,7 @@ void Tokenizer::State::add_tokens(const std::string& source) {
 
 const DecodedToken* Tokenizer::State::find(TokenId id) const {
   if (id < tokens.size() && tokens[id].id == id) return &tokens[id];  // no gaps before it
-  const auto found = std::lower_bound(tokens.begin(), tokens.end(), DecodedToken{.id = id, .name = {}}, by_id);
+  const auto found = std::ranges::lower_bound(tokens, id, {}, &DecodedToken::id);
   return found == tokens.end() || found->id != id ? nullptr : &*found;
 }
 
@@ -162,15 +159,13 @@ void Tokenizer::State::append(std::string_view text, std::vector<TokenId>& ids, 
 
 void Tokenizer::State::append_part(const Part& part, Scratch& scratch, std::vector<TokenId>& ids,
                                    Budget& budget) const {
-  constexpr std::string_view mark = "\xE2\x96\x81";  // U+2581
   Words& words = scratch.words;
   pre_tokenizer.split(part, words, budget);
   for (const Match& span : words.spans) {
     const std::string_view text = words.text.substr(span.begin, span.end - span.begin);
     std::size_t begin = 0;
     if (model.cuts_at_spaces())
-      for (std::size_t at = text.find(mark, 1); at != text.npos; at = text.find(mark, at + mark.size())) {
-        if (text.substr(0, at).ends_with(mark)) continue;
+      for (std::size_t at = next_space_mark(text, 1); at != text.npos; at = next_space_mark(text, at + 1)) {
         append_word(text.substr(begin, at - begin), scratch, ids);
         begin = at;
       }

@@ -16,13 +16,6 @@ namespace {
 constexpr std::size_t short_word = 64;                   // up to so many characters, a scan is faster than a queue
 constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
 
-/// Returns whether a U+2581 follows another character.
-bool has_space_inside(std::string_view token) {
-  for (std::size_t at = token.find(space_mark, 1); at != token.npos; at = token.find(space_mark, at + 1))
-    if (!token.substr(0, at).ends_with(space_mark)) return true;
-  return false;
-}
-
 /// Reads "vocab", in the order of ids.
 TokenMap read_vocabulary(const Keys& model) {
   struct Token {
@@ -83,6 +76,12 @@ void require_supported(const Keys& model) {
 
 }  // namespace
 
+std::size_t next_space_mark(std::string_view text, std::size_t from) {
+  std::size_t at = text.find(space_mark, from);
+  while (at != text.npos && text.substr(0, at).ends_with(space_mark)) at = text.find(space_mark, at + 1);
+  return at;
+}
+
 Bpe::Bpe(const Keys& model, bool byte_level) : source_(model.source()), byte_level_(byte_level) {
   require_supported(model);
   vocabulary_ = read_vocabulary(model);
@@ -126,7 +125,7 @@ void Bpe::read_merges(const nlohmann::json& list, const Keys& model) {
       return *found;
     };
     joined.assign(pair->left).append(pair->right);
-    if (cuts_at_spaces_ && has_space_inside(joined)) cuts_at_spaces_ = false;
+    if (cuts_at_spaces_ && next_space_mark(joined, 1) != joined.npos) cuts_at_spaces_ = false;
     const TokenId first = need(pair->left), second = need(pair->right);
     merges_.set(first, second, {.rank = rank, .id = need(joined)});
     ++rank;

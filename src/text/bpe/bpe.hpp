@@ -19,6 +19,10 @@
 
 namespace fsdp::text {
 
+/// Returns the next place, from `from` on, of a U+2581 that follows another character; npos if there is none. `from`
+/// must not be 0.
+std::size_t next_space_mark(std::string_view text, std::size_t from);
+
 /// Workspace for encoding one word; for one thread at a time.
 struct BpeScratch {
   std::vector<TokenId> ids;

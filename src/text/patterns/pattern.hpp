@@ -35,7 +35,6 @@ class PatternReader {
   bool take(std::string_view text);  ///< if `text` is next, moves behind it and returns true
   char peek() const { return pattern_[at_]; }
   char32_t next();  ///< one code point
-  std::size_t place() const { return at_; }
 
   /// Throws InputError with the pattern, the place, and what is wrong.
   [[noreturn]] void refuse(std::string_view what) const;

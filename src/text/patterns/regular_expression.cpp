@@ -122,10 +122,6 @@ struct RegularExpression::Compiled {
   int count(std::string_view subject, std::size_t at, Workspace& work, Budget& budget) const;
 };
 
-RegularExpression::~RegularExpression() = default;
-RegularExpression::RegularExpression(RegularExpression&&) noexcept = default;
-RegularExpression& RegularExpression::operator=(RegularExpression&&) noexcept = default;
-
 RegularExpression::RegularExpression(std::string_view pattern, const std::string& source) {
   const std::vector<PatternPart> parts = read_pattern(pattern, source);
   const PatternAlphabet alphabet(parts, source);
@@ -138,7 +134,7 @@ RegularExpression::RegularExpression(std::string_view pattern, const std::string
   PatternCode quick;
   if (pattern.size() <= most_quick_pattern)
     quick = compile(bytes, options, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD, pattern, source);
-  compiled_ = std::make_unique<const Compiled>(
+  compiled_ = std::make_shared<const Compiled>(
       Compiled{std::string(pattern), source, alphabet.table(), std::move(quick), std::move(counted)});
 }
 

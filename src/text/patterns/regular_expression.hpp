@@ -23,17 +23,13 @@ struct Match {
   std::size_t end = 0;
 };
 
-/// A compiled pattern.
+/// A compiled pattern. Copies share its data.
 class RegularExpression {
  public:
   /// Compiles a pattern. Throws InputError "`source`: ..." if it is not supported.
   RegularExpression(std::string_view pattern, const std::string& source);
   /// Returns a pattern that matches exactly one text.
   static RegularExpression of_literal(std::string_view text, const std::string& source);
-
-  ~RegularExpression();
-  RegularExpression(RegularExpression&&) noexcept;
-  RegularExpression& operator=(RegularExpression&&) noexcept;
 
   /// The pattern.
   std::string_view text() const;
@@ -44,7 +40,7 @@ class RegularExpression {
 
  private:
   struct Compiled;
-  std::unique_ptr<const Compiled> compiled_;
+  std::shared_ptr<const Compiled> compiled_;
 };
 
 }  // namespace fsdp::text

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoder.hpp"
 
-#include <memory>
 #include <utility>
 
 #include "../bpe/byte_alphabet.hpp"
@@ -58,8 +57,8 @@ void replace_in(std::string& token, const Replace& replace, Budget& budget) {
 }
 
 Decoder::Step replace_step(const Keys& step) {
-  return [replace = std::make_shared<const Replace>(read_replace(step))](Tokens tokens, Budget& budget) {
-    for (std::string& token : tokens) replace_in(token, *replace, budget);
+  return [replace = read_replace(step)](Tokens tokens, Budget& budget) {
+    for (std::string& token : tokens) replace_in(token, replace, budget);
     return tokens;
   };
 }

@@ -193,9 +193,7 @@ ByteLevel read_byte_level(const Keys& part) {
 }  // namespace
 
 void PreTokenizer::split(const Part& part, Words& words, Budget& budget) const {
-  words.text = part.text;
-  words.at_begin = part.at_begin;
-  words.follows = part.follows;
+  static_cast<Part&>(words) = part;
   words.spans.clear();
   if (part.text.empty()) return;
   words.spans.push_back({0, part.text.size()});

@@ -45,12 +45,9 @@ struct ByteLevel {
   std::vector<RegularExpression> pattern;  ///< one or none
 };
 
-/// The words [begin, end) of a text; none is empty.
-struct Words {
-  std::string_view text;
+/// A part of a text with its words [begin, end); none is empty.
+struct Words : Part {
   std::vector<Match> spans;
-  bool at_begin = false;  ///< as in Part
-  bool follows = false;   ///< as in Part
 
   std::string buffer;  ///< holds the text if it was changed
   std::string other_buffer;

@@ -27,7 +27,6 @@ class CodePointSet {
 
   const std::vector<CodePointRange>& ranges() const { return ranges_; }
   bool contains(char32_t code) const;
-  bool empty() const { return ranges_.empty(); }
 
   CodePointSet operator|(const CodePointSet& other) const;
   CodePointSet operator&(const CodePointSet& other) const { return ~(~*this | ~other); }
