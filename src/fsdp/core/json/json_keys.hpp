@@ -108,7 +108,7 @@ class Keys {
     if (at(key) != only) wrong(key, "only " + only.dump() + " is supported");
   }
 
-  /// Throws InputError "`source`: the `name` ...".
+  /// Throws InputError "`source`: the `name` ..."; for an object with a name.
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     throw InputError(message(*source_, ": the ", name_, " ", shortened_part(parts)...));
