@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/data/mixture.hpp>
+#include <tessera/trainer/data/sampler.hpp>
 
 #include <algorithm>
 #include <array>

@@ -60,8 +60,6 @@ class Conversations {
 
   /// The number of conversations.
   std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
-  /// The number of tokens in all conversations together.
-  std::int64_t tokens() const { return index_.empty() ? 0 : index_.back().end; }
   std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
   const std::string& digest() const { return digest_; }  ///< of all tokens

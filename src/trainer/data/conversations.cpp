@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
@@ -100,7 +100,6 @@ struct EncodedUnit {
   std::vector<Conversations::Entry> index;  // ends are relative to the unit
   Findings findings;
   std::vector<std::int64_t> replaced;  // for each piece: bytes that are not Unicode text
-  std::exception_ptr error;
 };
 
 /// "chats.jsonl line": the name of a place in a file, without its number.
@@ -115,25 +114,21 @@ bool is_read(std::string_view key) {
 
 EncodedUnit encoded(const text::ChatFormat& format, const TextUnit& unit, const std::vector<TextFile>& files) {
   EncodedUnit out;
-  out.replaced.resize(unit.pieces.size());
-  try {
-    for (const TextPiece& piece : unit.pieces) {
-      std::string_view line = unit.text(piece);
-      if (line.find_first_not_of(" \t\r\n") == line.npos) continue;
-      const std::string place = message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line);
-      const auto mended = unicode_record(line, is_read);
-      if (mended) line = mended->json;
-      if (mended) out.replaced[static_cast<std::size_t>(&piece - unit.pieces.data())] = mended->replaced;
-      const text::ChatTokens chat = format.encode(line, place);
-      out.findings.add(chat, place);
-      for (std::size_t i = 0; i < chat.ids.size(); ++i) {
-        const auto id = static_cast<std::int32_t>(chat.ids[i]);
-        out.tokens.push_back(chat.answers[i] ? id : ~id);
-      }
-      out.index.push_back({.end = std::ssize(out.tokens), .file = piece.file, .line = piece.line});
+  for (const TextPiece& piece : unit.pieces) {
+    std::int64_t& replaced = out.replaced.emplace_back(0);
+    std::string_view line = unit.text(piece);
+    if (line.find_first_not_of(" \t\r\n") == line.npos) continue;
+    const std::string place = message(place_in(files[static_cast<std::size_t>(piece.file)]), " ", piece.line);
+    const auto mended = unicode_record(line, is_read);
+    if (mended) line = mended->json;
+    if (mended) replaced = mended->replaced;
+    const text::ChatTokens chat = format.encode(line, place);
+    out.findings.add(chat, place);
+    for (const auto& [id, answers] : ranges::views::zip(chat.ids, chat.answers)) {
+      const auto token = static_cast<std::int32_t>(id);
+      out.tokens.push_back(answers ? token : ~token);
     }
-  } catch (...) {
-    out.error = std::current_exception();
+    out.index.push_back({.end = std::ssize(out.tokens), .file = piece.file, .line = piece.line});
   }
   return out;
 }
@@ -152,13 +147,13 @@ ConversationTexts::ConversationTexts(std::span<const std::filesystem::path> path
   left_out_ = std::move(inputs.left_out);
   for (InputFile& file : inputs.files) {
     const TextCandidate candidate(file.path);
-    require<InputError>(candidate.reading != Reading::another, "--data ", file.path.string(), " is ", candidate.kind,
-                        ", and --data-format chat reads conversations as JSON; ", candidate.advice);
+    require<InputError>(candidate.reading != Reading::another, "--data ", file.path.string(), " is ",
+                        candidate.kind.name, ", and --data-format chat reads conversations as JSON; ",
+                        candidate.kind.advice);
     require<InputError>(is_named_json(file.path), "--data ", file.path.string(),
                         " is no JSONL (.jsonl or .ndjson) and no array of records (.json), and --data-format chat ",
                         "reads conversations, one a record");
-    if (candidate.reading != Reading::text)
-      refuse_nul(head_of(open_file(file.path, O_RDONLY, "read"), file.path), file.path);
+    if (candidate.reading != Reading::text) refuse_nul(file.path);
     files_.push_back(std::move(file.path));
   }
   require<InputError>(!files_.empty(), "--data: there is no file of conversations",
@@ -196,39 +191,32 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
     at += static_cast<std::int64_t>(bytes);
   };
   std::vector<Conversations::Entry> index;
-  std::int64_t end = 0;
   std::uint64_t digest = hash_seed;
   Findings findings;
   std::vector<std::int64_t> replaced(texts.size());  // bytes of each file
   TextUnits units(format_.tokenizer(), texts);
-  const std::int64_t threads = device::available_cores();
-  std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 2);
-  std::vector<EncodedUnit> made(batch.size());
-  for (std::size_t count = batch.size(); count == batch.size();) {
-    count = 0;
-    while (count < batch.size() && units.next(batch[count])) ++count;
-#pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(threads))
-    for (std::size_t i = 0; i < count; ++i) made[i] = encoded(format_, batch[i], texts);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (made[i].error) std::rethrow_exception(made[i].error);
-      for (std::size_t piece = 0; piece < made[i].replaced.size(); ++piece) {
-        const TextPiece& at = batch[i].pieces[piece];
-        const auto file = static_cast<std::size_t>(at.file);
-        replaced[file] += made[i].replaced[piece];
-        require_unicode(texts[file].path, replaced[file], texts[file].bytes, at.line);
-      }
-      append(made[i].tokens.data(), made[i].tokens.size() * sizeof(std::int32_t));
-      for (const std::int32_t token : made[i].tokens) digest = mixed(digest ^ static_cast<std::uint32_t>(token));
-      findings.add(made[i].findings);
-      for (Conversations::Entry entry : made[i].index) {
-        entry.end += end;
-        index.push_back(entry);
-      }
-      end = index.empty() ? 0 : index.back().end;
-      bytes += std::ssize(batch[i].bytes);
-    }
-    if (report) report(bytes, all_bytes);
-  }
+  encode_units(
+      units, static_cast<int>(device::available_cores()), 2,
+      [&](const TextUnit& unit) { return encoded(format_, unit, texts); },
+      [&](const TextUnit& unit, const EncodedUnit& made) {
+        for (const auto& [piece, of_piece] : ranges::views::zip(unit.pieces, made.replaced)) {
+          const auto file = static_cast<std::size_t>(piece.file);
+          replaced[file] += of_piece;
+          require_unicode(texts[file].path, replaced[file], texts[file].bytes, piece.line);
+        }
+        append(made.tokens.data(), made.tokens.size() * sizeof(std::int32_t));
+        for (const std::int32_t token : made.tokens) digest = mixed(digest ^ static_cast<std::uint32_t>(token));
+        findings.add(made.findings);
+        const std::int64_t end = index.empty() ? 0 : index.back().end;
+        for (Conversations::Entry entry : made.index) {
+          entry.end += end;
+          index.push_back(entry);
+        }
+        bytes += std::ssize(unit.bytes);
+      },
+      [&] {
+        if (report) report(bytes, all_bytes);
+      });
   require<InputError>(!index.empty(), "--data ", files_.front().string(), files_.size() > 1 ? " and the others" : "",
                       ": there is no conversation");
   const nlohmann::json json = [&] {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/data/corpus.hpp>
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +17,6 @@
 #include "../../fsdp/core/value_names.hpp"
 #include "files/file_kinds.hpp"
 #include "files/text_files.hpp"
-#include "formats/llm_c.hpp"
 #include "formats/megatron.hpp"
 #include "formats/token_folder.hpp"
 
@@ -32,71 +30,51 @@ struct FileTokens {
   std::optional<std::int64_t> tokens = {};  // number of tokens, if the header has it
 };
 
-std::int64_t little_endian(const std::uint8_t* bytes, int count) {
-  std::int64_t value = 0;
-  for (int i = count; i-- > 0;) value = value << 8 | bytes[i];
-  return value;
+/// Copies tokens of a layout, starting at byte `begin`. Negative and too large numbers become 2^32 - 1.
+void copy_tokens(const OpenFile& file, std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) {
+  constexpr std::int64_t most = 0xFFFFFFFF;
+  const auto width = static_cast<std::size_t>(layout.token_bytes);
+  const std::int64_t limit = layout.is_signed && width < 4 ? std::int64_t{1} << (8 * width - 1)
+                             : layout.is_signed            ? std::int64_t{1} << 31
+                                                           : most;
+  static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+  const std::int64_t first = begin / page * page;
+  const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * width;
+  void* mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.descriptor().get(), first);
+  require<InputError>(mapped != MAP_FAILED, file.path().string(), ": cannot be mapped: ", std::strerror(errno));
+  const char* token = static_cast<const char*>(mapped) + (begin - first);
+  for (std::uint32_t& value : out) {
+    const auto read = static_cast<std::int64_t>(little_endian({token, width}));
+    value = static_cast<std::uint32_t>(read < 0 || read >= limit ? most : read);
+    token += width;
+  }
+  ::munmap(mapped, length);
 }
 
-/// A file that is open for reading.
-class OpenFile {
- public:
-  explicit OpenFile(const std::filesystem::path& path)
-      : path_(path), file_(open_file(path, O_RDONLY, "read")), bytes_(size_of(file_, path)) {}
-
-  std::int64_t bytes() const { return bytes_; }
-
-  const FileDescriptor& descriptor() const { return file_; }
-  std::vector<std::uint8_t> head() const { return head_of(file_, path_); }
-
-  /// Copies tokens of a layout, starting at byte `begin`. Negative and too large numbers become 2^32 - 1.
-  void copy(std::int64_t begin, const TokenLayout& layout, std::span<std::uint32_t> out) const {
-    constexpr std::int64_t most = 0xFFFFFFFF;
-    const int width = layout.token_bytes;
-    const std::int64_t limit = layout.is_signed && width < 4 ? std::int64_t{1} << (8 * width - 1)
-                               : layout.is_signed            ? std::int64_t{1} << 31
-                                                             : most;
-    static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
-    const std::int64_t first = begin / page * page;
-    const std::size_t length = static_cast<std::size_t>(begin - first) + out.size() * static_cast<std::size_t>(width);
-    void* mapped = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file_.get(), first);
-    require<InputError>(mapped != MAP_FAILED, path_.string(), ": cannot be mapped: ", std::strerror(errno));
-    const std::uint8_t* token = static_cast<const std::uint8_t*>(mapped) + (begin - first);
-    for (std::uint32_t& value : out) {
-      const std::int64_t read = little_endian(token, width);
-      value = static_cast<std::uint32_t>(read < 0 || read >= limit ? most : read);
-      token += width;
-    }
-    ::munmap(mapped, length);
-  }
-
- private:
-  const std::filesystem::path& path_;
-  FileDescriptor file_;
-  std::int64_t bytes_;
-};
-
 /// Reads llm.c's header; returns nothing for a file without it. Throws InputError for an unknown version.
-std::optional<FileTokens> llm_c_tokens(const std::filesystem::path& path, std::span<const std::uint8_t> head) {
+std::optional<FileTokens> llm_c_tokens(const OpenFile& file) {
+  const std::string head = file.head();
   if (head.size() < 12) return std::nullopt;
-  const std::int64_t magic = little_endian(head.data(), 4), version = little_endian(head.data() + 4, 4);
+  const auto word = [&](std::size_t i) {
+    return static_cast<std::int64_t>(little_endian(std::string_view(head).substr(4 * i, 4)));
+  };
+  const std::int64_t magic = word(0), version = word(1);
   for (const LlmC& kind : llm_c_kinds) {
     if (kind.magic != magic) continue;
-    require<InputError>(version == kind.version, "data: ", path.string(), " is a token file of llm.c, version ",
+    require<InputError>(version == kind.version, "data: ", file.path().string(), " is a token file of llm.c, version ",
                         version, "; version ", kind.version, " is known");
-    return FileTokens{{.token_bytes = kind.token_bytes, .header = llm_c_header_bytes, .text = false},
-                      little_endian(head.data() + 8, 4)};
+    return FileTokens{{.token_bytes = kind.token_bytes, .header = llm_c_header_bytes, .text = false}, word(2)};
   }
   return std::nullopt;
 }
 
 /// Returns the layout of a file that holds tokens alone.
-FileTokens raw_tokens(const OpenFile& file, const std::filesystem::path& path, TokenFormat format) {
+FileTokens raw_tokens(const OpenFile& file, TokenFormat format) {
   const int token_bytes = format == TokenFormat::u16 ? 2 : 4;
-  require<InputError>(!llm_c_tokens(path, file.head()), "data: ", path.string(),
+  require<InputError>(!llm_c_tokens(file), "data: ", file.path().string(),
                       " begins with llm.c's header, and --data-format ", to_text(format),
                       " is of files without one; leave it out");
-  require_raw_tokens(file.descriptor(), path, token_bytes, to_text(format));
+  require_raw_tokens(file, token_bytes, to_text(format));
   return FileTokens{.layout = {.token_bytes = token_bytes, .text = false}};
 }
 
@@ -139,8 +117,8 @@ void Corpus::add(const InputFile& input, TokenFormat format) {
   const OpenFile file(path);
   if (file.bytes() <= 0) return;
   std::optional<FileTokens> found;
-  if (format == TokenFormat::u16 || format == TokenFormat::u32) found = raw_tokens(file, path, format);
-  if (format == TokenFormat::automatic) found = llm_c_tokens(path, file.head());
+  if (format == TokenFormat::u16 || format == TokenFormat::u32) found = raw_tokens(file, format);
+  if (format == TokenFormat::automatic) found = llm_c_tokens(file);
   if (!found) return add_text(input, format);
   const TokenLayout& layout = found->layout;
   const std::int64_t bytes = file.bytes() - layout.header;
@@ -231,7 +209,8 @@ void Corpus::copy(std::int64_t begin, std::span<std::uint32_t> out) const {
     require<InputError>(opened.bytes() == source.bytes, "data: ", source.path.string(), " had ", source.bytes,
                         " bytes at the start and has ", opened.bytes(),
                         " now; data must not change while they are used");
-    opened.copy(source.header + inside * layout_.token_bytes, layout_, out.first(static_cast<std::size_t>(part)));
+    copy_tokens(opened, source.header + inside * layout_.token_bytes, layout_,
+                out.first(static_cast<std::size_t>(part)));
     out = out.subspan(static_cast<std::size_t>(part));
     begin += part;
     ++file;

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/data/sampler.hpp>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
+
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -25,6 +30,14 @@ void require_multiple(std::int64_t batch, std::int64_t parts, const std::string&
 
 void require_batch(std::int64_t batch) {
   require<InputError>(batch >= 1, "a batch of ", batch, " sequences; it must be at least 1");
+}
+
+constexpr std::uint64_t whole_quota = std::uint64_t{1} << 32;
+
+/// Returns how many of the first n windows a quota takes: n x quota, rounded to the nearest.
+std::int64_t taken(std::int64_t n, std::uint64_t quota) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::int64_t>((static_cast<Wide>(n) * quota + whole_quota / 2) >> 32);
 }
 
 }  // namespace
@@ -70,6 +83,33 @@ void check_pieces(std::int64_t batch, std::int64_t pieces) {
                            " pieces (--sharding ...:pieces=", pieces, ")"));
 }
 
+Mixture::Mixture(std::uint64_t seed, std::vector<Source> sources) : seed_(seed), sources_(std::move(sources)) {
+  require(!sources_.empty(), "data: a mixture of no source");
+  double rest = std::accumulate(sources_.begin(), sources_.end(), 0.0,
+                                [](double sum, const Source& source) { return sum + source.weight; });
+  for (const Source& source : sources_) {
+    require(source.windows >= 1 && source.weight > 0, "data: a source of ", source.windows, " windows and weight ",
+            source.weight);
+    const double quota = &source == &sources_.back() ? 1.0 : std::min(source.weight / rest, 1.0);
+    quotas_.push_back(static_cast<std::uint64_t>(std::llround(quota * static_cast<double>(whole_quota))));
+    rest -= source.weight;
+  }
+}
+
+Mixture::Window Mixture::operator()(std::int64_t n) const {
+  for (const auto& [i, quota] : ranges::views::enumerate(quotas_)) {
+    const std::int64_t before = taken(n, quota);
+    if (taken(n + 1, quota) == before) {
+      n -= before;  // its index among the windows left to later sources
+      continue;
+    }
+    const std::int64_t windows = sources_[i].windows;
+    const Permutation order(mixed(seed_ + i), static_cast<std::uint64_t>(before / windows), windows);
+    return {.source = i, .window = order(before % windows)};
+  }
+  throw Error("data: a mixture whose quotas leave a window out");
+}
+
 Sampler::Sampler(std::uint64_t seed, std::int64_t windows, std::int64_t batch, Order order)
     : seed_(seed), windows_(windows), batch_(batch), order_(std::move(order)) {
   require(windows >= 1 && batch >= 1, "data: a sampler of ", windows, " windows in batches of ", batch);
@@ -89,12 +129,13 @@ void Sampler::advance() {
 
 std::vector<std::int64_t> Sampler::draw(std::int64_t begin, std::int64_t count) const {
   std::vector<std::int64_t> drawn;
-  drawn.reserve(static_cast<std::size_t>(count));
   if (order_) {
-    const std::int64_t first = checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin);
-    for (std::int64_t i = 0; i < count; ++i) drawn.push_back(order_(first + i));
+    drawn.resize(static_cast<std::size_t>(count));
+    std::int64_t next = checked_add(checked_multiply(position_.epoch, windows_), position_.index + begin);
+    std::ranges::generate(drawn, [&] { return order_(next++); });
     return drawn;
   }
+  drawn.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = position_.index + begin; count > 0;) {
     const Permutation order(seed_, static_cast<std::uint64_t>(position_.epoch + i / windows_), windows_);
     do drawn.push_back(order(i++ % windows_));

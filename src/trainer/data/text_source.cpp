@@ -7,7 +7,6 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>
-#include <tessera/trainer/data/mixture.hpp>
 #include <tessera/trainer/report/report.hpp>
 
 namespace fsdp::data {

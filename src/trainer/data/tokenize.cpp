@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/data/tokenize.hpp>
 
-#include <exception>
+#include <algorithm>
+#include <span>
 #include <utility>
+
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/checkpoint/directory_lock.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -15,7 +18,6 @@
 #include "files/encodings.hpp"
 #include "files/text_files.hpp"
 #include "files/text_units.hpp"
-#include "formats/llm_c.hpp"
 #include "formats/token_folder.hpp"
 
 namespace fsdp::data {
@@ -28,17 +30,73 @@ struct UnitIds {
   std::vector<text::TokenId> ids;
   std::vector<std::int64_t> replaced;  // for each piece: bytes that are not Unicode text
   std::int64_t documents = 0;
-  std::exception_ptr error;
 };
 
 }  // namespace
 
 struct Tokenizing::State {
-  explicit State(const TokenizeRequest& request);
+  explicit State(const TokenizeRequest& asked)
+      : request(asked),
+        file(text::tokenizer_at(asked.tokenizer)),
+        tokenizer(text::Tokenizer::read(file)),
+        frame(tokenizer.frame()),
+        end(text::end_token_of(tokenizer, file, text::special_tokens_beside(file), asked.end_token)),
+        texts(text_files(request.inputs)) {
+    require<InputError>(request.shard_tokens >= 1 && request.shard_tokens <= llm_c_most_tokens, "a file of ",
+                        request.shard_tokens, " tokens; llm.c's hold 1 to ", llm_c_most_tokens);
+    require<InputError>(!texts.files.empty(), no_text(request.inputs, texts.left_out));
+    std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(file)));
+    hash = hashed(hashed(hash, request.field), end ? std::int64_t{*end} : std::int64_t{-1});
+    hash = hashed(hashed(hash, request.shard_tokens), reading_version);
+    for (const TextFile& each : texts.files) hash = hashed_state(hash, each.path);
+    made_of = digest_text(hash);
+  }
 
-  std::string text_of_line(const TextUnit& unit, const TextPiece& piece, std::int64_t& replaced) const;
-  void append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const;
-  UnitIds ids_of(const TextUnit& unit) const noexcept;
+  /// Returns the text of a record, and adds how many of its bytes became U+FFFD.
+  std::string text_of_line(const TextUnit& unit, const TextPiece& piece, std::int64_t& replaced) const {
+    std::string_view line = unit.text(piece);
+    if (line.find_first_not_of(" \t\r") == line.npos) return {};  // an empty line
+    const TextFile& from = texts.files[static_cast<std::size_t>(piece.file)];
+    const std::string source = message("data: ", from.path.string(), " ", place_name(from.form), " ", piece.line);
+    const auto mended = unicode_record(line, [&](std::string_view key) { return key == request.field; });
+    if (mended) line = mended->json;
+    if (mended) replaced += mended->replaced;
+    nlohmann::json value = parse_strict(line, source, line_limits);
+    const auto found = value.is_object() ? value.find(request.field) : value.end();
+    require<InputError>(value.is_object(), source, ": is not a JSON object");
+    require<InputError>(found != value.end(), source, ": has no \"", shortened(request.field),
+                        "\"; name the field of the text by --text-field",
+                        value.contains("messages") || value.contains("prompt") || value.contains("conversations")
+                            ? ", or train on conversations by --data-format chat"
+                            : "");
+    require<InputError>(!found->is_null(), source, ": \"", shortened(request.field),
+                        "\" is null; give it a text, or leave the record out");
+    require<InputError>(found->is_string(), source, ": \"", shortened(request.field),
+                        "\" is not a text; name the field of the text by --text-field");
+    return std::move(found->get_ref<std::string&>());
+  }
+
+  void append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const {
+    const bool record = texts.files[static_cast<std::size_t>(piece.file)].form != TextForm::text;
+    std::int64_t replaced = 0;
+    const std::string of_record = record ? text_of_line(unit, piece, replaced) : std::string();
+    std::string_view text = record ? std::string_view(of_record) : unit.text(piece);
+    if (!record && piece.opens && text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+    out.replaced.push_back(record ? replaced : invalid_bytes(text));
+    if (text.empty()) return;
+    if (piece.opens) out.ids.insert(out.ids.end(), frame.before.begin(), frame.before.end());
+    piece.opens ? tokenizer.append_encoded(text, false, out.ids) : tokenizer.append_following(text, out.ids);
+    if (!piece.closes) return;
+    out.ids.insert(out.ids.end(), frame.after.begin(), frame.after.end());
+    if (end && (out.ids.empty() || out.ids.back() != *end)) out.ids.push_back(*end);
+    ++out.documents;
+  }
+
+  UnitIds ids_of(const TextUnit& unit) const {
+    UnitIds out;
+    for (const TextPiece& piece : unit.pieces) append_piece(unit, piece, out);
+    return out;
+  }
 
   TokenizeRequest request;
   std::filesystem::path file;
@@ -49,74 +107,6 @@ struct Tokenizing::State {
   std::string made_of;
 };
 
-Tokenizing::State::State(const TokenizeRequest& asked)
-    : request(asked),
-      file(text::tokenizer_at(asked.tokenizer)),
-      tokenizer(text::Tokenizer::read(file)),
-      frame(tokenizer.frame()),
-      end(text::end_token_of(tokenizer, file, text::special_tokens_beside(file), asked.end_token)),
-      texts(text_files(request.inputs)) {
-  require<InputError>(request.shard_tokens >= 1 && request.shard_tokens <= llm_c_most_tokens, "a file of ",
-                      request.shard_tokens, " tokens; llm.c's hold 1 to ", llm_c_most_tokens);
-  require<InputError>(!texts.files.empty(), no_text(request.inputs, texts.left_out));
-  std::uint64_t hash = hashed(hash_seed, static_cast<std::int64_t>(digest_of_file(file)));
-  hash = hashed(hashed(hash, request.field), end ? std::int64_t{*end} : std::int64_t{-1});
-  hash = hashed(hashed(hash, request.shard_tokens), reading_version);
-  for (const TextFile& each : texts.files) hash = hashed_state(hash, each.path);
-  made_of = digest_text(hash);
-}
-
-/// Returns the text of a record, and adds how many of its bytes became U+FFFD.
-std::string Tokenizing::State::text_of_line(const TextUnit& unit, const TextPiece& piece,
-                                            std::int64_t& replaced) const {
-  std::string_view line = unit.text(piece);
-  if (line.find_first_not_of(" \t\r") == line.npos) return {};  // an empty line
-  const TextFile& from = texts.files[static_cast<std::size_t>(piece.file)];
-  const std::string source = message("data: ", from.path.string(), " ", place_name(from.form), " ", piece.line);
-  const auto mended = unicode_record(line, [&](std::string_view key) { return key == request.field; });
-  if (mended) line = mended->json;
-  if (mended) replaced += mended->replaced;
-  nlohmann::json value = parse_strict(line, source, line_limits);
-  const auto found = value.is_object() ? value.find(request.field) : value.end();
-  require<InputError>(value.is_object(), source, ": is not a JSON object");
-  require<InputError>(found != value.end(), source, ": has no \"", shortened(request.field),
-                      "\"; name the field of the text by --text-field",
-                      value.contains("messages") || value.contains("prompt") || value.contains("conversations")
-                          ? ", or train on conversations by --data-format chat"
-                          : "");
-  require<InputError>(!found->is_null(), source, ": \"", shortened(request.field),
-                      "\" is null; give it a text, or leave the record out");
-  require<InputError>(found->is_string(), source, ": \"", shortened(request.field),
-                      "\" is not a text; name the field of the text by --text-field");
-  return std::move(found->get_ref<std::string&>());
-}
-
-void Tokenizing::State::append_piece(const TextUnit& unit, const TextPiece& piece, UnitIds& out) const {
-  const bool record = texts.files[static_cast<std::size_t>(piece.file)].form != TextForm::text;
-  std::int64_t replaced = 0;
-  const std::string of_record = record ? text_of_line(unit, piece, replaced) : std::string();
-  std::string_view text = record ? std::string_view(of_record) : unit.text(piece);
-  if (!record && piece.opens && text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
-  out.replaced.push_back(record ? replaced : invalid_bytes(text));
-  if (text.empty()) return;
-  if (piece.opens) out.ids.insert(out.ids.end(), frame.before.begin(), frame.before.end());
-  piece.opens ? tokenizer.append_encoded(text, false, out.ids) : tokenizer.append_following(text, out.ids);
-  if (!piece.closes) return;
-  out.ids.insert(out.ids.end(), frame.after.begin(), frame.after.end());
-  if (end && (out.ids.empty() || out.ids.back() != *end)) out.ids.push_back(*end);
-  ++out.documents;
-}
-
-UnitIds Tokenizing::State::ids_of(const TextUnit& unit) const noexcept {
-  UnitIds out;
-  try {
-    for (const TextPiece& piece : unit.pieces) append_piece(unit, piece, out);
-  } catch (...) {
-    out.error = std::current_exception();
-  }
-  return out;
-}
-
 namespace {
 
 /// Bytes that are not Unicode text, in all files so far and in the present one.
@@ -125,15 +115,14 @@ struct Replaced {
 
   /// Throws InputError if they are too many of a file's bytes.
   void add(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces) {
-    for (std::size_t i = 0; i < of_pieces.size(); ++i) {
-      const TextPiece& piece = unit.pieces[i];
+    for (const auto& [piece, bytes] : ranges::views::zip(unit.pieces, of_pieces)) {
       const TextFile& file = files[static_cast<std::size_t>(piece.file)];
       const bool record = file.form != TextForm::text;
       if (record ? piece.line == 1 : piece.opens) in_file = 0;
-      in_file += of_pieces[i];
-      all += of_pieces[i];
+      in_file += bytes;
+      all += bytes;
       if (record) require_unicode(file.path, in_file, file.bytes, piece.line);
-      if (!record && of_pieces[i] > 0) require_utf8(file.path, in_file, file.bytes);
+      if (!record && bytes > 0) require_utf8(file.path, in_file, file.bytes);
     }
   }
 };
@@ -151,7 +140,7 @@ class ShardedOutput {
     Replaced replaced{.all = contents_->replaced, .in_file = contents_->replaced_in_file};
     replaced.add(files, unit, out.replaced);  // before anything of the unit is written
     for (std::size_t at = static_cast<std::size_t>(std::exchange(skip_, 0)); at < out.ids.size();) {
-      at += writer_.append(out.ids.data() + at, out.ids.size() - at);
+      at += writer_.append(std::span(out.ids).subspan(at));
       if (writer_.full()) close(unit.begin, static_cast<std::int64_t>(at));
     }
     contents_->documents += out.documents;
@@ -217,9 +206,10 @@ TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& f
 
 /// Returns the progress that a folder's contents represent.
 TokenizeProgress progress_of(const Tokenizing::State& state, const TokenFolder& contents) {
+  const std::span files(state.texts.files);
   std::int64_t bytes = contents.place.byte;
-  for (std::size_t i = 0; i < state.texts.files.size() && static_cast<std::int64_t>(i) < contents.place.file; ++i)
-    bytes += state.texts.files[i].bytes;
+  for (const TextFile& file : files.first(std::min(files.size(), static_cast<std::size_t>(contents.place.file))))
+    bytes += file.bytes;
   return {.bytes = bytes,
           .all_bytes = state.texts.all_bytes,
           .documents = contents.documents,
@@ -237,29 +227,6 @@ Tokenized result_of(const Tokenizing::State& state, const TokenFolder& contents,
   return how;
 }
 
-/// Processes batches of units: reads them in order, encodes them on all threads, writes them in order.
-void write_units(const Tokenizing::State& state, TokenFolder& contents, ShardedOutput& output,
-                 TokenizeProgress& progress, const std::function<void(const TokenizeProgress&)>& report) {
-  const auto threads = static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores());
-  TextUnits units(state.tokenizer, state.texts.files, contents.place);
-  std::vector<TextUnit> batch(static_cast<std::size_t>(threads) * 4);
-  std::vector<UnitIds> ids(batch.size());
-  for (std::size_t count = batch.size(); count == batch.size();) {
-    count = 0;
-    while (count < batch.size() && units.next(batch[count])) ++count;
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (std::size_t i = 0; i < count; ++i) ids[i] = state.ids_of(batch[i]);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (ids[i].error) std::rethrow_exception(ids[i].error);
-      output.append(state.texts.files, batch[i], ids[i]);
-      progress.bytes += std::ssize(batch[i].bytes);
-      progress.documents += ids[i].documents;
-      progress.tokens += std::ssize(ids[i].ids);
-    }
-    if (report) report(progress);
-  }
-}
-
 }  // namespace
 
 Tokenized Tokenizing::write(const std::filesystem::path& folder,
@@ -275,7 +242,19 @@ Tokenized Tokenizing::write(const std::filesystem::path& folder,
   TokenizeProgress progress = progress_of(state, contents);
   const Tokenized how{.resumed_at_bytes = progress.bytes};
   ShardedOutput output(folder, contents, state.request.shard_tokens);
-  write_units(state, contents, output, progress, report);
+  TextUnits units(state.tokenizer, state.texts.files, contents.place);
+  encode_units(
+      units, static_cast<int>(state.request.threads > 0 ? state.request.threads : device::available_cores()), 4,
+      [&](const TextUnit& unit) { return state.ids_of(unit); },
+      [&](const TextUnit& unit, const UnitIds& out) {
+        output.append(state.texts.files, unit, out);
+        progress.bytes += std::ssize(unit.bytes);
+        progress.documents += out.documents;
+        progress.tokens += std::ssize(out.ids);
+      },
+      [&] {
+        if (report) report(progress);
+      });
   output.finish({.file = std::ssize(state.texts.files)});
   require<InputError>(contents.tokens() > 0, folder.string(), ": the texts hold no token");
   return result_of(state, contents, how);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "encodings.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
-#include <vector>
+
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 
@@ -88,41 +87,41 @@ std::size_t string_end(std::string_view text, std::size_t at) {
   return at == text.npos ? at : at + 1;
 }
 
-Invalid invalid_of(const FileDescriptor& file, const std::filesystem::path& path) {
+Invalid invalid_of(const OpenFile& file) {
   constexpr std::int64_t at_a_time = 1 << 20;
-  const std::int64_t bytes = size_of(file, path);
   Invalid found;
   std::string text;
-  for (std::int64_t at = 0; at < bytes;) {
-    text.resize(static_cast<std::size_t>(std::min(at_a_time, bytes - at)));
-    read_all(file, path, text.data(), text.size(), at);
-    at += static_cast<std::int64_t>(found.read(text, at, at + std::ssize(text) == bytes));
+  for (std::int64_t at = 0; at < file.bytes();) {
+    text.resize(static_cast<std::size_t>(std::min(at_a_time, file.bytes() - at)));
+    file.read(at, text);
+    at += static_cast<std::int64_t>(found.read(text, at, at + std::ssize(text) == file.bytes()));
   }
   return found;
 }
 
 }  // namespace
 
-void require_no_wide_encoding(std::span<const std::uint8_t> head, const std::filesystem::path& path) {
+void require_no_wide_encoding(std::string_view head, const std::filesystem::path& path) {
   constexpr std::array marks = {std::pair{"\xFF\xFE\0\0"sv, "UTF-32"sv}, std::pair{"\0\0\xFE\xFF"sv, "UTF-32"sv},
                                 std::pair{"\xFF\xFE"sv, "UTF-16"sv}, std::pair{"\xFE\xFF"sv, "UTF-16"sv}};
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   for (const auto& [mark, name] : marks)
-    require<InputError>(!text.starts_with(mark), "data: ", path.string(), " begins with the byte order mark of ", name,
+    require<InputError>(!head.starts_with(mark), "data: ", path.string(), " begins with the byte order mark of ", name,
                         ", and text is read as UTF-8; convert it: iconv -f ", name, " -t UTF-8");
 }
 
-void refuse_nul(std::span<const std::uint8_t> head, const std::filesystem::path& path) {
+void refuse_nul(const std::filesystem::path& path) {
+  const std::string head = OpenFile(path).head();
   const std::size_t pairs = head.size() / 2;
   std::array<std::size_t, 2> zeros = {};
-  for (std::size_t i = 0; i < 2 * pairs; ++i) zeros[i % 2] += head[i] == 0;
+  for (const auto& [i, byte] : ranges::views::enumerate(std::string_view(head).substr(0, 2 * pairs)))
+    zeros[i % 2] += byte == '\0';
   for (const std::size_t half : {0, 1})
     require<InputError>(pairs < 2 || zeros[half] * 4 < pairs * 3 || zeros[1 - half] * 16 > pairs,
                         "data: ", path.string(),
                         " is UTF-16 without a byte order mark: every second byte is 0, and text is read as UTF-8; "
                         "convert it: iconv -f UTF-16",
                         half == 1 ? "LE" : "BE", " -t UTF-8");
-  throw InputError(message("data: ", path.string(), " has a NUL at byte ", std::ranges::find(head, 0) - head.begin(),
+  throw InputError(message("data: ", path.string(), " has a NUL at byte ", head.find('\0'),
                            ", and is text by its name, which has none; mend it, convert it if it is UTF-16 or UTF-32 "
                            "(iconv -t UTF-8), or leave it out"));
 }
@@ -135,20 +134,18 @@ std::int64_t invalid_bytes(std::string_view text) {
 
 void require_utf8(const std::filesystem::path& path, std::int64_t invalid, std::int64_t bytes) {
   if (!is_too_many(invalid, bytes)) return;
-  const Invalid found = invalid_of(open_file(path, O_RDONLY, "read"), path);
+  const Invalid found = invalid_of(OpenFile(path));
   throw InputError(message("data: ", path.string(), " is not UTF-8: ", found.count, " of its ", bytes,
                            " bytes are not, the first at byte ", found.first,
                            "; convert it by iconv -f ENCODING -t UTF-8, such as GB18030, SHIFT_JIS or LATIN1"));
 }
 
 void require_utf8(const std::filesystem::path& path) {
-  const FileDescriptor file = open_file(path, O_RDONLY, "read");
-  const std::vector<std::uint8_t> head = head_of(file, path);
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  const std::int64_t bytes = size_of(file, path);
+  const OpenFile file(path);
+  const std::string head = file.head();
   Invalid found;
-  found.read(text, 0, std::ssize(text) == bytes);
-  if (is_too_many(found.count, std::ssize(text))) require_utf8(path, invalid_of(file, path).count, bytes);
+  found.read(head, 0, std::ssize(head) == file.bytes());
+  if (is_too_many(found.count, std::ssize(head))) require_utf8(path, invalid_of(file).count, file.bytes());
 }
 
 std::optional<UnicodeRecord> unicode_record(std::string_view json,

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,10 +15,10 @@ namespace fsdp::data {
 inline constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";  ///< byte order mark of UTF-8, which is no text
 
 /// Throws InputError if a text begins with the byte order mark of UTF-16 or UTF-32. `head`: its first bytes.
-void require_no_wide_encoding(std::span<const std::uint8_t> head, const std::filesystem::path& path);
+void require_no_wide_encoding(std::string_view head, const std::filesystem::path& path);
 
-/// Throws InputError for a file that is text by its name and has a NUL. `head`: its first bytes, with the NUL.
-[[noreturn]] void refuse_nul(std::span<const std::uint8_t> head, const std::filesystem::path& path);
+/// Throws InputError for a file that is text by its name and has a NUL in its first bytes.
+[[noreturn]] void refuse_nul(const std::filesystem::path& path);
 
 /// Returns how many bytes of a text are not UTF-8; each becomes, with its neighbours, U+FFFD.
 std::int64_t invalid_bytes(std::string_view text);

@@ -2,8 +2,6 @@
 #include "file_kinds.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -11,23 +9,12 @@
 #include "../../../fsdp/core/lfs_pointer.hpp"
 #include "../../../fsdp/core/magics.hpp"
 #include "../../../text/unicode/code_points.hpp"
-#include "input_files.hpp"
 
 namespace fsdp::data {
 namespace {
 
 using namespace std::string_view_literals;
 using namespace data_advice;
-
-std::string_view view_of(std::span<const std::uint8_t> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::uint64_t little_endian(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
-  return value;
-}
 
 /// The value of a key in the header of a .npy file, a dict of Python; "?" if it is not there.
 std::string numpy_value(std::string_view header, std::string_view key, std::string_view end) {
@@ -65,51 +52,48 @@ bool is_arrow_stream(std::string_view head) {  // the form of `datasets`: -1, th
 
 /// Whether integers of twice the width were written: the upper half of each is at most `most`, and lower halves are
 /// not. 3: vocabularies of up to 262,144 tokens.
-bool holds_wider(std::span<const std::uint8_t> sample, int width) {
+bool holds_wider(std::string_view sample, int width) {
   constexpr std::size_t fewest_pairs = 16;
   const auto bytes = static_cast<std::size_t>(width);
   const std::size_t pairs = sample.size() / (2 * bytes);
   std::size_t large = 0, present = 0;
   std::uint64_t upper = 0;
-  for (std::size_t i = 0; i < pairs; ++i) {
-    const std::string_view pair = view_of(sample.subspan(2 * bytes * i, 2 * bytes));
-    const std::uint64_t low = little_endian(pair.substr(0, bytes));
+  for (; sample.size() >= 2 * bytes; sample.remove_prefix(2 * bytes)) {
+    const std::uint64_t low = little_endian(sample.substr(0, bytes));
     present += low > 0;
     large += low > 255;
-    upper = std::max(upper, little_endian(pair.substr(bytes)));
+    upper = std::max(upper, little_endian(sample.substr(bytes, bytes)));
   }
   if (pairs < fewest_pairs) return false;
   return upper == 0 ? present * 2 >= pairs : upper <= 3 && width == 2 && pairs >= 256 && large * 2 >= pairs;
 }
 
 /// Bytes of the file's beginning, middle and end.
-std::vector<std::uint8_t> sample_of(const FileDescriptor& file, const std::filesystem::path& path) {
+std::string sample_of(const OpenFile& file) {
   constexpr std::int64_t part = 8192;
-  const std::int64_t bytes = size_of(file, path) / 8 * 8;
-  if (bytes <= 3 * part) {
-    std::vector<std::uint8_t> all(static_cast<std::size_t>(bytes));
-    read_all(file, path, all.data(), all.size(), 0);
-    return all;
+  const std::int64_t bytes = file.bytes() / 8 * 8;
+  const bool whole = bytes <= 3 * part;
+  std::vector<std::int64_t> begins = {0};
+  if (!whole) begins.insert(begins.end(), {bytes / 16 * 8, bytes - part});
+  std::string sample, piece(static_cast<std::size_t>(whole ? bytes : part), '\0');
+  for (const std::int64_t begin : begins) {
+    file.read(begin, piece);
+    sample += piece;
   }
-  std::vector<std::uint8_t> sample(3 * part);
-  const std::array<std::int64_t, 3> begins = {0, bytes / 16 * 8, bytes - part};
-  for (std::size_t i = 0; i < begins.size(); ++i) read_all(file, path, sample.data() + i * part, part, begins[i]);
   return sample;
 }
 
 }  // namespace
 
-bool is_plain_text(std::span<const std::uint8_t> head) {
-  std::string_view text = view_of(head);
+bool is_plain_text(std::string_view head) {
   if (std::ranges::any_of(
-          text, [](char c) { return static_cast<unsigned char>(c) < ' ' && (c < '\b' || c > '\r') && c != '\x1b'; }))
+          head, [](char c) { return static_cast<unsigned char>(c) < ' ' && (c < '\b' || c > '\r') && c != '\x1b'; }))
     return false;
-  text.remove_prefix(text::valid_length(text));
-  return text.empty() || text::utf8_step(text).cut;
+  head.remove_prefix(text::valid_length(head));
+  return head.empty() || text::utf8_step(head).cut;
 }
 
-std::optional<FileKind> known_kind(std::span<const std::uint8_t> bytes) {
-  const std::string_view head = view_of(bytes);
+std::optional<FileKind> known_kind(std::string_view head) {
   if (head.starts_with("\x93NUMPY"sv)) return numpy_kind(head);
   if (is_pickle(head)) return FileKind{"a pickle of Python", std::string(as_tokens)};
   if (is_safetensors(head)) return FileKind{"weights in safetensors", std::string(no_data)};
@@ -118,25 +102,23 @@ std::optional<FileKind> known_kind(std::span<const std::uint8_t> bytes) {
   if (magic == nullptr) return std::nullopt;
   // A text may begin with the letters of a magic; only the pointer of Git LFS is text.
   const bool is_pointer = magic->bytes == lfs_pointer_start && head.size() <= 1024;
-  if (is_plain_text(bytes) && !is_pointer) return std::nullopt;
+  if (is_plain_text(head) && !is_pointer) return std::nullopt;
   return FileKind{std::string(magic->name), std::string(magic->advice), is_pointer};
 }
 
-void require_raw_tokens(const FileDescriptor& file, const std::filesystem::path& path, int token_bytes,
-                        const std::string& format) {
+void require_raw_tokens(const OpenFile& file, int token_bytes, const std::string& format) {
   constexpr std::size_t enough_text = 64;
-  const std::vector<std::uint8_t> head = head_of(file, path);
+  const std::string head = file.head(), name = file.path().string();
   if (const std::optional<FileKind> kind = known_kind(head))
-    throw InputError(message("data: ", path.string(), " is ", kind->name, ", and --data-format ", format,
+    throw InputError(message("data: ", name, " is ", kind->name, ", and --data-format ", format,
                              " is of files that hold tokens alone; ", kind->advice));
-  require<InputError>(head.size() < enough_text || !is_plain_text(head), "data: ", path.string(),
-                      " is text, and --data-format ", format,
-                      " is of files that hold tokens alone; leave the file or --data-format out");
-  if (size_of(file, path) % (2 * token_bytes) != 0) return;
-  const std::vector<std::uint8_t> sample = sample_of(file, path);
+  require<InputError>(head.size() < enough_text || !is_plain_text(head), "data: ", name, " is text, and --data-format ",
+                      format, " is of files that hold tokens alone; leave the file or --data-format out");
+  if (file.bytes() % (2 * token_bytes) != 0) return;
+  const std::string sample = sample_of(file);
   if (!holds_wider(sample, token_bytes)) return;
   const int bits = token_bytes == 2 && !holds_wider(sample, 4) ? 32 : 64;
-  throw InputError(message("data: ", path.string(), " holds integers of ", bits, " bits (every second number of ",
+  throw InputError(message("data: ", name, " holds integers of ", bits, " bits (every second number of ",
                            8 * token_bytes, " bits is zero or next to it), and --data-format is ", format, "; ",
                            bits == 32 ? "say --data-format u32"
                                       : "write it anew by numpy's astype(numpy.uint32) and say --data-format u32"));

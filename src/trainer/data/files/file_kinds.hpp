@@ -5,13 +5,11 @@
 /// To add one: a line in the table of src/fsdp/core/magics.cpp.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 
-#include <tessera/fsdp/core/file.hpp>
+#include "input_files.hpp"
 
 namespace fsdp::data {
 
@@ -23,14 +21,13 @@ struct FileKind {
 };
 
 /// Returns the format that a file's first bytes name; nothing for text, for tokens and for unknown bytes.
-std::optional<FileKind> known_kind(std::span<const std::uint8_t> head);
+std::optional<FileKind> known_kind(std::string_view head);
 
 /// Returns whether bytes are text: UTF-8 without control characters, except white space and escapes.
-bool is_plain_text(std::span<const std::uint8_t> head);
+bool is_plain_text(std::string_view head);
 
 /// Throws InputError if a file without a header cannot be tokens of `token_bytes` (2 or 4) alone: if it begins as a
 /// known format, is text, or holds wider integers, whose upper halves are zero. `format`: for the message.
-void require_raw_tokens(const FileDescriptor& file, const std::filesystem::path& path, int token_bytes,
-                        const std::string& format);
+void require_raw_tokens(const OpenFile& file, int token_bytes, const std::string& format);
 
 }  // namespace fsdp::data

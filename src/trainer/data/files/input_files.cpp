@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input_files.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -120,12 +121,13 @@ InputFiles input_files(std::span<const std::filesystem::path> paths) {
   return found;
 }
 
-bool is_binary(std::span<const std::uint8_t> bytes) { return std::ranges::find(bytes, 0) != bytes.end(); }
+OpenFile::OpenFile(const std::filesystem::path& path)
+    : path_(path), file_(open_file(path, O_RDONLY, "read")), bytes_(size_of(file_, path)) {}
 
-std::vector<std::uint8_t> head_of(const FileDescriptor& file, const std::filesystem::path& path) {
+std::string OpenFile::head() const {
   constexpr std::int64_t looked_at = 8192;
-  std::vector<std::uint8_t> head(static_cast<std::size_t>(std::min(looked_at, size_of(file, path))));
-  read_all(file, path, head.data(), head.size(), 0);
+  std::string head(static_cast<std::size_t>(std::min(looked_at, bytes_)), '\0');
+  read(0, head);
   return head;
 }
 

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/fsdp/core/file.hpp>
@@ -34,11 +37,33 @@ InputFiles input_files(std::span<const std::filesystem::path> paths);
 /// Adds a file's path, size and modification time to a hash, to detect changes.
 std::uint64_t hashed_state(std::uint64_t hash, const std::filesystem::path& file);
 
-/// Returns whether bytes are binary data: they contain a NUL.
-bool is_binary(std::span<const std::uint8_t> bytes);
+/// A file that is open for reading.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::filesystem::path& path);
 
-/// Reads a file's first 8 KiB, for is_binary. Does not map the file: a page fault maps up to 16 neighbouring pages,
-/// which would make every small file resident.
-std::vector<std::uint8_t> head_of(const FileDescriptor& file, const std::filesystem::path& path);
+  const std::filesystem::path& path() const { return path_; }
+  const FileDescriptor& descriptor() const { return file_; }
+  std::int64_t bytes() const { return bytes_; }  ///< when it was opened
+  /// Fills `values` from byte `at` on. Throws InputError if the file ends before that.
+  template <class Values>
+  void read(std::int64_t at, Values&& values) const {
+    read_all(file_, path_, values.data(), values.size() * sizeof(*values.data()), at);
+  }
+  /// Reads its first 8 KiB. Does not map the file: a page fault maps up to 16 neighbouring pages, which would make
+  /// every small file resident.
+  std::string head() const;
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::int64_t bytes_;
+};
+
+/// Returns the number that at most eight little-endian bytes are.
+inline std::uint64_t little_endian(std::string_view bytes) {
+  return std::accumulate(bytes.rbegin(), bytes.rend(), std::uint64_t{0},
+                         [](std::uint64_t high, char low) { return high << 8 | static_cast<unsigned char>(low); });
+}
 
 }  // namespace fsdp::data

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text_files.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -13,50 +12,90 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/data/tokenize.hpp>
 
+#include "../../../fsdp/core/ascii.hpp"
 #include "../../../fsdp/core/paths.hpp"
 #include "../formats/token_folder.hpp"
 #include "encodings.hpp"
-#include "file_kinds.hpp"
-#include "records.hpp"
 
 namespace fsdp::data {
 namespace {
 
 constexpr std::string_view binary_reason = "binary";
 
+std::string lower_extension(const std::filesystem::path& path) { return ascii_lower(path.extension().string()); }
+
+/// Returns whether a file's name says that it holds JSON or other text.
+bool is_named_text(const std::filesystem::path& path) {
+  const std::string extension = lower_extension(path);
+  return is_named_json(path) || extension == ".txt" || extension == ".text" || extension == ".md";
+}
+
+/// Returns whether the object at the file's beginning has a line's end between its brackets: it is not JSONL.
+bool spans_lines(const OpenFile& file) {
+  constexpr std::int64_t at_a_time = 1 << 16, most = 1 << 30;
+  const std::int64_t bytes = std::min(file.bytes(), most);
+  Brackets brackets;
+  std::string text;
+  for (std::int64_t at = 0; at < bytes; at += std::ssize(text)) {
+    text.resize(static_cast<std::size_t>(std::min(at_a_time, bytes - at)));
+    file.read(at, text);
+    for (const char c : text) {
+      const bool began = brackets.depth() > 0;
+      if (c == '\n' && began) return !brackets.in_string();
+      brackets.read(c);
+      if (began && brackets.depth() <= 0) return false;
+    }
+  }
+  return false;
+}
+
+/// Returns a file's form. Files named .jsonl, .jsonlines, .jl, .ndjson and .json hold JSON, in any case of letters;
+/// .json only if it begins with a bracket. `text`: its first bytes.
+TextForm form_of(const OpenFile& file, std::string_view text) {
+  if (!is_named_json(file.path())) return TextForm::text;
+  if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+  const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  if (text.substr(first, 1) == "[") return TextForm::array;
+  if (text.substr(first, 1) == "{") return spans_lines(file) ? TextForm::object : TextForm::lines;
+  return lower_extension(file.path()) == ".json" ? TextForm::text : TextForm::lines;
+}
+
 }  // namespace
 
+bool is_named_json(const std::filesystem::path& path) {
+  const std::string extension = lower_extension(path);
+  constexpr std::array<std::string_view, 5> known = {".jsonl", ".jsonlines", ".jl", ".ndjson", ".json"};
+  return std::ranges::find(known, extension) != known.end();
+}
+
 TextCandidate::TextCandidate(const std::filesystem::path& path) {
-  const FileDescriptor file = open_file(path, O_RDONLY, "read");
-  bytes = size_of(file, path);
-  const std::vector<std::uint8_t> head = head_of(file, path);
-  if (const std::optional<FileKind> known = known_kind(head)) {
+  const OpenFile file(path);
+  bytes = file.bytes();
+  const std::string head = file.head();
+  if (std::optional<FileKind> known = known_kind(head)) {
     reading = Reading::another;
-    kind = known->name;
-    advice = known->advice;
-    missing = known->missing;
+    kind = *std::move(known);
     return;
   }
   require_no_wide_encoding(head, path);
-  if (is_binary(head)) {
+  if (head.find('\0') != head.npos) {
     reading = Reading::binary;
     return;
   }
-  form = form_of(file, path, head);
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  mark_bytes = text.starts_with(utf8_mark) ? std::ssize(utf8_mark) : 0;
-  const std::string_view line = text.substr(0, text.find('\n'));
+  form = form_of(file, head);
+  mark_bytes = head.starts_with(utf8_mark) ? std::ssize(utf8_mark) : 0;
+  const std::string_view line = std::string_view(head).substr(0, head.find('\n'));
   begins_record = !is_named_json(path) && line.starts_with('{') && nlohmann::json::accept(line);
 }
 
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out) {
-  const bool matters = file.named || candidate.missing;
+  const bool matters = file.named || candidate.kind.missing;
   require<InputError>(candidate.reading != Reading::another || !matters, "data: ", file.path.string(), " is ",
-                      candidate.kind, ", which is not read; ", candidate.advice);
+                      candidate.kind.name, ", which is not read; ", candidate.kind.advice);
   const bool has_nul = candidate.reading == Reading::binary && is_named_text(file.path);
-  if (has_nul && file.named) refuse_nul(head_of(open_file(file.path, O_RDONLY, "read"), file.path), file.path);
+  if (has_nul && file.named) refuse_nul(file.path);
   const std::string_view binary = has_nul ? "texts with a NUL" : binary_reason;
-  left_out.add_binary(candidate.reading == Reading::binary ? binary : candidate.kind, file.path);
+  left_out.add_binary(candidate.reading == Reading::binary ? binary : candidate.kind.name, file.path);
 }
 
 TextFiles text_files(std::span<const std::filesystem::path> paths) {
@@ -80,6 +119,14 @@ TextFiles text_files(std::span<const std::filesystem::path> paths) {
     if (file.form == TextForm::text) require_utf8(file.path);
   }
   return found;
+}
+
+void require_records(TextForm form, const std::filesystem::path& path, const LeftOut& left_out) {
+  require<InputError>(
+      form != TextForm::object, "data: ", path.string(),
+      " is a JSON object over several lines, and records are lines of JSON, or the entries of one "
+      "array; write each record into a line, or leave the file out, or name it .txt to read it as it stands",
+      left_out.empty() ? "" : " (" + left_out.text() + ")");
 }
 
 std::string no_text(std::span<const std::filesystem::path> paths, const LeftOut& left_out) {

@@ -11,6 +11,7 @@
 
 #include <tessera/trainer/data/left_out.hpp>
 
+#include "file_kinds.hpp"
 #include "input_files.hpp"
 #include "text_units.hpp"
 
@@ -32,9 +33,7 @@ struct TextCandidate {
 
   std::int64_t bytes = 0;
   Reading reading = Reading::text;
-  std::string kind = {};    ///< of another format: "compressed by gzip"
-  std::string advice = {};  ///< what to do with it
-  bool missing = false;     ///< it stands for data that are not there
+  FileKind kind = {};  ///< the other known format
   TextForm form = TextForm::text;
   std::int64_t mark_bytes = 0;  ///< of the byte order mark at its beginning
   bool begins_record = false;   ///< it is read as text, by its name, and its first line is an object of JSON
@@ -52,6 +51,12 @@ struct TextFiles {
 /// with a record and is read as text. Throws InputError for a named file of a known format, for text that is not UTF-8,
 /// and for JSON that is no records.
 TextFiles text_files(std::span<const std::filesystem::path> paths);
+
+/// Throws InputError for TextForm::object. `left_out`: of the file's folder, for the message.
+void require_records(TextForm form, const std::filesystem::path& path, const LeftOut& left_out = {});
+
+/// Returns whether a file's name says that it holds JSON.
+bool is_named_json(const std::filesystem::path& path);
 
 /// Leaves a file out that is not text. Throws InputError if it is of a known format and named, or stands for data that
 /// are not there.

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text_units.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <tessera/fsdp/core/error.hpp>
 
 #include "../../../fsdp/core/utf8.hpp"
-#include "encodings.hpp"
 
 namespace fsdp::data {
 namespace {
@@ -31,6 +29,15 @@ std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
 
 }  // namespace
 
+std::size_t Brackets::next_end(std::string_view text, std::size_t at) {
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (!in_string_ && depth_ <= 0 && (c == ',' || c == ']')) return at;
+    read(c);
+  }
+  return text.npos;
+}
+
 bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at) {
   std::size_t first = at - std::min(at, looked_around), last = std::min(text.size(), at + looked_around);
   while (first < at && continues_code_point(text[first])) ++first;
@@ -47,36 +54,29 @@ bool TextUnits::next(TextUnit& unit) {
   unit = {.begin = place_, .next = place_, .bytes = {}, .pieces = {}};
   while (place_.file < std::ssize(files_) && std::ssize(unit.bytes) < unit_bytes) {
     const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
-    if (!file_.open()) enter_file();
-    file.form == TextForm::text ? take_text(unit) : file.form == TextForm::lines ? take_lines(unit) : take_array(unit);
-    if (place_.byte == file.bytes) leave_file();
+    if (!open_) open_.emplace(file.path);
+    require<InputError>(open_->bytes() == file.bytes, "data: ", file.path.string(), " had ", file.bytes,
+                        " bytes at the start and has ", open_->bytes(),
+                        " now; data must not change while they are tokenized");
+    file.form == TextForm::text    ? take_text(file, unit)
+    : file.form == TextForm::lines ? take_lines(file, unit)
+                                   : take_array(file, unit);
+    if (place_.byte < file.bytes) continue;
+    open_.reset();
+    place_ = {.file = place_.file + 1};
   }
   unit.next = place_;
   return unit.begin != unit.next;
 }
 
-void TextUnits::enter_file() {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
-  file_ = open_file(file.path, O_RDONLY, "read");
-  const std::int64_t bytes = size_of(file_, file.path);
-  require<InputError>(bytes == file.bytes, "data: ", file.path.string(), " had ", file.bytes,
-                      " bytes at the start and has ", bytes, " now; data must not change while they are tokenized");
-}
-
-void TextUnits::leave_file() {
-  file_ = FileDescriptor();
-  place_ = {.file = place_.file + 1};
-}
-
+/// Appends bytes of the open file from the present place on.
 void TextUnits::read(std::int64_t bytes, std::string& into) const {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
   const std::size_t before = into.size();
   into.resize(before + static_cast<std::size_t>(bytes));
-  read_all(file_, file.path, into.data() + before, static_cast<std::size_t>(bytes), place_.byte);
+  open_->read(place_.byte, std::span(into).subspan(before));
 }
 
-void TextUnits::take_text(TextUnit& unit) {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+void TextUnits::take_text(const TextFile& file, TextUnit& unit) {
   const std::size_t begin = unit.bytes.size();
   TextPiece piece{.begin = begin, .file = place_.file, .opens = place_.byte == 0};
   const std::int64_t left = file.bytes - place_.byte;
@@ -102,8 +102,7 @@ void TextUnits::take_text(TextUnit& unit) {
   place_.byte = file.bytes;
 }
 
-void TextUnits::take_lines(TextUnit& unit) {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+void TextUnits::take_lines(const TextFile& file, TextUnit& unit) {
   const std::size_t begin = unit.bytes.size();
   const std::int64_t left = file.bytes - place_.byte;
   std::size_t end = 0;  // end of the last complete line
@@ -124,17 +123,8 @@ void TextUnits::take_lines(TextUnit& unit) {
   }
 }
 
-void TextUnits::open_array() {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
-  std::string text;
-  read(std::min(std::int64_t{1} << 16, file.bytes), text);
-  const std::size_t mark = text.starts_with(utf8_mark) ? utf8_mark.size() : 0;
-  place_.byte = static_cast<std::int64_t>(text.find('[', mark)) + 1;
-}
-
-void TextUnits::take_array(TextUnit& unit) {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
-  if (place_.byte == 0) open_array();
+void TextUnits::take_array(const TextFile& file, TextUnit& unit) {
+  if (place_.byte == 0) place_.byte = static_cast<std::int64_t>(open_->head().find('[')) + 1;
   const std::size_t begin = unit.bytes.size();
   const std::int64_t left = file.bytes - place_.byte;
   for (std::int64_t wanted = unit_bytes;; wanted *= 2) {
@@ -142,7 +132,7 @@ void TextUnits::take_array(TextUnit& unit) {
                         most_bytes, " bytes; is it an array of records?");
     unit.bytes.resize(begin);
     read(std::min(wanted, left), unit.bytes);
-    const std::size_t end = take_records(unit, begin, wanted >= left);
+    const std::size_t end = take_records(file, unit, begin, wanted >= left);
     require<InputError>(end > begin || wanted < left, "data: ", file.path.string(), " ends within record ", place_.line,
                         "; its array has no end, and was cut off");
     if (end == begin) continue;
@@ -154,8 +144,7 @@ void TextUnits::take_array(TextUnit& unit) {
 
 /// Adds the array's records in the unit's bytes from `begin` on. Returns the end of the last whole one, behind its
 /// comma; behind the array's end, the end of the file. `last`: the bytes are the rest of the file.
-std::size_t TextUnits::take_records(TextUnit& unit, std::size_t begin, bool last) {
-  const TextFile& file = files_[static_cast<std::size_t>(place_.file)];
+std::size_t TextUnits::take_records(const TextFile& file, TextUnit& unit, std::size_t begin, bool last) {
   const std::string_view text = unit.bytes;
   for (std::size_t at = begin;;) {
     const std::size_t end = Brackets().next_end(text, at);

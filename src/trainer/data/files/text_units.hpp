@@ -8,17 +8,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
-#include <tessera/fsdp/core/file.hpp>
 #include <tessera/text/tokenizer.hpp>
 
-#include "records.hpp"
+#include "input_files.hpp"
 
 namespace fsdp::data {
+
+/// What a file of --data holds, as its name and first bytes say.
+enum class TextForm : std::uint8_t {
+  text,    ///< one document
+  lines,   ///< JSONL: a record in each line
+  array,   ///< one JSON array of records
+  object,  ///< one JSON object over several lines: no records
+};
+
+/// Returns "line" or "record": what a place in a file of this form is called.
+constexpr std::string_view place_name(TextForm form) { return form == TextForm::array ? "record" : "line"; }
 
 /// The beginning of a unit, from which tokenizing can be resumed.
 struct TextPlace {
@@ -54,6 +67,38 @@ struct TextUnit {
   }
 };
 
+/// Reads JSON piece by piece, and knows how deep brackets are open outside of strings.
+class Brackets {
+ public:
+  /// Returns where, from `at` on, a comma or a closing bracket stands outside of all brackets and strings; npos if
+  /// nowhere.
+  std::size_t next_end(std::string_view text, std::size_t at);
+  /// Reads one character.
+  void read(char c) {
+    if (in_string_) {
+      if (escaped_)
+        escaped_ = false;
+      else if (c == '\\')
+        escaped_ = true;
+      else if (c == '"')
+        in_string_ = false;
+      return;
+    }
+    if (c == '"')
+      in_string_ = true;
+    else if (c == '{' || c == '[')
+      ++depth_;
+    else if (c == '}' || c == ']')
+      --depth_;
+  }
+  bool in_string() const { return in_string_; }
+  std::int64_t depth() const { return depth_; }
+
+ private:
+  bool in_string_ = false, escaped_ = false;
+  std::int64_t depth_ = 0;
+};
+
 /// Returns whether the text around a place has the same ids encoded whole and in two halves. `at`: after a newline.
 bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_t at);
 
@@ -70,18 +115,42 @@ class TextUnits {
 
  private:
   void read(std::int64_t bytes, std::string& into) const;
-  void take_text(TextUnit& unit);
-  void take_lines(TextUnit& unit);
-  void take_array(TextUnit& unit);
-  void open_array();
-  std::size_t take_records(TextUnit& unit, std::size_t begin, bool last);
-  void enter_file();
-  void leave_file();
+  void take_text(const TextFile& file, TextUnit& unit);
+  void take_lines(const TextFile& file, TextUnit& unit);
+  void take_array(const TextFile& file, TextUnit& unit);
+  std::size_t take_records(const TextFile& file, TextUnit& unit, std::size_t begin, bool last);
 
   const text::Tokenizer* tokenizer_;
   std::vector<TextFile> files_;
   TextPlace place_;
-  FileDescriptor file_;
+  std::optional<OpenFile> open_;  // the file of the present place, once it is read
 };
+
+/// Encodes all units on all threads, a batch of some at a time for each thread. Calls `use(unit, encoded)` for each in
+/// order, and `after()` behind each batch. What `encode` throws is thrown in the unit's turn.
+template <class Encode, class Use, class After>
+void encode_units(TextUnits& units, int threads, int per_thread, const Encode& encode, const Use& use,
+                  const After& after) {
+  std::vector<TextUnit> batch(static_cast<std::size_t>(threads * per_thread));
+  std::vector<std::invoke_result_t<Encode, const TextUnit&>> encoded(batch.size());
+  std::vector<std::exception_ptr> errors(batch.size());
+  for (std::size_t count = batch.size(); count == batch.size();) {
+    count = 0;
+    while (count < batch.size() && units.next(batch[count])) ++count;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        encoded[i] = encode(batch[i]);
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      if (errors[i]) std::rethrow_exception(errors[i]);
+      use(batch[i], encoded[i]);
+    }
+    after();
+  }
+}
 
 }  // namespace fsdp::data

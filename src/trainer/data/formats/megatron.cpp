@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megatron.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/file.hpp>
+
+#include "../files/input_files.hpp"
 
 namespace fsdp::data {
 namespace {
@@ -29,48 +31,26 @@ constexpr std::array<TokenType, 9> token_types = {TokenType{"?"},     {"uint8", 
                                                   {"int16", 2, true}, {"int32", 4, true},  {"int64", 8, true},
                                                   {"float64"},        {"float32"},         {"uint16", 2, false}};
 
-template <class T>
-T loaded(const char* from) {
-  T value{};
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-/// A file of which a head is read.
-struct OpenIndex {
-  explicit OpenIndex(const std::filesystem::path& at)
-      : path(at), file(open_file(at, O_RDONLY, "read")), bytes(size_of(file, at)) {}
-
-  template <class T>
-  void read(std::int64_t at, std::vector<T>& values) const {
-    read_all(file, path, values.data(), values.size() * sizeof(T), at);
-  }
-
-  const std::filesystem::path& path;
-  FileDescriptor file;
-  std::int64_t bytes;
-};
-
 /// The beginning of an index, checked against its size.
 struct Header {
-  Header(const OpenIndex& index, const std::string& name) {
-    require<InputError>(index.bytes >= index_header_bytes, name, " has ", index.bytes,
+  Header(const OpenFile& index, const std::string& name) {
+    require<InputError>(index.bytes() >= index_header_bytes, name, " has ", index.bytes(),
                         " bytes, fewer than its header's ", index_header_bytes, "; it is cut off");
-    std::vector<char> head(static_cast<std::size_t>(index_header_bytes));
-    index.read(0, head);
-    const auto version = loaded<std::uint64_t>(head.data() + 9);
+    const std::string head = index.head();
+    const auto word = [&](std::size_t at) { return little_endian(std::string_view(head).substr(at, 8)); };
+    const std::uint64_t version = word(9);
     require<InputError>(version == 1, name, " is an index of version ", version, "; version 1 is known");
     const auto code = static_cast<std::uint8_t>(head[17]);
     type = code < token_types.size() ? token_types[code] : TokenType{"?"};
     require<InputError>(type.bytes > 0, name, " says that tokens are of type ", int{code}, " (", type.name,
                         "); uint8, int8, int16, int32, int64 and uint16 can be read");
-    const auto all = loaded<std::uint64_t>(head.data() + 18), listed = loaded<std::uint64_t>(head.data() + 26);
-    const auto room = static_cast<std::uint64_t>(index.bytes - index_header_bytes);
+    const std::uint64_t all = word(18), listed = word(26);
+    const auto room = static_cast<std::uint64_t>(index.bytes() - index_header_bytes);
     const bool fits = all <= room / 12 && listed <= room / 8;
     const std::uint64_t bytes = fits ? all * 12 + listed * 8 : 0;
     has_modes = fits && all > 0 && bytes + all == room;
     require<InputError>(has_modes || (fits && bytes == room), name, " says that it holds ", all, " sequences and ",
-                        listed, " documents, and has ", index.bytes, " bytes; it is cut off or damaged");
+                        listed, " documents, and has ", index.bytes(), " bytes; it is cut off or damaged");
     sequences = static_cast<std::int64_t>(all);
     documents = static_cast<std::int64_t>(listed);
   }
@@ -86,12 +66,7 @@ struct Header {
 
 bool begins_as_index(const std::filesystem::path& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  const OpenIndex index(path);
-  std::vector<char> head(index_magic.size());
-  if (index.bytes < std::ssize(head)) return false;
-  index.read(0, head);
-  return std::string_view(head.data(), head.size()) == index_magic;
+  return std::filesystem::is_regular_file(path, error) && OpenFile(path).head().starts_with(index_magic);
 }
 
 }  // namespace
@@ -114,13 +89,13 @@ std::filesystem::path megatron_tokens_of(const std::filesystem::path& index) {
 }
 
 MegatronTokens read_megatron_index(const std::filesystem::path& path) {
-  const OpenIndex index(path);
+  const OpenFile index(path);
   const std::string name = "data: " + path.string();
   const Header header(index, name);
   const TokenType type = header.type;
   const std::int64_t count = header.sequences;
   const std::filesystem::path tokens = megatron_tokens_of(path);
-  const std::int64_t bytes = size_of(open_file(tokens, O_RDONLY, "read"), tokens);
+  const std::int64_t bytes = OpenFile(tokens).bytes();
   std::int64_t end = 0;
   std::vector<std::int32_t> lengths;
   std::vector<std::int64_t> places;
@@ -129,16 +104,16 @@ MegatronTokens read_megatron_index(const std::filesystem::path& path) {
     places.resize(lengths.size());
     index.read(index_header_bytes + 4 * begin, lengths);
     index.read(header.places_at() + 8 * begin, places);
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      const std::int64_t number = begin + static_cast<std::int64_t>(i);
-      require<InputError>(lengths[i] >= 0, name, ": sequence ", number, " has the length ", lengths[i],
-                          "; it is damaged");
-      require<InputError>(places[i] == end, name, ": sequence ", number, " begins at byte ", places[i],
+    std::int64_t number = begin;
+    for (const auto& [length, place] : ranges::views::zip(lengths, places)) {
+      require<InputError>(length >= 0, name, ": sequence ", number, " has the length ", length, "; it is damaged");
+      require<InputError>(place == end, name, ": sequence ", number, " begins at byte ", place,
                           ", and the one before ends at ", end,
                           "; sequences must lie one behind another, as Megatron's builder writes them");
-      end += std::int64_t{lengths[i]} * type.bytes;  // 2^31 entries of 2^34 bytes fit
+      end += std::int64_t{length} * type.bytes;  // 2^31 entries of 2^34 bytes fit
       require<InputError>(end <= bytes, name, ": sequence ", number, " ends at byte ", end, ", and ", tokens.string(),
                           " has ", bytes, "; one of the two is cut off or damaged");
+      ++number;
     }
   }
   require<InputError>(end == bytes, name, ": its sequences end at byte ", end, ", and ", tokens.string(), " has ",
@@ -159,18 +134,18 @@ MegatronTokens read_megatron_index(const std::filesystem::path& path) {
 }
 
 std::vector<std::int64_t> read_megatron_documents(const std::filesystem::path& path) {
-  const OpenIndex index(path);
+  const OpenFile index(path);
   const std::string name = "data: " + path.string();
   const Header header(index, name);
   std::vector<std::int64_t> begins;
   std::int64_t before = 0;
   std::vector<std::int64_t> entries(static_cast<std::size_t>(header.documents)), places(1);
   index.read(header.documents_at(), entries);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    require<InputError>((i > 0 || entries[i] == 0) && entries[i] >= before && entries[i] <= header.sequences, name,
-                        ": document ", i, " begins at sequence ", entries[i], ", behind ", before, " and of ",
-                        header.sequences, "; it is damaged");
-    before = entries[i];
+  for (const auto& [i, entry] : ranges::views::enumerate(entries)) {
+    require<InputError>((i > 0 || entry == 0) && entry >= before && entry <= header.sequences, name, ": document ", i,
+                        " begins at sequence ", entry, ", behind ", before, " and of ", header.sequences,
+                        "; it is damaged");
+    before = entry;
     if (before == header.sequences) continue;  // the end, or documents without a sequence
     index.read(header.places_at() + 8 * before, places);
     const std::int64_t begin = places[0] / header.type.bytes;

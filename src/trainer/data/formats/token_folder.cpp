@@ -11,7 +11,6 @@
 
 #include "../../../fsdp/core/json/strict_json.hpp"
 #include "../../../fsdp/core/paths.hpp"
-#include "llm_c.hpp"
 
 namespace fsdp::data {
 namespace {
@@ -23,6 +22,16 @@ std::string name_of_shard(std::size_t number) {
   std::array<char, 32> name{};
   std::snprintf(name.data(), name.size(), "tokens_%06zu.bin", number);
   return name.data();
+}
+
+std::string llm_c_header(int token_bytes, std::int64_t tokens) {
+  std::string header(llm_c_header_bytes, '\0');
+  for (const LlmC& kind : llm_c_kinds) {
+    if (kind.token_bytes != token_bytes) continue;
+    const std::array<std::int32_t, 3> words = {kind.magic, kind.version, static_cast<std::int32_t>(tokens)};
+    std::memcpy(header.data(), words.data(), sizeof words);
+  }
+  return header;
 }
 
 }  // namespace
@@ -89,15 +98,15 @@ void write_token_folder(const std::filesystem::path& folder, const TokenFolder& 
 TokenWriter::TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards)
     : folder_(std::move(folder)), token_bytes_(token_bytes), shard_tokens_(shard_tokens), shards_(shards) {}
 
-std::size_t TokenWriter::append(const text::TokenId* ids, std::size_t count) {
+std::size_t TokenWriter::append(std::span<const text::TokenId> ids) {
   if (!file_) {
     const std::string name = name_of_shard(shards_);
     file_.emplace(folder_ / (name + ".part"), folder_ / name);
   }
-  count = std::min(count, static_cast<std::size_t>(shard_tokens_ - tokens_));
-  const auto width = static_cast<std::size_t>(token_bytes_);
-  buffer_.resize(count * width);
-  for (std::size_t i = 0; i < count; ++i) std::memcpy(buffer_.data() + i * width, ids + i, width);  // little-endian
+  const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(shard_tokens_ - tokens_));
+  buffer_.clear();
+  for (const text::TokenId& id : ids.first(count))  // little-endian
+    buffer_.append(reinterpret_cast<const char*>(&id), static_cast<std::size_t>(token_bytes_));
   file_->write(buffer_.data(), buffer_.size(), llm_c_header_bytes + tokens_ * token_bytes_);
   tokens_ += static_cast<std::int64_t>(count);
   return count;

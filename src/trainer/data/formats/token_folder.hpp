@@ -4,9 +4,11 @@
 /// progress.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,17 @@
 #include "../files/text_units.hpp"
 
 namespace fsdp::data {
+
+/// A kind of token file of llm.c (its dev/data/data_common.py), whose header is 256 int32, of which the first three are
+/// used: magic number, version and number of tokens. The first kind is for GPT-2's tokenizer, the second for Llama 3's.
+struct LlmC {
+  std::int32_t magic = 0;
+  std::int32_t version = 0;
+  int token_bytes = 0;
+};
+inline constexpr std::array llm_c_kinds = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
+inline constexpr std::int64_t llm_c_header_bytes = 256 * 4;
+inline constexpr std::int64_t llm_c_most_tokens = 0x7FFFFFFF;  ///< per file: the header counts in int32
 
 /// A token file.
 struct TokenShard {
@@ -54,7 +67,7 @@ class TokenWriter {
   TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards);
 
   /// Appends ids until the shard is full; returns how many it took. A full shard must be closed.
-  std::size_t append(const text::TokenId* ids, std::size_t count);
+  std::size_t append(std::span<const text::TokenId> ids);
   bool full() const { return tokens_ == shard_tokens_; }
   bool empty() const { return tokens_ == 0; }
   TokenShard close();  ///< syncs the shard to disk and gives it its name
