@@ -24,7 +24,6 @@
 #include <tessera/trainer/run/output_files.hpp>
 
 #include "../fsdp/core/paths.hpp"
-#include "cli/about.hpp"
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
 #include "cli/fit.hpp"

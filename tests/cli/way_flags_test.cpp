@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/program/cli/way_flags.hpp"
+#include "src/program/cli/fit_space.hpp"
 
 #include <string>
 #include <string_view>

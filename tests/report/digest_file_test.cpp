@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/report/digest_comparison.hpp>
 #include <tessera/trainer/report/digest_file.hpp>
 
 #include <functional>

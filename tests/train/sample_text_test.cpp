@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/generate/sample_text.hpp>
+#include <tessera/trainer/generate/samples.hpp>
 
 #include <gtest/gtest.h>
 

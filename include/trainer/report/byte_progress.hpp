@@ -1,14 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A progress line in bytes for a terminal, updated in place.
+/// Lines on a terminal that are updated in place while something takes long.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include <tessera/trainer/report/progress_line.hpp>
-
 namespace fsdp::report {
+
+/// Prints to stderr if that is a terminal; otherwise prints nothing.
+class ProgressLine {
+ public:
+  ProgressLine() = default;
+  ProgressLine(const ProgressLine&) = delete;
+  /// Erases the line.
+  ~ProgressLine();
+
+  /// Shows the text in place of the last one, which is no longer.
+  void show(const std::string& text);
+
+ private:
+  int width_ = 0;
+};
 
 /// Shows how many bytes of how many are done (ProgressLine).
 class ByteProgress {

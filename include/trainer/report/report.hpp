@@ -42,6 +42,9 @@ std::string bytes_text(std::int64_t bytes);
 /// "8,123".
 std::string count_text(std::int64_t count);
 
+/// A number with so many digits behind the point: "0.25".
+std::string decimal_text(double value, int places);
+
 /// The dry run's table: bytes by kind, and their sum.
 std::string memory_table(const device::BytesByKind& bytes, const std::string& title);
 

@@ -46,8 +46,14 @@ class AttentionPass {
     const auto length = static_cast<double>(shape_.sequence_length);
     return static_cast<double>(q_columns()) * length * length;
   }
-  /// What forward and backward count, as plans do.
-  double counted_flops() const { return static_cast<double>(shape_.flops(2) + shape_.flops(5)); }
+  /// Both passes; returns when they are done.
+  void run() {
+    forward();
+    backward();
+    wait();
+  }
+  /// FLOPs of both, as plans count them.
+  double flops() const { return static_cast<double>(shape_.flops(2) + shape_.flops(5)); }
   std::int64_t scratch_bytes() const { return arena_.capacity(); }
 
  private:

@@ -3,7 +3,7 @@
 /// `tessera calibrate`: the figures of a plan::Cluster, measured while all ranks do the same.
 #pragma once
 
-#include "../cli/calibrate_options.hpp"
+#include "../cli/commands.hpp"
 
 namespace fsdp::calibrate {
 

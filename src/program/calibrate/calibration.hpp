@@ -35,9 +35,6 @@ struct Places {
   int nodes = 1;
   int per_node = 1;
 };
-/// Returns the places of ranks on these hosts, by rank. Throws InputError if plans have no such places.
-Places places_of(std::span<const std::string> hosts);
-
 /// Bytes of a rank, the same on all.
 struct MeasuredMemory {
   std::int64_t memory = 0;          ///< of its device

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/print.hpp>
@@ -32,6 +34,27 @@ std::int64_t resident_bytes() {
   std::int64_t all = 0, resident = 0;
   pages >> all >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+/// Returns the places of ranks on these hosts, by rank. Throws InputError if plans have no such places.
+Places places_of(std::span<const std::string> hosts) {
+  std::vector<std::pair<std::string_view, int>> nodes;  // with their ranks, in the order of ranks
+  for (const std::string& host : hosts) {
+    if (nodes.empty() || nodes.back().first != host) nodes.emplace_back(host, 0);
+    ++nodes.back().second;
+  }
+  constexpr const char* then =
+      "; plans have equally many ranks on each node, one node after the other: start them so "
+      "(mpirun --map-by slot)";
+  for (const auto& [node, known] : ranges::views::enumerate(nodes)) {
+    const auto& [host, ranks] = known;
+    const auto first = std::ranges::find(nodes, host, &std::pair<std::string_view, int>::first);
+    require<InputError>(&*first == &known, "calibrate: ", host, " has ranks again behind those of ",
+                        nodes[std::max<std::size_t>(node, 1) - 1].first, then);
+    require<InputError>(ranks == nodes[0].second, "calibrate: ", nodes[0].first, " has ", nodes[0].second,
+                        " of the ranks and ", host, " ", ranks, then);
+  }
+  return {.nodes = static_cast<int>(nodes.size()), .per_node = nodes[0].second};
 }
 
 /// Measures on all ranks. Lives as long as one calibration.
@@ -184,26 +207,6 @@ void write_cluster(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
-
-Places places_of(std::span<const std::string> hosts) {
-  std::vector<std::pair<std::string_view, int>> nodes;  // with their ranks, in the order of ranks
-  for (const std::string& host : hosts) {
-    if (nodes.empty() || nodes.back().first != host) nodes.emplace_back(host, 0);
-    ++nodes.back().second;
-  }
-  constexpr const char* then =
-      "; plans have equally many ranks on each node, one node after the other: start them so "
-      "(mpirun --map-by slot)";
-  for (std::size_t node = 1; node < nodes.size(); ++node) {
-    const std::string_view host = nodes[node].first;
-    const auto before = [&](const auto& other) { return other.first == host; };
-    require<InputError>(std::none_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(node), before),
-                        "calibrate: ", host, " has ranks again behind those of ", nodes[node - 1].first, then);
-    require<InputError>(nodes[node].second == nodes[0].second, "calibrate: ", nodes[0].first, " has ", nodes[0].second,
-                        " of the ranks and ", host, " ", nodes[node].second, then);
-  }
-  return {.nodes = static_cast<int>(nodes.size()), .per_node = nodes[0].second};
-}
 
 void measure(const cli::Calibrate& options, const Subject& subject) {
   const auto on_first = [&](const auto& f) {

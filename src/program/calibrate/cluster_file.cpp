@@ -70,8 +70,7 @@ class Figures {
   template <class F>
   Figure figure(const F& value_in_round) const {
     std::vector<double> values;
-    for (std::int64_t round = 0; round < of_.repeats; ++round)
-      values.push_back(value_in_round(static_cast<std::size_t>(round)));
+    while (std::ssize(values) < of_.repeats) values.push_back(value_in_round(values.size()));
     const auto [least, most] = std::ranges::minmax(values);
     return {.value = median(values), .least = least, .most = most};
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fill.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace fsdp::calibrate {
 namespace {
@@ -9,9 +11,9 @@ namespace {
 template <class T>
 void fill(Tensor<T> values, float scale) {
   std::uint32_t state = 0x9e3779b9u;
-  for (std::int64_t i = 0; i < values.numel(); ++i) {
+  for (T& value : std::span(values.data(), static_cast<std::size_t>(values.numel()))) {
     state = state * 1664525u + 1013904223u;
-    values.data()[i] = T(scale * (static_cast<float>(state >> 8) * 0x1p-23f - 1.0f));
+    value = T(scale * (static_cast<float>(state >> 8) * 0x1p-23f - 1.0f));
   }
 }
 

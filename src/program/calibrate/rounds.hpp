@@ -42,7 +42,8 @@ class Rounds {
   template <class F>
   double median_of(F value_in_round) const {
     std::vector<double> values;
-    for (std::size_t round = 0; round < rounds_; ++round) values.push_back(value_in_round(round));
+    values.reserve(rounds_);
+    while (values.size() < rounds_) values.push_back(value_in_round(values.size()));
     return median(std::move(values));
   }
 

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "work.hpp"
 
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/comm/together.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::calibrate {
+namespace {
 
+/// Returns matmuls whose smallest size is `smallest`, or a multiple of it if that is large: from step to step twice as
+/// many, or twice as large, up to 8 times. Squares, or the projections of a batch of tokens.
 std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t smallest, int step) {
   const int count = 1 << (std::min(step, 3) + std::max(step - 6, 0));
   const int growth = std::clamp(step - 3, 0, 3);
@@ -17,6 +22,8 @@ std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t sma
   return list;
 }
 
+/// Returns `make(step)` for the first step from 0 on whose run takes 20 ms on the slowest rank, or for `last`; the same
+/// step on all ranks. Collective.
 Work sized_work(const comm::Ranks& all, int last, const std::function<Work(int step)>& make) {
   constexpr double enough = 20e-3;
   for (int step = 0;; ++step) {
@@ -28,6 +35,8 @@ Work sized_work(const comm::Ranks& all, int last, const std::function<Work(int s
     if (step == last || rounds.seconds(0, 0) >= enough) return sized;
   }
 }
+
+}  // namespace
 
 RankWork::RankWork(const comm::Ranks& all, const DeviceWork& on, int threads) {
   constexpr std::int64_t mebi = std::int64_t{1} << 20;
@@ -43,9 +52,9 @@ RankWork::RankWork(const comm::Ranks& all, const DeviceWork& on, int threads) {
 }
 
 void RankWork::add_to(Rounds& rounds) {
-  for (std::size_t size = 0; size < bf16.size(); ++size) {
-    bf16[size].add_to(rounds);
-    fp32[size].add_to(rounds);
+  for (const auto& [half, single] : ranges::views::zip(bf16, fp32)) {
+    half.add_to(rounds);
+    single.add_to(rounds);
   }
   for (Work* const each : {&attention, &operations, &copies}) each->add_to(rounds);
 }

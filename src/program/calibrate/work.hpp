@@ -30,10 +30,10 @@ namespace fsdp::calibrate {
 
 /// A task in separate memory, which its functions share.
 struct Work {
-  std::function<void()> run;       ///< returns when it is done
-  std::function<void()> prepare;   ///< before each run, not timed
-  std::function<double()> amount;  ///< FLOPs or bytes of a run, as plans count them; known after a run
-  std::size_t at = 0;              ///< its case in the rounds that time it
+  std::function<void()> run;            ///< returns when it is done
+  std::function<void()> prepare = {};   ///< before each run, not timed
+  std::function<double()> amount = {};  ///< FLOPs or bytes of a run, as plans count them; known after a run
+  std::size_t at = 0;                   ///< its case in the rounds that time it
 
   /// Adds its case, which refers to this object.
   void add_to(Rounds& rounds) {
@@ -45,24 +45,16 @@ struct Work {
 struct DeviceWork {
   std::string_view device;
   bool overlaps;  ///< whether collectives run next to computations
-  Work (*matmuls)(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads);
-  Work (*attention)(std::int64_t tokens, int threads);
-  Work (*operations)(std::int64_t rows, int threads);
-  Work (*copies)(std::int64_t bytes, int threads);
+  Work (*matmuls)(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads) = nullptr;
+  Work (*attention)(std::int64_t tokens, int threads) = nullptr;  ///< causal, in bf16, forward and backward
+  Work (*operations)(std::int64_t rows, int threads) = nullptr;
+  Work (*copies)(std::int64_t bytes, int threads) = nullptr;
   /// Bytes of the device's memory, in total and free; null if it uses the host's memory.
   /// @{
   std::int64_t (*total_bytes)() = nullptr;
   std::int64_t (*free_bytes)() = nullptr;
   /// @}
 };
-
-/// Returns `make(step)` for the first step from 0 on whose run takes 20 ms on the slowest rank, or for `last`; the same
-/// step on all ranks. Collective.
-Work sized_work(const comm::Ranks& all, int last, const std::function<Work(int step)>& make);
-
-/// Returns matmuls whose smallest size is `smallest`, or a multiple of it if that is large: from step to step twice as
-/// many, or twice as large, up to 8 times. Squares, or the projections of a batch of tokens.
-std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t smallest, int step);
 
 /// What a rank computes and copies, each in the size that takes long enough.
 struct RankWork {
@@ -147,51 +139,36 @@ class HostCopies {
   device::Block<device::HostOffload<Device>> on_host_;
 };
 
-namespace detail {
-
-template <class Device>
-Work matmuls(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads) {
-  const auto own = std::make_shared<MatmulReplay<Device>>(std::move(list), ring_bytes, threads);
-  return {.run = [own] { own->run(); }, .prepare = {}, .amount = [own] { return own->flops(); }};
+/// The work of an object that has run(), flops() or bytes(), and perhaps prepare().
+template <class Object>
+Work work_of(const std::shared_ptr<Object>& own) {
+  Work work{.run = [own] { own->run(); }};
+  if constexpr (requires { own->prepare(); }) work.prepare = [own] { own->prepare(); };
+  if constexpr (requires { own->flops(); })
+    work.amount = [own] { return own->flops(); };
+  else
+    work.amount = [own] { return own->bytes(); };
+  return work;
 }
-/// Causal attention in bf16, forward and backward.
-template <class Device>
-Work attention(std::int64_t tokens, int threads) {
-  const auto own =
-      std::make_shared<AttentionPass<Device, bf16>>(device::AttentionShape{.sequences = 1,
-                                                                           .sequence_length = tokens,
-                                                                           .heads = 8,
-                                                                           .kv_heads = 2,
-                                                                           .head_dim = Device::host_memory ? 64 : 128},
-                                                    threads);
-  const auto both = [own] {
-    own->forward();
-    own->backward();
-    own->wait();
-  };
-  return {.run = both, .prepare = {}, .amount = [own] { return own->counted_flops(); }};
-}
-template <class Device>
-Work operations(std::int64_t rows, int threads) {
-  const auto own = std::make_shared<BlockOperations<Device>>(rows, threads);
-  return {.run = [own] { own->run(); }, .prepare = [own] { own->prepare(); }, .amount = [own] { return own->bytes(); }};
-}
-template <class Device>
-Work copies(std::int64_t bytes, int threads) {
-  const auto own = std::make_shared<HostCopies<Device>>(bytes, threads);
-  return {.run = [own] { own->run(); }, .prepare = {}, .amount = [own] { return own->bytes(); }};
-}
-
-}  // namespace detail
 
 template <class Device>
 DeviceWork work_on() {
-  DeviceWork work{.device = Device::name,
-                  .overlaps = Device::overlaps,
-                  .matmuls = detail::matmuls<Device>,
-                  .attention = detail::attention<Device>,
-                  .operations = detail::operations<Device>,
-                  .copies = detail::copies<Device>};
+  DeviceWork work{.device = Device::name, .overlaps = Device::overlaps};
+  work.matmuls = [](std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads) {
+    return work_of(std::make_shared<MatmulReplay<Device>>(std::move(list), ring_bytes, threads));
+  };
+  work.attention = [](std::int64_t tokens, int threads) {
+    constexpr std::int64_t head_dim = Device::host_memory ? 64 : 128;
+    const device::AttentionShape shape{
+        .sequences = 1, .sequence_length = tokens, .heads = 8, .kv_heads = 2, .head_dim = head_dim};
+    return work_of(std::make_shared<AttentionPass<Device, bf16>>(shape, threads));
+  };
+  work.operations = [](std::int64_t rows, int threads) {
+    return work_of(std::make_shared<BlockOperations<Device>>(rows, threads));
+  };
+  work.copies = [](std::int64_t bytes, int threads) {
+    return work_of(std::make_shared<HostCopies<Device>>(bytes, threads));
+  };
   if constexpr (requires { Device::total_bytes(); }) {
     work.total_bytes = [] { return Device::total_bytes(); };
     work.free_bytes = [] { return Device::free_bytes(); };

@@ -17,7 +17,6 @@
 #include <tessera/trainer/flags/options.hpp>
 #include <tessera/trainer/run/replay_request.hpp>
 
-#include "calibrate_options.hpp"
 #include "stack_choice.hpp"
 
 namespace fsdp::cli {
@@ -35,6 +34,14 @@ struct Plan {
   Train train = {};
   train::PlanOptions plan = {};
   bool fit = false;  ///< search for the fastest configurations that fit, in everything that the flags leave open
+};
+
+/// `tessera calibrate`: measures the machines that it is started on, as a cluster's file.
+struct Calibrate {
+  std::string out = {};      ///< the file to write; empty: stdout
+  std::int64_t repeats = 9;  ///< of each figure; the median is taken
+  CommChoice comm = {};
+  train::LaunchOptions launch = {};
 };
 
 /// A sub-command that runs a trained model on a stack.
@@ -114,6 +121,15 @@ using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<E
 
 /// Returns the tables that a file of --config may have: one for each sub-command, and tessera_bench's.
 std::vector<std::string> config_tables();
+
+/// Returns what to quote in a bug report: version, compiler, system, instruction set of the CPU kernels, and the
+/// libraries found when it was built.
+std::string version_text();
+
+/// Returns tables of what policies and backends support, whether or not it is compiled into this program: backends by
+/// operation and element type, precisions by backend, strategies by placement and layout. They are made from the traits
+/// that `Stack` and the collectives check.
+std::string support_text();
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
 Command parse(int argc, const char* const* argv);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
@@ -59,7 +60,8 @@ int run(const Export& command) {
   std::string text =
       message("exported ", result.from.string(), " to ", command.to, ": ", report::bytes_text(result.bytes), " of ",
               name_of(command.type.dtype), " in ", result.files, result.files == 1 ? " file" : " files");
-  for (std::size_t i = 0; i < result.copied.size(); ++i) text += (i == 0 ? "; with " : ", ") + result.copied[i];
+  for (const char* between = "; with "; const std::string& name : result.copied)
+    text += std::exchange(between, ", ") + name;
   print_text(stdout, text + "\n");
   if (result.merge) report_merge(*result.merge, name_of(command.type.dtype));
   return 0;

@@ -2,22 +2,115 @@
 #include "fit.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/plan/search.hpp>
+#include <tessera/trainer/report/byte_progress.hpp>
 #include <tessera/trainer/report/estimate.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "way_flags.hpp"
+#include "../../trainer/report/json_text.hpp"
+#include "fit_space.hpp"
 
 namespace fsdp::cli {
 namespace {
+
+/// A way that fits, and its step.
+struct Way {
+  Train train;
+  train::EstimatedStep step;
+};
+
+/// What a search found.
+struct FoundWays {
+  std::vector<Way> best = {};      ///< at least one, the fastest first
+  plan::SearchResult search = {};  ///< what became of each family of the space
+};
+
+constexpr std::size_t kept_ways = 3;
+constexpr double worth_a_choice = 0.998;  // of the time: what is beside a way and no faster than that is not told
+
+/// How many ways were estimated, on a terminal.
+class Progress {
+ public:
+  void asked() { line_.show(message("--fit: ", ++asked_, " ways estimated")); }
+
+ private:
+  report::ProgressLine line_;
+  int asked_ = 0;
+};
+
+plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
+  try {
+    const plan::Estimate& step = estimate(train).estimate;
+    return {.seconds = step.seconds, .missing = std::max(-step.device.left(), -step.host.left())};
+  } catch (const InputError& error) {
+    return {.refused = error.what()};
+  }
+}
+
+/// Returns a way, or one beside it that is faster and fits too.
+Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate, Progress& progress) {
+  Way best{.train = train, .step = estimate(train)};
+  for (Train& other : space.beside(train)) {
+    try {
+      progress.asked();
+      train::EstimatedStep step = estimate(other);
+      if (step.estimate.fits() && step.estimate.seconds < worth_a_choice * best.step.estimate.seconds)
+        best = {.train = std::move(other), .step = std::move(step)};
+    } catch (const InputError&) {
+      continue;  // what is beside a way need not be one
+    }
+  }
+  return best;
+}
+
+/// Throws InputError: what is missing at the least.
+[[noreturn]] void refuse(const plan::SearchResult& found, const FitSpace& space, EstimateStep estimate) {
+  const plan::FamilyFate* least = nullptr;
+  for (const plan::FamilyFate& fate : found.fates)
+    if (fate.fate == plan::Fate::too_large &&
+        (least == nullptr || fate.asked.outcome.missing < least->asked.outcome.missing))
+      least = &fate;
+  if (least == nullptr) throw InputError("--fit: no way can be: " + found.fates.front().asked.outcome.refused);
+  const Train train = space.train(least->asked.family, least->asked.turned);
+  const plan::Estimate step = estimate(train).estimate;
+  const bool device = step.device.left() < 0;
+  const plan::Need& need = device ? step.device : step.host;
+  throw InputError(message(
+      "--fit: none of ", space.size(), " ways fits; the one that takes the least, ", space.flags(train), ", needs ",
+      report::bytes_text(need.needed), " of ", device ? "each rank" : "each node's host memory", ", which has ",
+      report::bytes_text(need.available), "; take more ranks, a shorter --seq-len or a cluster with more memory"));
+}
+
+/// Returns the three fastest ways of a space that fit. `asked`: the command whose flags made the space. Shows on a
+/// terminal how many were estimated. Throws InputError if nothing fits; it says what would be needed.
+FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep estimate) {
+  if (space.families().empty()) (void)estimate(asked);  // says what is wrong with it
+  require<InputError>(!space.families().empty(), "--fit: no way is left to try; leave out some flags");
+  FoundWays ways;
+  {
+    Progress progress;
+    ways.search = plan::search(space.families(), kept_ways, [&](std::size_t family, const plan::Turned& turned) {
+      progress.asked();
+      return outcome_of(space.train(family, turned), estimate);
+    });
+    for (const plan::Asked& each : ways.search.best)
+      ways.best.push_back(best_beside(space.train(each.family, each.turned), space, estimate, progress));
+  }
+  if (ways.best.empty()) refuse(ways.search, space, estimate);
+  std::ranges::stable_sort(ways.best, {}, [](const Way& way) { return way.step.estimate.seconds; });
+  return ways;
+}
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -35,12 +128,12 @@ bool nearer(const plan::FamilyFate& a, const plan::FamilyFate& b) {
 
 std::vector<StrategyFate> fates_of_strategies(const plan::SearchResult& found, const FitSpace& space) {
   std::vector<StrategyFate> list;
-  for (std::size_t family = 0; family < found.fates.size(); ++family) {
+  for (const auto& [family, fate] : ranges::views::enumerate(found.fates)) {
     const std::string strategy = space.strategy(family);
     if (list.empty() || list.back().strategy != strategy)
-      list.push_back({strategy, found.fates[family]});
-    else if (nearer(found.fates[family], list.back().fate))
-      list.back().fate = found.fates[family];
+      list.push_back({strategy, fate});
+    else if (nearer(fate, list.back().fate))
+      list.back().fate = fate;
   }
   std::erase_if(list, [](const StrategyFate& each) { return each.fate.fate == plan::Fate::fits; });
   return list;
@@ -110,10 +203,8 @@ std::string text_of(const FoundWays& found, const FitSpace& space, const Bound<P
   const std::vector<Way>& ways = found.best;
   std::string text = message("searched ", space.size(), " configurations for ", *plan.train.options.cluster, " (",
                              found.search.asked, " estimated); the fastest that fit:\n");
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    const plan::Estimate& step = ways[i].step.estimate;
-    text += message(i + 1, "  ", space.flags(ways[i].train), "\n   ", report::estimate_line(step), "\n");
-  }
+  for (const auto& [i, way] : ranges::views::enumerate(ways))
+    text += message(i + 1, "  ", space.flags(way.train), "\n   ", report::estimate_line(way.step.estimate), "\n");
   const std::vector<StrategyFate> others = fates_of_strategies(found.search, space);
   if (!others.empty()) text += "others\n";
   for (const auto& [strategy, fate] : others) text += message("   ", strategy, ": ", why(fate, space), "\n");
@@ -134,7 +225,7 @@ std::string json_of(const FoundWays& found, const FitSpace& space, const Plan& p
     others.push_back({{"flags", strategy}, {"why", why(fate, space)}});
   const nlohmann::ordered_json object = {
       {"ways", space.size()}, {"estimated", found.search.asked}, {"best", best}, {"others", others}};
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return report::json_text(object) + "\n";
 }
 
 }  // namespace

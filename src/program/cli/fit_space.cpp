@@ -10,8 +10,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 
-#include "way_flags.hpp"
-
 namespace fsdp::cli {
 namespace {
 
@@ -189,5 +187,26 @@ std::string FitSpace::strategy(std::size_t family) const {
 }
 
 std::string FitSpace::flags(const Train& train) const { return command_line(flags_of_way(train)); }
+
+WayFlags flags_of_way(Train train) {
+  Train usual;
+  train::FlagSet flags, defaults;
+  bind(flags, train);
+  bind(defaults, usual);
+  WayFlags chosen;
+  for (const std::string_view name :
+       {"sharding", "layout", "sequence", "grad-accum", "recompute", "offload", "tiling"}) {
+    const train::Texts texts = flags.find(name)->get();
+    if (name == "sharding" || texts != defaults.find(name)->get()) chosen.push_back({std::string(name), texts.at(0)});
+  }
+  return chosen;
+}
+
+std::string command_line(const WayFlags& flags) {
+  std::string text;
+  for (const auto& [name, value] : flags)
+    text += message(text.empty() ? "--" : " --", name, value == "true" ? "" : " " + value);
+  return text;
+}
 
 }  // namespace fsdp::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -156,7 +157,8 @@ std::string sharding_help() {
   text += "; K ranks per group. Behind hybrid:K also the strategy inside a group (:zero3; else fsdp2)";
   for (const auto& [number, behind] : numbers) {
     text += message(". :", text_of(number), " (", number.help, ") behind ", behind.front());
-    for (std::size_t i = 1; i < behind.size(); ++i) text += (i + 1 < behind.size() ? ", " : " and ") + behind[i];
+    for (const std::string& name : std::span(behind).subspan(1))
+      text += (&name == &behind.back() ? " and " : ", ") + name;
   }
   return text;
 }

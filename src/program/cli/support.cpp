@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "about.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <iomanip>
@@ -9,6 +9,7 @@
 
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <comms.inc>
 #include <tessera/comm/self.hpp>
@@ -51,16 +52,15 @@ using Row = std::vector<std::string>;
 /// Formats a table; each column is as wide as its widest cell.
 std::string table(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths;
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i == widths.size()) widths.push_back(0);
-      widths[i] = std::max(widths[i], row[i].size() + 2);
-    }
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (const auto& [width, cell] : ranges::views::zip(widths, row)) width = std::max(width, cell.size() + 2);
+  }
   std::ostringstream text;
   for (const Row& row : rows) {
     text << "  ";
-    for (std::size_t i = 0; i < row.size(); ++i)
-      text << std::left << std::setw(i + 1 < row.size() ? static_cast<int>(widths[i]) : 0) << row[i];
+    for (const auto& [width, cell] : ranges::views::zip(widths, row))
+      text << std::left << std::setw(&cell == &row.back() ? 0 : static_cast<int>(width)) << cell;
     text << '\n';
   }
   return text.str();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files.hpp"
 
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -42,9 +41,8 @@ int run(const Tokenize& command) {
     if (made.resumed_at_bytes > 0)
       text += message("resumed   ", report::bytes_text(made.resumed_at_bytes), " of text were done before\n");
     const double megabytes = static_cast<double>(total.bytes - made.resumed_at_bytes) / 1e6;
-    std::array<char, 64> rate{};
-    std::snprintf(rate.data(), rate.size(), "%.1f s, %.1f MB/s", seconds, megabytes / seconds);
-    text += message("text      ", report::bytes_text(total.all_bytes), ", ", rate.data(), "\n");
+    text += message("text      ", report::bytes_text(total.all_bytes), ", ", report::decimal_text(seconds, 1), " s, ",
+                    report::decimal_text(megabytes / seconds, 1), " MB/s\n");
   }
   if (!made.left_out.empty()) text += made.left_out.text() + "\n";
   if (made.replaced_bytes > 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "about.hpp"
+#include "commands.hpp"
 
 #include <algorithm>
 #include <cstddef>

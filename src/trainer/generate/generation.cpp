@@ -6,6 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
@@ -151,8 +154,7 @@ std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const 
   require(logits.size() == sequences_.size() * columns, "generation: ", logits.size(), " logits were given for ",
           sequences(), " sequences over ", vocabulary_, " tokens");
   std::vector<std::int32_t> drawn(sequences_.size());
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    const Sequence& sequence = sequences_[i];
+  for (const auto& [i, sequence] : ranges::views::enumerate(sequences_)) {
     if (sequence.done()) continue;
     const std::size_t step = sequence.tokens.size() + static_cast<std::size_t>(new_tokens_) - sequence.most;
     drawn[i] =
@@ -164,11 +166,10 @@ std::vector<std::int32_t> Generation::draw(std::span<const float> logits) const 
 void Generation::append(std::span<const std::int32_t> drawn) {
   require(drawn.size() == sequences_.size(), "generation: ", drawn.size(), " tokens were given for ", sequences(),
           " sequences");
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    Sequence& sequence = sequences_[i];
+  for (const auto& [sequence, token] : ranges::views::zip(sequences_, drawn)) {
     if (sequence.done()) continue;
-    sequence.tokens.push_back(drawn[i]);
-    sequence.stopped = std::find(stops_.begin(), stops_.end(), drawn[i]) != stops_.end();
+    sequence.tokens.push_back(token);
+    sequence.stopped = std::ranges::find(stops_, token) != stops_.end();
   }
 }
 
@@ -191,9 +192,8 @@ std::string Generation::take_output() {
   if (!ids_given_) return take_text();
   std::string text;
   for (; printed_ < sequences_.size() && sequences_[printed_].done(); ++printed_) {
-    const std::vector<std::int32_t>& tokens = sequences_[printed_].tokens;
-    for (std::size_t i = 0; i < tokens.size(); ++i) text += (i > 0 ? "," : "") + std::to_string(tokens[i]);
-    text += '\n';
+    for (const std::int32_t token : sequences_[printed_].tokens) text += std::to_string(token) + ',';
+    text.back() = '\n';
   }
   return text;
 }

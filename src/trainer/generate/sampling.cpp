@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::train {
@@ -52,8 +54,8 @@ void keep_top_p(std::vector<double>& scores, double p) {
   if (p >= 1) return;
   const std::vector<double> all = softmax(scores);
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < scores.size(); ++i)
-    if (scores[i] != removed) order.push_back(i);
+  for (const auto& [i, score] : ranges::views::enumerate(scores))
+    if (score != removed) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a] < scores[b]; });
   order.pop_back();  // the likeliest always stays
   double sum = 0;
@@ -102,10 +104,10 @@ std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t>
   const std::vector<double> all = probabilities(logits, seen, sampling, never);
   double left = uniform;
   std::size_t last = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i] <= 0) continue;
+  for (const auto& [i, probability] : ranges::views::enumerate(all)) {
+    if (probability <= 0) continue;
     last = i;
-    left -= all[i];
+    left -= probability;
     if (left < 0) break;
   }
   return static_cast<std::int32_t>(last);

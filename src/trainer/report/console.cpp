@@ -29,11 +29,8 @@ std::string grouped(double value) {
 }
 
 std::string short_bytes_text(std::int64_t bytes) {
-  std::ostringstream text;
   const double mib = static_cast<double>(bytes) / (1 << 20);
-  text << std::fixed << std::setprecision(mib < 1024 ? 0 : 2) << (mib < 1024 ? mib : mib / 1024)
-       << (mib < 1024 ? " MiB" : " GiB");
-  return text.str();
+  return mib < 1024 ? decimal_text(mib, 0) + " MiB" : decimal_text(mib / 1024, 2) + " GiB";
 }
 
 /// Returns what a descriptor is of, such as "/dev/pts/3" or "pipe:[123]"; empty if that is not known. Open MPI's mpirun
@@ -76,13 +73,12 @@ std::string duration_text(double seconds) {
 std::string step_text(const StepRecord& r, std::int64_t steps, std::string_view unit) {
   std::ostringstream text;
   text << "step " << std::setw(static_cast<int>(std::to_string(steps).size())) << r.step << '/' << steps << "  loss "
-       << std::fixed << std::setprecision(4) << r.loss << "  norm " << std::setprecision(3) << r.grad_norm << "  lr "
-       << std::scientific << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << ' '
+       << decimal_text(r.loss, 4) << "  norm " << decimal_text(r.grad_norm, 3) << "  lr " << std::scientific
+       << std::setprecision(2) << r.lr << "  " << grouped(r.tokens_per_second) << ' '
        << (unit == "tokens" ? std::string_view("tok") : unit) << "/s  peak " << short_bytes_text(r.peak_bytes);
-  if (r.mfu) text << "  mfu " << std::fixed << std::setprecision(1) << *r.mfu * 100 << "%";
+  if (r.mfu) text << "  mfu " << decimal_text(*r.mfu * 100, 1) << "%";
   for (const GroupRecord& group : r.groups)
-    if (group.grad_norm)
-      text << "  norm of " << group.name << ' ' << std::fixed << std::setprecision(3) << *group.grad_norm;
+    if (group.grad_norm) text << "  norm of " << group.name << ' ' << decimal_text(*group.grad_norm, 3);
   return text.str();
 }
 
@@ -91,10 +87,8 @@ std::string progress_text(const StepRecord& r, std::int64_t steps, double second
   std::string bar(static_cast<std::size_t>(filled), '=');
   if (filled < bar_width) bar += '>';
   bar.resize(static_cast<std::size_t>(bar_width), ' ');
-  std::ostringstream text;
-  text << '[' << bar << "] " << (steps > 0 ? r.step * 100 / steps : 0) << "%  step " << r.step << '/' << steps
-       << "  loss " << std::fixed << std::setprecision(4) << r.loss << "  " << duration_text(seconds_left) << " left";
-  return text.str();
+  return message('[', bar, "] ", steps > 0 ? r.step * 100 / steps : 0, "%  step ", r.step, '/', steps, "  loss ",
+                 decimal_text(r.loss, 4), "  ", duration_text(seconds_left), " left");
 }
 
 Console::Console(std::FILE* stream, ConsoleStyle style, std::int64_t first_step, std::int64_t steps,

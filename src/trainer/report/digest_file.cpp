@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
@@ -19,6 +16,7 @@
 #include "../../fsdp/core/json/json_keys.hpp"
 #include "../../fsdp/core/numbers.hpp"
 #include "input_file.hpp"
+#include "json_text.hpp"
 #include "output_file.hpp"
 
 namespace fsdp::report {
@@ -28,8 +26,6 @@ using Object = nlohmann::ordered_json;
 using Kind = StepDigest::Kind;
 
 constexpr std::array kinds = {Kind::forward, Kind::backward, Kind::gradient, Kind::weights};
-
-std::string line_from(const Object& object) { return object.dump(-1, ' ', false, Object::error_handler_t::replace); }
 
 bool is_same_place(const StepDigest& a, const StepDigest& b) {
   return a.kind == b.kind && a.piece == b.piece && a.name == b.name;
@@ -166,16 +162,14 @@ class Reading {
       return;
     }
     doubtful_.erase(step_);
-    for (std::size_t i = 0; i < std::min(digests_.size(), file_.places.size()); ++i)
-      require<InputError>(is_same_place(digests_[i], file_.places[i]), file_.name, ": step ", step_, " has ",
-                          in_words(digests_[i]), " where the steps before it have ", in_words(file_.places[i]),
-                          "; give each model a file of its own");
+    for (const auto& [digest, place] : ranges::views::zip(digests_, file_.places))
+      require<InputError>(is_same_place(digest, place), file_.name, ": step ", step_, " has ", in_words(digest),
+                          " where the steps before it have ", in_words(place), "; give each model a file of its own");
     std::vector<std::uint64_t>& bits = file_.steps[step_];
     bits.clear();
-    for (const StepDigest& digest : digests_) bits.push_back(digest.bits);
-    for (std::size_t i = file_.places.size(); i < digests_.size(); ++i) {
-      file_.places.push_back(digests_[i]);
-      file_.places.back().bits = 0;
+    for (StepDigest& digest : digests_) {
+      bits.push_back(std::exchange(digest.bits, 0));
+      if (bits.size() > file_.places.size()) file_.places.push_back(std::move(digest));
     }
     digests_.clear();
   }
@@ -217,7 +211,7 @@ std::string other_size(const DigestStart& a, const DigestStart& b) {
 std::string json_line(const DigestStart& s) {
   Object sizes = Object::object();
   for (const ConfigValue& each : s.sizes) std::visit([&](const auto& value) { sizes[each.name] = value; }, each.value);
-  return line_from({{"event", "start"},
+  return json_text({{"event", "start"},
                     {"pieces", s.pieces},
                     {"stack", s.stack},
                     {"model", s.model_name},
@@ -234,7 +228,7 @@ std::string json_line(std::int64_t step, const StepDigest& digest) {
   object["unit"] = digest.name;
   object["kind"] = name_of(digest.kind);
   object["bits"] = digest_text(digest.bits);
-  return line_from(object);
+  return json_text(object);
 }
 
 DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
@@ -284,12 +278,10 @@ void DigestWriter::append(const std::string& lines) {
 }
 
 DigestFile read_digests(const std::filesystem::path& path) {
-  const std::unique_ptr<std::istream> file = open_input("", path);
   Reading reading(path);
-  std::string text;
-  for (std::int64_t number = 1; std::getline(*file, text); ++number)
+  read_lines("", path, [&](std::int64_t number, const std::string& text) {
     reading.take(number, Object::parse(text, nullptr, false));
-  require<InputError>(!file->bad(), path.string(), ": cannot be read: ", std::strerror(errno));
+  });
   return std::move(reading).finish();
 }
 

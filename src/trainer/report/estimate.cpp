@@ -4,15 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <iomanip>
-#include <sstream>
+#include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/report/report.hpp>
 
-#include "traffic_json.hpp"
+#include "json_text.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -27,11 +26,7 @@ T of(const std::array<T, plan::link_count>& numbers, Link link) {
   return numbers[static_cast<std::size_t>(link)];
 }
 
-std::string percent_text(double part) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << 100 * part << " %";
-  return text.str();
-}
+std::string percent_text(double part) { return decimal_text(100 * part, 1) + " %"; }
 std::string tera_text(double rate) { return estimate_digits(rate * 1e-12) + " TFLOP/s"; }
 std::string rounded_text(double count) { return count_text(static_cast<std::int64_t>(std::llround(count))); }
 
@@ -42,15 +37,19 @@ std::string need_text(const plan::Need& need, const char* per) {
   return message(bytes_text(need.needed), per, "; ", bytes_text(need.available), " are available (", state, ")");
 }
 
+/// A line of the table.
+std::string table_row(std::string_view name, const std::string& value) {
+  return message("  ", name, std::string(12 - name.size(), ' '), value, "\n");
+}
+
 std::string links_text(const Estimate& estimate) {
   constexpr std::array whose = {"into a rank from its node", "into a node", "between a rank and its host"};
   std::string text;
   for (const Link link : links)
     if (of(estimate.bytes, link) > 0)
-      text += message("  ", name_of(link), std::string(12 - name_of(link).size(), ' '),
-                      bytes_text(static_cast<std::int64_t>(of(estimate.bytes, link))), ' ',
-                      whose[static_cast<std::size_t>(link)], ", ", planned_seconds_text(of(estimate.busy, link)),
-                      " at its full bandwidth\n");
+      text += table_row(name_of(link),
+                        message(bytes_text(static_cast<std::int64_t>(of(estimate.bytes, link))), ' ', of(whose, link),
+                                ", ", planned_seconds_text(of(estimate.busy, link)), " at its full bandwidth"));
   return text;
 }
 
@@ -77,9 +76,6 @@ std::string estimate_line(const Estimate& estimate) {
 
 std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) {
   const plan::Cluster& cluster = estimate.cluster;
-  const auto row = [](const char* name, const std::string& value) {
-    return message("  ", name, std::string(12 - std::string_view(name).size(), ' '), value, "\n");
-  };
   const double exposed = estimate.exposed_collectives + estimate.exposed_copies;
   std::string text =
       message(title.stack, " on ", title.cluster, ", ", cluster.ranks, cluster.ranks == 1 ? " rank" : " ranks", " in ",
@@ -87,16 +83,17 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
   text += message(estimate.fits() ? "it fits" : "it does not fit", ": needs ", need_text(estimate.device, " per rank"));
   if (estimate.host.needed > 0) text += message("; and ", need_text(estimate.host, " of host memory per node"));
   text += "\n";
-  text += row("step", planned_seconds_text(estimate.seconds));
-  text += row("tokens", message(estimate_digits(estimate.tokens_per_second()), " a second, ",
-                                rounded_text(estimate.tokens), " a step"));
-  text += row("MFU", message(percent_text(estimate.mfu()), " of ", tera_text(estimate.peak), " a rank"));
-  if (!title.documents.empty()) text += row("documents", title.documents);
-  if (estimate.plan.middle_parts > 1) text += row("attention", message("in ", estimate.plan.middle_parts, " parts"));
-  text += row("computes", planned_seconds_text(estimate.compute_seconds));
-  text += row("exposed", message(planned_seconds_text(estimate.exposed_collectives), " of collectives, ",
-                                 planned_seconds_text(estimate.exposed_copies), " of copies to the host, ",
-                                 percent_text(exposed / estimate.seconds), " of the step"));
+  text += table_row("step", planned_seconds_text(estimate.seconds));
+  text += table_row("tokens", message(estimate_digits(estimate.tokens_per_second()), " a second, ",
+                                      rounded_text(estimate.tokens), " a step"));
+  text += table_row("MFU", message(percent_text(estimate.mfu()), " of ", tera_text(estimate.peak), " a rank"));
+  if (!title.documents.empty()) text += table_row("documents", title.documents);
+  if (estimate.plan.middle_parts > 1)
+    text += table_row("attention", message("in ", estimate.plan.middle_parts, " parts"));
+  text += table_row("computes", planned_seconds_text(estimate.compute_seconds));
+  text += table_row("exposed", message(planned_seconds_text(estimate.exposed_collectives), " of collectives, ",
+                                       planned_seconds_text(estimate.exposed_copies), " of copies to the host, ",
+                                       percent_text(exposed / estimate.seconds), " of the step"));
   text += links_text(estimate);
   text +=
       memory_table(estimate.plan.bytes, estimate.plan.same_on_all_ranks
@@ -113,8 +110,8 @@ std::string estimate_text(const Estimate& estimate, const EstimateTitle& title) 
 
 std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) {
   auto memory = nlohmann::ordered_json::object();
-  for (std::size_t kind = 0; kind < estimate.plan.bytes.size(); ++kind)
-    memory[std::string(device::memory_kind_names[kind])] = estimate.plan.bytes[kind];
+  for (const auto& [name, bytes] : ranges::views::zip(device::memory_kind_names, estimate.plan.bytes))
+    memory[std::string(name)] = bytes;
   const nlohmann::ordered_json object = {{"stack", title.stack},
                                          {"cluster", title.cluster},
                                          {"ranks", estimate.cluster.ranks},
@@ -138,7 +135,7 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
                                          {"exposed_copy_seconds", estimate.exposed_copies},
                                          {"links", links_json(estimate)},
                                          {"traffic", json_of(estimate.traffic)}};
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(object);
 }
 
 std::vector<TraceEvent> trace_events(const Estimate& estimate) {

@@ -9,8 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <istream>
+#include <memory>
 #include <sstream>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -42,9 +43,7 @@ std::string text_of_fifo(std::string_view where, const std::filesystem::path& pa
   }
 }
 
-}  // namespace
-
-std::unique_ptr<std::istream> open_input(std::string_view where, const std::filesystem::path& path) {
+std::unique_ptr<std::istream> opened(std::string_view where, const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_fifo(path, error)) return std::make_unique<std::istringstream>(text_of_fifo(where, path));
   errno = 0;
@@ -53,6 +52,16 @@ std::unique_ptr<std::istream> open_input(std::string_view where, const std::file
   require<InputError>(file->is_open() && number != EISDIR, where, path.string(),
                       ": cannot be read: ", std::strerror(number));
   return file;
+}
+
+}  // namespace
+
+void read_lines(std::string_view where, const std::filesystem::path& path,
+                FunctionRef<void(std::int64_t number, const std::string& text)> take) {
+  const std::unique_ptr<std::istream> file = opened(where, path);
+  std::string text;
+  for (std::int64_t number = 1; std::getline(*file, text); ++number) take(number, text);
+  require<InputError>(!file->bad(), where, path.string(), ": cannot be read: ", std::strerror(errno));
 }
 
 }  // namespace fsdp::report

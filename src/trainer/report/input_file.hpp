@@ -3,15 +3,18 @@
 /// Text files that a command reads once, line by line. A FIFO is opened without waiting for its writer.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <istream>
-#include <memory>
+#include <string>
 #include <string_view>
+
+#include <tessera/fsdp/core/function_ref.hpp>
 
 namespace fsdp::report {
 
-/// Opens a file; of a FIFO, such as the shell's <(command), it reads all first. Throws InputError, which begins with
-/// `where`, for what cannot be read, and for a FIFO without a writer.
-std::unique_ptr<std::istream> open_input(std::string_view where, const std::filesystem::path& path);
+/// Calls `take` with each line and its number, from 1 on; of a FIFO, such as the shell's <(command), it reads all
+/// first. Throws InputError, which begins with `where`, for what cannot be read, and for a FIFO without a writer.
+void read_lines(std::string_view where, const std::filesystem::path& path,
+                FunctionRef<void(std::int64_t number, const std::string& text)> take);
 
 }  // namespace fsdp::report

@@ -3,12 +3,10 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include <tessera/fsdp/core/error.hpp>
 
+#include "json_text.hpp"
 #include "output_file.hpp"
-#include "traffic_json.hpp"
 
 namespace fsdp::report {
 namespace {
@@ -55,7 +53,7 @@ template <class Record>
 std::string json_line(const Record& record) {
   Object object;
   Record::visit(record, [&](const char* name, const auto& value) { object[name] = json_of(value); });
-  return object.dump(-1, ' ', false, Object::error_handler_t::replace);
+  return json_text(object);
 }
 template std::string json_line(const StartRecord& record);
 template std::string json_line(const StepRecord& record);

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <limits>
 
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 
@@ -26,6 +28,8 @@ constexpr double title_row = 26;                         // height of the title 
 constexpr double row = 20, between = 44;                 // height of a legend's row; gap between panels
 constexpr std::size_t most_points = 4000;                // per curve: more than the picture has pixels
 constexpr std::size_t longest_name = 100;                // bytes
+
+const char* colour(std::size_t run) { return colours[run % colours.size()]; }
 
 /// Maps the values [low, high] to coordinates of the picture.
 struct Scale {
@@ -80,6 +84,11 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
   return message("<text x=\"", pixel(x), "\" y=\"", pixel(y), "\" text-anchor=\"", anchor, "\"", more, ">", text,
                  "</text>\n");
 }
+/// Draws a label that is read from below.
+std::string upward_at(double x, double y, const char* text) {
+  return text_at(x, y, "middle", text, message(" transform=\"rotate(-90 ", pixel(x), " ", pixel(y), ")\"").c_str());
+}
+
 std::string line(double x1, double y1, double x2, double y2, const char* style) {
   return message("<line x1=\"", pixel(x1), "\" y1=\"", pixel(y1), "\" x2=\"", pixel(x2), "\" y2=\"", pixel(y2), "\" ",
                  style, "/>\n");
@@ -151,6 +160,12 @@ std::string outside(const std::vector<double>& values, const Scale& y, double to
   return text.empty() ? "" : text_at(right - 6, top + 16, "end", text, " fill=\"#777\" font-size=\"11\"");
 }
 
+/// The rectangle of a panel between `y.at_high` and `y.at_low`.
+std::string panel(const Scale& y, const char* style) {
+  return message("<rect x=\"", pixel(left), "\" y=\"", pixel(y.at_high), "\" width=\"", pixel(right - left),
+                 "\" height=\"", pixel(y.at_low - y.at_high), "\"", style, "/>");
+}
+
 /// Draws frame, ticks and grid of a panel between `y.at_high` and `y.at_low`.
 std::string axes(const Scale& x, const Scale& y, const char* label) {
   std::string svg;
@@ -165,25 +180,20 @@ std::string axes(const Scale& x, const Scale& y, const char* label) {
     svg += line(x(at), y.at_low, x(at), y.at_high, "stroke=\"#f0f0f0\"");
     svg += text_at(x(at), y.at_low + 17, "middle", tick_text(at, std::max(gap(steps), 1.0)));
   }
-  svg += message("<rect x=\"", pixel(left), "\" y=\"", pixel(y.at_high), "\" width=\"", pixel(right - left),
-                 "\" height=\"", pixel(y.at_low - y.at_high), "\" fill=\"none\" stroke=\"#888\"/>\n");
-  const double middle = (y.at_low + y.at_high) / 2;
-  return svg +
-         text_at(14, middle, "middle", label, message(" transform=\"rotate(-90 14 ", pixel(middle), ")\"").c_str());
+  svg += panel(y, " fill=\"none\" stroke=\"#888\"") + "\n";
+  return svg + upward_at(14, (y.at_low + y.at_high) / 2, label);
 }
 
 std::string clip(const char* name, const Scale& y) {
-  return message("<clipPath id=\"", name, "\"><rect x=\"", pixel(left), "\" y=\"", pixel(y.at_high), "\" width=\"",
-                 pixel(right - left), "\" height=\"", pixel(y.at_low - y.at_high), "\"/></clipPath>\n");
+  return message("<clipPath id=\"", name, "\">", panel(y, ""), "</clipPath>\n");
 }
 
 std::string legend(const std::vector<PlottedRun>& runs) {
   std::string svg;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
+  for (const auto& [i, run] : ranges::views::enumerate(runs)) {
     const double y = title_row + 16 + row * static_cast<double>(i);
-    svg += line(left, y, left + 24, y,
-                message("stroke=\"", colours[i % colours.size()], "\" stroke-width=\"2.5\"").c_str());
-    svg += text_at(left + 32, y + 4, "start", xml_text(runs[i].name));
+    svg += line(left, y, left + 24, y, message("stroke=\"", colour(i), "\" stroke-width=\"2.5\"").c_str());
+    svg += text_at(left + 32, y + 4, "start", xml_text(run.name));
   }
   return svg;
 }
@@ -196,13 +206,13 @@ std::string loss_panel(const std::vector<PlottedRun>& runs, const Scale& x, doub
   const auto [low, high] = shown_range(values);
   const Scale y{low, high, top + loss_height, top};
   std::string svg = clip("upper", y) + axes(x, y, "loss (points: held out)") + "<g clip-path=\"url(#upper)\">\n";
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    svg += curve(runs[i], loss, x, y, colours[i % colours.size()], "stroke-width=\"1.5\" stroke-linejoin=\"round\"");
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    for (const HeldOutPoint& point : runs[i].held_out)
+  for (const auto& [i, run] : ranges::views::enumerate(runs))
+    svg += curve(run, loss, x, y, colour(i), "stroke-width=\"1.5\" stroke-linejoin=\"round\"");
+  for (const auto& [i, run] : ranges::views::enumerate(runs))
+    for (const HeldOutPoint& point : run.held_out)
       if (std::isfinite(point.loss))
         svg += message("<circle class=\"held-out\" cx=\"", pixel(x(static_cast<double>(point.step))), "\" cy=\"",
-                       pixel(y(point.loss)), "\" r=\"4\" fill=\"", colours[i % colours.size()],
+                       pixel(y(point.loss)), "\" r=\"4\" fill=\"", colour(i),
                        "\" stroke=\"white\" stroke-width=\"1.2\"/>\n");
   return svg + "</g>\n" + outside(values, y, top);
 }
@@ -223,16 +233,12 @@ std::string lower_panel(const std::vector<PlottedRun>& runs, const Scale& x, dou
     svg += line(right, lr(at), right + 5, lr(at), "stroke=\"#888\"");
     svg += text_at(right + 9, lr(at) + 4, "start", tick_text(at, rates.size() > 1 ? rates[1] - rates[0] : 1));
   }
-  const double middle = top + lower_height / 2;
-  svg += text_at(width - 12, middle, "middle", "learning rate (dashed)",
-                 message(" transform=\"rotate(-90 ", pixel(width - 12), " ", pixel(middle), ")\"").c_str());
+  svg += upward_at(width - 12, top + lower_height / 2, "learning rate (dashed)");
   svg += text_at((left + right) / 2, top + lower_height + 36, "middle", "step") + "<g clip-path=\"url(#lower)\">\n";
-  const auto colour = [](std::size_t run) { return colours[run % colours.size()]; };
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    svg +=
-        curve(runs[i], norm, x, y, colour(i), "stroke-width=\"1\" stroke-opacity=\"0.75\" stroke-linejoin=\"round\"");
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    svg += curve(runs[i], rate, x, lr, colour(i), "stroke-width=\"1.5\" stroke-dasharray=\"6 4\"");
+  for (const auto& [i, run] : ranges::views::enumerate(runs))
+    svg += curve(run, norm, x, y, colour(i), "stroke-width=\"1\" stroke-opacity=\"0.75\" stroke-linejoin=\"round\"");
+  for (const auto& [i, run] : ranges::views::enumerate(runs))
+    svg += curve(run, rate, x, lr, colour(i), "stroke-width=\"1.5\" stroke-dasharray=\"6 4\"");
   return svg + "</g>\n" + outside(norms, y, top);
 }
 

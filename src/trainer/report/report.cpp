@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include <nlohmann/json.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -24,24 +25,22 @@ std::string count_text(std::int64_t count) {
   return digits;
 }
 
+std::string decimal_text(double value, int places) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(places) << value;
+  return text.str();
+}
+
 std::string bytes_text(std::int64_t bytes) {
   constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << value << ' ' << units[unit];
-  return text.str();
+  return message(decimal_text(value, unit == 0 ? 0 : 2), ' ', units[unit]);
 }
 
 std::string seconds_text(double seconds) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(3);
-  if (seconds > 0 && seconds < 1)
-    text << seconds * 1e3 << " ms";
-  else
-    text << seconds << " s";
-  return text.str();
+  return seconds > 0 && seconds < 1 ? decimal_text(seconds * 1e3, 3) + " ms" : decimal_text(seconds, 3) + " s";
 }
 
 std::string estimate_digits(double value) {
@@ -50,9 +49,7 @@ std::string estimate_digits(double value) {
   const double unit = std::pow(10, -places(value));
   const double rounded = std::round(value / unit) * unit;
   if (rounded >= 1000) return count_text(std::llround(rounded));
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(std::max(places(rounded), 0)) << rounded;
-  return text.str();
+  return decimal_text(rounded, std::max(places(rounded), 0));
 }
 
 std::string planned_seconds_text(double seconds) {
@@ -94,20 +91,17 @@ std::string rounds_text(std::int64_t pieces, std::int64_t ranks, std::int64_t sh
 }
 
 std::string verification_text(std::int64_t every, std::int64_t pieces, std::int64_t ranks) {
-  std::ostringstream text;
-  text << "every " << (every == 1 ? "step" : std::to_string(every) + " steps")
-       << ", each rank computes one piece more, of another rank: " << std::fixed << std::setprecision(1)
-       << 100 / static_cast<double>(ceil_divide(pieces, ranks) * every) << " % of the time of all steps";
-  return text.str();
+  return message("every ", every == 1 ? "step" : std::to_string(every) + " steps",
+                 ", each rank computes one piece more, of another rank: ",
+                 decimal_text(100 / static_cast<double>(ceil_divide(pieces, ranks) * every), 1),
+                 " % of the time of all steps");
 }
 
 namespace {
 
 /// "12.3 % more", or less.
 std::string deviation_text(double ratio) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << 100 * std::abs(ratio - 1) << (ratio < 1 ? " % less" : " % more");
-  return text.str();
+  return decimal_text(100 * std::abs(ratio - 1), 1) + (ratio < 1 ? " % less" : " % more");
 }
 
 /// What a step took, what a plan expected, and where most of a large difference is.
@@ -129,11 +123,9 @@ std::string step_text(const SummaryRecord& record) {
       text += std::abs(collectives) > std::abs(rest) ? "; most of it is collectives" : "; most of it is computation";
     }
   }
-  if (record.straggler) {
-    std::ostringstream ratio;
-    ratio << std::fixed << std::setprecision(2) << record.straggler->ratio;
-    text += message("; rank ", record.straggler->rank, " computes ", ratio.str(), " times as long as the median rank");
-  }
+  if (record.straggler)
+    text += message("; rank ", record.straggler->rank, " computes ", decimal_text(record.straggler->ratio, 2),
+                    " times as long as the median rank");
   return text;
 }
 
@@ -164,10 +156,8 @@ std::string memory_table(const device::BytesByKind& bytes, const std::string& ti
   };
   text << title << '\n';
   const std::string_view cache = device::memory_kind_names[static_cast<std::size_t>(device::MemoryKind::cache)];
-  for (std::size_t kind = 0; kind < bytes.size(); ++kind) {
-    const std::string_view name = device::memory_kind_names[kind];
-    if (bytes[kind] > 0 || name != cache) row(name, bytes[kind]);  // training has no KV cache
-  }
+  for (const auto& [name, value] : ranges::views::zip(device::memory_kind_names, bytes))
+    if (value > 0 || name != cache) row(name, value);  // training has no KV cache
   row("peak", std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0}));
   return text.str();
 }
@@ -186,19 +176,14 @@ std::string schedule_text(const sharding::Schedule& schedule, const sharding::Na
 std::string residency_text(const sharding::Residency& residency) {
   if (residency.holds.empty()) return {};
   const auto held = [&](sharding::Hold hold) { return std::ranges::count(residency.holds, hold); };
-  std::ostringstream text;
-  text << "residency: groups held for the step " << held(sharding::Hold::step) << ", for a micro-batch "
-       << held(sharding::Hold::micro_batch) << ", for a use " << held(sharding::Hold::use) << "; slots of "
-       << residency.slot_bytes << " bytes, budget " << residency.budget_bytes << "; a step gathers "
-       << residency.gathered_bytes << " bytes";
-  if (residency.exhaustive) {
-    text << ", the least within the budget";
-    return text.str();
-  }
+  const std::string text = message("residency: groups held for the step ", held(sharding::Hold::step),
+                                   ", for a micro-batch ", held(sharding::Hold::micro_batch), ", for a use ",
+                                   held(sharding::Hold::use), "; slots of ", residency.slot_bytes, " bytes, budget ",
+                                   residency.budget_bytes, "; a step gathers ", residency.gathered_bytes, " bytes");
+  if (residency.exhaustive) return text + ", the least within the budget";
   const auto gap = static_cast<double>(residency.gathered_bytes - residency.bound_bytes);
-  text << ", at most " << std::fixed << std::setprecision(1) << 100 * gap / static_cast<double>(residency.bound_bytes)
-       << " % above the least, which is " << residency.bound_bytes << " or more";
-  return text.str();
+  return message(text, ", at most ", decimal_text(100 * gap / static_cast<double>(residency.bound_bytes), 1),
+                 " % above the least, which is ", residency.bound_bytes, " or more");
 }
 
 std::string mean_loss_json(double loss, std::int64_t tokens) {

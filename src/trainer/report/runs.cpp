@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -57,15 +54,12 @@ bool take(const Line& line, PlottedRun& run) {
 }  // namespace
 
 PlottedRun read_run(const std::filesystem::path& path) {
-  const std::unique_ptr<std::istream> file = open_input("plot: ", path);
   PlottedRun run{.name = path.string()};
-  std::string text;
-  for (std::int64_t number = 1; std::getline(*file, text); ++number) {
-    if (take(Line::parse(text, nullptr, false), run)) continue;
-    run.left_out.push_back(message(path.string(), ":", number, ": ",
-                                   text.empty() ? "is empty" : "is no line of a metrics file, or a part of one"));
-  }
-  require<InputError>(!file->bad(), "plot: ", path.string(), ": cannot be read: ", std::strerror(errno));
+  read_lines("plot: ", path, [&](std::int64_t number, const std::string& text) {
+    if (!take(Line::parse(text, nullptr, false), run))
+      run.left_out.push_back(message(path.string(), ":", number, ": ",
+                                     text.empty() ? "is empty" : "is no line of a metrics file, or a part of one"));
+  });
   require<InputError>(!run.steps.empty(), "plot: ", path.string(), " holds no step; give files that --metrics wrote",
                       run.left_out.empty() ? "" : ". ", run.left_out.empty() ? "" : run.left_out.front());
   return run;

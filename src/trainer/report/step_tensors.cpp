@@ -10,6 +10,8 @@
 #include <limits>
 #include <system_error>
 
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
@@ -113,14 +115,14 @@ class Largest {
       values_b.resize(static_cast<std::size_t>(count));
       a.read_range(in_a, begin, count, values_a.data());
       b.read_range(in_b, begin, count, values_b.data());
-      for (std::size_t i = 0; i < values_a.size(); ++i) {
-        const double apart = distance(values_a[i], values_b[i]);
-        if (apart <= apart_) continue;
-        apart_ = apart;
-        found_ = {.tensor = name,
-                  .place = place_of(begin + static_cast<std::int64_t>(i), in_a.shape),
-                  .a = values_a[i],
-                  .b = values_b[i]};
+      std::int64_t element = begin;
+      for (const auto& [value_a, value_b] : ranges::views::zip(values_a, values_b)) {
+        const double apart = distance(value_a, value_b);
+        if (apart > apart_) {
+          apart_ = apart;
+          found_ = {.tensor = name, .place = place_of(element, in_a.shape), .a = value_a, .b = value_b};
+        }
+        ++element;
       }
     }
   }
@@ -153,10 +155,11 @@ StepTensors::StepTensors(std::filesystem::path folder, const TensorChoice& choic
 
   std::vector<NamedShape> parameters;
   std::map<std::string, std::string> metadata;
-  for (std::size_t unit = 0; unit < shapes.parameters.size(); ++unit) {
-    if (!chosen.parameters[unit]) continue;
-    for (const NamedShape& parameter : shapes.parameters[unit]) {
-      metadata[parameter.name] = shapes.units[unit];
+  for (const auto& [of_unit, unit, is_chosen] :
+       ranges::views::zip(shapes.parameters, shapes.units, chosen.parameters)) {
+    if (!is_chosen) continue;
+    for (const NamedShape& parameter : of_unit) {
+      metadata[parameter.name] = unit;
       for (const Kind kind : {Kind::gradient, Kind::weights}) {
         const std::string name = tensor_name(kind, parameter.name);
         parameters_[name] = parameters.size();

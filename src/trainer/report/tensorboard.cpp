@@ -14,6 +14,8 @@
 #include <system_error>
 #include <vector>
 
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 
@@ -30,7 +32,7 @@ constexpr double gibibyte = 1 << 30;
 template <class Number>
 std::string fixed(Number number) {
   std::string bytes(sizeof(number), '\0');
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(number >> (8 * i) & 0xff);
+  for (const auto& [i, byte] : ranges::views::enumerate(bytes)) byte = static_cast<char>(number >> (8 * i) & 0xff);
   return bytes;
 }
 

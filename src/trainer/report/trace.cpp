@@ -4,17 +4,17 @@
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include <range/v3/view/zip.hpp>
 
+#include "json_text.hpp"
 #include "output_file.hpp"
 
 namespace fsdp::report {
 TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds) {
   TraceEvent event{.name = "memory", .category = "memory", .begin_microseconds = seconds * 1e6, .rank = rank};
-  for (std::size_t kind = 0; kind < held.size(); ++kind)
-    event.values.emplace_back(
-        device::memory_kind_names[kind],
-        kind == static_cast<std::size_t>(device::MemoryKind::activations) ? activations : held[kind]);
+  for (const auto& [name, bytes] : ranges::views::zip(device::memory_kind_names, held))
+    event.values.emplace_back(name, bytes);
+  event.values.at(static_cast<std::size_t>(device::MemoryKind::activations)).second = activations;
   return event;
 }
 
@@ -29,7 +29,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<
   }
   const char* separator = "";
   const auto add = [&](const Object& object) {
-    text += separator + object.dump(-1, ' ', false, Object::error_handler_t::replace);
+    text += separator + json_text(object);
     separator = ",\n";
   };
   for (const std::int64_t rank : ranks)
