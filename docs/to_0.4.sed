@@ -5,3 +5,8 @@ s#<tessera/trainer/generate/sample_text\.hpp>#<tessera/trainer/generate/samples.
 s#<tessera/trainer/report/digest_comparison\.hpp>#<tessera/trainer/report/digest_diff.hpp>#
 s#<tessera/trainer/report/progress_line\.hpp>#<tessera/trainer/report/byte_progress.hpp>#
 s#<tessera/trainer/run/commands\.hpp>#<tessera/trainer/run/train.hpp>\n\#include <tessera/trainer/run/inference_commands.hpp>#
+s#<tessera/trainer/run/auto_(budget|residency)\.hpp>#<tessera/trainer/run/auto_budgets.hpp>#
+s#<tessera/trainer/run/offload_advice\.hpp>#<tessera/trainer/run/memory_advice.hpp>#
+s#<tessera/trainer/run/dry_runs\.hpp>#<tessera/trainer/run/planned_step.hpp>#
+s#<tessera/trainer/run/processor\.hpp>#<tessera/trainer/run/arguments.hpp>#
+s#<tessera/trainer/run/plan_options\.hpp>#<tessera/trainer/flags/options.hpp>#
