@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -52,16 +53,16 @@ double train_pair(SharedT& sharded) {
 TEST(Gradients, OfTwoInputsOfOneLossAreThoseOfTheirDifference) {
   const auto check = [](const auto& strategy) {
     on_ranks(2, [&](Comm& communicator) {
-      Net<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(2), strategy,
-                                                           {.orders = {mirrored(std::vector{0, 1, 0, 1})}});
-      sharded.initialize(1);
+      Initialized<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(2), strategy,
+                                                                   {.orders = {mirrored(std::vector{0, 1, 0, 1})}});
       std::vector<double> losses;
       for (int step = 0; step < 3; ++step) losses.push_back(sharded.step(train_pair(sharded), {.lr = 1e-2}).loss);
       EXPECT_LT(losses[2], losses[0]);
       train_pair(sharded);
       with_full_gradients(sharded.module(), {"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
         float largest = 0;
-        for (std::int64_t i = 0; i < values.numel(); ++i) largest = std::max(largest, std::abs(values.data()[i]));
+        for (const float value : std::span(values.data(), static_cast<std::size_t>(values.numel())))
+          largest = std::max(largest, std::abs(value));
         if (parameter.name == "unit1.b") {
           EXPECT_LT(largest, 1e-5f);
         }
@@ -80,8 +81,7 @@ TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
   on_ranks(2, [](Comm& communicator) {
     const net::Loop first{.uses = {0, 1}, .micro_batches = 2}, other{.uses = {0, 1}, .micro_batches = 1, .step = 9};
     const auto trained = [&](bool dropped) {
-      Net<RunTimeAny> sharded(communicator, net::units(2), fsdp2, {.micro_batches = 2});
-      sharded.initialize(1);
+      Initialized<RunTimeAny> sharded(communicator, net::units(2), fsdp2, {.micro_batches = 2});
       if (dropped) net::train(sharded, other);
       sharded.step(net::train(sharded, first), {.lr = 1e-2});
       return net::weights(sharded);
@@ -92,20 +92,18 @@ TEST(Gradients, OfAPassThatNoStepFollowedAreDropped) {
 
 TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
   on_ranks(3, [](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(2), fsdp2);
-    sharded.initialize(1);
+    Initialized<RunTimeAny> sharded(communicator, net::units(2), fsdp2);
     const double loss = net::train(sharded, {.uses = {0, 1}});
     constexpr float most = 0.25f;
     double squares = 0, changed = 0;
     for (const auto& group : sharded.module().groups())
-      for (std::int64_t i = 0; i < group.main_gradient().size(); ++i) {
-        float& value = group.main_gradient().data()[i];
+      for (float& value :
+           std::span(group.main_gradient().data(), static_cast<std::size_t>(group.main_gradient().size()))) {
         changed += std::abs(value) > most ? 1 : 0;
         value = std::clamp(value, -most, most);
       }
     for (const auto& piece : sharded.shards())
-      for (std::int64_t i = 0; i < piece.gradient.numel(); ++i) {
-        const auto value = static_cast<double>(piece.gradient.data()[i]);
+      for (const double value : std::span(piece.gradient.data(), static_cast<std::size_t>(piece.gradient.numel()))) {
         EXPECT_LE(std::abs(value), static_cast<double>(most));
         squares += value * value;
       }
@@ -120,8 +118,8 @@ TEST(Gradients, MayBeChangedAtRestAndTheNormIsThatOfTheChanged) {
 TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
   const auto check = [](const auto& strategy) {
     on_ranks(2, [&](Comm& communicator) {
-      Net<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(1), strategy, {.micro_batches = 2});
-      sharded.initialize(1);
+      Initialized<std::remove_cvref_t<decltype(strategy)>> sharded(communicator, net::units(1), strategy,
+                                                                   {.micro_batches = 2});
       const bool drops = communicator.rank() == 1;
       net::Values own, sum(net::width * net::width);  // of this rank: of one micro-batch, and of both
       auto pass = sharded.train();
@@ -154,15 +152,15 @@ TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
 
 TEST(Pieces, StayWhereTheyAreAndHaveTheWeightsOfEachStep) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(2), {.strategy = Zero3{}});
-    sharded.initialize(1);
+    Initialized<RunTimeAny> sharded(communicator, net::units(2), {.strategy = Zero3{}});
     const auto pieces = sharded.shards();  // a copy
     for (int step = 0; step < 3; ++step) {
       net::steps(sharded, {.uses = {0, 1}, .step = step}, 1);
       const auto whole = net::weights(sharded);
       for (const auto& piece : pieces)
-        for (std::int64_t i = 0; i < piece.main.numel(); ++i)
-          ASSERT_EQ(piece.main.data()[i], whole.at(piece.parameter->name)[static_cast<std::size_t>(piece.begin + i)]);
+        ASSERT_TRUE(std::equal(piece.main.data(), piece.main.data() + piece.main.numel(),
+                               whole.at(piece.parameter->name).begin() + piece.begin))
+            << piece.parameter->name;
     }
   });
 }

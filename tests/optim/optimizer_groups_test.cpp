@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups of parameters equal hand-made optimizers to the bit, and take the memory that was planned.
 #include <cmath>
-#include <map>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -14,8 +14,6 @@
 
 namespace fsdp::test {
 namespace {
-
-using Whole = std::map<std::string, net::Values>;
 
 /// AdamW, but for the parameters that match `pattern`: these have their own decay, and `lr` times the learning rate.
 struct HandMade {
@@ -58,8 +56,7 @@ struct HandMade {
 template <class Optimizer, class Sharding>
 Whole trained(const Sharding& strategy, int ranks, const UnitOptions& unit_options, const Optimizer& optimizer,
               double clip = 0.5, int steps = 4, const std::vector<Unit>& units = net::units(3)) {
-  Whole found;
-  on_ranks(ranks, [&](Comm& communicator) {
+  return of_first_rank(ranks, [&](Comm& communicator) {
     const int micro_batches = sharding::facts_of(strategy).pieces > 0 ? 1 : 2;
     Sharded<NetStack<Sharding>, Optimizer> sharded(communicator, units, strategy,
                                                    {.micro_batches = micro_batches,
@@ -69,10 +66,8 @@ Whole trained(const Sharding& strategy, int ranks, const UnitOptions& unit_optio
     sharded.initialize(1);
     net::steps(sharded, {.uses = {0, 1, 2}, .micro_batches = micro_batches}, steps);
     EXPECT_EQ(sharded.held(), sharded.planned());
-    const Whole mine = net::weights(sharded);
-    if (communicator.rank() == 0) found = mine;
+    return net::weights(sharded);
   });
-  return found;
 }
 
 /// The same by SGD, whose steps are in proportion to the gradients.
@@ -150,8 +145,7 @@ TEST(OptimizerGroups, AddNoCollective) {
   const auto collectives = [](const RunTimeAny& strategy, const std::vector<OptimizerGroup>& groups) {
     std::size_t count = 0;
     Comm::run(2, {.record = true}, [&](Comm& communicator) {
-      Net<RunTimeAny> sharded(communicator, net::units(3), strategy, {.unit_options = {.groups = groups}});
-      sharded.initialize(1);
+      Initialized<RunTimeAny> sharded(communicator, net::units(3), strategy, {.unit_options = {.groups = groups}});
       communicator.monitor().records.clear();
       net::steps(sharded, {.uses = {0, 1, 2}}, 1);
       if (communicator.rank() == 0) count = communicator.monitor().records.size();
@@ -203,17 +197,16 @@ TEST(OptimizerGroups, ClipApartAsIfTheOthersWereNotThere) {
 /// The exact norm of pieces is relative to the largest gradient: here those of the biases are far smaller than others.
 TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
   const auto check = [](Comm& communicator, const RunTimeAny& strategy, double bound) {
-    Net<RunTimeAny> sharded(
+    Initialized<RunTimeAny> sharded(
         communicator, net::units(3), strategy,
         {.unit_options = {.groups = {{.parameters = "*.b", .clip = 1}, {.parameters = "unit0.w", .clip = 0}}}});
-    sharded.initialize(1);
     const double loss = net::train(sharded, {.uses = {0, 1, 2}});
     std::vector<double> squares(3);
     for (const auto& shard : sharded.shards()) {
       const std::string& name = shard.parameter->name;
       double& sum = squares[name.ends_with(".b") ? 1 : name == "unit0.w" ? 2 : 0];
-      for (std::int64_t i = 0; i < shard.gradient.numel(); ++i) {
-        float& gradient = const_cast<float*>(shard.gradient.data())[i];
+      auto* const gradients = const_cast<float*>(shard.gradient.data());
+      for (float& gradient : std::span(gradients, static_cast<std::size_t>(shard.gradient.numel()))) {
         if (name.ends_with(".b")) gradient *= 1e-4f;
         sum += static_cast<double>(gradient) * static_cast<double>(gradient);
       }
@@ -223,7 +216,7 @@ TEST(OptimizerGroups, NormsAreThoseOfTheirGradients) {
     const std::vector<double> apart = sharded.optimizer().control().norms_apart();
     EXPECT_NEAR(norm, squares[0], bound * squares[0]);
     ASSERT_EQ(apart.size(), 2u);
-    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(apart[i], squares[i + 1], bound * squares[i + 1]);
+    for (const std::size_t i : {0, 1}) EXPECT_NEAR(apart[i], squares[i + 1], bound * squares[i + 1]);
   };
   on_ranks(2, [&](Comm& communicator) {
     check(communicator, in_shards, 1e-12);
@@ -244,11 +237,10 @@ TEST(OptimizerGroups, ThatAreFrozenAreFrozenParameters) {
 /// A group's gradients that are not finite skip the step of all others.
 TEST(OptimizerGroups, SkipTogether) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> sharded(
+    Initialized<RunTimeAny> sharded(
         communicator, net::units(2), in_shards,
         {.rules = {.clip = 1, .skips_overflow = true},
          .unit_options = {.groups = {{.parameters = "unit0.b", .clip = 1}, {.parameters = "*.w", .lr = 0.5}}}});
-    sharded.initialize(1);
     const net::Loop run{.uses = {0, 1}};
     sharded.step(net::train(sharded, run), {.lr = 1e-2});
     const Whole before = net::weights(sharded);
@@ -270,9 +262,9 @@ TEST(OptimizerGroups, SkipTogether) {
 TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
   on_ranks(2, [](Comm& communicator) {
     const auto weights = [&](const UnitOptions& options, double lr) {
-      Net<RunTimeAny> both(communicator, net::units(2), in_shards,
-                           {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})}, .unit_options = options});
-      both.initialize(1);
+      Initialized<RunTimeAny> both(
+          communicator, net::units(2), in_shards,
+          {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})}, .unit_options = options});
       auto& control = both.optimizer().control();
       for (const int order : {0, 1, 1, 0, 1}) {
         both.step(net::train(both, {.uses = {order}, .order = order}), {.lr = lr});
@@ -289,11 +281,10 @@ TEST(OptimizerGroups, AreSteppedByTheOrdersThatTrainThem) {
 
 TEST(OptimizerGroups, HaveTheNormOfTheLastStepThatMadeTheirGradients) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> both(
+    Initialized<RunTimeAny> both(
         communicator, net::units(2), in_shards,
         {.orders = {mirrored(std::vector{0}), mirrored(std::vector{1})},
          .unit_options = {.groups = {{.parameters = "unit0.*", .clip = 0}, {.parameters = "unit1.*", .clip = 0}}}});
-    both.initialize(1);
     std::vector<double> before{0, 0};
     for (const int order : {0, 0, 1, 0, 0, 1, 1, 1}) {
       both.step(net::train(both, {.uses = {order}, .order = order}), {.lr = 1e-2});

@@ -11,8 +11,6 @@
 namespace fsdp::test {
 namespace {
 
-using Whole = std::map<std::string, net::Values>;
-
 constexpr int of_generator = 0, of_discriminator = 1;  // orders
 
 /// Units 0 and 1 generate, 2 and 3 discriminate.
@@ -27,10 +25,14 @@ std::vector<Order> both_orders() {
   return {generates, mirrored(std::vector{2, 3})};
 }
 
-template <class SharedT>
-void initialize(SharedT& sharded) {
-  sharded.initialize(5);
-}
+/// One object of both networks, with the weights of seed 5.
+template <class Sharding = RunTimeAny>
+struct Both : Net<Sharding> {
+  explicit Both(Comm& communicator, const Sharding& strategy = {.strategy = FullyShard<>{}})
+      : Net<Sharding>(communicator, both_networks(), strategy, {.orders = both_orders(), .micro_batches = 2}) {
+    this->initialize(5);
+  }
+};
 
 /// Which network's step is the next one: two of the discriminator for each of the generator.
 int order_of(int step) { return step % 3 == 2 ? of_generator : of_discriminator; }
@@ -42,11 +44,9 @@ net::Loop run_of(int step) {
           .step = step};
 }
 
-/// One object of both networks.
 template <class Sharding>
 Whole together(Comm& communicator, const Sharding& strategy, int steps) {
-  Net<Sharding> both(communicator, both_networks(), strategy, {.orders = both_orders(), .micro_batches = 2});
-  initialize(both);
+  Both<Sharding> both(communicator, strategy);
   for (int step = 0; step < steps; ++step) both.step(net::train(both, run_of(step)), {.lr = 1e-2});
   EXPECT_EQ(both.held().bytes, both.planned().bytes);
   return net::weights(both);
@@ -57,8 +57,8 @@ template <class Sharding>
 Whole apart(Comm& communicator, const Sharding& strategy, int steps) {
   Net<Sharding> generator(communicator, net::units(2, "generator"), strategy, {.micro_batches = 2});
   Net<Sharding> discriminator(communicator, net::units(2, "discriminator"), strategy, {.micro_batches = 2});
-  initialize(generator);
-  initialize(discriminator);
+  generator.initialize(5);
+  discriminator.initialize(5);
   for (int step = 0; step < steps; ++step) {
     if (order_of(step) == of_discriminator) {
       const net::Loop run{.uses = {0, 1}, .micro_batches = 2, .step = step};
@@ -118,9 +118,7 @@ TEST(Orders, OfTwoNetworksHaveTheBitsOfTwoObjects) {
 
 TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
-                         {.orders = both_orders(), .micro_batches = 2});
-    initialize(both);
+    Both both(communicator);
     for (int step = 0; step < 6; ++step) {
       const Whole before = net::weights(both);
       both.step(net::train(both, run_of(step)), {.lr = 1e-2});
@@ -135,11 +133,9 @@ TEST(Orders, CountTheStepsOfWhatTheyMakeGradientsOf) {
 /// The norm that clips is that of the pass's own gradients.
 TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = Zero3{}},
-                         {.orders = both_orders(), .micro_batches = 2});
+    Both both(communicator, RunTimeAny{.strategy = Zero3{}});
     Net<RunTimeAny> alone(communicator, net::units(2, "discriminator"), {.strategy = Zero3{}}, {.micro_batches = 2});
-    initialize(both);
-    initialize(alone);
+    alone.initialize(5);
     both.step(net::train(both, run_of(2)), {.lr = 0});
     const double norm = both.step(net::train(both, run_of(0)), {.lr = 0}).norm;
     EXPECT_EQ(norm, alone.step(net::train(alone, {.uses = {0, 1}, .micro_batches = 2}), {.lr = 0}).norm);
@@ -149,9 +145,7 @@ TEST(Orders, ClipByTheNormOfTheirOwnGradients) {
 
 TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
   on_ranks(1, [](Comm& communicator) {
-    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
-                         {.orders = both_orders(), .micro_batches = 2});
-    initialize(both);
+    Both both(communicator);
     auto pass = both.train(1, of_generator);
     for (int unit = 0; unit < 4; ++unit) pass.forward(unit).done();
     {
@@ -166,8 +160,7 @@ TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
 
 TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
   on_ranks(1, [](Comm& communicator) {
-    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}}, {.orders = both_orders()});
-    initialize(both);
+    Both both(communicator);
     EXPECT_THROW(both.train(1, 2), LogicError);
     EXPECT_THROW(both.train(1, -1), LogicError);
     EXPECT_THROW(both.evaluate(7), LogicError);
@@ -176,9 +169,7 @@ TEST(Orders, ThatWereNotGivenAreRefusedByNumber) {
 
 TEST(Orders, AfterALossThatIsNotFiniteGoOnWithTheirOwnCounts) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> both(communicator, both_networks(), {.strategy = FullyShard<>{}},
-                         {.orders = both_orders(), .micro_batches = 2});
-    initialize(both);
+    Both both(communicator);
     for (int step = 0; step < 3; ++step) both.step(net::train(both, run_of(step)), {.lr = 1e-2});
     const Whole before = net::weights(both);
     net::train(both, run_of(3));

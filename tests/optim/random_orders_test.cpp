@@ -14,6 +14,7 @@
 
 #include <support/nets.hpp>
 #include <tessera/fsdp/module/full_values.hpp>
+#include <tessera/fsdp/testing/report.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -50,16 +51,15 @@ struct Program {
   std::vector<Node> nodes;
   std::vector<Entry> list;
 
+  const Node& node_of(const Entry& entry) const { return nodes[static_cast<std::size_t>(entry.node)]; }
   Order order() const {
     Order order;
-    for (const Entry& entry : list)
-      order.list.push_back({entry.action, nodes[static_cast<std::size_t>(entry.node)].unit});
+    for (const Entry& entry : list) order.list.push_back({entry.action, node_of(entry).unit});
     return order;
   }
   bool trains(int unit) const {
-    return std::ranges::any_of(list, [&](const Entry& entry) {
-      return entry.action != Action::forward && nodes[static_cast<std::size_t>(entry.node)].unit == unit;
-    });
+    return std::ranges::any_of(
+        list, [&](const Entry& entry) { return entry.action != Action::forward && node_of(entry).unit == unit; });
   }
 };
 
@@ -130,7 +130,7 @@ double compute(const Program& program, const net::Place& place, bool trains, con
   double loss = 0;
   for (const Entry& entry : program.list) {
     if (entry.action == Action::backward && !trains) continue;
-    const Node& node = program.nodes[static_cast<std::size_t>(entry.node)];
+    const Node& node = program.node_of(entry);
     const net::Values& x = node.input < 0 ? batch : out[static_cast<std::size_t>(node.input)];
     const auto use = enter(entry.action, node.unit);
     if (entry.action != Action::backward) {
@@ -181,10 +181,9 @@ void expect_gradients_and_evaluation(const Program& program, const RunTimeAny& s
   for (int unit = 0; unit < program.units; ++unit)
     if (!program.trains(unit)) frozen.push_back(message("unit", unit, ".*"));
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<RunTimeAny> sharded(
+    Initialized<RunTimeAny> sharded(
         communicator, net::units(program.units), strategy,
         {.orders = {program.order()}, .micro_batches = micro_batches, .unit_options = {.frozen = frozen}});
-    sharded.initialize(1);
     const auto run = [&](auto& pass, const net::Place& place, bool trains) {
       return compute(program, place, trains, [&](Action action, int unit) {
         auto use = pass.enter();
@@ -203,11 +202,8 @@ void expect_gradients_and_evaluation(const Program& program, const RunTimeAny& s
 
     std::size_t compared = 0;
     with_full_gradients(sharded.module(), {"*"}, [&](const Parameter& parameter, Tensor<const float> found) {
-      const net::Values& expected = plain.gradients.at(parameter.name);
-      float largest = 0;
-      for (const float value : expected) largest = std::max(largest, std::abs(value));
-      for (std::size_t i = 0; i < expected.size(); ++i)
-        EXPECT_NEAR(found.data()[i], expected[i], 1e-5f * largest) << parameter.name << ", element " << i;
+      testing::expect_near("gradients are those of a loop over whole tensors", "this trial", parameter.name,
+                           net::Values(found.data(), found.data() + found.numel()), plain.gradients.at(parameter.name));
       ++compared;
     });
     EXPECT_EQ(compared, plain.gradients.size());

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <support/nets.hpp>
+#include <support/temporary_folder.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -22,14 +24,8 @@ void expect_found(const Sharding& strategy, int ranks, const std::string& text, 
                   const UnitOptions& unit_options = {}) {
   SCOPED_TRACE(policy_text(strategy));
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(communicator, net::units(2), strategy, {.unit_options = unit_options});
-    sharded.initialize(1);
-    try {
-      call(sharded, communicator.rank());
-      ADD_FAILURE() << "rank " << communicator.rank() << " found nothing";
-    } catch (const InputError& error) {
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    Initialized<Sharding> sharded(communicator, net::units(2), strategy, {.unit_options = unit_options});
+    EXPECT_INPUT_ERROR(call(sharded, communicator.rank()), text);
     call(sharded, 0);
   });
 }
@@ -97,7 +93,8 @@ TEST(Replicas, ThatDifferAreMadeEqualByOneRanksWeights) {
       sharded.initialize(rank);
       before[rank] = net::weights(sharded);
       const auto add_rank = [&](const Parameter&, Tensor<float> whole) {
-        for (std::int64_t i = 0; i < whole.numel(); ++i) whole[i] += static_cast<float>(rank);
+        for (float& value : std::span(whole.data(), static_cast<std::size_t>(whole.numel())))
+          value += static_cast<float>(rank);
       };
       with_full_parameters(sharded.module(), {"*"}, add_rank, Access::write, 1);
       after[rank] = net::weights(sharded);

@@ -13,21 +13,15 @@
 namespace fsdp::test {
 namespace {
 
-using Whole = std::map<std::string, net::Values>;
-
 template <class Sharding>
 Whole trained(int ranks, const std::vector<Unit>& units, const Sharding& strategy,
               const optim::RunTimeOptimizer& optimizer) {
-  Whole found;
-  on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(communicator, units, strategy, {.optimizer = optimizer});
-    sharded.initialize(1);
+  return of_first_rank(ranks, [&](Comm& communicator) {
+    Initialized<Sharding> sharded(communicator, units, strategy, {.optimizer = optimizer});
     net::steps(sharded, {.uses = {0, 1, 2}}, 3);
     EXPECT_EQ(sharded.held().bytes, sharded.planned().bytes);
-    const Whole mine = net::weights(sharded);
-    if (communicator.rank() == 0) found = mine;
+    return net::weights(sharded);
   });
-  return found;
 }
 
 const RunTimeAny fully_sharded{.strategy = FullyShard<>{}},

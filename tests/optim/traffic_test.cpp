@@ -54,8 +54,7 @@ void expect_step(int ranks, const Sharding& strategy, comm::MeshTraffic expected
   SCOPED_TRACE(message(policy_text(strategy), ", ", ranks, " ranks"));
   if (ranks > 1) expected.world[Op::all_gather] += decision(ranks);
   on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(communicator, net::units(units), strategy, {.micro_batches = micro_batches});
-    sharded.initialize(1);
+    Initialized<Sharding> sharded(communicator, net::units(units), strategy, {.micro_batches = micro_batches});
     for (int step = 0; step < 2; ++step) {
       const comm::MeshTraffic before = sharded.traffic();
       net::steps(sharded, {.uses = {0, 1, 2}, .micro_batches = micro_batches, .step = step}, 1);

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include <tessera/fsdp/testing/report.hpp>
+
 #include <support/nets.hpp>
+#include <support/temporary_folder.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -22,33 +26,28 @@ struct Trained {
   std::map<std::string, net::Values> weights;
   PlannedBytes planned, held;
 };
-using Train = std::function<Trained(const std::vector<Unit>&, const Loop&, int ranks)>;
 
 template <class Sharding>
 Trained train(const std::vector<Unit>& units, const Loop& run, int ranks, const Sharding& strategy,
               const UnitOptions& unit_options = {}) {
-  Trained found;
-  on_ranks(ranks, [&](Comm& communicator) {
-    Net<Sharding> sharded(
+  return of_first_rank(ranks, [&](Comm& communicator) {
+    Initialized<Sharding> sharded(
         communicator, units, strategy,
         {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches, .unit_options = unit_options});
-    sharded.initialize(1);
     const Trained mine{.losses = net::steps(sharded, run, 3),
                        .weights = net::weights(sharded),
                        .planned = sharded.planned(),
                        .held = sharded.held()};
     EXPECT_EQ(mine.held.bytes, mine.planned.bytes);
-    if (communicator.rank() == 0) found = mine;
+    return mine;
   });
-  return found;
 }
 
 /// Checks that all strategies follow `replicated`, and those that add in the same order to the bit.
 void expect_the_same_everywhere(const std::vector<Unit>& units, const Loop& run, int ranks = 2) {
   const Trained replicas = train(units, run, ranks, Replicated{});
   const Trained first = train(units, run, ranks, RunTimeAny{.strategy = FullyShard<>{}});
-  for (std::size_t step = 0; step < first.losses.size(); ++step)
-    EXPECT_NEAR(first.losses[step], replicas.losses[step], 1e-5 * replicas.losses[0]);
+  testing::expect_losses_near("shards follow replicas", "FullyShard", first.losses, replicas.losses);
   for (const RunTimeAny& strategy : sharded_strategies()) {
     SCOPED_TRACE(strategy.text());
     const Trained found = train(units, run, ranks, strategy);
@@ -62,9 +61,8 @@ void expect_the_same_everywhere(const std::vector<Unit>& units, const Loop& run,
 void expect_derivatives(const std::vector<Unit>& units, const Loop& run) {
   const auto check = [&]<class Sharding>(const Sharding& strategy, int ranks) {
     on_ranks(ranks, [&](Comm& communicator) {
-      Net<Sharding> sharded(communicator, units, strategy,
-                            {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches});
-      sharded.initialize(1);
+      Initialized<Sharding> sharded(communicator, units, strategy,
+                                    {.orders = {mirrored(run.uses)}, .micro_batches = run.micro_batches});
       net::check_gradients(sharded, run, [&](const std::string& name, double gradient, double expected) {
         EXPECT_NEAR(gradient, expected, 1e-2 * std::abs(expected) + 2e-2) << name << " under " << policy_text(strategy);
       });
@@ -103,8 +101,8 @@ TEST(UnitUsedSeveralTimes, IsReducedOnceAfterTheLastUseOfAMicroBatch) {
 /// So that what an autograd engine kept in forward is right in backward.
 TEST(UnitUsedSeveralTimes, HasOneAddressInAllUsesOfAPass) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}}, {.orders = {mirrored(several)}});
-    sharded.initialize(1);
+    Initialized<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+                                    {.orders = {mirrored(several)}});
     std::map<int, const float*> address;
     auto pass = sharded.train();
     while (pass.next()) {
@@ -141,21 +139,20 @@ TEST(UnitThatSomeDataUse, HasTheGradientsOfThoseThatDo) {
 TEST(UnitThatSomeDataUse, HasNoGradientWhereNoneDo) {
   const Loop run{.uses = {0, 1, 2}, .looks = [](const net::Values&, int unit) { return unit != 1; }};
   on_ranks(3, [&](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = Zero3{}});
-    sharded.initialize(1);
+    Initialized<RunTimeAny> sharded(communicator, net::units(3), {.strategy = Zero3{}});
     net::train(sharded, run);
     for (const auto& piece : sharded.shards()) {
       if (!piece.parameter->name.starts_with("unit1")) continue;
-      for (std::int64_t i = 0; i < piece.main.numel(); ++i) EXPECT_EQ(piece.gradient.data()[i], 0.0f);
+      EXPECT_EQ(std::count(piece.gradient.data(), piece.gradient.data() + piece.main.numel(), 0.0f),
+                piece.main.numel());
     }
   });
 }
 
 TEST(FrozenUnit, MayBeLeftOutOfAllOrdersAndStaysToTheBit) {
   on_ranks(2, [](Comm& communicator) {
-    Net<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
-                            {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
-    sharded.initialize(1);
+    Initialized<RunTimeAny> sharded(communicator, net::units(3), {.strategy = FullyShard<>{}},
+                                    {.orders = {mirrored(std::vector{0, 2})}, .unit_options = {.frozen = {"unit1.*"}}});
     const auto before = net::weights(sharded, {"unit1.*"});
     net::steps(sharded, {.uses = {0, 2}}, 2);
     EXPECT_EQ(net::weights(sharded, {"unit1.*"}), before);
@@ -196,19 +193,15 @@ TEST(OddTensors, WithoutAxesHaveNoRowsAndAreNamed) {
   std::vector<Unit> units = net::units(2);
   units[1].parameters.push_back({.name = "temperature", .shape = Shape{}});
   on_ranks(2, [&](Comm& communicator) {
-    try {
-      const Net<RunTimeAny> sharded(communicator, units, {.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}});
-      ADD_FAILURE() << "a layout of rows took a tensor without axes";
-    } catch (const InputError& error) {
-      EXPECT_NE(std::string(error.what()).find("'temperature'"), std::string::npos) << error.what();
-    }
+    const RunTimeAny rows{.strategy = FullyShard<>{}, .other_layout = buffer::Rows{}};
+    EXPECT_INPUT_ERROR(Net<RunTimeAny>(communicator, units, rows), "'temperature'");
   });
 }
 
 TEST(HundredsOfUnits, HaveTheBitsOfReplicasAndThePlannedBytes) {
   const int count = 100;
-  Loop run;
-  for (int i = 0; i < count; ++i) run.uses.push_back(i);
+  Loop run{.uses = std::vector<int>(count)};
+  std::iota(run.uses.begin(), run.uses.end(), 0);
   const std::vector<Unit> units = net::units(count);
   const Trained replicas = train(units, run, 2, Replicated{});
   for (const RunTimeAny& strategy : {RunTimeAny{.strategy = FullyShard<>{}}, {.strategy = Zero1{}}})
@@ -222,9 +215,8 @@ TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
   std::vector<std::vector<double>> all;
   const auto check = [&](const RunTimeAny& strategy) {
     SCOPED_TRACE(policy_text(strategy));
-    on_ranks(2, [&](Comm& communicator) {
-      Net<RunTimeAny> sharded(communicator, net::units(4), strategy);
-      sharded.initialize(1);
+    all.push_back(of_first_rank(2, [&](Comm& communicator) {
+      Initialized<RunTimeAny> sharded(communicator, net::units(4), strategy);
       std::vector<double> losses;
       Loop run = chain;
       for (; run.step < 3; ++run.step) {
@@ -234,8 +226,8 @@ TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
         losses.push_back(sharded.step(loss, {.lr = 1e-2}).loss);
         EXPECT_LT(net::evaluate(sharded, run), loss) << "after the update";
       }
-      if (communicator.rank() == 0) all.push_back(losses);
-    });
+      return losses;
+    }));
   };
   for (const int depth : {0, 1, 2, 3}) {
     check({.strategy = FullyShard<>{.prefetch_depth = depth}});
@@ -248,7 +240,6 @@ TEST(Evaluation, InTurnWithStepsHasTheLossesOfTrainingForEveryPrefetch) {
 /// Two networks of different sizes, their computations in turn, and a third that is only evaluated.
 TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
   const Loop large{.uses = {0, 1, 2}, .micro_batches = 1}, small{.uses = {0, 1}};
-  std::vector<double> alone_large, alone_small, large_losses, small_losses;
   const auto made = [](Comm& communicator, int units, const char* prefix, std::uint64_t seed) {
     auto sharded = std::make_unique<Net<RunTimeAny>>(communicator, net::units(units, prefix),
                                                      RunTimeAny{.strategy = FullyShard<>{}});
@@ -304,8 +295,8 @@ TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
 /// Trains a chain of three units, of which the middle one is in an object of its own.
 template <class Precision>
 std::vector<double> train_middle_apart(int steps) {
-  std::vector<double> losses;
-  on_ranks(2, [&](Comm& communicator) {
+  return of_first_rank(2, [&](Comm& communicator) {
+    std::vector<double> losses;
     const RunTimeAny strategy{.strategy = FullyShard<>{}};
     Net<RunTimeAny> outer(communicator, {net::unit("unit0"), net::unit("unit2")}, strategy);
     Net<RunTimeAny, Precision> middle(communicator, {net::unit("unit1")}, strategy);
@@ -336,10 +327,10 @@ std::vector<double> train_middle_apart(int steps) {
       middle_pass.finish();
       const double sum = outer.step(loss, {.lr = 1e-2}).loss;
       EXPECT_EQ(middle.step(loss, {.lr = 1e-2}).loss, sum);
-      if (communicator.rank() == 0) losses.push_back(sum);
+      losses.push_back(sum);
     }
+    return losses;
   });
-  return losses;
 }
 
 /// Without clipping, which would be by the norm of each object.
@@ -349,7 +340,7 @@ TEST(SeveralObjects, TrainPartsOfOneNetworkInTheirOwnPrecisions) {
   EXPECT_EQ(train_middle_apart<Fp32>(3), whole);
   const std::vector<double> mixed = train_middle_apart<Bf16Mixed>(3);
   EXPECT_NE(mixed, whole);
-  for (std::size_t step = 0; step < whole.size(); ++step) EXPECT_NEAR(mixed[step], whole[step], 1e-2 * whole[step]);
+  for (auto at = mixed.begin(); const double loss : whole) EXPECT_NEAR(*at++, loss, 1e-2 * loss);
 }
 
 }  // namespace

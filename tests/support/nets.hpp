@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
@@ -18,6 +20,20 @@ namespace fsdp::test {
 /// A network under one strategy, with an optimizer that is chosen at run time: AdamW by default.
 template <class Sharding, class Precision = Fp32>
 using Net = Sharded<NetStack<Sharding, Precision>, optim::RunTimeOptimizer>;
+
+/// One whose weights are those of seed 1.
+template <class Sharding, class Precision = Fp32>
+struct Initialized : Net<Sharding, Precision> {
+  using Base = Net<Sharding, Precision>;
+  Initialized(Comm& communicator, const std::vector<Unit>& units, const Sharding& strategy,
+              const typename Base::Settings& settings = {})
+      : Base(communicator, units, strategy, settings) {
+    this->initialize(1);
+  }
+};
+
+/// Whole tensors by name.
+using Whole = std::map<std::string, net::Values>;
 
 /// Strategies that shard over all ranks.
 inline std::vector<RunTimeAny> sharded_strategies() {
@@ -32,6 +48,17 @@ inline std::vector<RunTimeAny> sharded_strategies() {
 template <class Body>
 void on_ranks(int ranks, const Body& body) {
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) { body(communicator); });
+}
+
+/// The same. Returns what body(communicator) returns on rank 0.
+template <class Body>
+auto of_first_rank(int ranks, const Body& body) {
+  std::invoke_result_t<Body, Comm&> found{};
+  on_ranks(ranks, [&](Comm& communicator) {
+    auto mine = body(communicator);
+    if (communicator.rank() == 0) found = std::move(mine);
+  });
+  return found;
 }
 
 }  // namespace fsdp::test
