@@ -2,9 +2,13 @@
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
 
+#include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/comm/self.hpp>
 #include <tessera/comm/threads.hpp>
@@ -44,7 +48,7 @@ float sum(int ranks, std::size_t tensor, std::int64_t i, float before = -0.0f) {
 
 template <class F>
 void on_ranks_1_to_4(F f) {
-  for (int ranks = 1; ranks <= 4; ++ranks) Comm::run(ranks, {.checks = true}, [&](Comm& c) { f(c); });
+  for (const int ranks : {1, 2, 3, 4}) Comm::run(ranks, {.checks = true}, [&](Comm& c) { f(c); });
 }
 
 template <class L>
@@ -54,9 +58,27 @@ Layout layout_of(int ranks) {
   return L{}.build(std::span<const TensorGroup>(&group, 1), ranks).front();
 }
 
+/// Calls expected(tensor, element) for every element of a whole buffer, or of a rank's shard, and compares.
+/// @{
+template <class Expected>
+void expect_whole(const Buffer<Replicate>& found, const Expected& expected) {
+  for (const auto& [t, shape] : ranges::views::enumerate(shapes)) {
+    const float* const data = found.tensor(static_cast<std::int64_t>(t)).data();
+    for (std::int64_t i = 0; i < shape.numel(); ++i) ASSERT_EQ(data[i], expected(t, i)) << "tensor " << t;
+  }
+}
+template <class Expected>
+void expect_shard(const Buffer<Shard>& found, const Expected& expected) {
+  for (const TensorRange& part : found.ranges())
+    for (std::int64_t i = 0; i < part.count; ++i)
+      ASSERT_EQ(found.range(part)[i], expected(static_cast<std::size_t>(part.tensor), part.begin + i));
+}
+/// @}
+
 template <class L>
 void gathers_what_each_rank_holds() {
   on_ranks_1_to_4([](Comm& c) {
+    SCOPED_TRACE(c.size());
     const Layout layout = layout_of<L>(c.size());
     std::vector<float> local(static_cast<std::size_t>(layout.local_size(c.rank())), 0.0f);
     std::vector<float> full(static_cast<std::size_t>(layout.full_size), -1.0f);
@@ -65,13 +87,8 @@ void gathers_what_each_rank_holds() {
     for (const TensorRange& part : from.ranges())
       for (std::int64_t i = 0; i < part.count; ++i)
         from.range(part)[i] = value(7, static_cast<std::size_t>(part.tensor), part.begin + i);
-
     redistribute(c, from, to, label).wait();
-
-    for (std::size_t t = 0; t < shapes.size(); ++t)
-      for (std::int64_t i = 0; i < shapes[t].numel(); ++i)
-        ASSERT_EQ(to.tensor(static_cast<std::int64_t>(t)).data()[i], value(7, t, i))
-            << c.size() << " ranks, tensor " << t;
+    expect_whole(to, [](std::size_t t, std::int64_t i) { return value(7, t, i); });
   });
 }
 
@@ -82,35 +99,22 @@ void sums_each_ranks_part() {
     std::vector<float> full = contribution(layout, c.rank(), 0.0f);
     std::vector<float> local(static_cast<std::size_t>(layout.local_size(c.rank())), 0.25f);
     const Buffer<Shard> to(layout, c.rank(), local.data());
-
-    Buffer<Partial> from(layout, c.rank(), full.data());
-    redistribute<Wire>(c, std::move(from), to, Write::accumulate, label).wait();
-    for (const TensorRange& part : to.ranges())
-      for (std::int64_t i = 0; i < part.count; ++i)
-        ASSERT_EQ(to.range(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i, 0.25f));
-
-    Buffer<Partial> again(layout, c.rank(), full.data());
-    redistribute<Wire>(c, std::move(again), to, Write::overwrite, label).wait();
-    for (const TensorRange& part : to.ranges())
-      for (std::int64_t i = 0; i < part.count; ++i)
-        ASSERT_EQ(to.range(part)[i], sum<Wire>(c.size(), static_cast<std::size_t>(part.tensor), part.begin + i));
+    for (const auto& [write, before] : {std::pair(Write::accumulate, 0.25f), std::pair(Write::overwrite, -0.0f)}) {
+      redistribute<Wire>(c, Buffer<Partial>(layout, c.rank(), full.data()), to, write, label).wait();
+      expect_shard(to, [&, start = before](std::size_t t, std::int64_t i) { return sum<Wire>(c.size(), t, i, start); });
+    }
   });
 }
 
 template <class L>
 void sums_everything_on_every_rank() {
   on_ranks_1_to_4([](Comm& c) {
+    SCOPED_TRACE(c.size());
     const Layout layout = layout_of<L>(c.size());
     std::vector<float> full = contribution(layout, c.rank(), 0.0f);
-    Buffer<Partial> from(layout, c.rank(), full.data());
     const Buffer<Replicate> to(layout, c.rank(), full.data());
-
-    redistribute<float>(c, std::move(from), to, label).wait();
-
-    for (std::size_t t = 0; t < shapes.size(); ++t)
-      for (std::int64_t i = 0; i < shapes[t].numel(); ++i)
-        ASSERT_EQ(to.tensor(static_cast<std::int64_t>(t)).data()[i], sum(c.size(), t, i))
-            << c.size() << " ranks, tensor " << t;
+    redistribute<float>(c, Buffer<Partial>(layout, c.rank(), full.data()), to, label).wait();
+    expect_whole(to, [&](std::size_t t, std::int64_t i) { return sum(c.size(), t, i); });
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +22,8 @@ using Counts = std::vector<std::int64_t>;
 
 const std::vector<Shape> uneven = {{5, 3}, {2, 70}, {1}, {7}, {64, 2}, {3, 3}};
 
+constexpr int up_to_8[] = {1, 2, 3, 4, 5, 6, 7, 8};
+
 /// The layout of one group.
 template <class L>
 Layout layout_of(const std::vector<Shape>& shapes, int ranks, const L& policy = {}) {
@@ -29,23 +32,37 @@ Layout layout_of(const std::vector<Shape>& shapes, int ranks, const L& policy = 
   return policy.build(std::span<const TensorGroup>(&group, 1), ranks).front();
 }
 
+/// Counts how many ranges hold each element of each tensor.
+struct Held {
+  std::vector<std::vector<int>> ranges;
+
+  explicit Held(const Layout& layout) {
+    for (const Shape& shape : layout.shapes) ranges.emplace_back(static_cast<std::size_t>(shape.numel()));
+  }
+  void add(const TensorRange& range) {
+    for (std::int64_t i = range.begin; i < range.begin + range.count; ++i)
+      ++ranges.at(static_cast<std::size_t>(range.tensor)).at(static_cast<std::size_t>(i));
+  }
+  void expect_once() const {
+    for (const auto& tensor : ranges) EXPECT_EQ(tensor, std::vector<int>(tensor.size(), 1));
+  }
+};
+
 /// Every element of every tensor is in one range of one rank, and no two ranges of a rank share memory.
 template <class L>
 void expect_each_element_once(int ranks) {
+  SCOPED_TRACE(ranks);
   const Layout layout = layout_of<L>(uneven, ranks);
-  std::vector<std::vector<int>> owners;
-  for (const Shape& shape : layout.shapes) owners.emplace_back(static_cast<std::size_t>(shape.numel()));
+  Held held(layout);
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<int> used(static_cast<std::size_t>(layout.local_size(rank)));
     for (const TensorRange& range : layout.ranges(rank)) {
       EXPECT_GT(range.count, 0);
-      for (std::int64_t i = 0; i < range.count; ++i) {
-        ++owners.at(static_cast<std::size_t>(range.tensor)).at(static_cast<std::size_t>(range.begin + i));
-        EXPECT_EQ(used.at(static_cast<std::size_t>(range.local + i))++, 0);
-      }
+      held.add(range);
+      for (std::int64_t i = 0; i < range.count; ++i) EXPECT_EQ(used.at(static_cast<std::size_t>(range.local + i))++, 0);
     }
   }
-  for (const auto& tensor : owners) EXPECT_EQ(tensor, std::vector<int>(tensor.size(), 1)) << ranks << " ranks";
+  held.expect_once();
 }
 
 /// A run's parts follow each other and stay inside both buffers.
@@ -65,20 +82,20 @@ void expect_runs_inside(int ranks) {
 }
 
 TEST(Layout, RangesCoverEachElementExactlyOnce) {
-  for (int ranks = 1; ranks <= 8; ++ranks) {
-    expect_each_element_once<PerParameter>(ranks);
-    expect_each_element_once<Flat>(ranks);
-    expect_runs_inside<PerParameter>(ranks);
-    expect_runs_inside<Flat>(ranks);
-    expect_each_element_once<Rows>(ranks);
-    expect_runs_inside<Rows>(ranks);
-    expect_each_element_once<Owned>(ranks);
-    expect_runs_inside<Owned>(ranks);
-  }
+  const auto expect = []<class L>(L) {
+    for (const int ranks : up_to_8) {
+      expect_each_element_once<L>(ranks);
+      expect_runs_inside<L>(ranks);
+    }
+  };
+  expect(PerParameter{});
+  expect(Flat{});
+  expect(Rows{});
+  expect(Owned{});
 }
 
 TEST(Layout, TensorsStartAtMultiplesOf64Elements) {
-  for (int ranks = 1; ranks <= 8; ++ranks) {
+  for (const int ranks : up_to_8) {
     for (const Layout& layout : {PerParameter::of_group(uneven, ranks), Flat::of_group(uneven, ranks)}) {
       EXPECT_EQ(layout.offsets, (Counts{0, 64, 256, 320, 384, 512}));
       EXPECT_EQ(layout.local_size(0) % 64, 0);
@@ -155,23 +172,31 @@ TEST(Rows, PlacesTensorsWhereDBufferDoes) {
   EXPECT_EQ(Rows::of_group(third, 5).full_size, 60);
 }
 
-void expect_whole_rows(const std::vector<Shape>& shapes, int ranks) {
-  const Layout layout = Rows::of_group(shapes, ranks);
+/// Returns the elements that the ranks hold.
+std::int64_t expect_whole_rows(const Layout& layout, const std::vector<Shape>& shapes, int ranks) {
+  std::int64_t held = 0;
   for (int rank = 0; rank < ranks; ++rank)
     for (const TensorRange& range : layout.ranges(rank)) {
       const Shape& shape = shapes[static_cast<std::size_t>(range.tensor)];
       const std::int64_t row = shape.numel() / shape[0];
       EXPECT_EQ(range.begin % row, 0);
       EXPECT_EQ(range.count % row, 0);
+      held += range.count;
     }
+  return held;
+}
+
+std::int64_t elements_of(const std::vector<Shape>& shapes) {
+  return std::accumulate(shapes.begin(), shapes.end(), std::int64_t{0},
+                         [](std::int64_t sum, const Shape& shape) { return sum + shape.numel(); });
 }
 
 TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
   const std::vector<Shape> block = {{64}, {64, 64},  {16, 64},  {16, 64}, {64, 64},
                                     {64}, {192, 64}, {192, 64}, {64, 192}};
   for (int ranks = 1; ranks <= 9; ++ranks) {
-    expect_whole_rows(uneven, ranks);
-    expect_whole_rows(block, ranks);
+    expect_whole_rows(Rows::of_group(uneven, ranks), uneven, ranks);
+    expect_whole_rows(Rows::of_group(block, ranks), block, ranks);
     EXPECT_EQ(Rows::of_group(block, ranks).offsets, Rows::of_group(block, 1).offsets);
   }
 }
@@ -180,19 +205,10 @@ TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
 TEST(Rows, PlaceAlignedTensorsAsFlatDoesAndSplitNoRow) {
   TensorGroup group{.tensors = {}, .aligned = true};
   for (const Shape& shape : uneven) group.tensors.push_back({.shape = shape});
-  for (int ranks = 1; ranks <= 8; ++ranks) {
+  for (const int ranks : up_to_8) {
     const Layout layout = Rows{}.build(std::span<const TensorGroup>(&group, 1), ranks).front();
     EXPECT_EQ(layout.offsets, Flat::of_group(uneven, ranks).offsets);
-    std::int64_t held = 0;
-    for (int rank = 0; rank < ranks; ++rank)
-      for (const TensorRange& range : layout.ranges(rank)) {
-        const Shape& shape = uneven[static_cast<std::size_t>(range.tensor)];
-        EXPECT_EQ(range.begin % (shape.numel() / shape[0]), 0);
-        EXPECT_EQ(range.count % (shape.numel() / shape[0]), 0);
-        held += range.count;
-      }
-    EXPECT_EQ(held, std::accumulate(uneven.begin(), uneven.end(), std::int64_t{0},
-                                    [](std::int64_t sum, const Shape& shape) { return sum + shape.numel(); }));
+    EXPECT_EQ(expect_whole_rows(layout, uneven, ranks), elements_of(uneven));
   }
 }
 
@@ -228,13 +244,12 @@ TEST(BuildLayouts, RefuseTensorsThatAreNotAlignedWhereTheyMustBe) {
 
 TEST(Rows, BoundsThePaddingOfCoprimeRows) {
   const std::vector<Shape> shapes = {{1024, 50257}, {50257, 1024}, {1024}};
-  std::int64_t elements = 0;
-  for (const Shape& shape : shapes) elements += shape.numel();
+  const std::int64_t elements = elements_of(shapes);
   for (const int ranks : {1, 2, 8, 64}) {
     const Layout layout = Rows::of_group(shapes, ranks);
     EXPECT_EQ(layout.full_size, elements) << "the multiple is 51463168 elements a rank";
     EXPECT_LT(layout.local_size(0), elements / ranks + 2 * 50257);
-    expect_whole_rows(shapes, ranks);
+    expect_whole_rows(layout, shapes, ranks);
     EXPECT_EQ(layout.offsets, Rows::of_group(shapes, 1).offsets);
   }
 }
@@ -247,17 +262,14 @@ TEST(Layout, CutAcrossHoldsEachElementOnce) {
         layout.cut_across(replicas);
         for (int shard = 0; shard < shards; ++shard)
           EXPECT_EQ(layout.across_size(shard) * replicas, layout.local_size(shard));
-        std::vector<int> held(static_cast<std::size_t>(layout.shapes.size()) * 1000);
+        Held held(layout);
         for (int shard = 0; shard < shards; ++shard)
           for (int replica = 0; replica < replicas; ++replica)
             for (const TensorRange& range : layout.ranges_across(shard, replica)) {
               EXPECT_LE(range.local + range.count, layout.across_size(shard));
-              for (std::int64_t i = 0; i < range.count; ++i)
-                ++held.at(static_cast<std::size_t>(range.tensor * 1000 + range.begin + i));
+              held.add(range);
             }
-        for (std::size_t t = 0; t < layout.shapes.size(); ++t)
-          for (std::int64_t i = 0; i < layout.shapes[t].numel(); ++i)
-            EXPECT_EQ(held[t * 1000 + static_cast<std::size_t>(i)], 1);
+        held.expect_once();
       }
     }
 }
@@ -320,13 +332,10 @@ struct Spoilt {
 void expect_refused(std::string_view found, void (*spoil)(Layout&)) {
   const TensorGroup group{{{.shape = {4, 32}, .name = "a"}, {.shape = {6, 32}, .name = "b"}}};
   const int parts = 2;
-  try {
-    build_layouts(Spoilt{spoil}, std::span(&group, 1), std::span(&parts, 1));
-    ADD_FAILURE() << "accepted, and not refused with: " << found;
-  } catch (const InputError& error) {
-    EXPECT_EQ(std::string_view(error.what()).find("layout spoilt: its layout of group 0 over 2 ranks "), 0u);
-    EXPECT_NE(std::string_view(error.what()).find(found), std::string_view::npos) << error.what();
-  }
+  const std::string said =
+      test::input_error_of([&] { build_layouts(Spoilt{spoil}, std::span(&group, 1), std::span(&parts, 1)); });
+  EXPECT_TRUE(said.starts_with("layout spoilt: its layout of group 0 over 2 ranks ")) << said;
+  EXPECT_NE(said.find(found), std::string::npos) << said << ", instead of: " << found;
 }
 
 TEST(BuildLayouts, RefuseElementsWithoutAnOwnerOrWithTwo) {
