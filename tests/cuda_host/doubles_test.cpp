@@ -20,38 +20,16 @@ namespace emulation = device::cuda::emulation;
 using device::Cuda;
 using std::chrono::milliseconds;
 
-class CudaHost_doubles : public OnDoubles {
- protected:
-  /// Some problem says `text`, soon; there are no problems then.
-  static void expect_problem(const std::string& text) {
-    std::string all;
-    const auto limit = std::chrono::steady_clock::now() + milliseconds(3000);
-    while (all.find(text) == std::string::npos && std::chrono::steady_clock::now() < limit) {
-      for (const std::string& problem : machine().take_problems()) all += problem + "\n";
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    EXPECT_NE(all.find(text), std::string::npos) << "'" << all << "' lacks '" << text << "'";
-  }
-  static cudaStream_t native(const Cuda::Queue& queue) { return static_cast<cudaStream_t>(queue.native()); }
-
-  /// Device memory.
-  struct Memory {
-    explicit Memory(std::int64_t bytes) : block(ledger, device::MemoryKind::weights, bytes) {}
-    device::Ledger ledger;
-    device::Block<Cuda> block;
-  };
-};
+class CudaHost_doubles : public OnDoubles {};
 
 TEST_F(CudaHost_doubles, CopiesOfPageableMemoryBlock) {
   Cuda::Queue queue("queue");
-  const Memory memory(100);
+  const DeviceMemory memory(100);
   std::vector<std::byte> pageable(100);
   std::atomic<bool> go = false;
-  machine().submit(native(queue), [&] {
-    while (!go) std::this_thread::yield();
-  });
+  hold(queue, go);
   machine().patience = milliseconds(50);
-  EXPECT_NE(cudaMemcpyAsync(pageable.data(), memory.block.data(), 100, cudaMemcpyDefault, native(queue)), cudaSuccess);
+  EXPECT_NE(cudaMemcpyAsync(pageable.data(), memory.data(), 100, cudaMemcpyDefault, native(queue)), cudaSuccess);
   expect_problem("blocked in a copy of pageable memory");
   machine().patience = milliseconds(3000);
   go = true;
@@ -60,8 +38,8 @@ TEST_F(CudaHost_doubles, CopiesOfPageableMemoryBlock) {
 
 TEST_F(CudaHost_doubles, CopiesEndWhereTheirMemoryDoes) {
   Cuda::Queue queue("queue");
-  const Memory from(100), to(200);
-  EXPECT_NE(cudaMemcpyAsync(to.block.data(), from.block.data(), 101, cudaMemcpyDefault, native(queue)), cudaSuccess);
+  const DeviceMemory from(100), to(200);
+  EXPECT_NE(cudaMemcpyAsync(to.data(), from.data(), 101, cudaMemcpyDefault, native(queue)), cudaSuccess);
   expect_problem("leaves the memory it reads");
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
 }
@@ -121,12 +99,12 @@ TEST_F(CudaHost_doubles, AWorkspaceAtAMultipleOf64BytesIsRefused) {
   Product product;
   ASSERT_EQ(product.find(product.whole), CUBLAS_STATUS_SUCCESS);
   Cuda::Queue queue("queue");
-  const Memory matrices(256), workspace(1024);
+  const DeviceMemory matrices(256), workspace(1024);
   const float one = 1, zero = 0;
   const auto multiply = [&](std::int64_t offset) {
-    void* const data = matrices.block.data();
+    void* const data = matrices.data();
     return cublasLtMatmul(nullptr, product.description, &one, data, product.whole, data, product.whole, &zero, data,
-                          product.whole, data, product.whole, &product.best.algo, workspace.block.data() + offset, 512,
+                          product.whole, data, product.whole, &product.best.algo, workspace.data() + offset, 512,
                           native(queue));
   };
   EXPECT_EQ(multiply(256), CUBLAS_STATUS_SUCCESS);
@@ -136,24 +114,22 @@ TEST_F(CudaHost_doubles, AWorkspaceAtAMultipleOf64BytesIsRefused) {
 }
 
 TEST_F(CudaHost_doubles, AWaitThatIsLeftOutShowsInTheResult) {
-  const Memory from(100), to(100);
+  const DeviceMemory from(100), to(100);
   for (const bool waits : {true, false}) {
     Cuda::Queue queue("queue"), other("other");
     std::atomic<bool> go = false;
-    cudaMemset(to.block.data(), 0, 100);
+    cudaMemset(to.data(), 0, 100);
     cudaStreamSynchronize(nullptr);
-    machine().submit(native(queue), [&] {
-      while (!go) std::this_thread::yield();
-      from.block.data()[0] = std::byte{7};
-    });
+    hold(queue, go);
+    machine().submit(native(queue), [&] { from.data()[0] = std::byte{7}; });
     if (waits) other.wait(queue.record());
-    Cuda::move(other, from.block.data(), to.block.data(), 100);
+    Cuda::move(other, from.data(), to.data(), 100);
     if (!waits) other.synchronize();  // which nothing holds back
     go = true;
     other.synchronize();
     queue.synchronize();
-    EXPECT_EQ(to.block.data()[0], waits ? std::byte{7} : std::byte{0});
-    from.block.data()[0] = std::byte{0};
+    EXPECT_EQ(to.data()[0], waits ? std::byte{7} : std::byte{0});
+    from.data()[0] = std::byte{0};
   }
 }
 
@@ -181,14 +157,14 @@ TEST_F(CudaHost_doubles, ABarrierThatIsLeftOutOfAKernelIsAProblem) {
 
 TEST_F(CudaHost_doubles, AbortBlocksWhileAGraphHoldsACollective) {
   Cuda::Queue queue("queue");
-  const Memory memory(100);
+  const DeviceMemory memory(100);
   comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
   comm::nccl::Comm communicator = nullptr;
   comm::nccl::library().init(communicator, 1, id, 0);
   ncclResult_t state = ncclInProgress;
   const Cuda::Graph graph = Cuda::capture(queue, [&] {
     ncclGroupStart();
-    ncclAllReduce(memory.block.data(), memory.block.data(), 10, ncclFloat32, ncclSum, communicator, native(queue));
+    ncclAllReduce(memory.data(), memory.data(), 10, ncclFloat32, ncclSum, communicator, native(queue));
     ncclGroupEnd();
     ncclCommGetAsyncError(communicator, &state);
   });
@@ -212,8 +188,7 @@ struct Communicator {
   }
   void all_reduce(std::byte* data, int count, const Cuda::Queue& queue) const {
     ncclGroupStart();
-    ncclAllReduce(data, data, static_cast<std::size_t>(count), ncclFloat32, ncclSum, handle,
-                  static_cast<cudaStream_t>(queue.native()));
+    ncclAllReduce(data, data, static_cast<std::size_t>(count), ncclFloat32, ncclSum, handle, native(queue));
     ncclGroupEnd();
     settle();
   }
@@ -224,8 +199,8 @@ TEST_F(CudaHost_doubles, CollectivesOfPeersMustAgree) {
   comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
     const Communicator communicator(id, host.rank());
     Cuda::Queue queue("queue");
-    const Memory memory(100);
-    communicator.all_reduce(memory.block.data(), host.rank() == 0 ? 10 : 11, queue);
+    const DeviceMemory memory(100);
+    communicator.all_reduce(memory.data(), host.rank() == 0 ? 10 : 11, queue);
     if (host.rank() == 0) expect_problem("rank 0 has all_reduce of 10 f32");
     comm::barrier(host);
     ncclCommAbort(communicator.handle);
@@ -236,11 +211,11 @@ TEST_F(CudaHost_doubles, CollectivesOfACommunicatorRunInTheOrderOfTheirLaunch) {
   comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
     const Communicator communicator(id, host.rank());
     Cuda::Queue first("first"), second("second");
-    const Memory memory(100);
+    const DeviceMemory memory(100);
     if (host.rank() == 0)  // its second queue is ready long before the first
       machine().submit(native(first), [] { std::this_thread::sleep_for(milliseconds(50)); });
-    communicator.all_reduce(memory.block.data(), 10, first);
-    communicator.all_reduce(memory.block.data(), 11, second);
+    communicator.all_reduce(memory.data(), 10, first);
+    communicator.all_reduce(memory.data(), 11, second);
     first.synchronize();
     second.synchronize();
     ncclCommDestroy(communicator.handle);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Products: what matmul.cpp tells cuBLASLt. Names of tensors, strides, transpositions, alignments.
-#include <vector>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include <device/cuda_reference.hpp>
 
 #include "on_doubles.hpp"
 
@@ -8,23 +12,20 @@ namespace fsdp::testing::cuda_host {
 namespace {
 
 using device::Cuda;
-using End = Cuda::Arena::End;
+using namespace device::reference;
 
 class CudaHost_matmul : public OnDoubles {
  protected:
-  struct Rank {
-    device::Ledger ledger;
-    Cuda::Arena arena{ledger, std::int64_t{36} << 20};
-    Cuda::Stream stream{arena};
+  struct Rank : CudaRank {
+    Rank() : CudaRank(false, std::int64_t{36} << 20) {}
   };
 
-  /// A matrix of whole numbers in the arena, with a gap behind each row.
+  /// Small whole numbers, whose products have no error.
   template <class T>
-  static Tensor<T> matrix(Rank& rank, std::int64_t rows, std::int64_t columns, std::int64_t gap, int seed) {
-    const auto whole = rank.arena.allocate<T>(End::low, {rows, columns + gap});
-    for (std::int64_t i = 0; i < whole.numel(); ++i)
-      whole.data()[i] = T(static_cast<float>((i * 7 + seed * 5) % 9 - 4));
-    return whole.slice_columns(0, columns);
+  static Matrix<T> matrix(std::int64_t rows, std::int64_t columns, std::int64_t gap, int seed) {
+    Matrix<T> numbers(rows, columns, gap);
+    numbers.set([=](std::int64_t i) { return (i * 7 + seed * 5) % 9 - 4; });
+    return numbers;
   }
 
   template <class A, class C>
@@ -32,28 +33,29 @@ class CudaHost_matmul : public OnDoubles {
     Rank rank;
     const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4;
     const std::int64_t gap = flags & 8 ? 3 : 0;
-    const auto a = matrix<A>(rank, ta ? k : m, ta ? m : k, gap, 1);
-    const auto b = matrix<A>(rank, tb ? n : k, tb ? k : n, 2 * gap, 2);
-    const auto c = matrix<C>(rank, m, n, gap, 3);
-    std::vector<float> expected;
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        float sum = accumulate ? static_cast<float>(c.row(i)[j]) : 0;
-        for (std::int64_t l = 0; l < k; ++l)
-          sum +=
-              static_cast<float>(ta ? a.row(l)[i] : a.row(i)[l]) * static_cast<float>(tb ? b.row(j)[l] : b.row(l)[j]);
-        expected.push_back(sum);
-      }
+    const OnDevice<A> a(rank, matrix<A>(ta ? k : m, ta ? m : k, gap, 1));
+    const OnDevice<A> b(rank, matrix<A>(tb ? n : k, tb ? k : n, 2 * gap, 2));
+    const OnDevice<C> c(rank, matrix<C>(m, n, gap, 3));
+    Values expected = product_reference(a.values(), ta, b.values(), tb, static_cast<std::size_t>(m),
+                                        static_cast<std::size_t>(n), static_cast<std::size_t>(k));
+    if (accumulate) expected = plus(std::move(expected), c.values());
     device::enqueue(
         rank.stream,
         device::Matmul<A, C>{
             .a = {a, ta}, .b = {b, tb}, .c = c, .write = accumulate ? Write::accumulate : Write::overwrite});
-    rank.stream.synchronize();
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j)
-        ASSERT_EQ(static_cast<float>(c.row(i)[j]), static_cast<float>(C(expected[static_cast<std::size_t>(i * n + j)])))
-            << m << " " << n << " " << k << " " << flags;
+    EXPECT_EQ(c.values(), rounded_to<C>(expected)) << m << " " << n << " " << k << " " << flags;
+    EXPECT_TRUE(c.gaps_untouched());
   }
+
+  /// Of 3 x 3 floats.
+  struct Product {
+    explicit Product(CudaRank& rank)
+        : a(rank, matrix<float>(3, 3, 0, 1)), b(rank, matrix<float>(3, 3, 0, 2)), c(rank, matrix<float>(3, 3, 0, 3)) {}
+    void enqueue(CudaRank& rank) const {
+      device::enqueue(rank.stream, device::Matmul<float>{.a = {a, false}, .b = {b, false}, .c = c});
+    }
+    OnDevice<float> a, b, c;
+  };
 };
 
 TEST_F(CudaHost_matmul, IsTheProductForEveryTranspositionStrideAndWrite) {
@@ -67,35 +69,32 @@ TEST_F(CudaHost_matmul, IsTheProductForEveryTranspositionStrideAndWrite) {
 
 TEST_F(CudaHost_matmul, ThatHasNoProductsIsZero) {
   Rank rank;
-  const auto c = matrix<float>(rank, 2, 3, 0, 1);
+  const OnDevice<float> c(rank, matrix<float>(2, 3, 0, 1));
   device::enqueue(rank.stream, device::Matmul<float, float>{.a = Tensor<const float>(nullptr, {2, 0}),
                                                             .b = Tensor<const float>(nullptr, {0, 3}),
                                                             .c = c,
                                                             .write = Write::overwrite});
-  rank.stream.synchronize();
-  EXPECT_EQ(std::vector<float>(c.data(), c.data() + 6), std::vector<float>(6));
+  EXPECT_EQ(c.values(), Values(6));
 }
 
 TEST_F(CudaHost_matmul, GivesTheLibraryAWorkspaceAtAMultipleOf256Bytes) {
   for (const std::int64_t odd : {1, 17, 33, 49}) {  // tensors before it in the arena, of 1 to 4 cache lines
     Rank rank;
-    const auto a = matrix<float>(rank, 3, 3, 0, 1), b = matrix<float>(rank, 3, 3, 0, 2),
-               c = matrix<float>(rank, 3, 3, 0, 3);
+    const Product product(rank);
     Cuda::Arena::Frame frame(rank.arena);
     frame.allocate<float>({odd});
-    device::enqueue(rank.stream, device::Matmul<float>{.a = a, .b = b, .c = c});
+    product.enqueue(rank);
     rank.stream.synchronize();
   }
 }
 
 TEST_F(CudaHost_matmul, ThatTheHeuristicFindsInVainIsAnError) {
   Rank rank;
-  const auto a = matrix<float>(rank, 3, 3, 0, 1), b = matrix<float>(rank, 3, 3, 0, 2),
-             c = matrix<float>(rank, 3, 3, 0, 3);
+  const Product product(rank);
   HeuristicState::next = CUBLAS_STATUS_NOT_SUPPORTED;
-  EXPECT_THROW(device::enqueue(rank.stream, device::Matmul<float>{.a = a, .b = b, .c = c}), Error);
+  EXPECT_THROW(product.enqueue(rank), Error);
   HeuristicState::next = CUBLAS_STATUS_SUCCESS;
-  device::enqueue(rank.stream, device::Matmul<float>{.a = a, .b = b, .c = c});
+  product.enqueue(rank);
   rank.stream.synchronize();
 }
 

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/self.hpp>
+
+#include <support/temporary_folder.hpp>
 
 #include "on_doubles.hpp"
 
@@ -32,11 +36,14 @@ class CudaHost_nccl : public OnDoubles {
     tell_of_nccl_aborts(false);
   }
   /// Elements of the device.
-  struct Floats {
-    explicit Floats(std::int64_t count) : block(ledger, device::MemoryKind::weights, count * 4) {}
+  struct Floats : DeviceMemory {
+    explicit Floats(std::int64_t count) : DeviceMemory(count * 4) {}
     float* data() const { return reinterpret_cast<float*>(block.data()); }
-    device::Ledger ledger;
-    device::Block<Cuda> block;
+    std::span<float> values() const { return {data(), static_cast<std::size_t>(block.bytes() / 4)}; }
+    void fill(float value) const { std::ranges::fill(values(), value); }
+    void expect_all(float value) const {
+      EXPECT_EQ(std::vector<float>(values().begin(), values().end()), std::vector<float>(values().size(), value));
+    }
   };
 };
 
@@ -46,14 +53,14 @@ TEST_F(CudaHost_nccl, GathersSumsAndMovesValues) {
       const Counts counts(static_cast<std::size_t>(ranks), 10);
       const Floats full(10 * ranks), local(10);
       Cuda::Queue compute("compute");
-      for (int i = 0; i < 10; ++i) local.data()[i] = static_cast<float>(c.rank());
+      local.fill(static_cast<float>(c.rank()));
       const std::vector<comm::Segment<float>> pieces{{local.data(), full.data(), counts}};
       comm::all_gather(c, pieces).wait();
-      for (int i = 0; i < 10 * ranks; ++i) ASSERT_EQ(full.data()[i], static_cast<float>(i / 10));
+      for (float i = 0; const float value : full.values()) ASSERT_EQ(value, std::floor(i++ / 10));
       comm::reduce_scatter<float>(c, pieces, Write::accumulate).wait();
-      for (int i = 0; i < 10; ++i) ASSERT_EQ(local.data()[i], static_cast<float>(c.rank() * (ranks + 1)));
+      local.expect_all(static_cast<float>(c.rank() * (ranks + 1)));
       comm::reduce_scatter<bf16>(c, pieces, Write::overwrite).wait();
-      for (int i = 0; i < 10; ++i) ASSERT_EQ(local.data()[i], static_cast<float>(c.rank() * ranks));
+      local.expect_all(static_cast<float>(c.rank() * ranks));
       EXPECT_EQ(comm::sum_over_ranks(c, 2), 2 * ranks);
       comm::barrier(c);
       Ranks part = comm::split(c, [](int rank) { return rank % 2; });
@@ -68,17 +75,17 @@ TEST_F(CudaHost_nccl, AddsEachContributionToWhatIsThere) {
       const Counts counts(static_cast<std::size_t>(ranks), 13);
       const Floats full(13 * ranks), local(13);
       const std::vector<comm::Segment<float>> pieces{{local.data(), full.data(), counts}};
-      for (int i = 0; i < 13 * ranks; ++i) full.data()[i] = 0x1p-24f;
-      for (int i = 0; i < 13; ++i) local.data()[i] = 1;
+      full.fill(0x1p-24f);
+      local.fill(1);
       comm::reduce_scatter<float>(c, pieces, Write::accumulate, {}, comm::Contributions::kept, comm::SumOrder::ranks)
           .wait();
       comm::reduce_scatter<bf16>(c, pieces, Write::accumulate).wait();
       comm::reduce_scatter<f16>(c, pieces, Write::accumulate).wait();
-      for (int i = 0; i < 13; ++i) ASSERT_EQ(local.data()[i], 1.0f);
-      for (int i = 0; i < 13 * ranks; ++i) full.data()[i] = c.rank() % 2 == 0 ? 1e8f : -1e8f;
+      local.expect_all(1);
+      full.fill(c.rank() % 2 == 0 ? 1e8f : -1e8f);
       comm::reduce_scatter<float>(c, pieces, Write::accumulate, {}, comm::Contributions::spent, comm::SumOrder::ranks)
           .wait();
-      for (int i = 0; i < 13; ++i) ASSERT_EQ(local.data()[i], ranks % 2 == 1 ? 1e8f : 0.0f);
+      local.expect_all(ranks % 2 == 1 ? 1e8f : 0.0f);
     });
 }
 
@@ -97,7 +104,9 @@ TEST_F(CudaHost_nccl, ExchangesPiecesAndReplaysExchanges) {
       const Floats send(std::ssize(sent) + 1), receive(std::ssize(sent) + 1);
       const std::vector<comm::Exchange<float>> exchanges{{send.data(), counts, receive.data(), counts}};
       const auto check = [&](float more) {
-        for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(receive.data()[i], expected[i] + more) << i;
+        std::vector<float> found(receive.data(), receive.data() + expected.size());
+        for (float& value : found) value -= more;
+        EXPECT_EQ(found, expected);
       };
       std::copy(sent.begin(), sent.end(), send.data());
       comm::all_to_all(c, exchanges).wait();
@@ -107,7 +116,7 @@ TEST_F(CudaHost_nccl, ExchangesPiecesAndReplaysExchanges) {
         comm::after(c, compute.record());
         comm::all_to_all(c, exchanges).wait(compute);
       });
-      for (std::size_t i = 0; i < sent.size(); ++i) send.data()[i] += 1000;
+      for (float& value : send.values()) value += 1000;
       comm::barrier(c);
       graph.launch(compute);
       comm::synchronize(c, compute);
@@ -136,7 +145,7 @@ TEST_F(CudaHost_nccl, ReplaysCapturedCollectives) {
                                              Write::accumulate);
       sum.wait(compute);
     });
-    for (int i = 0; i < 8; ++i) full.data()[i] = 1;
+    full.fill(1);
     comm::barrier(c);
     for (int i = 0; i < 3; ++i) graph.launch(compute);
     comm::synchronize(c, compute);
@@ -219,23 +228,19 @@ TEST_F(CudaHost_nccl_faults, ALaunchedGraphWhosePeerIsLostIsGivenUpAtTheDeadline
 }
 
 TEST_F(CudaHost_nccl_faults, ValuesOfALostPeerAreGivenUpAtTheDeadline) {
-  std::atomic<bool> missed = false;
-  run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
-    comm::barrier(c);
-    while (c.rank() == 1 && !missed) std::this_thread::sleep_for(milliseconds(1));
-    if (c.rank() == 1) return;
-    failure_of([&] { comm::barrier(c); });
-    missed = true;
-  });
-  missed = false;
-  run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
-    comm::barrier(c);
-    while (c.rank() == 0 && !missed) std::this_thread::sleep_for(milliseconds(1));
-    if (c.rank() == 0) return;
-    std::vector<std::byte> bytes(100);
-    failure_of([&] { comm::broadcast(c, bytes, 0); });
-    missed = true;
-  });
+  const auto without = [](int lost, const auto& collective) {
+    std::atomic<bool> missed = false;
+    run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
+      comm::barrier(c);
+      while (c.rank() == lost && !missed) std::this_thread::sleep_for(milliseconds(1));
+      if (c.rank() == lost) return;
+      failure_of([&] { collective(c); });
+      missed = true;
+    });
+  };
+  without(1, [](Ranks& c) { comm::barrier(c); });
+  std::vector<std::byte> bytes(100);
+  without(0, [&](Ranks& c) { comm::broadcast(c, bytes, 0); });
 }
 
 TEST_F(CudaHost_nccl_faults, WhatAPeerSentBeforeItGaveUpArrives) {
@@ -254,8 +259,7 @@ TEST_F(CudaHost_nccl_faults, WhatAPeerSentBeforeItGaveUpArrives) {
 TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
   const auto check = [&](auto& c) {
     Cuda::Queue compute("compute");
-    machine().submit(static_cast<cudaStream_t>(compute.native()),
-                     [] { std::this_thread::sleep_for(milliseconds(300)); });
+    machine().submit(native(compute), [] { std::this_thread::sleep_for(milliseconds(300)); });
     comm::wait_for(c, compute.record(), {"a step's decision"});
     comm::synchronize(c, compute);
   };
@@ -269,8 +273,7 @@ TEST_F(CudaHost_nccl_faults, RegisteredMemoryIsFreedWhenNoKernelUsesIt) {
     std::shared_ptr<std::byte> memory = comm::shared_memory(c, 1000);
     ASSERT_NE(memory, nullptr);
     Cuda::Queue compute("compute");
-    machine().submit(static_cast<cudaStream_t>(compute.native()),
-                     [] { std::this_thread::sleep_for(milliseconds(50)); });
+    machine().submit(native(compute), [] { std::this_thread::sleep_for(milliseconds(50)); });
     memory.reset();
   });
 }
@@ -289,12 +292,7 @@ TEST_F(CudaHost_nccl_launch, ARankTouchesNoDeviceButItsOwn) {
 TEST_F(CudaHost_nccl_launch, ADeviceThatCannotBeUsedIsSaidBeforeRanksMeet) {
   const comm::JobPlace place{.rank = 0, .size = 1, .local_rank = 3, .local_size = 4};
   machine().fail("cudaFuncGetAttributes", cudaErrorNoKernelImageForDevice);
-  try {
-    Ranks::run(comm::nccl::library(), place, {}, [](Ranks&) {});
-    FAIL() << "no error";
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("device 3, a double, is sm_90"), std::string::npos) << error.what();
-  }
+  EXPECT_INPUT_ERROR(Ranks::run(comm::nccl::library(), place, {}, [](Ranks&) {}), "device 3, a double, is sm_90");
   const comm::JobPlace beyond{.rank = 0, .size = 1, .local_rank = 8, .local_size = 9};
   EXPECT_THROW(Ranks::run(comm::nccl::library(), beyond, {}, [](Ranks&) {}), InputError);
 }

@@ -3,7 +3,12 @@
 /// A test of host code on the doubles of CUDA's libraries: no rule may be broken, and nothing may be left.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -17,10 +22,19 @@
 
 namespace fsdp::testing::cuda_host {
 
+/// So many bytes of the device, from which tests on the host read and write.
+struct DeviceMemory {
+  explicit DeviceMemory(std::int64_t bytes) : block(ledger, device::MemoryKind::weights, bytes) {}
+  std::byte* data() const { return block.data(); }
+
+  device::Ledger ledger;
+  device::Block<device::Cuda> block;
+};
+
+inline cudaStream_t native(const device::Cuda::Queue& queue) { return static_cast<cudaStream_t>(queue.native()); }
+
 class OnDoubles : public ::testing::Test {
  protected:
-  static Machine& machine() { return Machine::instance(); }
-
   void SetUp() override {
     machine().reset(2);
     HeuristicState::next = CUBLAS_STATUS_SUCCESS;
@@ -31,6 +45,25 @@ class OnDoubles : public ::testing::Test {
     for (const auto& [kind, count] : machine().held()) ADD_FAILURE() << count << " " << kind << " are left";
     for (int rank = 0; rank < 8; ++rank) fail_nccl(rank, ncclSuccess), slow_nccl(rank, {});
     machine().reset(2);
+  }
+  /// Some problem contains `text`, soon; there are no problems then.
+  static void expect_problem(const std::string& text) {
+    std::string all;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    while (all.find(text) == std::string::npos && std::chrono::steady_clock::now() < limit) {
+      for (const std::string& problem : machine().take_problems()) all += problem + "\n";
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    expect_has(all, text);
+  }
+  static void expect_has(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'";
+  }
+  /// The stream does nothing else until `go`.
+  static void hold(const device::Cuda::Queue& queue, std::atomic<bool>& go) {
+    machine().submit(native(queue), [&] {
+      while (!go) std::this_thread::yield();
+    });
   }
 };
 

@@ -26,12 +26,6 @@ class CudaHost_queue : public OnDoubles {
       return {reinterpret_cast<float*>(block.data()), {1, count}};
     }
   };
-  /// The stream does nothing else until `go`.
-  static void hold(Cuda::Queue& queue, std::atomic<bool>& go) {
-    machine().submit(static_cast<cudaStream_t>(queue.native()), [&] {
-      while (!go) std::this_thread::yield();
-    });
-  }
 };
 
 TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {

@@ -105,7 +105,7 @@ TEST_F(CudaHost_sharded, AStreamOfTheHostsOwnComputesThePassesQueuedAndAsAGraph)
     const Weights expected = on_the_cpu(ranks), queued = on_her_stream(ranks, false);
     EXPECT_EQ(on_her_stream(ranks, true), queued);
     for (const auto& [name, values] : expected)
-      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(queued.at(name)[i], values[i], 1e-6) << name;
+      for (auto at = queued.at(name).begin(); const float value : values) EXPECT_NEAR(*at++, value, 1e-6) << name;
   }
 }
 

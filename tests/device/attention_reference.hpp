@@ -3,8 +3,15 @@
 /// Attention in float64, one number at a time, and the memory that a module would hold for it.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "reference.hpp"
 
@@ -15,6 +22,7 @@ struct Inputs {
 };
 struct Results {
   Values out, lse, dq, dk, dv;
+  friend bool operator==(const Results&, const Results&) = default;
 };
 
 /// Nearest bf16, or x itself.
@@ -31,11 +39,8 @@ enum class Rounding {
 
 /// The first key that a token sees, found without the code under test.
 inline std::size_t first_key_of(const AttentionShape& shape, std::int64_t token) {
-  std::int64_t first = token - token % shape.sequence_length;
-  for (const std::int64_t begin : shape.documents)
-    if (begin <= token) first = std::max(first, begin);
-  if (shape.window > 0) first = std::max(first, token - shape.window + 1);
-  return static_cast<std::size_t>(first);
+  const std::int64_t first = first_of_document(shape.documents, shape.sequence_length, token);
+  return static_cast<std::size_t>(shape.window > 0 ? std::max(first, token - shape.window + 1) : first);
 }
 
 /// One head of one sequence: where its rows lie.
@@ -112,67 +117,71 @@ Tensor<T> part_of(Tensor<T> qkv, const AttentionShape& shape, int index) {
   return qkv.slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
 }
 
-/// What a module holds: q, k and v are columns of one matrix, so are their gradients.
-template <class T>
+/// What a module holds, on the ranks of any device: q, k and v are columns of one matrix, so are their gradients.
+template <class T, class R = Rank>
 struct Buffers {
-  explicit Buffers(const AttentionShape& s)
+  /// Elements between the rows of qkv, dqkv, out and dout.
+  using Gaps = std::array<std::int64_t, 4>;
+
+  Buffers(R& rank, const AttentionShape& s, const Gaps& gaps = {3, 5, 1, 2})
       : shape(s),
         columns((s.heads + 2 * s.kv_heads) * s.head_dim),
-        qkv(Matrix<T>::random(1, s.tokens(), columns, 3, 1.5)),
-        dqkv(s.tokens(), columns, 5),
-        out(s.tokens(), s.heads * s.head_dim, 1),
-        dout(Matrix<T>::random(2, s.tokens(), s.heads * s.head_dim, 2)),
-        lse(s.sequences * s.heads, s.sequence_length) {}
+        qkv(rank, Matrix<T>::random(1, s.tokens(), columns, gaps[0], 1.5)),
+        dqkv(rank, {s.tokens(), columns, gaps[1]}),
+        out(rank, {s.tokens(), s.heads * s.head_dim, gaps[2]}),
+        dout(rank, Matrix<T>::random(2, s.tokens(), s.heads * s.head_dim, gaps[3])),
+        lse(rank, {s.sequences * s.heads, s.sequence_length}) {}
+  Buffers(R& rank, const AttentionShape& s, std::int64_t gap) : Buffers(rank, s, Gaps{gap, gap, gap, gap}) {}
 
-  Tensor<T> part(Matrix<T>& matrix, int index) const { return part_of(matrix.view(), shape, index); }
-  void forward(Cpu::Stream& stream) {
-    device::enqueue(stream, device::Attention<T>{.shape = shape,
-                                                 .q = part(qkv, 0),
-                                                 .k = part(qkv, 1),
-                                                 .v = part(qkv, 2),
-                                                 .out = out.view(),
-                                                 .lse = lse.view()});
+  Tensor<T> part(Held<R, T>& matrix, int index) const { return part_of(matrix.view(), shape, index); }
+  void forward(R& rank) {
+    enqueue(
+        rank.stream,
+        Attention<T>{.shape = shape, .q = part(qkv, 0), .k = part(qkv, 1), .v = part(qkv, 2), .out = out, .lse = lse});
   }
-  void backward(Cpu::Stream& stream) {
-    device::enqueue(stream, device::AttentionBackward<T>{.shape = shape,
-                                                         .q = part(qkv, 0),
-                                                         .k = part(qkv, 1),
-                                                         .v = part(qkv, 2),
-                                                         .out = out.input(),
-                                                         .lse = lse.input(),
-                                                         .dout = dout.input(),
-                                                         .dq = part(dqkv, 0),
-                                                         .dk = part(dqkv, 1),
-                                                         .dv = part(dqkv, 2)});
+  void backward(R& rank) {
+    enqueue(rank.stream, AttentionBackward<T>{.shape = shape,
+                                              .q = part(qkv, 0),
+                                              .k = part(qkv, 1),
+                                              .v = part(qkv, 2),
+                                              .out = out,
+                                              .lse = lse,
+                                              .dout = dout,
+                                              .dq = part(dqkv, 0),
+                                              .dk = part(dqkv, 1),
+                                              .dv = part(dqkv, 2)});
   }
-  Values values(Matrix<T>& matrix, int index) const { return values_of(part(matrix, index)); }
+  void run(R& rank) {
+    forward(rank);
+    backward(rank);
+  }
+  Values values(Held<R, T>& matrix, int index) const { return values_of(part_of(matrix.back().view(), shape, index)); }
   Inputs inputs() { return {values(qkv, 0), values(qkv, 1), values(qkv, 2), dout.values()}; }
   Results results() { return {out.values(), lse.values(), values(dqkv, 0), values(dqkv, 1), values(dqkv, 2)}; }
+  bool gaps_untouched() { return out.gaps_untouched() && dqkv.gaps_untouched(); }
 
   AttentionShape shape;
   std::int64_t columns;
-  Matrix<T> qkv, dqkv, out, dout;
-  Matrix<float> lse;
+  Held<R, T> qkv, dqkv, out, dout;
+  Held<R, float> lse;
 };
+
+template <class T>
+Inputs inputs_of(const AttentionShape& shape) {
+  Rank rank(1, 0);
+  return Buffers<T>(rank, shape).inputs();
+}
 
 /// L2 norm of the difference over that of the reference; the reference counts as 0.1 an element at least, because the
 /// gradient of a softmax over few keys is the small difference of large numbers.
 inline double relative(const Values& found, const Values& expected) {
-  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    error += (found[i] - expected[i]) * (found[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  return std::sqrt(error / std::max(norm, 1e-2 * static_cast<double>(found.size())));
+  const auto [error, norm] = error_and_norm(found, expected);
+  return error / std::max(norm, 0.1 * std::sqrt(static_cast<double>(found.size())));
 }
 
 /// A rank with room for the scratch of all these.
-struct Worker {
-  explicit Worker(int threads) : arena(ledger, std::int64_t{16} << 20), stream(arena, threads) {}
-  Ledger ledger;
-  Cpu::Arena arena;
-  Cpu::Stream stream;
+struct Worker : Rank {
+  explicit Worker(int threads) : Rank(threads, std::int64_t{16} << 20) {}
 };
 
 struct Errors {
@@ -192,16 +201,49 @@ inline std::string name(const AttentionShape& s, int threads) {
 template <class T>
 Errors run(const AttentionShape& shape, int threads, const Results& expected) {
   Worker rank(threads);
-  Buffers<T> buffers(shape);
-  buffers.forward(rank.stream);
-  buffers.backward(rank.stream);
-  EXPECT_TRUE(buffers.out.gaps_untouched() && buffers.dqkv.gaps_untouched());
+  Buffers<T> buffers(rank, shape);
+  buffers.run(rank);
+  EXPECT_TRUE(buffers.gaps_untouched());
   EXPECT_EQ(rank.arena.used(), 0);
   std::int64_t squares = 0;
   for (std::int64_t token = 0; token < shape.tokens(); ++token)  // 1 + 3 + 5 + ... of each document
     squares += 2 * (token - static_cast<std::int64_t>(first_key_of(shape, token))) + 1;
   EXPECT_EQ(rank.stream.counters.attention_flops, 7 * shape.heads * shape.head_dim * squares);
   return errors(buffers.results(), expected);
+}
+
+/// The reference's results in float.
+inline void expect_in_float(const AttentionShape& shape, const std::vector<int>& teams, double bound) {
+  const Results expected = attend(shape, inputs_of<float>(shape), Rounding::none);
+  for (const int threads : teams) {
+    const Errors found = run<float>(shape, threads, expected);
+    for (const double error : {found.out, found.lse, found.dq, found.dk, found.dv})
+      EXPECT_LT(error, bound) << name(shape, threads);
+  }
+}
+
+/// Forward and backward take just the scratch that is planned for `planned`, a shape of the same sizes.
+template <class T>
+void expect_planned_scratch(const AttentionShape& shape, const AttentionShape& planned, int threads) {
+  const Cpu::Planner planner(threads);
+  for (const bool backward : {false, true}) {
+    const std::int64_t bytes = backward ? scratch(planner, AttentionBackward<T>{.shape = planned})
+                                        : scratch(planner, Attention<T>{.shape = planned});
+    Rank rank(threads, bytes);
+    Buffers<T> buffers(rank, shape);
+    backward ? buffers.backward(rank) : buffers.forward(rank);
+    EXPECT_EQ(rank.arena.peak(), bytes) << name(shape, threads);
+    EXPECT_EQ(rank.arena.peak_scratch(), bytes) << name(shape, threads);
+  }
+}
+
+/// Two runs of a rank give the same bits.
+template <class T, class R>
+void expect_repeated(R& rank, const AttentionShape& shape, const std::array<std::int64_t, 4>& gaps = {3, 5, 1, 2}) {
+  Buffers<T, R> first(rank, shape, gaps), second(rank, shape, gaps);
+  first.run(rank);
+  second.run(rank);
+  EXPECT_TRUE(first.results() == second.results());
 }
 
 }  // namespace fsdp::device::reference

@@ -30,19 +30,12 @@ constexpr double float_bound = 2e-6;
 #endif
 
 TEST(Attention, IsTheReferenceInFloat) {
-  for (const AttentionShape& shape : all_shapes()) {
-    const Results expected = attend(shape, Buffers<float>(shape).inputs(), Rounding::none);
-    for (const int threads : {1, 2}) {
-      const Errors found = run<float>(shape, threads, expected);
-      for (const double error : {found.out, found.lse, found.dq, found.dk, found.dv})
-        EXPECT_LT(error, float_bound) << name(shape, threads);
-    }
-  }
+  for (const AttentionShape& shape : all_shapes()) expect_in_float(shape, {1, 2}, float_bound);
 }
 
 TEST(Attention, IsAsExactInBf16AsAnUnblockedComputation) {
   for (const AttentionShape& shape : all_shapes()) {
-    const Inputs inputs = Buffers<bf16>(shape).inputs();
+    const Inputs inputs = inputs_of<bf16>(shape);
     const Results expected = attend(shape, inputs, Rounding::none);
     const Errors rounded = errors(attend(shape, inputs, Rounding::operands), expected);
     const Errors stored = errors(attend(shape, inputs, Rounding::stored), expected);
@@ -60,7 +53,7 @@ TEST(Attention, IsAsExactInBf16AsAnUnblockedComputation) {
 
 TEST(Attention, ReferenceAgreesWithFiniteDifferences) {
   const AttentionShape shape{.sequences = 2, .sequence_length = 5, .heads = 4, .kv_heads = 2, .head_dim = 3};
-  const Inputs inputs = Buffers<float>(shape).inputs();
+  const Inputs inputs = inputs_of<float>(shape);
   const Results found = attend(shape, inputs, Rounding::none);
   const auto gradient = [&](Values Inputs::*which) {
     const auto loss = [&](const Values& x) {
@@ -75,30 +68,11 @@ TEST(Attention, ReferenceAgreesWithFiniteDifferences) {
   EXPECT_LT(difference(found.dv, gradient(&Inputs::v)), 1e-8);
 }
 
-template <class T>
-void expect_planned_scratch(const AttentionShape& shape, int threads) {
-  Ledger ledger;
-  const Cpu::Planner planner(threads);
-  for (const bool backward : {false, true}) {
-    const std::int64_t planned = backward ? scratch(planner, AttentionBackward<T>{.shape = shape})
-                                          : scratch(planner, Attention<T>{.shape = shape});
-    Cpu::Arena arena(ledger, planned);
-    Cpu::Stream stream(arena, threads);
-    Buffers<T> buffers(shape);
-    if (backward)
-      buffers.backward(stream);
-    else
-      buffers.forward(stream);
-    EXPECT_EQ(arena.peak(), planned) << name(shape, threads);
-    EXPECT_EQ(arena.peak_scratch(), planned) << name(shape, threads);
-  }
-}
-
 TEST(Attention, TakesTheScratchThatWasPlanned) {
   for (const AttentionShape& shape : shapes)
     for (const int threads : {1, 2, 3}) {
-      expect_planned_scratch<float>(shape, threads);
-      expect_planned_scratch<bf16>(shape, threads);
+      expect_planned_scratch<float>(shape, shape, threads);
+      expect_planned_scratch<bf16>(shape, shape, threads);
     }
 }
 
@@ -106,36 +80,30 @@ TEST(Attention, RepeatsToTheBitWithTheSameThreads) {
   const AttentionShape shape{.sequences = 3, .sequence_length = 200, .heads = 4, .kv_heads = 1, .head_dim = 16};
   for (const int threads : {1, 2, 3}) {
     Worker rank(threads);
-    Buffers<bf16> first(shape), second(shape);
-    for (Buffers<bf16>* buffers : {&first, &second}) {
-      buffers->forward(rank.stream);
-      buffers->backward(rank.stream);
-    }
-    EXPECT_EQ(errors(first.results(), second.results()).dk, 0);
-    const Results a = first.results(), b = second.results();
-    EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dq == b.dq && a.dk == b.dk && a.dv == b.dv);
+    expect_repeated<bf16>(rank, shape);
   }
 }
 
 TEST(Attention, ANanInAKeyReachesTheQueriesThatSeeItAndNoOthers) {
   const AttentionShape shape{.sequences = 2, .sequence_length = 70, .heads = 2, .kv_heads = 2, .head_dim = 8};
   Worker rank(1);
-  Buffers<bf16> buffers(shape);
+  Buffers<bf16> buffers(rank, shape);
   const std::int64_t token = 70 + 10;  // of the second sequence, first head
   buffers.part(buffers.qkv, 1).row(token)[3] = bf16(std::numeric_limits<float>::quiet_NaN());
-  buffers.forward(rank.stream);
-  for (std::int64_t t = 0; t < shape.tokens(); ++t)
-    for (std::int64_t column = 0; column < 16; ++column)
-      EXPECT_EQ(std::isnan(static_cast<float>(buffers.out.at(t, column))), t >= token && column < 8) << t << column;
+  buffers.forward(rank);
+  for (const Values values = buffers.out.values(); const double& value : values) {
+    const std::int64_t place = &value - values.data();
+    EXPECT_EQ(std::isnan(value), place / 16 >= token && place % 16 < 8) << place / 16 << ", " << place % 16;
+  }
 }
 
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   const AttentionShape shape{.sequences = 1, .sequence_length = 100, .heads = 1, .kv_heads = 1, .head_dim = 16};
   Worker rank(1);
-  Buffers<float> buffers(shape);
+  Buffers<float> buffers(rank, shape);
   buffers.qkv.set([](std::int64_t i) { return 30 * number_at(9, i); });
   const Results expected = attend(shape, buffers.inputs(), Rounding::none);
-  buffers.forward(rank.stream);
+  buffers.forward(rank);
   EXPECT_LT(relative(buffers.results().out, expected.out), 1e-4);  // scores of 1000 have errors of 1e-4 in float
   EXPECT_LT(relative(buffers.results().lse, expected.lse), 1e-6);
 }
@@ -143,10 +111,10 @@ TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
 TEST(Attention, RefusesTensorsThatDoNotFitItsShape) {
   const AttentionShape shape{.sequences = 1, .sequence_length = 4, .heads = 2, .kv_heads = 1, .head_dim = 4};
   Worker rank(1);
-  Buffers<float> buffers(shape);
+  Buffers<float> buffers(rank, shape);
   buffers.shape.sequence_length = 5;
-  EXPECT_THROW(buffers.forward(rank.stream), LogicError);
-  EXPECT_THROW(buffers.backward(rank.stream), LogicError);
+  EXPECT_THROW(buffers.forward(rank), LogicError);
+  EXPECT_THROW(buffers.backward(rank), LogicError);
 }
 
 }  // namespace

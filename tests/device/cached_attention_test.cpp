@@ -15,10 +15,10 @@ template <class T>
 struct Kept {
   Kept(const AttentionShape& s, std::int64_t room, std::int64_t begun, int threads)
       : shape(s),
-        whole(s),
+        rank(threads),
+        whole(rank, s),
         keys(s.sequences * s.kv_heads * (s.sequence_length + room), s.head_dim),  // NaN where nothing is kept
-        values(s.sequences * s.kv_heads * (s.sequence_length + room), s.head_dim),
-        rank(threads) {
+        values(s.sequences * s.kv_heads * (s.sequence_length + room), s.head_dim) {
     std::vector<std::int64_t> firsts;
     for (std::int64_t i = 0; i < s.sequences; ++i)
       for (std::int64_t t = 0; t < begun; ++t) firsts.push_back(i * s.sequence_length + t);
@@ -44,8 +44,8 @@ struct Kept {
       Matrix<T>& kept = index == 1 ? keys : values;
       enqueue(rank.stream, KeepHeads<T>{.sequences = shape.sequences,
                                         .positions = {positions.data(), {std::ssize(positions)}},
-                                        .x = x.view(),
-                                        .kept = kept.view()});
+                                        .x = x,
+                                        .kept = kept});
     }
   }
   /// Of the tokens at these positions.
@@ -59,25 +59,25 @@ struct Kept {
                                             .window = shape.window,
                                             .longest = *std::max_element(positions.begin(), positions.end()) + 1,
                                             .positions = {positions.data(), {std::ssize(positions)}},
-                                            .q = q.view(),
-                                            .keys = keys.input(),
-                                            .values = values.input(),
-                                            .out = out.view()});
+                                            .q = q,
+                                            .keys = keys,
+                                            .values = values,
+                                            .out = out});
     EXPECT_TRUE(out.gaps_untouched());
     EXPECT_EQ(rank.arena.used(), 0);
     return out.values();
   }
 
   AttentionShape shape;
+  Worker rank;
   Buffers<T> whole;
   Matrix<T> keys, values;
-  Worker rank;
 };
 
 template <class T>
 void expect_reference(const AttentionShape& shape, double bound) {
   constexpr bool is_float = std::is_same_v<T, float>;
-  const Results expected = attend(shape, Buffers<T>(shape).inputs(), is_float ? Rounding::none : Rounding::operands);
+  const Results expected = attend(shape, inputs_of<T>(shape), is_float ? Rounding::none : Rounding::operands);
   for (const int threads : team_sizes())
     for (const std::int64_t begun : {std::int64_t{1}, shape.sequence_length}) {
       if (test::sanitized && begun == 1 && shape.sequence_length > 40) continue;
@@ -154,13 +154,15 @@ TEST(RotaryTable, OfListedPositionsHasTheirRows) {
   Rank rank(1);
   Matrix<float> all(50, 6), some(4, 6);
   const std::vector<std::int32_t> positions = {7, 0, 49, 7};
-  enqueue(rank.stream, RotaryTable{.theta = 100, .table = all.view()});
-  enqueue(rank.stream, RotaryTable{.theta = 100, .table = some.view(), .positions = {positions.data(), {4}}});
-  for (std::int64_t row = 0; row < 4; ++row)
-    for (std::int64_t column = 0; column < 6; ++column)
-      EXPECT_EQ(some.at(row, column), all.at(positions[static_cast<std::size_t>(row)], column));
-  EXPECT_THROW(enqueue(rank.stream, RotaryTable{.table = some.view(), .positions = {positions.data(), {3}}}),
-               LogicError);
+  enqueue(rank.stream, RotaryTable{.theta = 100, .table = all});
+  enqueue(rank.stream, RotaryTable{.theta = 100, .table = some, .positions = {positions.data(), {4}}});
+  Values expected;
+  for (const std::int32_t position : positions) {
+    const Values row = values_of(all.view().slice(position, position + 1));
+    expected.insert(expected.end(), row.begin(), row.end());
+  }
+  EXPECT_EQ(some.values(), expected);
+  EXPECT_THROW(enqueue(rank.stream, RotaryTable{.table = some, .positions = {positions.data(), {3}}}), LogicError);
 }
 
 }  // namespace

@@ -2,15 +2,23 @@
 /// What CUDA's kernels compute for one element, against float64, on the host.
 #include "src/fsdp/device/cuda/arithmetic.cuh"
 
-#include <array>
+#include <algorithm>
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "reference.hpp"
+#include "steps.hpp"
 
 namespace fsdp::device::cuda {
 namespace {
 
+using reference::Matrix;
 using reference::number_at;
+using reference::Values;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 const float nan = std::nanf("");
@@ -83,21 +91,23 @@ TEST(CudaArithmetic, SwiGluIsTheReferenceWithinFourRoundings) {
 TEST(CudaArithmetic, RmsNormOfARowIsTheReferenceInBothDirections) {
   constexpr std::size_t columns = 257;
   for (const double size : {1e-10, 1e-3, 1.0, 1e4}) {
-    std::array<float, columns> x{}, w{}, dy{};
-    double squares = 0, dot = 0;
+    const auto x = Matrix<float>::random_numbers(1, columns, size), w = Matrix<float>::random_numbers(2, columns);
+    const auto dy = Matrix<float>::random_numbers(3, columns);
+    const Values xs = x.values(), ws = w.values(), dys = dy.values();
+    const double rstd = reference::rstd_reference(xs, columns, static_cast<double>(1e-5f))[0];
+    const Values expected = reference::norm_gradients(xs, ws, dys, static_cast<double>(1e-5f)).dx;
     float sum = 0;
+    double dot = 0;
     for (std::size_t i = 0; i < columns; ++i) {
-      x[i] = static_cast<float>(size * number_at(1, i)), w[i] = static_cast<float>(number_at(2, i));
-      dy[i] = static_cast<float>(number_at(3, i));
-      squares += static_cast<double>(x[i]) * x[i], sum += x[i] * x[i];
+      sum += static_cast<float>(xs[i] * xs[i]);
+      dot += dys[i] * ws[i] * xs[i] * rstd / columns;
     }
-    const double rstd = 1 / std::sqrt(squares / columns + static_cast<double>(1e-5f));
     const float found = rms_scale(sum, columns, 1e-5f);
     expect_near(found, rstd, 3e-6);
-    for (std::size_t i = 0; i < columns; ++i) dot += static_cast<double>(dy[i]) * w[i] * x[i] * rstd / columns;
     for (std::size_t i = 0; i < columns; ++i)
-      expect_near(rms_norm_dx(x[i], w[i], dy[i], found, static_cast<float>(dot)),
-                  rstd * (static_cast<double>(dy[i]) * w[i] - x[i] * rstd * dot), 1e-5, rstd);
+      expect_near(rms_norm_dx(static_cast<float>(xs[i]), static_cast<float>(ws[i]), static_cast<float>(dys[i]), found,
+                              static_cast<float>(dot)),
+                  expected[i], 1e-5, rstd);
   }
   EXPECT_TRUE(std::isnan(rms_scale(nan, 3, 1e-5f)));
   EXPECT_EQ(rms_scale(infinity, 3, 1e-5f), 0);
@@ -130,20 +140,19 @@ Softmax fold(const std::vector<float>& logits, std::size_t threads) {
 TEST(CudaArithmetic, OnlineSoftmaxIsTheReferenceInAnyOrder) {
   for (const double size : {1e-3, 1.0, 30.0, 1000.0})
     for (const std::size_t threads : {1, 3, 32, 500}) {
-      std::vector<float> logits;
-      for (std::uint64_t i = 0; i < 333; ++i) logits.push_back(static_cast<float>(size * number_at(4, i)));
+      std::vector<float> logits(333);
+      std::ranges::generate(logits, [&, i = 0]() mutable { return static_cast<float>(size * number_at(4, i++)); });
       const double most = *std::max_element(logits.begin(), logits.end());
-      double sum = 0;
-      for (const float logit : logits) sum += std::exp(logit - most);
+      const auto expected = reference::cross_entropy_reference(Values(logits.begin(), logits.end()), {7}, 0.5);
+      const double sum = std::exp(expected.loss - most + logits[7]);
       const Softmax found = fold(logits, threads);
       EXPECT_EQ(found.maximum, most);
       expect_near(found.sum, sum, 1e-5);
-      const double loss = std::log(sum) + most - logits[7];
-      expect_near(negative_log_likelihood(found.maximum, found.sum, logits[7]), loss, 1e-5, 1);
-      for (std::size_t i = 0; i < logits.size(); ++i) {
-        const double p = std::exp(logits[i] - most) / sum;
-        expect_near(softmax_gradient(logits[i], found.maximum, 0.5f / found.sum), 0.5 * p, 1e-5);
-        expect_near(target_gradient(logits[i], found.maximum, sum, 0.5f), 0.5 * (p - 1), 1e-6);
+      expect_near(negative_log_likelihood(found.maximum, found.sum, logits[7]), expected.loss, 1e-5, 1);
+      for (const float logit : logits) {
+        const double p = std::exp(logit - most) / sum;
+        expect_near(softmax_gradient(logit, found.maximum, 0.5f / found.sum), 0.5 * p, 1e-5);
+        expect_near(target_gradient(logit, found.maximum, sum, 0.5f), 0.5 * (p - 1), 1e-6);
       }
     }
 }
@@ -152,7 +161,7 @@ TEST(CudaArithmetic, SoftmaxIgnoresMaskedLogitsAndShowsWhatIsNotFinite) {
   for (const std::size_t threads : {1, 2, 5}) {
     EXPECT_EQ(fold({-infinity, -infinity, 2.0f, -infinity}, threads).sum, 1);
     for (const float bad : {nan, infinity})
-      for (std::size_t at = 0; at < 4; ++at) {
+      for (const std::size_t at : {0, 1, 2, 3}) {
         std::vector<float> logits = {1, 2, 3, 4};
         logits[at] = bad;
         EXPECT_TRUE(std::isnan(fold(logits, threads).sum)) << bad << " at " << at;
@@ -162,24 +171,19 @@ TEST(CudaArithmetic, SoftmaxIgnoresMaskedLogitsAndShowsWhatIsNotFinite) {
 }
 
 TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
-  double w64 = 0.3, m64 = 0, v64 = 0;
+  Values w64 = {0.3}, m64 = {0}, v64 = {0};
   float w = 0.3f, m = 0, v = 0;
+  const AdamWRules rules{.weight_decay = 0.1f};
   for (int t = 1; t <= 200; ++t) {
-    const AdamWRules rules{.weight_decay = 0.1f};
     StepDecision step{.taken = t - 1};
     const double sums[] = {0, 16};
     decide_step({.clip = 1}, {.lr = 0.01}, {.sums = sums, .ranks = 1, .columns = 2}, step);
     const auto gradient = static_cast<float>(5 * number_at(5, t));
     adamw(AdamWFactors(rules, step), w, m, v, gradient);
-    const double g = 0.25 * gradient, beta1 = static_cast<double>(rules.beta1),
-                 beta2 = static_cast<double>(rules.beta2);
-    m64 = beta1 * m64 + (1 - beta1) * g;
-    v64 = beta2 * v64 + (1 - beta2) * g * g;
-    const double root = std::sqrt(v64 / (1 - std::pow(0.95, t))) + static_cast<double>(rules.eps);
-    w64 = w64 * (1 - 0.01 * static_cast<double>(rules.weight_decay)) - 0.01 * m64 / (1 - std::pow(0.9, t)) / root;
-    expect_near(m, m64, 1e-6, 1);
-    expect_near(v, v64, 1e-6, 1);
-    expect_near(w, w64, 4e-6, 1);
+    reference::adamw_reference(rules, {.taken = t, .lr = 0.01, .gradient_scale = 0.25f}, w64, m64, v64, {gradient});
+    expect_near(m, m64[0], 1e-6, 1);
+    expect_near(v, v64[0], 1e-6, 1);
+    expect_near(w, w64[0], 4e-6, 1);
   }
   adamw(AdamWFactors({}, {.taken = 1, .lr = 0.01}), w, m, v, nan);
   EXPECT_TRUE(std::isnan(w) && std::isnan(m) && std::isnan(v));

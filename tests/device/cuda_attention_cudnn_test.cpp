@@ -14,91 +14,57 @@ using cuda::AttentionBy;
 using cuda::AttentionCall;
 using cuda::AttentionPart;
 
-/// Attention as its definition says, of elements found by dims and strides alone; one element at a time.
+/// The reference of a call, whose elements are found by dims and strides alone.
 struct ByStrides {
+  using C = AttentionCall;
   const AttentionCall& call;
 
-  bf16& at(std::size_t matrix, std::int64_t sequence, std::int64_t head, std::int64_t token,
-           std::int64_t column) const {
+  /// Calls f(element, place) for a matrix's elements; places are those of [tokens, heads * d].
+  template <class F>
+  void for_each(std::size_t matrix, const F& f) const {
     const auto dims = call.dims(matrix), strides = call.strides(matrix);
-    EXPECT_TRUE(sequence < dims[0] && head < dims[1] && token < dims[2] && column < dims[3]);
-    return reinterpret_cast<bf16*>(call.matrices[matrix].data)[sequence * strides[0] + head * strides[1] +
-                                                               token * strides[2] + column * strides[3]];
+    auto* const data = reinterpret_cast<bf16*>(call.matrices[matrix].data);
+    std::size_t place = 0;
+    for (std::int64_t s = 0; s < dims[0]; ++s)
+      for (std::int64_t t = 0; t < dims[2]; ++t)
+        for (std::int64_t h = 0; h < dims[1]; ++h)
+          for (std::int64_t c = 0; c < dims[3]; ++c)
+            f(data[s * strides[0] + h * strides[1] + t * strides[2] + c * strides[3]], place++);
   }
-  double read(std::size_t matrix, std::int64_t s, std::int64_t h, std::int64_t t, std::int64_t c) const {
-    return static_cast<double>(static_cast<float>(at(matrix, s, h, t, c)));
+  Values read(std::size_t matrix) const {
+    Values values;
+    for_each(matrix, [&](const bf16& x, std::size_t) { values.push_back(static_cast<double>(static_cast<float>(x))); });
+    return values;
   }
-  float& lse(std::int64_t sequence, std::int64_t head, std::int64_t token) const {
+  void write(std::size_t matrix, const Values& values) const {
+    for_each(matrix, [&](bf16& x, std::size_t place) { x = bf16(static_cast<float>(values.at(place))); });
+  }
+  /// Calls f(element, place) for the sums of exponentials; places are those of [sequences, heads, length].
+  template <class F>
+  void for_each_lse(const F& f) const {
     const auto strides = call.lse_strides();
-    return reinterpret_cast<float*>(call.lse)[sequence * strides[0] + head * strides[1] + token * strides[2]];
-  }
-  /// The rows of two matrices multiplied.
-  double product(std::size_t a, std::size_t b, std::int64_t s, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    double sum = 0;
-    for (std::int64_t c = 0; c < call.shape.head_dim; ++c)
-      sum += read(a, s, head(a, h), i, c) * read(b, s, head(b, h), j, c);
-    return sum;
-  }
-  /// Query head h's head of a matrix.
-  std::int64_t head(std::size_t matrix, std::int64_t h) const { return h / (call.shape.heads / call.heads(matrix)); }
-
-  void forward(std::int64_t s, std::int64_t h) const {
-    for (std::int64_t i = 0; i < call.shape.sequence_length; ++i) {
-      double total = 0;
-      std::vector<double> row(static_cast<std::size_t>(call.shape.head_dim));
-      for (std::int64_t j = 0; j <= i; ++j) {
-        const double weight = std::exp(scale * product(AttentionCall::q, AttentionCall::k, s, h, i, j));
-        total += weight;
-        for (std::size_t c = 0; c < row.size(); ++c)
-          row[c] += weight * read(AttentionCall::v, s, head(AttentionCall::v, h), j, static_cast<std::int64_t>(c));
-      }
-      lse(s, h, i) = static_cast<float>(std::log(total));
-      for (std::size_t c = 0; c < row.size(); ++c)
-        at(AttentionCall::out, s, h, i, static_cast<std::int64_t>(c)) = bf16(static_cast<float>(row[c] / total));
-    }
-  }
-
-  /// A key-value head's dk and dv, and dq of the query heads that share it.
-  void backward(std::int64_t s, std::int64_t kv_head) const {
-    using C = AttentionCall;
-    const std::int64_t length = call.shape.sequence_length, group = call.shape.heads / call.shape.kv_heads;
-    const auto add = [&](std::vector<double>& sums, std::int64_t row, double factor, std::size_t matrix, std::int64_t h,
-                         std::int64_t from) {
-      for (std::int64_t c = 0; c < call.shape.head_dim; ++c)
-        sums[static_cast<std::size_t>(row * call.shape.head_dim + c)] +=
-            factor * read(matrix, s, head(matrix, h), from, c);
-    };
-    const auto store = [&](const std::vector<double>& sums, std::size_t matrix, std::int64_t own_head) {
-      for (std::int64_t t = 0; t < length; ++t)
-        for (std::int64_t c = 0; c < call.shape.head_dim; ++c)
-          at(matrix, s, own_head, t, c) =
-              bf16(static_cast<float>(sums[static_cast<std::size_t>(t * call.shape.head_dim + c)]));
-    };
-    const auto numbers = static_cast<std::size_t>(length * call.shape.head_dim);
-    std::vector<double> dk(numbers), dv(numbers);
-    for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      std::vector<double> dq(numbers);
-      for (std::int64_t i = 0; i < length; ++i)
-        for (std::int64_t j = 0; j <= i; ++j) {
-          const double p = std::exp(scale * product(C::q, C::k, s, h, i, j) - static_cast<double>(lse(s, h, i)));
-          const double ds = scale * p * (product(C::dout, C::v, s, h, i, j) - product(C::dout, C::out, s, h, i, i));
-          add(dv, j, p, C::dout, h, i);
-          add(dk, j, ds, C::q, h, i);
-          add(dq, i, ds, C::k, h, j);
-        }
-      store(dq, C::dq, h);
-    }
-    store(dk, C::dk, kv_head);
-    store(dv, C::dv, kv_head);
+    auto* const data = reinterpret_cast<float*>(call.lse);
+    std::size_t place = 0;
+    for (std::int64_t s = 0; s < call.shape.sequences; ++s)
+      for (std::int64_t h = 0; h < call.shape.heads; ++h)
+        for (std::int64_t t = 0; t < call.shape.sequence_length; ++t)
+          f(data[s * strides[0] + h * strides[1] + t * strides[2]], place++);
   }
 
   void run() const {
-    for (std::int64_t s = 0; s < call.shape.sequences; ++s) {
-      for (std::int64_t h = 0; h < call.shape.heads && !call.backward(); ++h) forward(s, h);
-      for (std::int64_t h = 0; h < call.shape.kv_heads && call.backward(); ++h) backward(s, h);
+    Inputs inputs{.q = read(C::q), .k = read(C::k), .v = read(C::v), .dout = {}};
+    inputs.dout = call.backward() ? read(C::dout) : Values(inputs.q.size());
+    const Results results = attend(call.shape, inputs, Rounding::none);
+    if (!call.backward()) {
+      write(C::out, results.out);
+      return for_each_lse([&](float& x, std::size_t place) { x = static_cast<float>(results.lse.at(place)); });
     }
+    EXPECT_LT(relative(read(C::out), results.out), 1.0 / 128) << "out of forward is given";
+    for_each_lse([&](float& x, std::size_t place) { EXPECT_NEAR(x, results.lse.at(place), 1e-5); });
+    write(C::dq, results.dq);
+    write(C::dk, results.dk);
+    write(C::dv, results.dv);
   }
-  double scale = 1 / std::sqrt(static_cast<double>(call.shape.head_dim));
 };
 
 /// The call that Cuda makes of what a module holds.
@@ -113,7 +79,8 @@ TEST(CudnnAttention, PartsCoverTheProblemWithTheirOwnPointersAndStrides) {
   const AttentionShape shape{.sequences = 4, .sequence_length = 12, .heads = 8, .kv_heads = 4, .head_dim = 8};
   for (const AttentionPart part :
        {AttentionPart{4, 4}, AttentionPart{2, 4}, AttentionPart{1, 4}, AttentionPart{1, 2}, AttentionPart{1, 1}}) {
-    Buffers<bf16> buffers(shape);
+    Rank rank(1);
+    Buffers<bf16> buffers(rank, shape);
     const Results expected = attend(shape, buffers.inputs(), Rounding::none);
     for (const bool backward : {false, true}) {
       const std::vector<AttentionCall> parts = cuda::parts_of(call_of(buffers, backward), part);
@@ -123,7 +90,7 @@ TEST(CudnnAttention, PartsCoverTheProblemWithTheirOwnPointersAndStrides) {
     const Errors e = errors(buffers.results(), expected);
     EXPECT_LT(std::max({e.out, e.dq, e.dk, e.dv}), 1.0 / 128);
     EXPECT_LT(e.lse, 1e-5);
-    EXPECT_TRUE(buffers.out.gaps_untouched() && buffers.dqkv.gaps_untouched());
+    EXPECT_TRUE(buffers.gaps_untouched());
   }
 }
 
@@ -148,11 +115,7 @@ TEST(CudnnAttention, PartsOfBackwardAreEqualAndWithinTheLimit) {
 
 /// Workspaces that cuDNN 9.19 asked for on sm_90 (a device described to it, none present).
 TEST(CudnnAttention, ScratchHoldsWhatCudnnAsksFor) {
-  struct SignalRequests {
-    AttentionShape shape;
-    std::int64_t bytes;
-  };
-  const SignalRequests asked[] = {
+  const std::pair<AttentionShape, std::int64_t> asked[] = {
       {{.sequences = 1, .sequence_length = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128}, 1141375232},
       {{.sequences = 1, .sequence_length = 8192, .heads = 8, .kv_heads = 1, .head_dim = 128}, 1107558656},
       {{.sequences = 4, .sequence_length = 2048, .heads = 16, .kv_heads = 16, .head_dim = 64}, 537395456},
@@ -161,12 +124,12 @@ TEST(CudnnAttention, ScratchHoldsWhatCudnnAsksFor) {
       {{.sequences = 2, .sequence_length = 100, .heads = 4, .kv_heads = 4, .head_dim = 40}, 265600},
       {{.sequences = 3, .sequence_length = 200, .heads = 6, .kv_heads = 3, .head_dim = 8}, 2489152},
   };
-  for (const SignalRequests& a : asked) {
-    const std::int64_t held = cuda::cudnn_scratch(a.shape, DType::bf16, true);
-    EXPECT_GE(held, a.bytes) << name(a.shape, 1);
-    EXPECT_LE(held, a.bytes + cuda::cudnn_slack) << name(a.shape, 1);
-    EXPECT_EQ(cuda::cudnn_scratch(a.shape, DType::f32, true), 0);
-    EXPECT_EQ(cuda::cudnn_scratch(a.shape, DType::f16, false), cuda::cudnn_slack);
+  for (const auto& [shape, bytes] : asked) {
+    const std::int64_t held = cuda::cudnn_scratch(shape, DType::bf16, true);
+    EXPECT_GE(held, bytes) << name(shape, 1);
+    EXPECT_LE(held, bytes + cuda::cudnn_slack) << name(shape, 1);
+    EXPECT_EQ(cuda::cudnn_scratch(shape, DType::f32, true), 0);
+    EXPECT_EQ(cuda::cudnn_scratch(shape, DType::f16, false), cuda::cudnn_slack);
   }
 }
 

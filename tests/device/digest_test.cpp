@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests do not depend on how a tensor is cut nor on threads, and every changed bit shows.
+#include <bit>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include <tessera/fsdp/device/operations/digest.hpp>
@@ -54,15 +57,12 @@ TEST(Digest, EveryFlippedBitShows) {
   auto x = Matrix<float>::random(1, 1, 100);
   float* const data = x.vector().data();
   const std::uint64_t before = digest_of(data, 100, 0);
-  for (int i = 0; i < 100; ++i)
+  for (float& element : std::span(data, 100))
     for (int bit = 0; bit < 32; ++bit) {
-      std::uint32_t word;
-      std::memcpy(&word, data + i, sizeof word);
-      word ^= 1u << bit;
-      std::memcpy(data + i, &word, sizeof word);
-      ASSERT_NE(digest_of(data, 100, 0), before) << "bit " << bit << " of element " << i;
-      word ^= 1u << bit;
-      std::memcpy(data + i, &word, sizeof word);
+      const float kept = element;
+      element = std::bit_cast<float>(std::bit_cast<std::uint32_t>(element) ^ 1u << bit);
+      ASSERT_NE(digest_of(data, 100, 0), before) << "bit " << bit << " of element " << &element - data;
+      element = kept;
     }
 }
 

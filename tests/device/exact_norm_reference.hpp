@@ -60,8 +60,8 @@ struct ExactCase {
 inline std::vector<ExactCase> exact_cases(std::int64_t count) {
   std::vector<ExactCase> cases;
   const auto add = [&](const std::string& words, const auto& value) {
-    std::vector<float> x;
-    for (std::int64_t i = 0; i < count; ++i) x.push_back(static_cast<float>(value(i)));
+    std::vector<float> x(static_cast<std::size_t>(count));
+    std::ranges::generate(x, [&, i = std::int64_t{0}]() mutable { return static_cast<float>(value(i++)); });
     cases.push_back({message(words, ", ", count, " elements"), std::move(x)});
   };
   add("usual", [](std::int64_t i) { return number_at(1, i); });

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "exact_norm_reference.hpp"
+#include "steps.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -47,18 +48,9 @@ Sum squares_of(Rank& rank, std::span<const float> x, const std::vector<std::int6
 /// What Cpu decides of ranks with these largest magnitudes and sums, without loss and squares in double.
 StepDecision decided(const std::vector<std::int64_t>& largest, const std::vector<Sum>& exact, double loss_scale = 1) {
   Rank rank(1);
-  const StepInputs inputs{.lr = 1, .loss_scale = loss_scale};
-  const auto ranks = std::ssize(largest);
-  const std::vector<double> sums(static_cast<std::size_t>(3 * ranks));
-  std::vector<std::int64_t> flat;
-  for (const Sum& sum : exact) flat.insert(flat.end(), sum.begin(), sum.end());
-  StepDecision step;
-  enqueue(rank.stream, DecideStep{.inputs = {&inputs, {1}},
-                                  .sums = {sums.data(), {ranks, 3}},
-                                  .largest = {largest.data(), {ranks}},
-                                  .exact = {flat.data(), {ranks, 2}},
-                                  .step = {&step, {1}}});
-  return step;
+  GatheredSums all{.sums = std::vector<double>(3 * largest.size()), .ranks = std::ssize(largest), .largest = largest};
+  for (const Sum& sum : exact) all.exact.insert(all.exact.end(), sum.begin(), sum.end());
+  return reference::decided(rank, {}, {.lr = 1, .loss_scale = loss_scale}, all);
 }
 
 /// The decision on a gradient whose element i is of rank owner(i).
@@ -66,7 +58,7 @@ template <class Owner>
 StepDecision decided_over_ranks(std::span<const float> x, int ranks, const Owner& owner) {
   Rank rank(1);
   std::vector<std::vector<float>> shards(static_cast<std::size_t>(ranks));
-  for (std::size_t i = 0; i < x.size(); ++i) shards[static_cast<std::size_t>(owner(i))].push_back(x[i]);
+  for (std::size_t i = 0; const float value : x) shards[static_cast<std::size_t>(owner(i++))].push_back(value);
   std::vector<std::int64_t> largest;
   std::vector<Sum> exact;
   for (const auto& shard : shards) largest.push_back(largest_of(rank, shard));
@@ -248,19 +240,11 @@ TEST(FixedPointSquares, AreRelativeToAColumnOfLargestMagnitudes) {
 TEST(ExactNorm, OfGradientsApartIsThatOfTheirNumbers) {
   const std::vector<std::int64_t> largest = {0x3f800000, 0x43000000, 0x40000000, 0};
   const std::vector<std::int64_t> exact = {1, 2, 3, 1 << 20, 5, 6, 0, 7};
-  const StepInputs inputs{.lr = 1, .loss_scale = 4};
-  const std::vector<double> sums(8);
-  for (std::int64_t norm = 0; norm < 2; ++norm) {
-    const auto n = static_cast<std::size_t>(norm);
+  for (const std::size_t n : {0, 1}) {
     Rank rank(1);
-    StepDecision step;
-    enqueue(rank.stream, DecideStep{.norm = norm,
-                                    .apart = 1,
-                                    .inputs = {&inputs, {1}},
-                                    .sums = {sums.data(), {2, 4}},
-                                    .largest = {largest.data(), {2, 2}},
-                                    .exact = {exact.data(), {2, 4}},
-                                    .step = {&step, {1}}});
+    const StepDecision step =
+        reference::decided(rank, {.norm = static_cast<std::int64_t>(n), .apart = 1}, {.lr = 1, .loss_scale = 4},
+                           {.sums = std::vector<double>(8), .ranks = 2, .largest = largest, .exact = exact});
     EXPECT_EQ(step.norm, decided({largest[n], largest[2 + n]},
                                  {{exact[2 * n], exact[2 * n + 1]}, {exact[4 + 2 * n], exact[5 + 2 * n]}}, 4)
                              .norm);

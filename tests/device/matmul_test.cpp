@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "reference.hpp"
+#include "activations.hpp"
 
 namespace fsdp::device {
 namespace {
@@ -16,48 +16,11 @@ class MatmulOf : public ::testing::Test {};
 using Pairs = ::testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
 TYPED_TEST_SUITE(MatmulOf, Pairs);
 
-struct Sizes {
-  std::int64_t m, n, k;
-};
-
-/// Error of one sum of k products in float and one rounding, relative to the largest entry.
-template <class A, class C>
-constexpr double bound() {
-  return std::is_same_v<C, bf16> ? 1.0 / 256 : 2e-6;
-}
-
 TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
-  using A = typename TypeParam::Operands;
-  using C = typename TypeParam::Result;
-  for (const int threads : team_sizes()) {
-    Rank rank(threads, 16 << 20);
-    for (const Sizes s :
-         {Sizes{1, 1, 1}, {1, 7, 3}, {3, 1, 15}, {7, 15, 1}, {15, 257, 7}, {257, 3, 64}, {64, 96, 257}, {4, 33, 1031}})
-      for (int flags = 0; flags < 16; ++flags) {
-        const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4;
-        const std::int64_t gap = flags & 8 ? 9 : 0;
-        const auto a = Matrix<A>::random(1, ta ? s.k : s.m, ta ? s.m : s.k, gap);
-        const auto b = Matrix<A>::random(2, tb ? s.n : s.k, tb ? s.k : s.n, 2 * gap);
-        Matrix<C> c(s.m, s.n, 3 * gap);
-        if (accumulate) c = Matrix<C>::random(3, s.m, s.n, 3 * gap);
-        Values expected = accumulate ? c.values() : Values(static_cast<std::size_t>(s.m * s.n));
-        const Values left = a.values(), right = b.values();
-        for (std::int64_t i = 0; i < s.m; ++i)
-          for (std::int64_t j = 0; j < s.n; ++j) {
-            double sum = expected[static_cast<std::size_t>(i * s.n + j)];
-            for (std::int64_t l = 0; l < s.k; ++l)
-              sum += left[static_cast<std::size_t>(ta ? l * s.m + i : i * s.k + l)] *
-                     right[static_cast<std::size_t>(tb ? j * s.k + l : l * s.n + j)];
-            expected[static_cast<std::size_t>(i * s.n + j)] = sum;
-          }
-        enqueue(rank.stream, Matmul<A, C>{.a = {a.view(), ta},
-                                          .b = {b.view(), tb},
-                                          .c = c.view(),
-                                          .write = accumulate ? Write::accumulate : Write::overwrite});
-        EXPECT_LT(difference(c.values(), expected), (bound<A, C>())) << s.m << " " << s.n << " " << s.k << " " << flags;
-        EXPECT_TRUE(c.gaps_untouched());
-      }
-    EXPECT_EQ(rank.arena.used(), 0);
+  for (const Case& c : Rank::variants()) {
+    Rank rank(c, 16 << 20);
+    expect_products<typename TypeParam::Operands, typename TypeParam::Result>(
+        rank, {{1, 1, 1}, {1, 7, 3}, {3, 1, 15}, {7, 15, 1}, {15, 257, 7}, {257, 3, 64}, {64, 96, 257}, {4, 33, 1031}});
   }
 }
 

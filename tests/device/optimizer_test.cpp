@@ -1,124 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
+#include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
-#include "reference.hpp"
+#include "steps.hpp"
 
 namespace fsdp::device {
 namespace {
 
 using namespace reference;
 
-constexpr AdamWRules rules{.weight_decay = 0.1f};
+template <class Model>
+class Optimizers : public ::testing::Test {};
+using Types = ::testing::Types<float, bf16>;
+TYPED_TEST_SUITE(Optimizers, Types);
 
-TEST(AdamW, IsTheReferenceAndRoundsTheModelOnce) {
-  for (const std::int64_t count : {1, 3, 7, 15, 16, 257, 20011})
-    for (const int threads : team_sizes()) {
-      Rank rank(threads);
-      auto w = Matrix<float>::random(1, 1, count), m = Matrix<float>::random(2, 1, count);
-      auto v = Matrix<float>::random(3, 1, count);
-      for (std::int64_t i = 0; i < count; ++i) v.at(0, i) = std::abs(v.at(0, i));
-      const auto g = Matrix<float>::random(4, 1, count, 0, 5);
-      Matrix<bf16> model(1, count);
-      Values w_expected = w.values(), m_expected = m.values(), v_expected = v.values();
-      const StepDecision step = third_step();
-      adamw_reference(rules, step, w_expected, m_expected, v_expected, g.values());
-      enqueue(rank.stream, AdamWStep<bf16>{.rules = rules,
-                                           .step = on_device(step),
-                                           .main = w.vector(),
-                                           .first_moment = m.vector(),
-                                           .second_moment = v.vector(),
-                                           .gradient = g.vector_input(),
-                                           .model = model.vector()});
-      EXPECT_LT(difference(w.values(), w_expected), 1e-6);
-      EXPECT_LT(difference(m.values(), m_expected), 1e-6);
-      EXPECT_LT(difference(v.values(), v_expected), 1e-6);
-      for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(model.at(0, i).bits, bf16(w.at(0, i)).bits);
+TYPED_TEST(Optimizers, AreTheReferenceAndRoundTheModelOnce) {
+  for (const Case& c : Rank::variants()) {
+    for (const std::int64_t count : {1, 3, 7, 15, 16, 257, 20011}) {
+      expect_adamw<TypeParam, Rank>(c, count);
+      expect_sgd<TypeParam, Rank>(c, count);
     }
+    for (const std::int64_t count : {1, 33, 20011}) expect_muon<TypeParam, Rank>(c, count);
+  }
+}
+
+TYPED_TEST(Optimizers, WriteTheModelAloneInASkippedStep) {
+  for (const Case& c : Rank::variants()) expect_skipped_steps<TypeParam, Rank>(c, 20011);
 }
 
 TEST(AdamW, StepsByTheLearningRateFirstWhateverTheBetas) {
   for (const double beta2 : {0.0, 0.95, 0.99, 0.999, 0.9999, 0.99999}) {
     Rank rank(1);
-    Matrix<float> w(1, 16), m(1, 16), v(1, 16), g(1, 16);
-    for (const auto& zeros : {&w, &m, &v}) zeros->set([](std::int64_t) { return 0.0; });
-    g.set([](std::int64_t i) { return i % 2 == 0 ? 2.0 : -0.5; });
+    std::vector<float> w(16), m(16), v(16), g(16);
+    std::ranges::generate(g, [i = 0]() mutable { return i++ % 2 == 0 ? 2.0f : -0.5f; });
     const StepDecision step{.taken = 1, .lr = 0.01};
     enqueue(rank.stream, AdamWStep<float>{.rules = {.beta1 = beta2 / 1.001, .beta2 = beta2},
-                                          .step = on_device(step),
-                                          .main = w.vector(),
-                                          .first_moment = m.vector(),
-                                          .second_moment = v.vector(),
-                                          .gradient = g.vector_input()});
-    for (std::int64_t i = 0; i < 16; ++i)
-      EXPECT_NEAR(static_cast<double>(w.at(0, i)) / (i % 2 == 0 ? -0.01 : 0.01), 1, 1e-6) << beta2;
+                                          .step = {&step, {1}},
+                                          .main = Tensor<float>(w.data(), {16}),
+                                          .first_moment = {m.data(), {16}},
+                                          .second_moment = {v.data(), {16}},
+                                          .gradient = {g.data(), {16}}});
+    for (auto at = g.begin(); const float weight : w)
+      EXPECT_NEAR(static_cast<double>(weight) / (*at++ > 0 ? -0.01 : 0.01), 1, 1e-6) << beta2;
   }
 }
 
 TEST(AdamW, WithoutAModelGivesTheSameWeights) {
-  Rank rank(2);
-  auto w = Matrix<float>::random(1, 1, 257), m = Matrix<float>::random(2, 1, 257);
-  Matrix<float> v(1, 257);
-  v.set([](std::int64_t i) { return static_cast<double>(i); });
-  auto w2 = w, m2 = m, v2 = v;
-  const auto g = Matrix<float>::random(4, 1, 257);
-  Matrix<bf16> model(1, 257);
-  const StepDecision step = third_step();
-  enqueue(rank.stream, AdamWStep<bf16>{.rules = rules,
-                                       .step = on_device(step),
-                                       .main = w.vector(),
-                                       .first_moment = m.vector(),
-                                       .second_moment = v.vector(),
-                                       .gradient = g.vector_input(),
-                                       .model = model.vector()});
-  enqueue(rank.stream, AdamWStep<float>{.rules = rules,
-                                        .step = on_device(step),
-                                        .main = w2.vector(),
-                                        .first_moment = m2.vector(),
-                                        .second_moment = v2.vector(),
-                                        .gradient = g.vector_input()});
-  EXPECT_EQ(w.values(), w2.values());
-}
-
-TEST(AdamW, ASkippedStepWritesModelWeightsAlone) {
-  for (const int threads : team_sizes()) {
-    Rank rank(threads);
-    auto w = Matrix<float>::random(1, 1, 20011), m = Matrix<float>::random(2, 1, 20011), v = m;
-    const auto g = Matrix<float>(1, 20011);  // NaN
-    Matrix<bf16> model(1, 20011);
-    const Values before = w.values(), moment = m.values();
-    const StepDecision step{.skipped = 1};
-    enqueue(rank.stream, AdamWStep<bf16>{.rules = rules,
-                                         .step = on_device(step),
-                                         .main = w.vector(),
-                                         .first_moment = m.vector(),
-                                         .second_moment = v.vector(),
-                                         .gradient = g.vector_input(),
-                                         .model = model.vector()});
-    EXPECT_EQ(w.values(), before);
-    EXPECT_EQ(m.values(), moment);
-    EXPECT_EQ(v.values(), moment);
-    for (std::int64_t i = 0; i < 20011; ++i) ASSERT_EQ(model.at(0, i).bits, bf16(w.at(0, i)).bits);
-    enqueue(rank.stream, AdamWStep<float>{.rules = rules,
-                                          .step = on_device(step),
-                                          .main = w.vector(),
-                                          .first_moment = m.vector(),
-                                          .second_moment = v.vector(),
-                                          .gradient = g.vector_input()});
-    EXPECT_EQ(w.values(), before);
-  }
+  const auto weights = []<class Model>(Model) {
+    Stepped<Model, Rank> s({.threads = 2}, 257);
+    enqueue(s.rank.stream, AdamWStep<Model>{.step = s.decision,
+                                            .main = s.w.tensor(),
+                                            .first_moment = s.m,
+                                            .second_moment = s.v,
+                                            .gradient = s.g,
+                                            .model = s.written()});
+    return s.w.values();
+  };
+  EXPECT_EQ(weights(float()), weights(bf16()));
 }
 
 /// What Cpu decides from [ranks, columns] sums.
 StepDecision decided(const StepRules& run, const StepInputs& inputs, const std::vector<double>& sums,
                      StepDecision step = {}, std::int64_t columns = 2) {
   Rank rank(1);
-  enqueue(rank.stream, DecideStep{.rules = run,
-                                  .inputs = {&inputs, {1}},
-                                  .sums = {sums.data(), {std::ssize(sums) / columns, columns}},
-                                  .step = {&step, {1}}});
-  return step;
+  return reference::decided(rank, {.rules = run}, inputs, {.sums = sums, .ranks = std::ssize(sums) / columns}, step);
 }
 
 TEST(DecideStep, AddsRanksAndClips) {
@@ -201,20 +148,12 @@ TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
   const std::vector<double> sums = {1, 16, 0, 2, 1e4, 36, 4, 20, 0, 8, 0, 28};
   const auto decide = [&](std::int64_t norm, const std::vector<double>& of, bool skips = false) {
     Rank rank(1);
-    StepDecision step{.taken = 4};
-    enqueue(rank.stream, DecideStep{.rules = {.clip = 2, .skips_overflow = skips},
-                                    .lr = 0.1,
-                                    .norm = norm,
-                                    .apart = 2,
-                                    .inputs = {&inputs, {1}},
-                                    .sums = {of.data(), {2, 6}},
-                                    .step = {&step, {1}}});
-    return step;
+    return reference::decided(rank,
+                              {.rules = {.clip = 2, .skips_overflow = skips}, .lr = 0.1, .norm = norm, .apart = 2},
+                              inputs, {.sums = of, .ranks = 2}, {.taken = 4});
   };
-  const std::vector<double> norms = {3, 50, 4};
-  for (std::int64_t norm = 0; norm < 3; ++norm) {
+  for (const auto& [norm, expected] : {std::pair{0, 3.0}, {1, 50.0}, {2, 4.0}}) {
     const StepDecision step = decide(norm, sums);
-    const double expected = norms[static_cast<std::size_t>(norm)];
     EXPECT_EQ(step.norm, expected);
     EXPECT_EQ(step.gradient_scale, static_cast<float>(2 / (expected + 1e-6) / 2));
     EXPECT_EQ(step.lr, 0.01 * 0.1);
@@ -225,7 +164,7 @@ TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
   for (const std::size_t place : {1u, 4u, 11u}) {  // of each of the norms
     std::vector<double> bad = sums;
     bad[place] = std::numeric_limits<double>::infinity();
-    for (std::int64_t norm = 0; norm < 3; ++norm) {
+    for (const std::int64_t norm : {0, 1, 2}) {
       const StepDecision skipped = decide(norm, bad, true), stopped = decide(norm, bad);
       EXPECT_EQ(skipped.skipped, 1);
       EXPECT_EQ(skipped.stopped, 0);
@@ -238,29 +177,26 @@ TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
 
 TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {
   for (const std::int64_t count : {0, 1, 3, 7, 15, 257, 16384, 40000}) {
-    const auto x = Matrix<float>::random(1, 1, count);
-    const Values values = x.values();
+    const auto x = Matrix<float>::random_numbers(1, count);
     std::vector<double> sums;
-    for (const int threads : team_sizes()) {
-      Rank rank(threads);
-      double sum = 2;
-      enqueue(rank.stream, SumOfSquares{.x = x.vector_input(), .sum = {&sum, {1}}});
-      sums.push_back(sum);
+    for (const Case& c : Rank::variants()) {
+      expect_sum_of_squares<Rank>(c, count);
+      Rank rank(c);
+      enqueue(rank.stream, SumOfSquares{.x = x, .sum = {&sums.emplace_back(2), {1}}});
     }
-    EXPECT_NEAR(sums[0] / (2 + dot(values, values)), 1, 1e-12);
-    for (const double sum : sums) EXPECT_EQ(std::memcmp(&sums[0], &sum, sizeof(double)), 0);
+    EXPECT_EQ(sums, Values(sums.size(), sums[0]));
   }
 }
 
 TEST(SumOfSquares, ShowsNanAndDoesNotOverflow) {
   Rank rank(1);
-  auto x = Matrix<float>::random(1, 1, 40);
+  auto x = Matrix<float>::random_numbers(1, 40);
   x.at(0, 20) = 1e30f;
   double sum = 0;
-  enqueue(rank.stream, SumOfSquares{.x = x.vector_input(), .sum = {&sum, {1}}});
+  enqueue(rank.stream, SumOfSquares{.x = x, .sum = {&sum, {1}}});
   EXPECT_NEAR(sum / 1e60, 1, 1e-6);
   x.at(0, 39) = std::numeric_limits<float>::quiet_NaN();
-  enqueue(rank.stream, SumOfSquares{.x = x.vector_input(), .sum = {&sum, {1}}});
+  enqueue(rank.stream, SumOfSquares{.x = x, .sum = {&sum, {1}}});
   EXPECT_TRUE(std::isnan(sum));
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests of operations share: matrices with gaps between rows, comparison with float64, finite differences.
+/// What tests of operations share: matrices with gaps between rows, references in float64, comparison, the ranks and
+/// cases of the CPU.
 ///
-/// Kernels are tested for the set that is found at start; run the suite with TESSERA_ISA=baseline and =avx2 for the
-/// others.
+/// A check of an operation is a template over the rank (Rank here, CudaRank in cuda_reference.hpp), so that all devices
+/// pass the same ones. CPU kernels are tested for the set that is found at start; run the suite with
+/// TESSERA_ISA=baseline and =avx2 for the others.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +13,11 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -32,12 +39,13 @@ template <class T>
 Values values_of(Tensor<T> view) {
   Values values;
   for (std::int64_t row = 0; row < view.rows(); ++row)
-    for (std::int64_t column = 0; column < view.columns(); ++column)
-      values.push_back(static_cast<double>(static_cast<float>(view.row(row)[column])));
+    for (const T& value : std::span(view.row(row), static_cast<std::size_t>(view.columns())))
+      values.push_back(static_cast<double>(static_cast<float>(value)));
   return values;
 }
 
-/// Owns [rows, columns] with `gap` elements between rows. Starts as NaN everywhere, gaps as 77.
+/// Owns [rows, columns] with `gap` elements between rows, or numbers of rank 1; converts to the tensor that operations
+/// take. Starts as NaN everywhere, gaps as 77.
 template <class T>
 class Matrix {
  public:
@@ -51,6 +59,16 @@ class Matrix {
     matrix.set([=](std::int64_t i) { return scale * number_at(seed, i); });
     return matrix;
   }
+  static Matrix numbers(std::int64_t count) {
+    Matrix matrix(1, count);
+    matrix.is_vector_ = true;
+    return matrix;
+  }
+  static Matrix random_numbers(std::uint64_t seed, std::int64_t count, double scale = 1) {
+    Matrix matrix = random(seed, 1, count, 0, scale);
+    matrix.is_vector_ = true;
+    return matrix;
+  }
 
   Tensor<T> view() { return Tensor<T>::strided(data_.data(), rows_, columns_, columns_ + gap_); }
   Tensor<const T> view() const { return Tensor<const T>::strided(data_.data(), rows_, columns_, columns_ + gap_); }
@@ -58,24 +76,42 @@ class Matrix {
   /// As rank 1, for a matrix of one row.
   Tensor<T> vector() { return {data_.data(), {columns_}}; }
   Tensor<const T> vector_input() const { return {data_.data(), {columns_}}; }
+  bool is_vector() const { return is_vector_; }
+  Tensor<T> tensor() { return is_vector_ ? vector() : view(); }
+  operator Tensor<T>() { return tensor(); }
+  operator Tensor<const T>() const { return is_vector_ ? vector_input() : view(); }
 
   T& at(std::int64_t row, std::int64_t column) { return view().row(row)[column]; }
   template <class F>
   void set(const F& f) {
     for (std::int64_t i = 0; i < rows_ * columns_; ++i) at(i / columns_, i % columns_) = T(static_cast<float>(f(i)));
   }
+  /// Sets all elements, row by row.
+  template <class Number>
+  void set(const std::vector<Number>& values) {
+    set([at = values.begin()](std::int64_t i) { return at[i]; });
+  }
   Values values() const { return values_of(view()); }
   bool gaps_untouched() const {
-    for (std::int64_t row = 0; row < rows_; ++row)
-      for (std::int64_t column = columns_; column < columns_ + gap_; ++column)
-        if (static_cast<float>(view().row(row)[column]) != 77.0f) return false;
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto gap = std::span(view().row(row) + columns_, static_cast<std::size_t>(gap_));
+      if (!std::ranges::all_of(gap, [](const T& value) { return static_cast<float>(value) == 77.0f; })) return false;
+    }
     return true;
   }
 
  private:
   std::int64_t rows_, columns_, gap_;
+  bool is_vector_ = false;
   std::vector<T> data_;
 };
+
+/// Each value rounded to T.
+template <class T>
+Values rounded_to(Values values) {
+  for (double& value : values) value = static_cast<double>(static_cast<float>(T(static_cast<float>(value))));
+  return values;
+}
 
 /// Largest error that arithmetic in float and one rounding to T may make, relative to the tensor's largest entry.
 template <class T>
@@ -87,12 +123,26 @@ constexpr double tolerance() {
 inline double difference(const Values& found, const Values& expected) {
   if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double most = 0, largest = 1e-30;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!(std::abs(found[i] - expected[i]) <= 1e300)) return std::numeric_limits<double>::infinity();
-    most = std::max(most, std::abs(found[i] - expected[i]));
-    largest = std::max(largest, std::abs(expected[i]));
+  for (auto at = found.begin(); const double value : expected) {
+    const double error = std::abs(*at++ - value);
+    if (!(error <= 1e300)) return std::numeric_limits<double>::infinity();
+    most = std::max(most, error);
+    largest = std::max(largest, std::abs(value));
   }
   return most / largest;
+}
+
+/// The L2 norm of found - expected, and that of expected; infinite where the sizes differ.
+inline std::pair<double, double> error_and_norm(const Values& found, const Values& expected) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (found.size() != expected.size()) return {infinity, 0};
+  double error = 0, norm = 0;
+  for (auto at = found.begin(); const double value : expected) {
+    error += (*at - value) * (*at - value);
+    norm += value * value;
+    ++at;
+  }
+  return {std::sqrt(error), std::sqrt(norm)};
 }
 
 /// The gradient of a function of x, by central differences in float64.
@@ -110,68 +160,197 @@ inline Values finite_differences(const std::function<double(const Values&)>& f, 
   return gradient;
 }
 
-inline double dot(const Values& a, const Values& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
+inline double dot(const Values& a, const Values& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
 inline Values plus(Values a, const Values& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  std::transform(a.begin(), a.end(), b.begin(), a.begin(), std::plus());
   return a;
 }
 
-inline Values norm_reference(const Values& x, const Values& w, double eps) {
-  Values y;
-  for (std::size_t begin = 0; begin < x.size(); begin += w.size()) {
-    double squares = 0;
-    for (std::size_t i = 0; i < w.size(); ++i) squares += x[begin + i] * x[begin + i];
-    const double scale = 1 / std::sqrt(squares / static_cast<double>(w.size()) + eps);
-    for (std::size_t i = 0; i < w.size(); ++i) y.push_back(x[begin + i] * scale * w[i]);
+/// alpha x + beta y.
+inline Values combined(double alpha, Values x, double beta, const Values& y) {
+  std::transform(x.begin(), x.end(), y.begin(), x.begin(), [=](double a, double b) { return alpha * a + beta * b; });
+  return x;
+}
+
+/// 1 / sqrt(mean(x^2) + eps) of each row of so many columns.
+inline Values rstd_reference(const Values& x, std::size_t columns, double eps) {
+  Values rstd;
+  for (auto row = x.begin(); row < x.end(); row += static_cast<std::ptrdiff_t>(columns)) {
+    const double squares = std::inner_product(row, row + static_cast<std::ptrdiff_t>(columns), row, 0.0);
+    rstd.push_back(1 / std::sqrt(squares / static_cast<double>(columns) + eps));
   }
+  return rstd;
+}
+
+inline Values norm_reference(const Values& x, const Values& w, double eps) {
+  const Values rstd = rstd_reference(x, w.size(), eps);
+  Values y = x;
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] *= rstd[i / w.size()] * w[i % w.size()];
   return y;
 }
 
-inline Tensor<const StepDecision> on_device(const StepDecision& step) { return {&step, {1}}; }
-/// What the device would decide of a third step: a quarter of the gradient is left by clipping.
-inline StepDecision third_step() { return {.taken = 3, .lr = 0.01, .gradient_scale = 0.25f}; }
-
-/// One step of AdamW, in place.
-inline void adamw_reference(const AdamWRules& rules, const StepDecision& step, Values& w, Values& m, Values& v,
-                            const Values& g) {
-  const auto taken = static_cast<double>(step.taken);
-  for (std::size_t i = 0; i < w.size(); ++i) {
-    const double gradient = g[i] * step.gradient_scale;
-    m[i] = rules.beta1 * m[i] + (1.0 - rules.beta1) * gradient;
-    v[i] = rules.beta2 * v[i] + (1.0 - rules.beta2) * gradient * gradient;
-    const double root = std::sqrt(v[i] / (1 - std::pow(rules.beta2, taken))) + rules.eps;
-    w[i] = w[i] * (1.0 - step.lr * rules.weight_decay) - step.lr / (1 - std::pow(rules.beta1, taken)) * m[i] / root;
+struct NormGradients {
+  Values dx, dw;
+};
+inline NormGradients norm_gradients(const Values& x, const Values& w, const Values& dy, double eps) {
+  const Values rstd = rstd_reference(x, w.size(), eps);
+  const auto columns = static_cast<double>(w.size());
+  NormGradients found{.dx = Values(x.size()), .dw = Values(w.size())};
+  Values means(rstd.size());  // of dy w x rstd
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    means[i / w.size()] += dy[i] * w[i % w.size()] * x[i] * rstd[i / w.size()] / columns;
+    found.dw[i % w.size()] += dy[i] * x[i] * rstd[i / w.size()];
   }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t row = i / w.size();
+    found.dx[i] = rstd[row] * (dy[i] * w[i % w.size()] - x[i] * rstd[row] * means[row]);
+  }
+  return found;
 }
 
-/// The memory and stream of one rank.
-struct Rank {
-  explicit Rank(int threads, std::int64_t bytes = 1 << 18) : arena(ledger, bytes), stream(arena, threads) {}
-  Ledger ledger;
-  Cpu::Arena arena;
-  Cpu::Stream stream;
+/// The first token of a token's document, found without the code under test; of its sequence where there are none.
+inline std::int64_t first_of_document(std::span<const std::int64_t> documents, std::int64_t length,
+                                      std::int64_t token) {
+  std::int64_t first = token - token % length;
+  for (const std::int64_t begin : documents)
+    if (begin <= token) first = std::max(first, begin);
+  return first;
+}
+
+/// Rotates every head of x [tokens, columns] by halves, to position(token).
+template <class Position>
+Values rope_reference(Values x, std::size_t columns, std::size_t head_dim, double theta, const Position& position) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (i % head_dim >= head_dim / 2) continue;
+    const double exponent = -2.0 * static_cast<double>(i % head_dim) / static_cast<double>(head_dim);
+    const double angle =
+        static_cast<double>(position(static_cast<std::int64_t>(i / columns))) * std::pow(theta, exponent);
+    double &low = x[i], &high = x[i + head_dim / 2];
+    const double before = low;
+    low = before * std::cos(angle) - high * std::sin(angle);
+    high = high * std::cos(angle) + before * std::sin(angle);
+  }
+  return x;
+}
+
+/// Losses of rows of logits, one for each target, and their gradients; none where a target is negative.
+struct CrossEntropyReference {
+  double loss = 0;
+  Values gradient;
+};
+inline CrossEntropyReference cross_entropy_reference(const Values& logits, const std::vector<std::int32_t>& targets,
+                                                     double scale) {
+  CrossEntropyReference expected{.loss = 0, .gradient = logits};
+  auto row = expected.gradient.begin();
+  const auto columns = static_cast<std::ptrdiff_t>(logits.size() / targets.size());
+  for (const std::int32_t target : targets) {
+    const auto end = row + columns;
+    const double most = *std::max_element(row, end);
+    double sum = 0;
+    for (auto at = row; at != end; ++at) sum += std::exp(*at - most);
+    if (target >= 0) expected.loss += std::log(sum) + most - row[target];
+    const double factor = target >= 0 ? scale : 0;
+    std::transform(row, end, row, [&](double logit) { return factor * std::exp(logit - most) / sum; });
+    if (target >= 0) row[target] -= factor;
+    row = end;
+  }
+  return expected;
+}
+
+/// a b, of matrices [m, k] and [k, n], or of either's transpose.
+inline Values product_reference(const Values& a, bool ta, const Values& b, bool tb, std::size_t m, std::size_t n,
+                                std::size_t k) {
+  Values c(m * n);
+  for (std::size_t i = 0; i < c.size(); ++i)
+    for (std::size_t l = 0; l < k; ++l)
+      c[i] += a[ta ? l * m + i / n : i / n * k + l] * b[tb ? i % n * k + l : l * n + i % n];
+  return c;
+}
+
+/// Sizes of a test, how its rows lie in memory, and who computes.
+struct Case {
+  std::int64_t rows = 1, columns = 1, gap = 0;
+  int threads = 1;          ///< of the CPU
+  std::int64_t offset = 0;  ///< elements behind an aligned address, of Cuda
+  bool plain = false;       ///< which of Cuda's kernels
+
+  std::string text() const {
+    return message(rows, " x ", columns, ", gap ", gap, ", threads ", threads, ", offset ", offset,
+                   plain ? ", plain" : "");
+  }
 };
 
 /// Threads per rank. ThreadSanitizer does not understand libgomp's barriers, so there it is one.
 inline std::vector<int> team_sizes() { return test::thread_sanitizer ? std::vector{1} : std::vector{1, 2, 3}; }
 
-/// Sizes that fill registers and that do not; the largest is worth a team of threads.
-struct Case {
-  std::int64_t rows, columns, gap;
-  int threads;
+struct Rank;
+
+/// A matrix where the operations of a rank find it, and what it holds after them.
+template <class T>
+struct OnHost : Matrix<T> {
+  OnHost(Rank&, Matrix<T> matrix, std::int64_t /*offset*/ = 0) : Matrix<T>(std::move(matrix)) {}
+  Matrix<T>& back() { return *this; }
 };
-inline std::vector<Case> cases() {
-  std::vector<Case> list;
-  for (const int threads : team_sizes())
-    for (const std::int64_t columns : {1, 3, 7, 15, 16, 257})
-      for (const std::int64_t gap : {0, 5}) list.push_back({columns % 4 + 1, columns, gap, threads});
-  for (const int threads : team_sizes()) list.push_back({67, 1031, threads == 2 ? 3 : 0, threads});
-  return list;
-}
+
+/// Numbers of any type in the same way.
+template <class T>
+class NumbersOnHost {
+ public:
+  NumbersOnHost(Rank&, std::vector<T> numbers) : numbers_(std::move(numbers)) {}
+  Tensor<T> shaped(const Shape& shape) const { return {numbers_.data(), shape}; }
+  Tensor<T> view() const { return shaped({std::ssize(numbers_)}); }
+  operator Tensor<T>() const { return view(); }
+  operator Tensor<const T>() const { return view(); }
+  std::vector<T> back() const { return numbers_; }
+
+ private:
+  mutable std::vector<T> numbers_;
+};
+
+/// The memory and stream of one rank.
+struct Rank {
+  template <class T>
+  using Held = OnHost<T>;
+  template <class T>
+  using Listed = NumbersOnHost<T>;
+  template <class T>
+  static constexpr double tolerance = reference::tolerance<T>();
+  static constexpr double norm_tolerances = 2;    ///< what a norm may take of them: a wide row's scale is rounded too
+  static constexpr double sums_tolerance = 4e-6;  ///< of sums over rows in float
+  static constexpr double loss_tolerance = 1e-7;
+
+  explicit Rank(int threads, std::int64_t bytes = 1 << 18) : arena(ledger, bytes), stream(arena, threads) {}
+  explicit Rank(const Case& c, std::int64_t bytes = 1 << 18) : Rank(c.threads, bytes) {}
+
+  /// Each way to compute one size.
+  static std::vector<Case> variants() {
+    std::vector<Case> list;
+    for (const int threads : team_sizes()) list.push_back({.threads = threads});
+    return list;
+  }
+  /// Sizes that fill registers and that do not; the largest is worth a team of threads.
+  static std::vector<Case> cases() {
+    std::vector<Case> list;
+    for (const int threads : team_sizes()) {
+      for (const std::int64_t columns : {1, 3, 7, 15, 16, 257})
+        for (const std::int64_t gap : {0, 5}) list.push_back({columns % 4 + 1, columns, gap, threads});
+      list.push_back({67, 1031, threads == 2 ? 3 : 0, threads});
+    }
+    return list;
+  }
+
+  Ledger ledger;
+  Cpu::Arena arena;
+  Cpu::Stream stream;
+};
+
+/// What a rank of any device holds.
+/// @{
+template <class R, class T>
+using Held = typename R::template Held<T>;
+template <class R, class T>
+using Listed = typename R::template Listed<T>;
+/// @}
 
 }  // namespace fsdp::device::reference

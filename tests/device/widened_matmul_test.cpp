@@ -2,6 +2,7 @@
 #include "src/fsdp/device/compute/cpu/widened_matmul.hpp"
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "reference.hpp"
@@ -52,10 +53,7 @@ void expect_as_float64(const Product& product, int threads, bool single_thread) 
   Rank rank(threads, 16 << 20);
   auto c = Matrix<C>::random(3, form.m, form.n, 7);
   std::vector<double> expected = product.sums;  // [m, n]
-  if (form.accumulate) {
-    const Values before = c.values();
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-  }
+  if (form.accumulate) expected = plus(std::move(expected), c.values());
   const cpu::MatmulKey key{.a = DType::bf16,
                            .c = dtype_of<C>(),
                            .m = form.m,
@@ -72,7 +70,7 @@ void expect_as_float64(const Product& product, int threads, bool single_thread) 
   EXPECT_EQ(matmul.scratch_bytes(), cpu::planned_by_float(cpu::cache_of(rank.stream), key).scratch_bytes());
   const Block<Cpu> scratch(rank.ledger, MemoryKind::scratch, matmul.scratch_bytes());
   cpu::run(matmul, product.a.view().data(), product.b.view().data(), c.view().data(), scratch.data());
-  EXPECT_LT(difference(c.values(), expected), (std::is_same_v<C, bf16> ? 1.0 / 256 : 2e-6))
+  EXPECT_LT(difference(c.values(), expected), tolerance<C>())
       << form.m << " " << form.n << " " << form.k << (form.ta ? " a" : "") << (form.tb ? " b" : "");
   EXPECT_TRUE(c.gaps_untouched());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What modules cost in memory and work, on the CPU and as the dry run plans it.
-#include <ostream>
+#include <device/trace.hpp>
 
 #include "head.hpp"
 
@@ -13,25 +13,11 @@ using device::Meta;
 using tiling::RunTimeTiling;
 
 /// What the calls of a module left behind.
-struct Costs {
-  std::int64_t matmul_flops = 0, attention_flops = 0, elementwise_bytes = 0, peak = 0, peak_scratch = 0, used = 0;
-  friend bool operator==(const Costs&, const Costs&) = default;
-};
-
-std::ostream& operator<<(std::ostream& out, const Costs& costs) {
-  return out << costs.matmul_flops << " flops, " << costs.attention_flops << " in attention, "
-             << costs.elementwise_bytes << " bytes, peak " << costs.peak << " with scratch " << costs.peak_scratch
-             << ", used " << costs.used;
-}
+using Costs = device::reference::Trace;
 
 template <class Rank>
 Costs costs_of(const Rank& rank) {
-  return {rank.stream.counters.matmul_flops,
-          rank.stream.counters.attention_flops,
-          rank.stream.counters.elementwise_bytes,
-          rank.arena.peak(),
-          rank.arena.peak_scratch(),
-          rank.arena.used()};
+  return device::reference::left_by(rank.arena, rank.stream);
 }
 
 template <class Device, class Kind, class Precision>

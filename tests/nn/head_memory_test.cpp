@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A head with a large vocabulary: what it holds, to the byte, and what it computes within that.
 #include <algorithm>
-#include <numeric>
+
+#include <range/v3/view/zip.hpp>
 
 #include "head.hpp"
+#include "mlp_gradients.hpp"
 
 namespace fsdp::nn {
 namespace {
@@ -135,36 +137,16 @@ struct Expected {
 
 Expected in_float64(const Sizes& sizes, const Values& norm, const Values& weight, const Values& x,
                     const std::vector<std::int32_t>& targets, double scale) {
-  const auto hidden = static_cast<std::size_t>(sizes.hidden), vocabulary = static_cast<std::size_t>(sizes.vocabulary);
-  Expected result{.loss = 0, .norm = Values(hidden), .weight = Values(weight.size()), .dx = Values(x.size())};
-  const Values normed = rms_norm(x, norm, static_cast<double>(sizes.eps));
-  Values p(vocabulary), dn(hidden);
-  for (std::size_t t = 0; t < targets.size(); ++t) {
-    const double* const n = &normed[t * hidden];
-    double total = 0;
-    for (std::size_t v = 0; v < vocabulary; ++v)
-      total += p[v] = std::exp(std::inner_product(n, n + hidden, &weight[v * hidden], 0.0));
-    const auto target = static_cast<std::size_t>(targets[t]);
-    result.loss += std::log(total) - std::log(p[target]);
-    std::fill(dn.begin(), dn.end(), 0.0);
-    for (std::size_t v = 0; v < vocabulary; ++v) {
-      const double dz = scale * (p[v] / total - (v == target));
-      for (std::size_t h = 0; h < hidden; ++h) {
-        result.weight[v * hidden + h] += dz * n[h];
-        dn[h] += dz * weight[v * hidden + h];
-      }
-    }
-    double squares = 0, product = 0;
-    for (std::size_t h = 0; h < hidden; ++h) squares += x[t * hidden + h] * x[t * hidden + h];
-    const double rstd = 1 / std::sqrt(squares / static_cast<double>(hidden) + static_cast<double>(sizes.eps));
-    for (std::size_t h = 0; h < hidden; ++h) product += dn[h] * norm[h] * x[t * hidden + h];
-    for (std::size_t h = 0; h < hidden; ++h) {
-      result.norm[h] += dn[h] * x[t * hidden + h] * rstd;
-      result.dx[t * hidden + h] =
-          rstd * (dn[h] * norm[h] - x[t * hidden + h] * rstd * rstd * product / static_cast<double>(hidden));
-    }
-  }
-  return result;
+  const auto eps = static_cast<double>(sizes.eps);
+  const Values normed = norm_reference(x, norm, eps);
+  const device::reference::CrossEntropyReference loss =
+      device::reference::cross_entropy_reference(linear(normed, weight, sizes.hidden), targets, scale);
+  const device::reference::NormGradients of_norm =
+      device::reference::norm_gradients(x, norm, times(loss.gradient, weight, sizes.vocabulary), eps);
+  return {.loss = loss.loss,
+          .norm = of_norm.dw,
+          .weight = outer(loss.gradient, normed, sizes.vocabulary, sizes.hidden),
+          .dx = of_norm.dx};
 }
 
 template <class T>
@@ -182,9 +164,8 @@ void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts coun
 
   const auto w = head.template fields<Compute>(head.weights);
   const ValueList weights = module_weights<Compute>(head.module);
-  for (std::size_t i = 0; i < 2; ++i)
-    std::transform(weights[i].begin(), weights[i].end(), w[i].data(),
-                   [](double v) { return Compute(static_cast<float>(v)); });
+  for (const auto& [values, field] : ranges::views::zip(weights, w))
+    std::transform(values.begin(), values.end(), field.data(), [](double v) { return Compute(static_cast<float>(v)); });
   const auto x = head.template stream_of<Compute>(head.x);
   const Tensor<std::int32_t> targets = head.target_list();
   Values some_x;
@@ -207,14 +188,13 @@ void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts coun
   EXPECT_LE(relative(values_of(g[1]), expected.weight), gradient_tolerance<Precision>);
   const auto dx = head.template stream_of<Compute>(head.dx);
   Values found;
-  for (std::int64_t t = 0; t < sizes.tokens(); ++t)
-    for (std::int64_t h = 0; h < sizes.hidden; ++h) {
-      const auto value = static_cast<double>(static_cast<float>(dx.row(t)[h]));
-      if (targets[t] >= 0)
-        found.push_back(value);
-      else
-        ASSERT_EQ(value, 0) << t;
-    }
+  for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
+    const Values row = device::reference::values_of(dx.slice(t, t + 1));
+    if (targets[t] >= 0)
+      found.insert(found.end(), row.begin(), row.end());
+    else
+      ASSERT_EQ(row, Values(row.size())) << t;
+  }
   EXPECT_LE(relative(found, expected.dx), gradient_tolerance<Precision>);
   head.loss_sum = 0;
   head.loss_only();
@@ -265,7 +245,8 @@ TYPED_TEST(LargeVocabulary, RowsThatAreLeftOutNeverTakeMoreThanWasPlanned) {
       const Tensor<std::int32_t> targets = head.target_list();
       for (const std::int64_t apart : {1, 2, 3, 7, 50, 200})
         for (const std::int64_t together : {1, 2, 199}) {
-          for (std::int64_t t = 0; t < sizes.tokens(); ++t) targets[t] = t % (apart + together) < together ? 5 : -1;
+          std::generate_n(targets.data(), targets.numel(),
+                          [&, t = std::int64_t{0}]() mutable { return t++ % (apart + together) < together ? 5 : -1; });
           EXPECT_NO_THROW(head.loss(1)) << apart << " " << together;
           EXPECT_NO_THROW(head.loss_only()) << apart << " " << together;
         }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The MLP's gradients in float64 by the chain rule, where central differences would take too long.
+/// Gradients of products and of the MLP in float64 by the chain rule, where central differences would take too long.
 #pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include "reference.hpp"
 
@@ -37,42 +42,21 @@ inline ValueList swiglu_mlp_gradients(const Sizes& s, const ValueList& w, const 
     gate[i] = dh[i] * up[i] * (sigmoid + silu * (1 - sigmoid));
     up[i] = dh[i] * silu;
   }
-  return {outer(gate, x, s.intermediate, s.hidden),
-          outer(up, x, s.intermediate, s.hidden),
-          outer(dy, h, s.hidden, s.intermediate),
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          device::reference::plus(times(gate, w[0], s.intermediate), times(up, w[1], s.intermediate))};
+  ValueList result(10);
+  result[0] = outer(gate, x, s.intermediate, s.hidden);
+  result[1] = outer(up, x, s.intermediate, s.hidden);
+  result[2] = outer(dy, h, s.hidden, s.intermediate);
+  result[9] = plus(times(gate, w[0], s.intermediate), times(up, w[1], s.intermediate));
+  return result;
 }
 
 /// Gradients of norm, gate, up, down and x of x + mlp(norm(x)).
 inline ValueList residual_mlp_gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
   const auto eps = static_cast<double>(s.eps);
-  const Values normed = rms_norm(x, w[0], eps);
-  ValueList result = swiglu_mlp_gradients(s, {w.begin() + 1, w.end()}, normed, dy);
-  const Values dnormed = result.back();
-  Values dnorm(w[0].size()), dx = dy;
-  for (std::int64_t row = 0; row < s.tokens(); ++row) {
-    double squares = 0, along = 0;
-    for (std::int64_t c = 0; c < s.hidden; ++c) squares += x[at(row, s.hidden, c)] * x[at(row, s.hidden, c)];
-    const double rstd = 1 / std::sqrt(squares / static_cast<double>(s.hidden) + eps);
-    for (std::int64_t c = 0; c < s.hidden; ++c) {
-      const std::size_t i = at(row, s.hidden, c);
-      dnorm[static_cast<std::size_t>(c)] += dnormed[i] * x[i] * rstd;
-      along += dnormed[i] * w[0][static_cast<std::size_t>(c)] * x[i];
-    }
-    for (std::int64_t c = 0; c < s.hidden; ++c) {
-      const std::size_t i = at(row, s.hidden, c);
-      dx[i] += rstd * (dnormed[i] * w[0][static_cast<std::size_t>(c)] -
-                       x[i] * rstd * rstd * along / static_cast<double>(s.hidden));
-    }
-  }
-  result.back() = dx;
-  result.insert(result.begin(), dnorm);
+  ValueList result = swiglu_mlp_gradients(s, {w.begin() + 1, w.end()}, norm_reference(x, w[0], eps), dy);
+  device::reference::NormGradients norm = device::reference::norm_gradients(x, w[0], result.back(), eps);
+  result.back() = plus(std::move(norm.dx), dy);
+  result.insert(result.begin(), std::move(norm.dw));
   return result;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/nn/module.hpp>
 
+#include <array>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -149,7 +152,9 @@ TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
   const BlockFields<int> fields{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, {{11, 12, 13}, {14, 15, 16}}, {{17}, {18}}},
                                 {19, {20, 21, 22, {{23, 24}, {25, 26}}, {{27}, {28}}}}};
   const std::array<int, 28> list = flatten<BlockFields>(fields);
-  for (std::size_t i = 0; i < list.size(); ++i) EXPECT_EQ(list[i], static_cast<int>(i) + 1);
+  std::array<int, 28> counted{};
+  std::iota(counted.begin(), counted.end(), 1);
+  EXPECT_EQ(list, counted);
   const BlockFields<int> back = unflatten<BlockFields>(list);
   EXPECT_EQ(back.attention.out, 5);
   EXPECT_EQ(back.mlp.norm, 19);

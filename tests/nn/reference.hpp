@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -19,6 +21,8 @@
 
 namespace fsdp::nn::reference {
 
+using device::reference::norm_reference;
+using device::reference::plus;
 using device::reference::Values;
 using ValueList = std::vector<Values>;
 
@@ -49,10 +53,7 @@ struct Sizes {
   bool has_path(char projection) const { return rank > 0 && paths.find(projection) != std::string::npos; }
   /// The first token of a token's document.
   std::int64_t first(std::int64_t token) const {
-    std::int64_t first = token - token % length;
-    for (const std::int64_t begin : documents)
-      if (begin <= token) first = std::max(first, begin);
-    return first;
+    return device::reference::first_of_document(documents, length, token);
   }
   /// The first token that a token attends to.
   std::int64_t first_seen(std::int64_t token) const {
@@ -71,11 +72,8 @@ inline Values linear(const Values& x, const Values& w, std::int64_t in) {
   const std::int64_t rows = count(x) / in, out = count(w) / in;
   Values y(static_cast<std::size_t>(rows * out));
   for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t o = 0; o < out; ++o) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < in; ++i) sum += x[at(row, in, i)] * w[at(o, in, i)];
-      y[at(row, out, o)] = sum;
-    }
+    for (std::int64_t o = 0; o < out; ++o)
+      y[at(row, out, o)] = std::inner_product(&x[at(row, in, 0)], &x[at(row, in, 0)] + in, &w[at(o, in, 0)], 0.0);
   return y;
 }
 
@@ -85,21 +83,7 @@ inline Values linear(const Sizes& sizes, const Values& x, const Values& w, std::
   Values y = linear(x, w, in);
   if (a.empty()) return y;
   const Values path = linear(linear(x, a, in), b, sizes.rank);
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] += static_cast<double>(sizes.scale) * path[i];
-  return y;
-}
-
-inline Values rms_norm(const Values& x, const Values& w, double eps) {
-  const std::int64_t columns = count(w), rows = count(x) / columns;
-  Values y(x.size());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    double squares = 0;
-    for (std::int64_t c = 0; c < columns; ++c) squares += x[at(row, columns, c)] * x[at(row, columns, c)];
-    const double rstd = 1 / std::sqrt(squares / static_cast<double>(columns) + eps);
-    for (std::int64_t c = 0; c < columns; ++c)
-      y[at(row, columns, c)] = x[at(row, columns, c)] * rstd * w[static_cast<std::size_t>(c)];
-  }
-  return y;
+  return device::reference::combined(1, std::move(y), static_cast<double>(sizes.scale), path);
 }
 
 /// Weights: gate, up, down, then A of gate and up and B of both, A and B of down, or empty ones.
@@ -112,20 +96,10 @@ inline Values swiglu_mlp(const Sizes& sizes, const ValueList& w, const Values& x
 
 /// Rotates every head of x [T, heads d] to its token's position, by halves.
 inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
-  const std::int64_t d = sizes.head_dim, half = d / 2;
-  for (std::int64_t t = 0; t < sizes.tokens(); ++t)
-    for (std::int64_t head = 0; head < heads; ++head)
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double frequency =
-            std::pow(static_cast<double>(sizes.theta), -2.0 * static_cast<double>(i) / static_cast<double>(d));
-        const double angle = static_cast<double>(t - sizes.first(t)) * frequency;
-        double& first = x[at(t, heads * d, head * d + i)];
-        double& second = x[at(t, heads * d, head * d + half + i)];
-        const double before = first;
-        first = before * std::cos(angle) - second * std::sin(angle);
-        second = second * std::cos(angle) + before * std::sin(angle);
-      }
-  return x;
+  const auto d = static_cast<std::size_t>(sizes.head_dim);
+  return device::reference::rope_reference(std::move(x), static_cast<std::size_t>(heads) * d, d,
+                                           static_cast<double>(sizes.theta),
+                                           [&](std::int64_t t) { return t - sizes.first(t); });
 }
 
 /// Causal attention of one query: token `t`, head `head`; `out` gets head_dim numbers.
@@ -162,11 +136,13 @@ inline constexpr std::size_t attention_weights = 18;
 /// and B of out, or empty ones.
 inline Values residual_attention(const Sizes& sizes, const ValueList& w, const Values& x) {
   const auto eps = static_cast<double>(sizes.eps);
-  const Values normed = rms_norm(x, w[0], eps);
+  const Values normed = norm_reference(x, w[0], eps);
   const auto projected = [&](std::size_t i) {
     return plus_bias(linear(sizes, normed, w[i], sizes.hidden, w[i + 9], w[i + 12]), w[i + 4]);
   };
-  const auto by_head = [&](const Values& y, const Values& norm) { return norm.empty() ? y : rms_norm(y, norm, eps); };
+  const auto by_head = [&](const Values& y, const Values& norm) {
+    return norm.empty() ? y : norm_reference(y, norm, eps);
+  };
   const Values q = rotate(sizes, by_head(projected(1), w[8]), sizes.heads);
   const Values k = rotate(sizes, by_head(projected(2), w[9]), sizes.kv_heads);
   const Values v = projected(3);
@@ -175,13 +151,13 @@ inline Values residual_attention(const Sizes& sizes, const ValueList& w, const V
   for (std::int64_t t = 0; t < sizes.tokens(); ++t)
     for (std::int64_t head = 0; head < sizes.heads; ++head)
       attend(sizes, q, k, v, t, head, &out[at(t, columns, head * sizes.head_dim)]);
-  return device::reference::plus(x, linear(sizes, out, w[4], columns, w[16], w[17]));
+  return plus(x, linear(sizes, out, w[4], columns, w[16], w[17]));
 }
 
 /// Weights: norm, then those of the MLP.
 inline Values residual_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
-  const Values normed = rms_norm(x, w[0], static_cast<double>(sizes.eps));
-  return device::reference::plus(x, swiglu_mlp(sizes, {w.begin() + 1, w.end()}, normed));
+  const Values normed = norm_reference(x, w[0], static_cast<double>(sizes.eps));
+  return plus(x, swiglu_mlp(sizes, {w.begin() + 1, w.end()}, normed));
 }
 
 /// Weights: those of attention, then those of the MLP.
@@ -194,27 +170,18 @@ inline Values transformer_block(const Sizes& sizes, const ValueList& w, const Va
 inline Values embedding(const Sizes& sizes, const Values& table, const std::vector<std::int32_t>& tokens) {
   Values y;
   for (const std::int32_t token : tokens)
-    for (std::int64_t c = 0; c < sizes.hidden; ++c) y.push_back(table[at(token, sizes.hidden, c)]);
+    y.insert(y.end(), &table[at(token, sizes.hidden, 0)], &table[at(token, sizes.hidden, 0)] + sizes.hidden);
   return y;
 }
 
 /// Weights: norm, weight.
 inline Values logits(const Sizes& sizes, const ValueList& w, const Values& x) {
-  return linear(rms_norm(x, w[0], static_cast<double>(sizes.eps)), w[1], sizes.hidden);
+  return linear(norm_reference(x, w[0], static_cast<double>(sizes.eps)), w[1], sizes.hidden);
 }
 
 /// Sum of the negative log likelihoods of the targets that are not negative.
 inline double loss(const Sizes& sizes, const ValueList& w, const Values& x, const std::vector<std::int32_t>& targets) {
-  const Values score = logits(sizes, w, x);
-  double sum = 0;
-  for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
-    const std::int32_t target = targets[static_cast<std::size_t>(t)];
-    if (target < 0) continue;
-    double total = 0;
-    for (std::int64_t c = 0; c < sizes.vocabulary; ++c) total += std::exp(score[at(t, sizes.vocabulary, c)]);
-    sum += std::log(total) - score[at(t, sizes.vocabulary, target)];
-  }
-  return sum;
+  return device::reference::cross_entropy_reference(logits(sizes, w, x), targets, 1).loss;
 }
 
 /// The gradients of f(w, x) by each of the weights, then by x.
@@ -237,13 +204,8 @@ inline ValueList gradients(const std::function<double(const ValueList&, const Va
 /// L2 norm of the difference over the expected L2 norm; infinite where a number is not finite. Gradients that vanish
 /// (of q and k, where every query sees one key) are measured against 0.1, which is small beside all others.
 inline double relative(const Values& found, const Values& expected) {
-  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    difference += (found[i] - expected[i]) * (found[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  const double ratio = std::sqrt(difference) / std::max(std::sqrt(norm), 0.1);
+  const auto [error, norm] = device::reference::error_and_norm(found, expected);
+  const double ratio = error / std::max(norm, 0.1);
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 

@@ -2,8 +2,12 @@
 // Stages: K ranks that share the rows of a micro-batch, the middle in P parts, compute what the whole block computes.
 #include <tessera/fsdp/testing/staged_run.hpp>
 
+#include <range/v3/view/zip.hpp>
+
 #include <examples/19_own_sequence/causal_mean.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>
+
+#include <support/temporary_folder.hpp>
 
 #include "unit.hpp"
 
@@ -57,28 +61,18 @@ Outcome outcome_of_two(const Sizes& sizes, const Sharing* sharing, const Run<>& 
   return {found.y, found.gradients};
 }
 
-/// |found - expected| at its largest, over the largest number expected.
-double error_of(const Values& found, const Values& expected) {
-  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
-  double largest = 0, error = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    largest = std::max(largest, std::abs(expected[i]));
-    error = std::isfinite(found[i]) ? std::max(error, std::abs(found[i] - expected[i]))
-                                    : std::numeric_limits<double>::infinity();
-  }
-  return largest == 0 ? error : error / largest;
-}
-
 template <class Kind>
 void expect_shared_is_whole(const Sizes& sizes, const std::vector<Sharing>& sharings) {
   const Outcome expected = outcome_of_two<Kind>(sizes, nullptr);
   for (const Sharing& sharing : sharings) {
     SCOPED_TRACE(sharing.in_words());
     const Outcome found = outcome_of_two<Kind>(sizes, &sharing);
+    ASSERT_EQ(found.y.size(), expected.y.size());
     ASSERT_EQ(found.gradients.size(), expected.gradients.size());
-    for (std::size_t i = 0; i < expected.y.size(); ++i) EXPECT_LE(error_of(found.y[i], expected.y[i]), 1e-5) << "y";
+    for (const auto& [of_y, wanted] : ranges::views::zip(found.y, expected.y))
+      EXPECT_LE(device::reference::difference(of_y, wanted), 1e-5) << "y";
     for (std::size_t i = 0; i < expected.gradients.size(); ++i)
-      EXPECT_LE(error_of(found.gradients[i], expected.gradients[i]), 1e-5) << "gradient " << i;
+      EXPECT_LE(device::reference::difference(found.gradients[i], expected.gradients[i]), 1e-5) << "gradient " << i;
   }
 }
 
@@ -162,10 +156,9 @@ TEST(Stages, InBf16FollowFloat64) {
   const double whole = relative(outcome_of_two<Block, Bf16Mixed>(sizes, nullptr).y, expected.y);
   for (const Sharing& sharing : {Sharing{2, 1}, Sharing{4, 2}}) {
     SCOPED_TRACE(sharing.in_words());
-    const Outcome found = outcome_of_two<BlockInTiles, Bf16Mixed>(sizes, &sharing);
-    EXPECT_LE(relative(found.y, expected.y), 1.1 * whole) << "sums over ranges are rounded once";
-    for (std::size_t i = 0; i < expected.gradients.size(); ++i)
-      EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), gradient_tolerance<Bf16Mixed>) << "gradient " << i;
+    expect_near(outcome_of_two<BlockInTiles, Bf16Mixed>(sizes, &sharing), expected,
+                1.1 * whole,  // sums over ranges are rounded once
+                gradient_tolerance<Bf16Mixed>);
   }
 }
 
@@ -215,14 +208,9 @@ TEST(Stages, OfHeadsThatDoNotDivideAreRefusedWithTheNumbersThatDo) {
   EXPECT_EQ(equal_ranges(12, 3, 1), (std::vector<HeadRange>{{0, 4}, {4, 8}, {8, 12}}));
   EXPECT_EQ(equal_ranges(12, 2, 2),
             (std::vector<HeadRange>{{0, 3, 0, 6}, {3, 6, 0, 6}, {6, 9, 6, 12}, {9, 12, 6, 12}}));
-  try {
-    equal_ranges(12, 5, 1);
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(),
-                 "stages: 12 heads cannot be cut into 5 equal ranges, one for each rank of a sequence and each part; "
-                 "take 1, 2, 3, 4, 6, 12");
-  }
+  EXPECT_EQ(test::input_error_of([] { equal_ranges(12, 5, 1); }),
+            "stages: 12 heads cannot be cut into 5 equal ranges, one for each rank of a sequence and each part; "
+            "take 1, 2, 3, 4, 6, 12");
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/nn/token_batch.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -19,8 +21,7 @@ using Lengths = std::vector<std::int64_t>;
 struct Numbered {
   explicit Numbered(std::int64_t rows) : tokens(static_cast<std::size_t>(rows)), targets(tokens) {
     std::iota(tokens.begin(), tokens.end(), 0);
-    for (std::size_t row = 0; row < targets.size(); ++row)
-      targets[row] = row % 3 == 0 ? -1 : static_cast<std::int32_t>(row);
+    std::ranges::transform(tokens, targets.begin(), [](std::int32_t row) { return row % 3 == 0 ? -1 : row; });
   }
   TokenBatch batch(std::int64_t sequences, const Lengths& documents = {}) const {
     const auto rows = static_cast<std::int64_t>(tokens.size());
@@ -37,10 +38,8 @@ struct Numbered {
 /// The sum over documents of the squares of their lengths; of sequences where there are none.
 std::int64_t squares_of(std::int64_t rows, std::int64_t sequences, const Lengths& documents) {
   if (documents.empty()) return rows * (rows / sequences);
-  std::int64_t sum = 0;
-  for (std::size_t i = 1; i < documents.size(); ++i)
-    sum += (documents[i] - documents[i - 1]) * (documents[i] - documents[i - 1]);
-  return sum;
+  return std::inner_product(documents.begin() + 1, documents.end(), documents.begin(), std::int64_t{0}, std::plus(),
+                            [](std::int64_t end, std::int64_t begin) { return (end - begin) * (end - begin); });
 }
 
 TEST(RowsOfPart, CoverAllRowsInOrderAndDifferByOneAtMost) {
@@ -65,10 +64,9 @@ TEST(TokenBatchPart, HasItsRowsAndTheSequencesAndDocumentsOfAll) {
   const TokenBatch part = numbers.batch(2, documents).part(1, 3);
   ASSERT_EQ(part.tokens.numel(), 3);
   ASSERT_EQ(part.targets.numel(), 3);
-  for (std::int64_t row = 0; row < 3; ++row) {
-    EXPECT_EQ(part.tokens[row], 3 + row);
-    EXPECT_EQ(part.targets[row], row == 0 ? -1 : 3 + row);
-  }
+  using List = std::vector<std::int32_t>;
+  EXPECT_EQ(List(part.tokens.data(), part.tokens.data() + 3), (List{3, 4, 5}));
+  EXPECT_EQ(List(part.targets.data(), part.targets.data() + 3), (List{-1, 4, 5}));
   EXPECT_EQ(part.noise.key, 7u);
   EXPECT_EQ(part.noise.first_row, 103);
   EXPECT_EQ(part.first_row, 3);

@@ -3,6 +3,8 @@
 /// A unit between two residual streams under test: its memory on any device, and how it is run and what float64 says.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -139,6 +141,13 @@ Outcome outcome(const Sizes& sizes, const Run<Tiling>& run) {
   return {found.y, found.gradients};
 }
 
+/// Adds those of one more micro-batch to what there is.
+inline void add_gradients(Outcome& sum, const ValueList& gradients) {
+  sum.gradients.resize(gradients.size());
+  std::transform(gradients.begin(), gradients.end(), sum.gradients.begin(), sum.gradients.begin(),
+                 [](const Values& more, const Values& before) { return before.empty() ? more : plus(before, more); });
+}
+
 /// The same in float64, from the same rounded numbers.
 template <class Kind, class Precision>
 Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
@@ -155,11 +164,8 @@ Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
     const ValueList gradients = reference::gradients(
         [&](const ValueList& w, const Values& in) { return device::reference::dot(Kind::forward(sizes, w, in), dy); },
         weights, x);
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (batch == 0) result.gradients.push_back(Values(gradients[i].size(), 0.0));
-      result.gradients[i] = device::reference::plus(result.gradients[i], gradients[i]);
-    }
     dx.push_back(gradients.back());
+    add_gradients(result, {gradients.begin(), gradients.end() - 1});
   }
   result.gradients.insert(result.gradients.end(), dx.begin(), dx.end());
   return result;
@@ -171,5 +177,46 @@ template <class Precision>
 constexpr double forward_tolerance = std::is_same_v<Precision, Fp32> ? 2e-6 : 1e-2;
 template <class Precision>
 constexpr double gradient_tolerance = std::is_same_v<Precision, Fp32> ? 3e-5 : 4e-2;
+
+/// Expects y and each gradient within these relative errors.
+inline void expect_near(const Outcome& found, const Outcome& expected, double of_y, double of_gradients) {
+  EXPECT_LE(relative(found.y, expected.y), of_y);
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+    EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), of_gradients) << "gradient " << i;
+}
+
+/// Expects the same of all gradients as one vector: over few tokens those of q and k are small differences of large
+/// numbers, too small to be compared on their own.
+inline void expect_near_together(const Outcome& found, const Outcome& expected, double bound) {
+  const auto joined = [](const ValueList& list) {
+    Values all;
+    for (const Values& values : list) all.insert(all.end(), values.begin(), values.end());
+    return all;
+  };
+  EXPECT_LE(relative(found.y, expected.y), bound);
+  EXPECT_LE(relative(joined(found.gradients), joined(expected.gradients)), bound);
+}
+
+/// Expects what float64 says, within the rounding of a precision.
+template <class Precision>
+void expect_float64(const Outcome& found, const Outcome& expected) {
+  expect_near(found, expected, forward_tolerance<Precision>, gradient_tolerance<Precision>);
+}
+
+/// Expects of a tiled run the untiled one in float; in bf16 at most half as much more error.
+template <class Precision>
+void expect_untiled(const Outcome& tiled, const Outcome& untiled, const Outcome& expected) {
+  if (std::is_same_v<Precision, Fp32>) return expect_near(tiled, untiled, 1e-6, 1e-6);
+  EXPECT_LE(relative(tiled.y, expected.y), 1.5 * relative(untiled.y, expected.y));
+  ASSERT_EQ(tiled.gradients.size(), expected.gradients.size());
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i)
+    EXPECT_LE(relative(tiled.gradients[i], expected.gradients[i]),
+              1.5 * relative(untiled.gradients[i], expected.gradients[i]))
+        << "gradient " << i;
+}
+
+/// The usual case of a module's threads: two where its weights have gaps.
+inline int threads_of(Placing placing) { return placing == Placing::padded ? 2 : 1; }
 
 }  // namespace fsdp::nn::reference

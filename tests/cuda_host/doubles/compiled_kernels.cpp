@@ -106,8 +106,6 @@ struct Configuration {
 };
 thread_local Configuration configuration;
 
-Machine& machine() { return Machine::instance(); }
-
 cudaError_t refuse(const CompiledKernel& kernel, const std::string& why, cudaError_t error) {
   machine().problem(kernel.name + ": " + why);
   return Machine::leave(error);

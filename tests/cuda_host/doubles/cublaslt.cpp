@@ -23,8 +23,6 @@ namespace {
 using fsdp::message;
 using namespace fsdp::testing::cuda_host;
 
-Machine& machine() { return Machine::instance(); }
-
 struct Description {
   cublasOperation_t first = CUBLAS_OP_N, second = CUBLAS_OP_N;
 };

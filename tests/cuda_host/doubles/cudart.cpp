@@ -18,8 +18,6 @@ namespace {
 using fsdp::message;
 using namespace fsdp::testing::cuda_host;
 
-Machine& machine() { return Machine::instance(); }
-
 /// Begins a call; where it may not go on, the error is what it returns.
 #define BEGIN(context) \
   if (const cudaError_t wrong = machine().enter(__func__, context); wrong != cudaSuccess) return Machine::leave(wrong)

@@ -26,8 +26,6 @@ namespace {
 using fsdp::message;
 using namespace fsdp::testing::cuda_host;
 
-Machine& machine() { return Machine::instance(); }
-
 /// What a cudnnHandle_t points to.
 struct Library {
   int device = 0;

@@ -15,8 +15,6 @@ namespace {
 
 using namespace fsdp::testing::cuda_host;
 
-Machine& machine() { return Machine::instance(); }
-
 /// What a cudaUserObject_t points to.
 using UserObject = std::shared_ptr<void>;
 

@@ -17,28 +17,27 @@ namespace {
 
 const bool checked = [] {
   emulation::check_accesses(true);
-  testing::cuda_host::Machine::instance().watch = {emulation::add_memory, emulation::remove_memory};
+  testing::cuda_host::machine().watch = {emulation::add_memory, emulation::remove_memory};
   return true;
 }();
 
 }  // namespace
 
 cudaError_t probe() {
-  using testing::cuda_host::Machine;
-  return Machine::leave(Machine::instance().enter("cudaFuncGetAttributes", true));
+  using testing::cuda_host::Machine, testing::cuda_host::machine;
+  return Machine::leave(machine().enter("cudaFuncGetAttributes", true));
 }
 
 void emulation::submit(Lane lane, const char* kernel, std::function<void()> work) {
-  using testing::cuda_host::Machine;
-  Machine& machine = Machine::instance();
-  const cudaError_t asked = machine.enter("cudaLaunchKernel", true);
-  Machine::leave(asked != cudaSuccess ? asked : machine.submit(lane.stream, [kernel, work = std::move(work)] {
+  using testing::cuda_host::Machine, testing::cuda_host::machine;
+  const cudaError_t asked = machine().enter("cudaLaunchKernel", true);
+  Machine::leave(asked != cudaSuccess ? asked : machine().submit(lane.stream, [kernel, work = std::move(work)] {
     static std::mutex one;
     const std::lock_guard lock(one);
     try {
       work();
     } catch (const std::exception& error) {
-      Machine::instance().problem(message(kernel, ": ", error.what()));
+      machine().problem(message(kernel, ": ", error.what()));
     }
   }));
   require_launched(kernel);

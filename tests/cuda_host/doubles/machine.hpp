@@ -205,4 +205,6 @@ class Stream {
   std::shared_ptr<Queue> queue_;
 };
 
+inline Machine& machine() { return Machine::instance(); }
+
 }  // namespace fsdp::testing::cuda_host

@@ -35,8 +35,6 @@ using fsdp::comm::nccl::Call;
 using namespace fsdp::testing;
 using namespace fsdp::testing::cuda_host;
 
-Machine& machine() { return Machine::instance(); }
-
 /// A device whose queues do everything at once: what a rank moves and sums, in the thread of its kernel.
 struct AtOnce {
   using Queue = fsdp::device::ImmediateQueue;
