@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Operations on activations against float64, in float and bf16.
+/// Operations on activations and products against float64, in float and bf16.
 #include "activations.hpp"
 
 namespace fsdp::device {
@@ -122,6 +122,104 @@ TEST(RmsNorm, RefusesAWeightThatDividesNoRow) {
   Matrix<float> x(2, 10);
   auto w = Matrix<float>::numbers(4), rstd = w;
   EXPECT_THROW(enqueue(rank.stream, RmsNorm<float>{.x = x, .weight = w, .y = x, .rstd = rstd}), LogicError);
+}
+
+/// The table of positions [0, 64) of heads of 16, as float64: cos, then sin.
+Values table_of(double theta, const RotaryScaling& scaling) {
+  Rank rank(1);
+  Matrix<float> table(64, 16);
+  enqueue(rank.stream, RotaryTable{.theta = static_cast<float>(theta), .scaling = scaling, .table = table});
+  return table.values();
+}
+
+/// The same from frequencies.
+Values table_of(const std::vector<double>& frequencies, double magnitude) {
+  Values values;
+  for (int position = 0; position < 64; ++position) {
+    for (const double f : frequencies) values.push_back(magnitude * std::cos(position * f));
+    for (const double f : frequencies) values.push_back(magnitude * std::sin(position * f));
+  }
+  return values;
+}
+
+TEST(RotaryTable, ScalesFrequenciesAsThePapersDo) {
+  using Kind = RotaryScaling::Kind;
+  constexpr double two_pi = 6.283185307179586;
+  std::vector<double> plain, linear, llama3, yarn;
+  for (int i = 0; i < 8; ++i) {
+    const double f = std::pow(100.0, -i / 8.0), wavelength = two_pi / f;
+    plain.push_back(f);
+    linear.push_back(f / 4);
+    // Of 32 positions: up to 8 a turn is fast (factor 4), from 32 on slow (factor 1).
+    const double smooth = (32 / wavelength - 1) / (4.0 - 1);
+    llama3.push_back(wavelength < 8 ? f : wavelength > 32 ? f / 8 : (1 - smooth) * f / 8 + smooth * f);
+    const double ramp = std::clamp((i - 2) / (6.0 - 2), 0.0, 1.0);
+    yarn.push_back(f / 4 * ramp + f * (1 - ramp));
+  }
+  const auto expect = [](const RotaryScaling& scaling, const Values& expected) {
+    EXPECT_LT(difference(table_of(100, scaling), expected), 1e-6);
+  };
+  expect({}, table_of(plain, 1));
+  expect({.kind = Kind::linear, .factor = 4}, table_of(linear, 1));
+  expect({.kind = Kind::llama3, .factor = 8, .low = 1, .high = 4, .original = 32}, table_of(llama3, 1));
+  expect({.kind = Kind::yarn, .factor = 4, .low = 2, .high = 6, .magnitude = 1.25}, table_of(yarn, 1.25));
+}
+
+// ---- Products
+
+template <class A, class C>
+struct Pair {
+  using Operands = A;
+  using Result = C;
+};
+template <class P>
+class MatmulOf : public ::testing::Test {};
+using Pairs = ::testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
+TYPED_TEST_SUITE(MatmulOf, Pairs);
+
+TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
+  for (const Case& c : Rank::variants()) {
+    Rank rank(c, 16 << 20);
+    expect_products<typename TypeParam::Operands, typename TypeParam::Result>(
+        rank, {{1, 1, 1}, {1, 7, 3}, {3, 1, 15}, {7, 15, 1}, {15, 257, 7}, {257, 3, 64}, {64, 96, 257}, {4, 33, 1031}});
+  }
+}
+
+TEST(Matmul, WithoutProductsIsZeroOrNothing) {
+  Rank rank(1);
+  const Tensor<const float> a(nullptr, {2, 0}), b(nullptr, {0, 3});
+  auto c = Matrix<float>::random(1, 2, 3, 2);
+  const Values before = c.values();
+  enqueue(rank.stream, Matmul<float>{.a = a, .b = b, .c = c.view(), .write = Write::accumulate});
+  EXPECT_EQ(c.values(), before);
+  enqueue(rank.stream, Matmul<float>{.a = a, .b = b, .c = c.view()});
+  EXPECT_EQ(c.values(), Values(6, 0));
+  EXPECT_TRUE(c.gaps_untouched());
+  enqueue(rank.stream,
+          Matmul<float>{.a = Tensor<const float>(nullptr, {0, 2}), .b = c.input(), .c = {nullptr, {0, 3}}});
+}
+
+TEST(Matmul, CountsFlopsAndListsProblems) {
+  Rank rank(1);
+  std::vector<MatmulRecord> records;
+  rank.stream.counters.matmuls = &records;
+  const auto a = Matrix<bf16>::random(1, 4, 3), b = Matrix<bf16>::random(2, 5, 4);
+  Matrix<float> c(3, 5);
+  enqueue(rank.stream, Matmul<bf16, float>{.a = transposed(a.view()), .b = transposed(b.view()), .c = c.view()});
+  EXPECT_EQ(rank.stream.counters.matmul_flops, 2 * 3 * 5 * 4);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].m, 3);
+  EXPECT_EQ(records[0].n, 5);
+  EXPECT_EQ(records[0].k, 4);
+  EXPECT_TRUE(records[0].a_transposed && records[0].b_transposed && !records[0].accumulate);
+  EXPECT_TRUE(records[0].operands == DType::bf16 && records[0].result == DType::f32);
+}
+
+TEST(Matmul, RefusesShapesThatDoNotMeet) {
+  Rank rank(1);
+  const auto a = Matrix<float>::random(1, 2, 3), b = Matrix<float>::random(2, 2, 3);
+  Matrix<float> c(2, 3);
+  EXPECT_THROW((enqueue(rank.stream, Matmul<float>{.a = a.view(), .b = b.view(), .c = c.view()})), LogicError);
 }
 
 }  // namespace
