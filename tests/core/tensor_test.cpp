@@ -25,6 +25,12 @@ std::vector<int> counted(std::int64_t size) {
   return values;
 }
 
+/// 3 x 4 of them.
+struct Counted {
+  std::vector<int> memory = counted(12);
+  Tensor<int> x{memory.data(), {3, 4}};
+};
+
 /// Element (i, j), by the only address arithmetic that a kernel may use.
 template <class T>
 T at(const Tensor<T>& x, std::int64_t i, std::int64_t j) {
@@ -48,9 +54,8 @@ TEST(Tensor, ANumberIsATensorOfRankZero) {
 }
 
 TEST(Tensor, ContiguousRowsFollowEachOther) {
-  auto memory = counted(12);
-  const Tensor<int> x(memory.data(), {3, 4});
-
+  const Counted counted;
+  const Tensor<int>& x = counted.x;
   EXPECT_EQ(x.rows(), 3);
   EXPECT_EQ(x.columns(), 4);
   EXPECT_EQ(x.row_stride(), 4);
@@ -61,9 +66,8 @@ TEST(Tensor, ContiguousRowsFollowEachOther) {
 }
 
 TEST(Tensor, ASliceOfRowsStaysContiguous) {
-  auto memory = counted(12);
-  const Tensor<int> rows = Tensor<int>(memory.data(), {3, 4}).slice(1, 3);
-
+  const Counted counted;
+  const Tensor<int> rows = counted.x.slice(1, 3);
   EXPECT_EQ(rows.shape(), (Shape{2, 4}));
   EXPECT_TRUE(rows.contiguous());
   EXPECT_EQ(at(rows, 0, 0), 4);
@@ -71,9 +75,8 @@ TEST(Tensor, ASliceOfRowsStaysContiguous) {
 }
 
 TEST(Tensor, ASliceOfColumnsKeepsTheStride) {
-  auto memory = counted(12);
-  const Tensor<int> columns = Tensor<int>(memory.data(), {3, 4}).slice_columns(1, 3);
-
+  const Counted counted;
+  const Tensor<int> columns = counted.x.slice_columns(1, 3);
   EXPECT_EQ(columns.shape(), (Shape{3, 2}));
   EXPECT_EQ(columns.row_stride(), 4);
   EXPECT_FALSE(columns.contiguous());
@@ -95,16 +98,11 @@ TEST(Tensor, RowsAndColumnsSliceInEitherOrder) {
   EXPECT_EQ(at(a.slice_columns(1, 3).slice(1, 2), 0, 1), 2 * 6 + 4);
 }
 
-TEST(Tensor, OneStridedRowIsContiguous) {
-  auto memory = counted(12);
-  EXPECT_TRUE(Tensor<int>(memory.data(), {3, 4}).slice_columns(1, 3).slice(2, 3).contiguous());
-}
-
-TEST(Tensor, AnEmptySliceHasNoElements) {
-  auto memory = counted(12);
-  const Tensor<int> empty = Tensor<int>(memory.data(), {3, 4}).slice(2, 2);
-  EXPECT_EQ(empty.numel(), 0);
-  EXPECT_EQ(empty.bytes(), 0);
+TEST(Tensor, OneStridedRowIsContiguousAndNoRowsHaveNoElements) {
+  const Counted counted;
+  EXPECT_TRUE(counted.x.slice_columns(1, 3).slice(2, 3).contiguous());
+  EXPECT_EQ(counted.x.slice(2, 2).numel(), 0);
+  EXPECT_EQ(counted.x.slice(2, 2).bytes(), 0);
 }
 
 TEST(Tensor, ARankOneSliceCountsElements) {
@@ -116,15 +114,15 @@ TEST(Tensor, ARankOneSliceCountsElements) {
 }
 
 TEST(Tensor, AConstViewKeepsShapeAndStride) {
-  auto memory = counted(12);
-  const Tensor<int> columns = Tensor<int>(memory.data(), {3, 4}).slice_columns(1, 3);
+  const Counted counted;
+  const Tensor<int> columns = counted.x.slice_columns(1, 3);
   const Tensor<const int> view = columns;
 
   EXPECT_EQ(view.data(), columns.data());
   EXPECT_EQ(view.shape(), columns.shape());
   EXPECT_EQ(view.row_stride(), 4);
 
-  const Tensor<const int> cube = Tensor<int>(memory.data(), {2, 3, 2});
+  const Tensor<const int> cube = Tensor<int>(counted.x.data(), {2, 3, 2});
   EXPECT_EQ(cube.shape(), (Shape{2, 3, 2}));
 }
 

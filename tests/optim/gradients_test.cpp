@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -24,26 +25,15 @@ template <class SharedT>
 double train_pair(SharedT& sharded) {
   const int rank = sharded.module().communicator().rank();
   auto pass = sharded.train();
-  std::vector<net::Values> saved, out;
-  for (int input = 0; input < 2; ++input) {
-    net::Values x = net::inputs({.rank = rank, .micro_batch = input});
-    for (int unit = 0; unit < 2; ++unit) {
-      auto use = pass.forward(unit);
-      saved.push_back(x);
-      x = net::forward_of(use, 2, x);
-    }
-    out.push_back(x);
+  std::vector<net::Walk> walks;
+  for (const int input : {0, 1}) {
+    net::Walk& walk = walks.emplace_back(net::Walk{net::inputs({.rank = rank, .micro_batch = input})});
+    for (const int unit : {0, 1}) walk.forward(pass.forward(unit));
   }
-  net::Values difference = out[1];
-  const double loss = net::error(difference, out[0]);
-  for (std::size_t input = 2; input-- > 0;) {
-    net::Values x = difference;
-    if (input == 0) std::transform(x.begin(), x.end(), x.begin(), [](float value) { return -value; });
-    for (std::size_t unit = 2; unit-- > 0;) {
-      auto use = pass.backward(static_cast<int>(unit));
-      x = net::backward_of(use, 2, saved[2 * input + unit], x);
-    }
-  }
+  const double loss = net::error(walks[1].x, walks[0].x);
+  std::ranges::transform(walks[1].x, walks[0].x.begin(), std::negate());
+  for (const std::size_t input : {1, 0})
+    for (const int unit : {1, 0}) walks[input].backward(pass.backward(unit));
   pass.finish();
   return loss;
 }

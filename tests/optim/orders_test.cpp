@@ -147,7 +147,7 @@ TEST(Orders, MakeNoGradientWhereTheyAreToldTo) {
   on_ranks(1, [](Comm& communicator) {
     Both both(communicator);
     auto pass = both.train(1, of_generator);
-    for (int unit = 0; unit < 4; ++unit) pass.forward(unit).done();
+    for (const int unit : {0, 1, 2, 3}) pass.forward(unit).done();
     {
       auto use = pass.backward(3);
       EXPECT_FALSE(use.gradient(0).wanted());

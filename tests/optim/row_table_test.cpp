@@ -88,19 +88,11 @@ double train(SharedT& sharded, Rows& rows, int micro_batches, int step) {
   auto pass = sharded.train(micro_batches);
   for (int m = 0; m < micro_batches; ++m) {
     const net::Place place{.rank = sharded.module().communicator().rank(), .micro_batch = m, .step = step};
-    std::vector<net::Values> saved(3);
-    net::Values x = rows.rows(pass, ids_of(place));
-    for (int unit = 1; unit < 3; ++unit) {
-      auto use = pass.forward(unit);
-      saved[static_cast<std::size_t>(unit)] = x;
-      x = net::forward_of(use, 2, x);
-    }
-    loss += net::error(x, net::targets(place));
-    for (int unit = 3; unit-- > 1;) {
-      auto use = pass.backward(unit);
-      x = net::backward_of(use, 2, saved[static_cast<std::size_t>(unit)], x);
-    }
-    rows.add(pass, ids_of(place), x);
+    net::Walk walk{rows.rows(pass, ids_of(place))};
+    for (const int unit : {1, 2}) walk.forward(pass.forward(unit));
+    loss += net::error(walk.x, net::targets(place));
+    for (const int unit : {2, 1}) walk.backward(pass.backward(unit));
+    rows.add(pass, ids_of(place), walk.x);
   }
   pass.finish();
   return loss;

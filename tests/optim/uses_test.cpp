@@ -255,32 +255,21 @@ TEST(SeveralObjects, OnOneCommunicatorHaveTheBitsThatEachHasAlone) {
     std::vector<double> of_a, of_b;
     for (int step = 0; step < 3; ++step) {
       if (step == 2) c.reset();
-      double loss_a = 0, loss_b = 0;
-      std::vector<net::Values> saved_a, saved_b;
       const net::Place place{.rank = communicator.rank(), .micro_batch = 0, .step = step};
-      net::Values x = net::inputs(place), y = x;
+      net::Walk walk_a{net::inputs(place)}, walk_b = walk_a;
       auto pass_a = a->train(), pass_b = b->train();
-      const auto compute = [&](auto& pass, int unit, std::vector<net::Values>& saved, net::Values& values) {
-        auto use = pass.forward(unit);
-        saved.push_back(values);
-        values = net::forward_of(use, 2, values);
-      };
-      const auto back = [&](auto& pass, int unit, const std::vector<net::Values>& saved, net::Values& values) {
-        auto use = pass.backward(unit);
-        values = net::backward_of(use, 2, saved[static_cast<std::size_t>(unit)], values);
-      };
-      for (int unit = 0; unit < 3; ++unit) {
-        compute(pass_a, unit, saved_a, x);
-        if (unit < 2) compute(pass_b, unit, saved_b, y);
+      for (const int unit : {0, 1, 2}) {
+        walk_a.forward(pass_a.forward(unit));
+        if (unit < 2) walk_b.forward(pass_b.forward(unit));
       }
       if (step < 2) {
         EXPECT_EQ(net::evaluate(*c, small), evaluated);
       }
-      loss_a = net::error(x, net::targets(place));
-      loss_b = net::error(y, net::targets(place));
-      for (int unit = 3; unit-- > 0;) {
-        back(pass_a, unit, saved_a, x);
-        if (unit < 2) back(pass_b, unit, saved_b, y);
+      const double loss_a = net::error(walk_a.x, net::targets(place));
+      const double loss_b = net::error(walk_b.x, net::targets(place));
+      for (const int unit : {2, 1, 0}) {
+        walk_a.backward(pass_a.backward(unit));
+        if (unit < 2) walk_b.backward(pass_b.backward(unit));
       }
       pass_b.finish();
       pass_a.finish();
@@ -304,25 +293,16 @@ std::vector<double> train_middle_apart(int steps) {
     middle.initialize(1);
     for (int step = 0; step < steps; ++step) {
       const net::Place place{.rank = communicator.rank(), .step = step};
-      std::vector<net::Values> saved;
-      net::Values x = net::inputs(place);
+      net::Walk walk{net::inputs(place)};
       auto pass = outer.train();
       auto middle_pass = middle.train();
-      const auto forward = [&](auto use) {
-        saved.push_back(x);
-        x = net::forward_of(use, 2, x);
-      };
-      const auto backward = [&](auto use) {
-        x = net::backward_of(use, 2, saved.back(), x);
-        saved.pop_back();
-      };
-      forward(pass.forward(0));
-      forward(middle_pass.forward(0));
-      forward(pass.forward(1));
-      const double loss = net::error(x, net::targets(place));
-      backward(pass.backward(1));
-      backward(middle_pass.backward(0));
-      backward(pass.backward(0));
+      walk.forward(pass.forward(0));
+      walk.forward(middle_pass.forward(0));
+      walk.forward(pass.forward(1));
+      const double loss = net::error(walk.x, net::targets(place));
+      walk.backward(pass.backward(1));
+      walk.backward(middle_pass.backward(0));
+      walk.backward(pass.backward(0));
       pass.finish();
       middle_pass.finish();
       const double sum = outer.step(loss, {.lr = 1e-2}).loss;

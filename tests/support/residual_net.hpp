@@ -156,6 +156,23 @@ Values backward_of(const UseT& use, std::size_t tensors, const Values& x, const 
 }
 /// @}
 
+/// Values on their way through units of two tensors, forward and back.
+struct Walk {
+  Values x;
+  std::vector<Values> saved = {};
+
+  template <class UseT>
+  void forward(const UseT& use) {
+    saved.push_back(x);
+    x = forward_of(use, 2, x);
+  }
+  template <class UseT>
+  void backward(const UseT& use) {
+    x = backward_of(use, 2, saved.back(), x);
+    saved.pop_back();
+  }
+};
+
 /// Runs a training pass and returns this rank's loss. The gradients are then at rest.
 template <class SharedT>
 double train(SharedT& sharded, const Loop& run) {
