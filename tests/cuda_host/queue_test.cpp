@@ -26,12 +26,15 @@ class CudaHost_queue : public OnDoubles {
       return {reinterpret_cast<float*>(block.data()), {1, count}};
     }
   };
+  struct WithStream : Buffers {
+    Cuda::Arena arena{ledger, 1 << 20};
+    Cuda::Stream stream{arena};
+  };
 };
 
 TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {
-  Buffers buffers;
-  Cuda::Arena arena(buffers.ledger, 1 << 20);
-  Cuda::Stream stream(arena);
+  WithStream buffers;
+  Cuda::Stream& stream = buffers.stream;
   Cuda::Queue other("other");
   std::atomic<bool> go = false;
   hold(stream, go);
@@ -86,9 +89,8 @@ TEST_F(CudaHost_queue, RecordsTheEventsAgainThatNobodyHolds) {
 }
 
 TEST_F(CudaHost_queue, WaitsForWhatAnEventWasWhenItWasAskedFor) {
-  Buffers buffers;
-  Cuda::Arena arena(buffers.ledger, 1 << 20);
-  Cuda::Stream stream(arena);
+  WithStream buffers;
+  Cuda::Stream& stream = buffers.stream;
   Cuda::Queue other("other");
   std::atomic<bool> first = false, second = false;
   hold(stream, first);
@@ -146,9 +148,8 @@ TEST_F(CudaHost_queue, EventsOfACaptureAreRecordedAgainOutsideOfIt) {
 }
 
 TEST_F(CudaHost_queue, CapturesWorkOfAllQueuesThatJoinAndReplaysIt) {
-  Buffers buffers;
-  Cuda::Arena arena(buffers.ledger, 1 << 20);
-  Cuda::Stream stream(arena);
+  WithStream buffers;
+  Cuda::Stream& stream = buffers.stream;
   Cuda::Queue other("other");
   device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.a), .value = 1});
   device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.b), .value = 0});

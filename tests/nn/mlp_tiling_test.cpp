@@ -76,39 +76,19 @@ std::vector<Named> policies(const Sizes& sizes) {
   return list;
 }
 
-TYPED_TEST(MlpTiling, FollowsTheChainRuleThatFollowsCentralDifferences) {
-  using Kind = typename TypeParam::Kind;
-  const Sizes sizes{.sequences = 2, .length = 3, .hidden = 5, .intermediate = 7};
-  const Outcome differences = expected_outcome<Kind, typename TypeParam::Precision>(sizes);
-  using Compute = typename TypeParam::Precision::Compute;
-  using L = Local<Cpu, typename TypeParam::Precision>;
-  const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
-  const std::int64_t size = sizes.tokens() * sizes.hidden;
-  const ValueList found = Case<Kind>::gradients(sizes, weights, rounded_numbers<Compute>(seed_of(0), size),
-                                                rounded_numbers<Compute>(seed_of(0) + 1, size));
-  EXPECT_LE(relative(found, differences.gradients), 1e-6);
-}
-
-/// y of the last and the sum of the gradients over micro-batches, in float64.
+/// In float64 by the chain rule.
 template <class S>
 Outcome chain_rule(const Sizes& sizes, int micro_batches) {
-  using Compute = typename S::Precision::Compute;
   using Kind = typename S::Kind;
-  using L = Local<Cpu, typename S::Precision>;
-  const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
-  const std::int64_t size = sizes.tokens() * sizes.hidden;
-  Outcome result;
-  ValueList dx;
-  for (int batch = 0; batch < micro_batches; ++batch) {
-    const Values x = rounded_numbers<Compute>(seed_of(batch), size);
-    ValueList gradients = Case<Kind>::gradients(sizes, weights, x, rounded_numbers<Compute>(seed_of(batch) + 1, size));
-    result.y.push_back(Kind::forward(sizes, weights, x));
-    dx.push_back(gradients.back());
-    gradients.pop_back();
-    add_gradients(result, gradients);
-  }
-  result.gradients.insert(result.gradients.end(), dx.begin(), dx.end());
-  return result;
+  return outcome_by<Kind, typename S::Precision>(
+      [&](const ValueList& w, const Values& x, const Values& dy) { return Case<Kind>::gradients(sizes, w, x, dy); },
+      sizes, micro_batches);
+}
+
+TYPED_TEST(MlpTiling, FollowsTheChainRuleThatFollowsCentralDifferences) {
+  const Sizes sizes{.sequences = 2, .length = 3, .hidden = 5, .intermediate = 7};
+  const Outcome differences = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes);
+  EXPECT_LE(relative(chain_rule<TypeParam>(sizes, 1).gradients, differences.gradients), 1e-6);
 }
 
 TYPED_TEST(MlpTiling, FollowsFloat64WithPathsOfLowRankInEveryBlockOfColumns) {

@@ -148,27 +148,35 @@ inline void add_gradients(Outcome& sum, const ValueList& gradients) {
                  [](const Values& more, const Values& before) { return before.empty() ? more : plus(before, more); });
 }
 
-/// The same in float64, from the same rounded numbers.
-template <class Kind, class Precision>
-Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
+/// The same in float64, from the same rounded numbers; gradients(weights, x, dy) returns those of weights, then dx.
+template <class Kind, class Precision, class Gradients>
+Outcome outcome_by(const Gradients& gradients_of, const Sizes& sizes, int micro_batches) {
   using Compute = typename Precision::Compute;
-  using L = Local<device::Cpu, Precision>;
-  const ValueList weights = module_weights<Compute>(Kind::template make<L>(sizes));
+  const ValueList weights = module_weights<Compute>(Kind::template make<Local<device::Cpu, Precision>>(sizes));
   const std::int64_t size = sizes.tokens() * sizes.hidden;
   Outcome result;
   ValueList dx;
   for (int batch = 0; batch < micro_batches; ++batch) {
     const Values x = rounded_numbers<Compute>(seed_of(batch), size);
-    const Values dy = rounded_numbers<Compute>(seed_of(batch) + 1, size);
+    ValueList gradients = gradients_of(weights, x, rounded_numbers<Compute>(seed_of(batch) + 1, size));
     result.y.push_back(Kind::forward(sizes, weights, x));
-    const ValueList gradients = reference::gradients(
-        [&](const ValueList& w, const Values& in) { return device::reference::dot(Kind::forward(sizes, w, in), dy); },
-        weights, x);
     dx.push_back(gradients.back());
-    add_gradients(result, {gradients.begin(), gradients.end() - 1});
+    gradients.pop_back();
+    add_gradients(result, gradients);
   }
   result.gradients.insert(result.gradients.end(), dx.begin(), dx.end());
   return result;
+}
+
+/// By central differences.
+template <class Kind, class Precision>
+Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
+  const auto differences = [&](const ValueList& weights, const Values& x, const Values& dy) {
+    return gradients(
+        [&](const ValueList& w, const Values& in) { return device::reference::dot(Kind::forward(sizes, w, in), dy); },
+        weights, x);
+  };
+  return outcome_by<Kind, Precision>(differences, sizes, micro_batches);
 }
 
 /// Relative errors of arithmetic in float; in bf16 of a few roundings, each up to 2^-9, of every intermediate tensor,

@@ -33,6 +33,14 @@ bool breaks_capture(const char* call) {
 #define REFUSE_IN_CAPTURE() \
   if (breaks_capture(__func__)) return Machine::leave(cudaErrorStreamCaptureUnsupported)
 
+/// Gives memory back once the device is idle. `giver`: the call that must have given it.
+cudaError_t give_back(void* data, bool pinned, const char* call, const char* giver) {
+  const cudaError_t waited = machine().wait_for_device(call);
+  if (machine().free(data, pinned)) return Machine::leave(waited);
+  machine().problem(message(call, " of what ", giver, " did not give"));
+  return Machine::leave(cudaErrorInvalidValue);
+}
+
 }  // namespace
 
 extern "C" {
@@ -92,13 +100,7 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
 cudaError_t cudaFree(void* data) {
   BEGIN(true);
   REFUSE_IN_CAPTURE();
-  if (data == nullptr) return cudaSuccess;
-  const cudaError_t waited = machine().wait_for_device(__func__);
-  if (!machine().free(data, false)) {
-    machine().problem("cudaFree of what cudaMalloc did not give");
-    return Machine::leave(cudaErrorInvalidValue);
-  }
-  return Machine::leave(waited);
+  return data == nullptr ? cudaSuccess : give_back(data, false, __func__, "cudaMalloc");
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
   BEGIN(true);
@@ -109,12 +111,7 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* data) {
   BEGIN(true);
   REFUSE_IN_CAPTURE();
-  const cudaError_t waited = machine().wait_for_device(__func__);
-  if (!machine().free(data, true)) {
-    machine().problem("cudaFreeHost of what cudaHostAlloc did not give");
-    return Machine::leave(cudaErrorInvalidValue);
-  }
-  return Machine::leave(waited);
+  return give_back(data, true, __func__, "cudaHostAlloc");
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
   BEGIN(true);
