@@ -45,7 +45,7 @@ void expect_norm(const Case& c, std::int64_t heads, bool in_place, Write write) 
               .x = x, .weight = w, .rstd = rstd, .dy = dy, .dx = out, .dx_write = write, .dw = dw, .dw_write = write});
   // With one column dx is a difference of equal numbers.
   EXPECT_LT(difference(out.values(), dx_expected), c.columns == 1 ? 1e9 : 2 * R::template tolerance<T>);
-  EXPECT_LT(difference(dw.values(), dw_expected), R::sums_tolerance);
+  EXPECT_LT(difference(dw.values(), dw_expected), R::sums_tolerance(c.rows));
   EXPECT_TRUE(y.gaps_untouched() && dx.gaps_untouched() && dy.gaps_untouched());
   EXPECT_EQ(rank.arena.used(), 0);
 }
@@ -160,7 +160,7 @@ void expect_bias() {
         sum[i % b.size()] += before[i];
       }
       enqueue(rank.stream, BiasBackward<T>{.dy = y, .dbias = dbias, .write = write});
-      EXPECT_LT(difference(dbias.values(), sum), R::sums_tolerance);
+      EXPECT_LT(difference(dbias.values(), sum), R::sums_tolerance(c.rows));
       enqueue(rank.stream, AddBias<T>{.bias = bias, .y = y});
       EXPECT_LT(difference(y.values(), expected), R::template tolerance<T>);
       EXPECT_TRUE(y.gaps_untouched());

@@ -85,7 +85,7 @@ struct CudaRank {
                                       : std::is_same_v<T, bf16> ? 1.0 / 256
                                                                 : 1.0 / 1024;
   static constexpr double norm_tolerances = 1;
-  static constexpr double sums_tolerance = 1e-5;
+  static constexpr double sums_tolerance(std::int64_t) { return 1e-5; }
   static constexpr double loss_tolerance = 1e-6;
 
   explicit CudaRank(bool plain = false, std::int64_t scratch = 1 << 20)

@@ -316,8 +316,9 @@ struct Rank {
   using Listed = NumbersOnHost<T>;
   template <class T>
   static constexpr double tolerance = reference::tolerance<T>();
-  static constexpr double norm_tolerances = 2;    ///< what a norm may take of them: a wide row's scale is rounded too
-  static constexpr double sums_tolerance = 4e-6;  ///< of sums over rows in float
+  static constexpr double norm_tolerances = 2;  ///< what a norm may take of them: a wide row's scale is rounded too
+  /// Of sums over rows in float, relative to the largest: of many rows it is larger.
+  static constexpr double sums_tolerance(std::int64_t rows) { return rows > 60 ? 2e-6 : 4e-6; }
   static constexpr double loss_tolerance = 1e-7;
 
   explicit Rank(int threads, std::int64_t bytes = 1 << 18) : arena(ledger, bytes), stream(arena, threads) {}
