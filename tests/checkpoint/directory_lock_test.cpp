@@ -51,9 +51,7 @@ TEST(DirectoryLock, ASecondOneIsRefusedByTheNameOfTheFirst) {
   {
     const DirectoryLock first(folder.path());
     const std::string said = test::input_error_of([&] { DirectoryLock(folder.path()); });
-    EXPECT_NE(said.find("another run writes there: process " + std::to_string(::getpid()) + " on " + this_host),
-              std::string::npos)
-        << said;
+    test::expect_parts(said, {"another run writes there: process " + std::to_string(::getpid()) + " on " + this_host});
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   EXPECT_NO_THROW(DirectoryLock(folder.path()));
@@ -71,7 +69,7 @@ TEST(DirectoryLock, OneOfAKilledProcessIsTakenOverWithAWarning) {
   std::vector<std::string> warnings;
   const DirectoryLock lock(folder.path(), [&](const std::string& text) { warnings.push_back(text); });
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("process " + std::to_string(child)), std::string::npos) << warnings[0];
+  test::expect_parts(warnings[0], {"process " + std::to_string(child)});
 }
 
 constexpr LockTimes soon{.renewed_every = milliseconds(20), .watched_for = milliseconds(200)};

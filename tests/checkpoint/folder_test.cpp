@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <algorithm>
 #include <array>
@@ -64,14 +65,15 @@ TEST(Checkpoint, ReadsBackEveryBitAndThePosition) {
   EXPECT_EQ(checkpoint.state(), some_state);
   EXPECT_EQ(checkpoint.model().config, small_model.write());
   const std::vector<NamedShape> parameters = test::listing_of(small_model).parameters;
-  for (std::size_t p = 0; p < parameters.size(); ++p)
-    for (std::size_t part = 0; part < 3; ++part) {
+  for (const auto& [p, parameter] : ranges::views::enumerate(parameters))
+    for (const std::size_t part : {0, 1, 2}) {
       std::vector<float> values(4);
       if (part == 0)
-        checkpoint.read_weight(parameters[p].name, 2, 4, values.data());
+        checkpoint.read_weight(parameter.name, 2, 4, values.data());
       else
-        checkpoint.read_state(parameters[p].name, adamw_states[part - 1], 2, 4, values.data());
-      for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], value_at(part, p, 2 + i));
+        checkpoint.read_state(parameter.name, adamw_states[part - 1], 2, 4, values.data());
+      for (const auto& [i, value] : ranges::views::enumerate(values))
+        EXPECT_EQ(value, value_at(part, p, 2 + static_cast<std::int64_t>(i)));
     }
   EXPECT_NO_THROW(open_model<test::ListedLlama>(folder.path() / "step-00000007"));
 }
@@ -101,8 +103,8 @@ TEST(Checkpoint, AnIncompleteOneIsSkippedWithAWarning) {
 
   EXPECT_EQ(find_latest(folder.path(), read, warn), folder.path() / "step-00000007");
   ASSERT_EQ(warnings.size(), 2u);
-  EXPECT_NE(warnings[0].find("step-00000011/trainer.json: no such file"), std::string::npos) << warnings[0];
-  EXPECT_NE(warnings[1].find("cut short"), std::string::npos) << warnings[1];
+  test::expect_parts(warnings[0], {"step-00000011/trainer.json: no such file"});
+  test::expect_parts(warnings[1], {"cut short"});
   EXPECT_EQ(Checkpoint::open(folder.path(), read, warn).state().step, 7);
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000009", read), "cut short");
   EXPECT_INPUT_ERROR(Checkpoint::open(folder.path() / "step-00000011", read), "trainer.json: no such file");
@@ -126,7 +128,7 @@ TEST(Checkpoint, TheNewestIsTakenWhateverLatestSays) {
   for (const char* latest : {"step-00000007\n", "step-00000008\n", "step-00000007\r\n", "nonsense"}) {
     EXPECT_EQ(opened(latest), 9);
     ASSERT_EQ(warnings.size(), 1u) << latest;
-    EXPECT_NE(warnings[0].find("the newest checkpoint there is step-00000009"), std::string::npos) << warnings[0];
+    test::expect_parts(warnings[0], {"the newest checkpoint there is step-00000009"});
   }
   EXPECT_EQ(opened(std::string(1000, 'x')), 9);
   EXPECT_NE(warnings.at(0).find("at most 256 are read"), std::string::npos) << warnings[0];
@@ -160,9 +162,7 @@ TEST(Checkpoint, AnotherModelIsNamedByItsFirstDifference) {
     change(config);
     return test::input_error_of([&] { checkpoint.check_same_model(test::listing_of(config)); });
   };
-  const auto has = [](const std::string& sentence, const std::string& text) {
-    EXPECT_NE(sentence.find(text), std::string::npos) << sentence;
-  };
+  const auto has = [](const std::string& sentence, const std::string& text) { test::expect_parts(sentence, {text}); };
   EXPECT_NO_THROW(checkpoint.check_same_model(test::listing_of(small_model)));
   has(said([](LlamaConfig& c) { c.intermediate_size = 8; }),
       "tensor \"model.layers.0.mlp.gate_proj.weight\" has shape [5, 6] in it and [8, 6] in this model");
@@ -280,9 +280,7 @@ TEST(Checkpoint, TrainerJsonIsReadStrictly) {
     folder.write("step-00000007/trainer.json", text);
     return test::input_error_of([&] { Checkpoint::open(step, read); });
   };
-  const auto has = [](const std::string& sentence, const std::string& text) {
-    EXPECT_NE(sentence.find(text), std::string::npos) << sentence;
-  };
+  const auto has = [](const std::string& sentence, const std::string& text) { test::expect_parts(sentence, {text}); };
   has(with("\"format_version\": 1", "\"format_version\": 3"), "format version 3; this program reads versions 1 and 2");
   has(with("\"step\": 7", "\"step\": -7"), "\"step\" must be");
   has(with("\"step\": 7", "\"step\": 7.5"), "\"step\" must be");
@@ -400,7 +398,7 @@ TEST(RequireRoom, NamesWhatIsNeededAndWhatIsLeft) {
   ASSERT_EQ(warnings.size(), 1u);
   const std::string said = (folder.path() / "below" / "that").string() + ": 1000000000 checkpoints of ";
   EXPECT_TRUE(warnings[0].starts_with(said)) << warnings[0];
-  EXPECT_NE(warnings[0].find(" bytes each will not fit into the "), std::string::npos) << warnings[0];
+  test::expect_parts(warnings[0], {" bytes each will not fit into the "});
   EXPECT_TRUE(warnings[0].ends_with(" bytes that its disk has left")) << warnings[0];
 }
 
@@ -413,7 +411,7 @@ TEST(Save, AFullDiskLeavesNothingBehind) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const std::string said = test::input_error_of([&] { save_alone(folder.path(), 7); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_NE(said.find("is the disk full?"), std::string::npos) << said;
+  test::expect_parts(said, {"is the disk full?"});
   EXPECT_TRUE(names_in(folder.path()).empty());
   folder.write("file", "");
   EXPECT_INPUT_ERROR(save_alone(folder.path() / "file", 7), "cannot be created");

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -8,8 +7,10 @@
 #include <limits>
 #include <numeric>
 
-#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include <gtest/gtest.h>
 
+#include <tessera/fsdp/checkpoint/safetensors.hpp>
+#include "src/fsdp/checkpoint/posix.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::checkpoint {
@@ -50,7 +51,7 @@ TEST(PlanFile, SortsByNameAndKeepsTheCallersOrderOfOffsets) {
   EXPECT_EQ(plan.offsets, (std::vector<std::int64_t>{start + 12, start, start + 20}));
   EXPECT_EQ(plan.file_bytes, start + 24);
   EXPECT_EQ(start % 8, 0);
-  EXPECT_NE(plan.header.find(R"({"__metadata__":{"format":"pt"},"a":)"), std::string::npos);
+  test::expect_parts(plan.header, {R"({"__metadata__":{"format":"pt"},"a":)"});
 }
 
 TEST(PlanFile, RefusesNamesThatCannotStandTwice) {
@@ -152,6 +153,45 @@ TEST(SharedFile, AFileThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   EXPECT_INPUT_ERROR(SharedFile::create(folder.path() / "m", plan_file({{"w", {1 << 20}}})), "is the disk full?");
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+TEST(PartFile, HasItsNameWhenItIsFinishedAndIsGoneWhereItIsNot) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path part = folder.path() / "a.part", path = folder.path() / "a";
+  {
+    PartFile file(part, path);
+    file.write("abc", 3, 0);
+    EXPECT_TRUE(std::filesystem::exists(part));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+
+  PartFile file(part, path);
+  file.write("bc", 2, 1);
+  file.write("a", 1, 0);
+  file.finish();
+  EXPECT_EQ(test::content_of(path), "abc");
+  EXPECT_FALSE(std::filesystem::exists(part));
+}
+
+TEST(PartFile, IsGoneIfItCannotHaveItsName) {
+  const test::TemporaryFolder folder;
+  folder.write("a/in_the_way", "");
+  {
+    PartFile file(folder.path() / "a.part", folder.path() / "a");
+    EXPECT_THROW(file.finish(), FileError);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.part"));
+}
+
+TEST(PartFile, ReplacesWhatAKilledRunHasLeft) {
+  const test::TemporaryFolder folder;
+  folder.write("elsewhere", "kept");
+  std::filesystem::create_symlink(folder.path() / "elsewhere", folder.path() / "a.part");
+  PartFile file(folder.path() / "a.part", folder.path() / "a");
+  file.write("new", 3, 0);
+  file.finish();
+  EXPECT_EQ(test::content_of(folder.path() / "a"), "new");
+  EXPECT_EQ(test::content_of(folder.path() / "elsewhere"), "kept");
 }
 
 }  // namespace

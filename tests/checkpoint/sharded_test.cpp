@@ -3,8 +3,12 @@
 #include <tessera/fsdp/checkpoint/sharded.hpp>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +26,7 @@ const RunTimeAny fsdp2{.strategy = FullyShard<>{}}, zero3{.strategy = Zero3{}},
     rows_of_zero3{.strategy = Zero3{}, .other_layout = buffer::Rows{}};
 
 constexpr int micro_batches_of_all_ranks = 6;
+constexpr float running_mean[] = {0, 0.25f, 0.5f};
 
 /// Trains on the same six micro-batches a step on 1, 2 and 3 ranks.
 template <class SharedT>
@@ -36,13 +41,13 @@ Losses train(SharedT& sharded, Comm& communicator, int first, int steps) {
       const net::Place place{.rank = 0, .micro_batch = m * ranks + communicator.rank(), .step = step};
       std::vector<net::Values> saved;
       net::Values x = net::inputs(place);
-      for (int unit = 0; unit < 3; ++unit) {
+      for (const int unit : {0, 1, 2}) {
         auto use = pass.forward(unit);
         saved.push_back(x);
         x = net::forward_of(use, 2, x);
       }
       loss += net::error(x, net::targets(place));
-      for (int unit = 3; unit-- > 0;) {
+      for (const int unit : {2, 1, 0}) {
         auto use = pass.backward(unit);
         x = net::backward_of(use, 2, saved[static_cast<std::size_t>(unit)], x);
       }
@@ -68,7 +73,7 @@ Losses saved_to(const std::filesystem::path& folder) {
     Net<RunTimeAny> sharded(communicator, net::units(3), fsdp2, settings<RunTimeAny>(communicator));
     sharded.initialize(1);
     train(sharded, communicator, 0, 3);
-    for (int i = 0; i < 3; ++i) sharded.statistic("running_mean")[i] = 0.25f * static_cast<float>(i);
+    std::ranges::copy(running_mean, sharded.statistic("running_mean").data());
     sharded.statistic("rank")[0] = static_cast<float>(7 + communicator.rank());
     const auto path = checkpoint::save(sharded, folder, {{"record", "1234"}, {"random", "a \"state\"\n"}});
     EXPECT_EQ(path.filename(), "step-00000003");
@@ -86,7 +91,7 @@ Losses resumed(const std::filesystem::path& folder, int ranks, const Sharding& s
     const checkpoint::HostValues values = checkpoint::restore(sharded, folder);
     EXPECT_EQ(values, (checkpoint::HostValues{{"record", "1234"}, {"random", "a \"state\"\n"}}));
     EXPECT_EQ(sharded.optimizer().steps(), 3);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(sharded.statistic("running_mean")[i], 0.25f * static_cast<float>(i));
+    EXPECT_TRUE(std::ranges::equal(running_mean, std::span(sharded.statistic("running_mean").data(), 3)));
     EXPECT_EQ(sharded.statistic("rank")[0], 7.0f);  // rank 0's
     const Losses after = train(sharded, communicator, 3, 2);
     if (communicator.rank() == 0) next = after;
@@ -104,7 +109,7 @@ TEST(ShardedCheckpoint, GoesOnUnderAnyStrategyOnAnyNumberOfRanks) {
     SCOPED_TRACE(message(ranks, " ranks, ", policy_text(strategy)));
     const Losses found = resumed(folder.path(), ranks, strategy);
     ASSERT_EQ(found.size(), expected.size());
-    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-7 * expected[i]);
+    for (const auto& [own, other] : ranges::views::zip(found, expected)) EXPECT_NEAR(own, other, 1e-7 * other);
   };
   for (const int ranks : {1, 3})
     for (const RunTimeAny& strategy : {fsdp2, zero3, rows_of_zero3}) near(ranks, strategy);
@@ -140,9 +145,9 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
   on_ranks(2, [&](Comm& communicator) {
     Net<RunTimeAny> sharded(communicator, net::units(3), fsdp2, {.orders = orders});
     sharded.initialize(1);
-    for (int number = 0; number < 5; ++number) step(sharded, number);
+    for (const int number : {0, 1, 2, 3, 4}) step(sharded, number);
     checkpoint::save(sharded, folder.path());
-    for (int number = 5; number < 8; ++number) step(sharded, number);
+    for (const int number : {5, 6, 7}) step(sharded, number);
     const Whole all = net::weights(sharded);
     if (communicator.rank() == 0) expected = all;
   });
@@ -150,7 +155,7 @@ TEST(ShardedCheckpoint, CountsTheStepsOfEachOrder) {
     Net<RunTimeAny> sharded(communicator, net::units(3), zero3, {.orders = orders});
     EXPECT_TRUE(checkpoint::restore(sharded, folder.path()).empty());
     EXPECT_EQ(sharded.optimizer().control().taken(), (std::vector<std::int64_t>{2, 3}));
-    for (int number = 5; number < 8; ++number) step(sharded, number);
+    for (const int number : {5, 6, 7}) step(sharded, number);
     EXPECT_EQ(net::weights(sharded), expected);
   });
 }
@@ -180,7 +185,7 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
     for (std::size_t i = 0; i < sharded->shards().size(); ++i) {
       if (!sharded->shards()[i].parameter->name.starts_with("unit0.")) continue;
       for (const Tensor<float>& moment : sharded->optimizer().states(i))
-        for (std::int64_t k = 0; k < moment.numel(); ++k) EXPECT_EQ(moment.data()[k], 0.0f);
+        EXPECT_EQ(std::count(moment.data(), moment.data() + moment.numel(), 0.0f), moment.numel());
     }
     train(*sharded, communicator, 3, 1);
     const Whole all = net::weights(*sharded);
@@ -192,23 +197,26 @@ TEST(ShardedCheckpoint, MayBeGoneOnWithOtherFrozenTensors) {
     checkpoint::restore(*sharded, folder.path());
     train(*sharded, communicator, 3, 1);
     for (const auto& [name, values] : net::weights(*sharded))
-      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], gone_on.at(name)[i], 1e-5) << name;
+      for (const auto& [own, other] : ranges::views::zip(values, gone_on.at(name)))
+        EXPECT_NEAR(own, other, 1e-5) << name;
   });
 }
 
-/// A file of tensors of any shapes, whose values count up in quarters.
+/// Values that count up in quarters.
+net::Values quarters(std::int64_t count, float first = 0) {
+  net::Values values(static_cast<std::size_t>(count));
+  std::ranges::generate(values, [next = first - 0.25f]() mutable { return next += 0.25f; });
+  return values;
+}
+
+/// A file of tensors of any shapes, of such values.
 std::filesystem::path written(const TemporaryFolder& folder, const std::vector<checkpoint::NamedShape>& tensors,
                               float first = 0) {
   const std::filesystem::path path = folder.path() / "weights.safetensors";
   std::filesystem::remove(path);
   checkpoint::SharedFile file = checkpoint::SharedFile::create(path, checkpoint::plan_file(tensors));
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::int64_t count = 1;
-    for (const std::int64_t extent : tensors[i].shape) count *= extent;
-    std::vector<float> values;
-    for (std::int64_t k = 0; k < count; ++k) values.push_back(first + 0.25f * static_cast<float>(k));
-    file.write_range(i, 0, values);
-  }
+  for (const auto& [i, tensor] : ranges::views::enumerate(tensors))
+    file.write_range(i, 0, quarters(checkpoint::elements_of(tensor.shape), first));
   file.finish();
   return path;
 }
@@ -226,9 +234,7 @@ void load(const std::filesystem::path& from, const checkpoint::Rename& rename, W
 
 TEST(ForeignWeights, AreLoadedByTheirNamesOrNewOnes) {
   const TemporaryFolder folder;
-  net::Values counted;
-  for (int k = 0; k < 25; ++k) counted.push_back(0.25f * static_cast<float>(k));
-  const Whole expected = {{"unit0.w", counted}, {"unit0.b", net::Values(counted.begin(), counted.begin() + 5)}};
+  const Whole expected = {{"unit0.w", quarters(25)}, {"unit0.b", quarters(5)}};
   Whole found;
   load(written(folder, {{"unit0.b", {5}}, {"unit0.w", {5, 5}}}), {}, &found);
   EXPECT_EQ(found, expected);

@@ -293,7 +293,7 @@ TEST(Flags, EveryCommandHasHelpThatNamesItsFlags) {
     for (const char* flag : {"--sharding", "--precision", "--tiling", "--comm", "--threads", "--config"})
       EXPECT_NE(text.find(flag), std::string::npos) << command << flag;
   }
-  EXPECT_NE(std::get<train::Help>(parse_words({"--help"})).text.find("generate"), std::string::npos);
+  test::expect_parts(std::get<train::Help>(parse_words({"--help"})).text, {"generate"});
 }
 
 TEST(Flags, TheOtherCommandsAreRead) {
@@ -380,12 +380,10 @@ TEST(ConfigFile, MistakesAreInputErrorsThatNameTheFile) {
   const auto said = [&](const std::string& toml) {
     const std::string path = folder.write("run.toml", toml).string();
     const std::string text = test::input_error_of([&] { train_of({"--config", path.c_str()}); });
-    EXPECT_NE(text.find("run.toml"), std::string::npos) << text;
+    test::expect_parts(text, {"run.toml"});
     return text;
   };
-  const auto has = [](const std::string& text, const char* part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
-  };
+  const auto has = [](const std::string& text, const char* part) { test::expect_parts(text, {part}); };
   has(said("stpes = 5"), "unknown key 'stpes'; did you mean 'steps'?");
   has(said("[train]\nwindows = 5"), "unknown key 'windows'");
   has(said("[trian]\nsteps = 5"), "unknown key 'trian'");

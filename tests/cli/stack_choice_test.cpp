@@ -124,7 +124,7 @@ TEST(Lacking, NamesThePartAndWhatIsThere) {
                      "--comm mpi: this program was built without mpi and has threads; build the preset release, with "
                      "-DTESSERA_COMMS=all, where CMake finds MPI (cmake/dependencies.sh installs it)");
   asked.comm.kind = CommChoice::Kind::nccl;
-  EXPECT_NE(lacking(asked, has).find("where CMake finds CUDA and NCCL"), std::string::npos);
+  test::expect_parts(lacking(asked, has), {"where CMake finds CUDA and NCCL"});
   asked.comm.kind = CommChoice::Kind::threads;
   EXPECT_EQ(lacking(asked, {.comms = {"mpi"}, .precisions = {"bf16"}}),
             "--comm threads: this program was built without threads and has mpi; build the preset release, with "

@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/program/cli/strategies.hpp"
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/tiling/policies.hpp>
+#include "src/fsdp/core/split.hpp"
+#include "src/program/cli/strategies.hpp"
+#include "src/program/cli/fit_space.hpp"
+#include "support/choices.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::cli {
@@ -80,6 +90,43 @@ TEST(ShardingHelp, NamesTheStrategiesAndWhatMayStandBehindEach) {
         ". :deferred (reduce after the last micro-batch) behind fsdp2 and hybrid:K", ". :persist=N (", ") behind zero3",
         ". :pieces=N (a step is cut into N pieces, ", ") behind fsdp2, zero1, zero2 and zero3"})
     EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
+}
+
+/// Parses `tessera train` with these flags.
+Train parsed(std::string_view flags) {
+  std::vector<std::string> texts = {"tessera", "train"};
+  for (const std::string_view word : split_at(flags, ' ')) texts.emplace_back(word);
+  std::vector<const char*> words;
+  for (const std::string& text : texts) words.push_back(text.c_str());
+  return *std::get<Bound<Train>>(parse(static_cast<int>(words.size()), words.data()));
+}
+
+TEST(WayFlags, AreTheCommandLineOfAConfigurationWithoutDefaults) {
+  for (const std::string flags :
+       {"--sharding fsdp2", "--sharding zero1 --recompute",
+        "--sharding hybrid:2:deferred --layout flat --sequence ulysses:2 --grad-accum 4 --recompute --offload "
+        "optimizer,inputs:0.5 --tiling tokens:64"}) {
+    EXPECT_EQ(command_line(flags_of_way(parsed(flags))), flags);
+    EXPECT_EQ(command_line(flags_of_way(parsed(flags + " --batch-size 16"))), flags);
+  }
+}
+
+// A policy's text is what its flag says, so that logs can be copied to a command line.
+
+TEST(PolicyText, OfAPrecisionIsItsFlag) {
+  EXPECT_EQ(policy_text<Bf16Wire<Bf16Mixed>>(), to_text(PrecisionChoice::bf16_wire));
+  EXPECT_EQ(policy_text<Fp32>(), to_text(PrecisionChoice::fp32));
+  EXPECT_EQ(policy_text<Bf16Mixed>(), to_text(PrecisionChoice::bf16));
+}
+
+TEST(PolicyText, OfATilingIsItsFlag) {
+  for (const char* flag : {"off", "tiles:4", "tokens:512", "budget:1000000", "budget:auto"})
+    EXPECT_EQ(policy_text(parse_tiling(flag)), flag);
+  EXPECT_EQ(policy_text(tiling::Untiled{}), "off");
+  EXPECT_EQ(policy_text(tiling::StaticTiles<3>{}), "tiles:3");
+  EXPECT_EQ(policy_text(tiling::TokensPerTile<64>{}), "tokens:64");
+  EXPECT_EQ(policy_text(tiling::StaticBudget<2048>{}), "budget:2048");
+  EXPECT_EQ(policy_text(tiling::Budget{.bytes = 5}), "budget:5");
 }
 
 }  // namespace

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
@@ -24,7 +28,9 @@ using test::NumberedSource;
 /// The samples of a micro-batch, by their first tokens, and the first row of its random numbers.
 std::pair<std::vector<std::int32_t>, std::int64_t> content_of(const TokenBatch& batch, std::int64_t length) {
   std::vector<std::int32_t> samples;
-  for (std::int64_t i = 0; i < batch.sequences; ++i) samples.push_back(batch.tokens[i * length]);
+  for (const auto& tokens :
+       ranges::views::chunk(std::span(batch.tokens.data(), static_cast<std::size_t>(batch.tokens.numel())), length))
+    samples.push_back(*tokens.begin());
   return {samples, batch.noise.first_row};
 }
 
@@ -44,9 +50,10 @@ TEST(Batches, OfAPieceHaveTheSameSamplesAndRandomNumbersOnAnyNumberOfRanks) {
         batches.draw(sampler, rank, ranks, pieces);
         counts += batches.counts();
         ASSERT_EQ(std::ssize(batches.micro_batches()), sharding::pieces_of_rank(pieces, rank, ranks));
-        for (int m = 0; m < static_cast<int>(std::ssize(batches.micro_batches())); ++m, ++found) {
-          const auto content = content_of(batches.micro_batches()[static_cast<std::size_t>(m)], source.length);
-          const auto [piece, first] = expected.emplace(sharding::piece_of(m, rank, ranks), content);
+        found += static_cast<int>(std::ssize(batches.micro_batches()));
+        for (const auto& [m, micro_batch] : ranges::views::enumerate(batches.micro_batches())) {
+          const auto content = content_of(micro_batch, source.length);
+          const auto [piece, first] = expected.emplace(sharding::piece_of(static_cast<int>(m), rank, ranks), content);
           EXPECT_EQ(piece->second, content) << "piece " << piece->first << " on " << ranks << " ranks";
         }
       }
@@ -91,12 +98,13 @@ TEST(Batches, OfAGroupAreThoseThatItsRanksReadWhereSequencesAreWhole) {
               of_group += shared.counts(member, sharing);
               const Batches<NumberedSource> own = drawn(rank + member, ranks);
               of_ranks += own.counts();
-              for (std::size_t m = 0; m < apart.size(); ++m)
-                append(apart[m], content_of(own.micro_batches()[m], source.length));
+              for (const auto& [all, next] : ranges::views::zip(apart, own.micro_batches()))
+                append(all, content_of(next, source.length));
             }
             EXPECT_EQ(of_group, of_ranks);
-            for (std::size_t m = 0; m < apart.size(); ++m)
-              EXPECT_EQ(content_of(shared.micro_batches()[m], source.length), apart[m]);
+            ASSERT_EQ(shared.micro_batches().size(), apart.size());
+            for (const auto& [found, expected] : ranges::views::zip(shared.micro_batches(), apart))
+              EXPECT_EQ(content_of(found, source.length), expected);
           }
         }
 }
@@ -106,23 +114,25 @@ TEST(Batches, OfOnePieceAloneAreWhatItsRankDraws) {
   const NumberedSource source;
   const data::Sampler sampler(3, source.training(), 12);
   Batches<NumberedSource> alone(source, 3, 1, device::host_memory<device::Cpu>);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : {0, 1, 2}) {
     Batches<NumberedSource> own(source, 3, 2, device::host_memory<device::Cpu>);
     own.draw(sampler, rank, ranks, pieces);
-    for (int m = 0; m < static_cast<int>(std::ssize(own.micro_batches())); ++m)
-      EXPECT_EQ(content_of(alone.draw_piece(sampler, sharding::piece_of(m, rank, ranks), pieces), source.length),
-                content_of(own.micro_batches()[static_cast<std::size_t>(m)], source.length));
+    for (const auto& [m, micro_batch] : ranges::views::enumerate(own.micro_batches())) {
+      const int piece = sharding::piece_of(static_cast<int>(m), rank, ranks);
+      EXPECT_EQ(content_of(alone.draw_piece(sampler, piece, pieces), source.length),
+                content_of(micro_batch, source.length));
+    }
   }
 }
 
 TEST(Batches, WithoutPiecesAreOneForEachMicroBatchOfEachRank) {
   const NumberedSource source;
   const data::Sampler sampler(3, source.training(), 12);
-  for (int rank = 0; rank < 3; ++rank) {
+  for (const int rank : {0, 1, 2}) {
     Batches<NumberedSource> batches(source, 2, 2, device::host_memory<device::Cpu>);
     batches.draw(sampler, rank, 3);
     ASSERT_EQ(std::ssize(batches.micro_batches()), 2);
-    for (int m = 0; m < 2; ++m) {
+    for (const int m : {0, 1}) {
       const std::size_t first = static_cast<std::size_t>((m * 3 + rank) * 2);
       const std::vector<std::int64_t> all = sampler.batch();
       EXPECT_EQ(content_of(batches.micro_batches()[static_cast<std::size_t>(m)], source.length).first,

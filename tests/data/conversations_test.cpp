@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/data/packed_conversations.hpp>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -53,11 +54,9 @@ TEST(PackedConversations, EachIsInOneWindowWholeAndADocumentOfItsOwn) {
   for (std::int64_t i = 0; i < all.size(); ++i) {
     std::vector<std::int32_t> tokens;
     all.append(i, tokens);
-    std::vector<std::int32_t> inputs, targets;
-    for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
-      inputs.push_back(tokens[t] < 0 ? ~tokens[t] : tokens[t]);
-      targets.push_back(tokens[t + 1] < 0 ? -1 : tokens[t + 1]);
-    }
+    std::vector<std::int32_t> inputs(tokens.begin(), tokens.end() - 1), targets(tokens.begin() + 1, tokens.end());
+    for (std::int32_t& input : inputs) input = input < 0 ? ~input : input;
+    for (std::int32_t& target : targets) target = std::max(target, -1);
     expected.emplace(inputs, targets);
   }
   const PackedConversations packed(chats.file,
@@ -96,10 +95,8 @@ TEST(PackedConversations, LongOnesAreNamedDroppedOrCut) {
     return PackedConversations(chats.file, {.sequence_length = 64, .vocabulary = 2000, .on_long = on_long});
   };
   EXPECT_INPUT_ERROR(packed(OnLong::error), "chats.jsonl line 2: is ");
-  EXPECT_NE(packed(OnLong::drop).text().find("3 conversations (2 of them too long and left out) in 1 windows"),
-            std::string::npos);
-  EXPECT_NE(packed(OnLong::cut).text().find("(1 of them too long and left out) (1 of them cut) in 2 windows"),
-            std::string::npos);
+  test::expect_parts(packed(OnLong::drop).text(), {"3 conversations (2 of them too long and left out) in 1 windows"});
+  test::expect_parts(packed(OnLong::cut).text(), {"(1 of them too long and left out) (1 of them cut) in 2 windows"});
   EXPECT_INPUT_ERROR(
       PackedConversations(chats.file, {.sequence_length = 4, .vocabulary = 2000, .on_long = OnLong::drop}),
       "none of 3 conversations fits into 4 tokens");
@@ -128,10 +125,8 @@ TEST(Conversations, HalfEscapesAreReadAsReplacementsAndCounted) {
   EXPECT_EQ(tokens(good + row("why?", "so \xff.")), std::pair(whole.first, std::int64_t{1}));
   EXPECT_INPUT_ERROR(Chats(row("why?", "\\udcb2\\udcb2.")), "are not Unicode text");
   const Chats chats(good + row("why?", "\\udcb2"));
-  EXPECT_NE(PackedConversations(chats.file, {.sequence_length = 512, .vocabulary = 2000})
-                .text()
-                .find(" filled, 1 bytes that are not Unicode text were read as U+FFFD"),
-            std::string::npos);
+  test::expect_parts(PackedConversations(chats.file, {.sequence_length = 512, .vocabulary = 2000}).text(),
+                     {" filled, 1 bytes that are not Unicode text were read as U+FFFD"});
 }
 
 TEST(Conversations, ErrorsNameFileAndLine) {

@@ -28,31 +28,25 @@ List all_below(std::int64_t size) {
   return list;
 }
 
+List values_of(const Permutation& order, std::int64_t size) {
+  List values = all_below(size);
+  for (std::int64_t& value : values) value = order(value);
+  return values;
+}
+
 TEST(Permutation, HasEveryValueOnceForEverySize) {
-  for (const std::int64_t size : {1, 2, 3, 4, 5, 6, 15, 16, 17, 100, 257, 4096, 4097}) {
-    const Permutation order(7, 3, size);
-    List values;
-    for (std::int64_t i = 0; i < size; ++i) values.push_back(order(i));
-    EXPECT_EQ(sorted(values), all_below(size)) << size;
-  }
+  for (const std::int64_t size : {1, 2, 3, 4, 5, 6, 15, 16, 17, 100, 257, 4096, 4097})
+    EXPECT_EQ(sorted(values_of(Permutation(7, 3, size), size)), all_below(size)) << size;
 }
 
 TEST(Permutation, IsTheSameForEver) {
-  const Permutation order(1, 0, 10);
-  List values;
-  for (std::int64_t i = 0; i < 10; ++i) values.push_back(order(i));
-  EXPECT_EQ(values, (List{4, 2, 8, 7, 9, 0, 3, 5, 1, 6}));
+  EXPECT_EQ(values_of(Permutation(1, 0, 10), 10), (List{4, 2, 8, 7, 9, 0, 3, 5, 1, 6}));
 }
 
 TEST(Permutation, SeedsAndEpochsDiffer) {
   std::set<List> seen;
   for (const std::uint64_t seed : {0, 1, 2})
-    for (const std::uint64_t epoch : {0, 1, 2}) {
-      const Permutation order(seed, epoch, 50);
-      List values;
-      for (std::int64_t i = 0; i < 50; ++i) values.push_back(order(i));
-      seen.insert(values);
-    }
+    for (const std::uint64_t epoch : {0, 1, 2}) seen.insert(values_of(Permutation(seed, epoch, 50), 50));
   EXPECT_EQ(seen.size(), 9u);
 }
 
@@ -70,7 +64,7 @@ TEST(Sampler, NoWindowTwiceInAnEpochAlsoWhereABatchSpansTwo) {
     drawn.insert(drawn.end(), batch.begin(), batch.end());
     sampler.advance();
   }
-  for (std::ptrdiff_t epoch = 0; epoch < 3; ++epoch)
+  for (const std::ptrdiff_t epoch : {0, 1, 2})
     EXPECT_EQ(sorted(List(drawn.begin() + epoch * 23, drawn.begin() + (epoch + 1) * 23)), all_below(23));
   EXPECT_EQ(sampler.position(), (Position{.epoch = 3, .index = 3}));
 }
