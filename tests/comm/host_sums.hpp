@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -25,14 +26,11 @@ struct HostSums {
 /// Runs the collectives, on uneven pieces. `shared`: keeps what peers read in memory that they can map.
 template <comm::Communicator C>
 HostSums host_sums(C& c, bool shared = false) {
-  std::vector<std::int64_t> counts;
-  std::int64_t total = 0, begin = 0;
-  for (int rank = 0; rank < c.size(); ++rank) {
-    counts.push_back(100'003 + 7 * rank);
-    if (rank < c.rank()) begin += counts.back();
-    total += counts.back();
-  }
-  const std::int64_t own = counts[static_cast<std::size_t>(c.rank())];
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(c.size()));
+  std::generate(counts.begin(), counts.end(), [next = 100'003 - 7]() mutable { return next += 7; });
+  const auto mine = counts.begin() + c.rank();
+  const std::int64_t begin = std::accumulate(counts.begin(), mine, std::int64_t{0}), own = *mine;
+  const std::int64_t total = std::accumulate(mine, counts.end(), begin);
   std::vector<float> heap(static_cast<std::size_t>(total));
   std::shared_ptr<std::byte> window =
       shared ? comm::shared_memory(c, total * std::int64_t{sizeof(float)}) : std::shared_ptr<std::byte>();

@@ -15,6 +15,7 @@
 #include <tessera/fsdp/testing/contract_behaviours.hpp>
 #include <tessera/fsdp/testing/nccl/double.hpp>
 
+#include <support/errors.hpp>
 #include "free_port.hpp"
 #include "queued_values.hpp"
 
@@ -306,8 +307,7 @@ TEST_F(NcclCollectives, StartAfterTheCallersEventsAndEndBeforeWhatWaitsForThem) 
       gathered.wait(compute);
       copy(compute, full, found);
       synchronize(c, compute);
-      for (std::size_t i = 0; i < full.size(); ++i)
-        ASSERT_EQ(found[i], static_cast<float>(static_cast<int>(i / 100) + 10 * round));
+      expect_ranks_values(found, 100, 10 * round);
     }
   });
 }
@@ -372,20 +372,11 @@ TEST_F(NcclLaunch, ChoosesTheDeviceOfItsLocalRank) {
   EXPECT_THROW(Nccl<TwoDevices>::run(Doubled::table(), place_of(0, 3, port), {}, [](auto&) {}), InputError);
 }
 
+using test::expect_parts;
 class NcclFaults : public NcclDoubled {
  protected:
   /// What the first CollectiveError of `run` says.
-  static std::string failure_of(const std::function<void()>& run) {
-    try {
-      run();
-    } catch (const CollectiveError& error) {
-      return error.what();
-    }
-    return "";
-  }
-  static void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-    for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
-  }
+  static std::string failure_of(const std::function<void()>& run) { return test::error_of<CollectiveError>(run); }
 };
 
 TEST_F(NcclFaults, ARankThatNeverJoinsIsMissedAtTheDeadline) {

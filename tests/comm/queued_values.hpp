@@ -14,6 +14,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/fsdp/testing/queued/queued_cpu.hpp>
 #include <tessera/fsdp/testing/values.hpp>
@@ -59,6 +61,12 @@ inline void write_later(QueuedQueue& queue, Floats& values, float value, std::ch
 inline void copy(QueuedQueue& queue, const Floats& from, Floats& to) {
   QueuedDevice::move(queue, reinterpret_cast<const std::byte*>(from.data()), reinterpret_cast<std::byte*>(to.data()),
                      static_cast<std::int64_t>(from.size() * sizeof(float)));
+}
+
+/// Rank r's part of gathered values is r + first.
+inline void expect_ranks_values(const Floats& values, std::size_t each, int first) {
+  for (const auto& [rank, part] : ranges::views::enumerate(ranges::views::chunk(values, each)))
+    for (const float value : part) ASSERT_EQ(value, static_cast<float>(static_cast<int>(rank) + first));
 }
 
 /// A queue is stuck until `released`.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -16,9 +15,11 @@
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/comm/threads.hpp>
 
+#include <support/errors.hpp>
 #include "free_port.hpp"
 #include "job_variables.hpp"
 #include "src/comm/rendezvous_message.hpp"
@@ -29,19 +30,7 @@ namespace {
 using std::chrono::milliseconds;
 using Bytes = std::vector<std::byte>;
 
-/// What the InputError of `call` says; empty where there is none.
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-void expect_parts(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
-}
+using test::expect_parts;
 
 using Variables = std::map<std::string, std::string>;
 const Variables whole{{"RANK", "5"},         {"WORLD_SIZE", "8"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
@@ -78,14 +67,15 @@ TEST(TorchrunPlace, IsReadFromTheEnvironment) {
 TEST(TorchrunPlace, NamesWhatIsMissing) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
     const JobVariables variables(with(name, ""));
-    expect_parts(refusal_of([] { torchrun_place(); }), {name, " is not set, but others of a job's variables are"});
+    expect_parts(test::error_of<InputError>([] { torchrun_place(); }),
+                 {name, " is not set, but others of a job's variables are"});
   }
 }
 
 TEST(TorchrunPlace, RefusesWhatIsNoNumberOrContradictsItself) {
   const auto refusal = [](const std::string& name, const std::string& value) {
     const JobVariables variables(with(name, value));
-    return refusal_of([] { torchrun_place(); });
+    return test::error_of<InputError>([] { torchrun_place(); });
   };
   expect_parts(refusal("RANK", "one"), {"RANK is 'one'; it must be a number from 0"});
   expect_parts(refusal("WORLD_SIZE", "8 "), {"WORLD_SIZE is '8 '"});
@@ -97,8 +87,9 @@ TEST(TorchrunPlace, RefusesWhatIsNoNumberOrContradictsItself) {
 
 TEST(RequireDevices, NeedsOneForEachRankOfTheMachine) {
   EXPECT_NO_THROW(require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 4));
-  expect_parts(refusal_of([] { require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 2); }),
-               {"rank 5: 4 ranks run on this machine, which has 2 devices"});
+  expect_parts(
+      test::error_of<InputError>([] { require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 2); }),
+      {"rank 5: 4 ranks run on this machine, which has 2 devices"});
 }
 
 /// Connects to rank 0 as somebody who knows nothing of the protocol; -1 while it does not listen.
@@ -117,8 +108,8 @@ int stranger_at(int port) {
 }
 
 Bytes bytes_of_rank(int rank) {
-  Bytes bytes(128);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(rank == 0 ? i * 7 : 255);
+  Bytes bytes(128, std::byte(255));
+  if (rank == 0) std::ranges::generate(bytes, [next = 0]() mutable { return static_cast<std::byte>(7 * next++); });
   return bytes;
 }
 
@@ -132,13 +123,11 @@ struct OverTcp {
 std::vector<std::string> meet(const OverTcp& over, const std::vector<Meeting>& meetings) {
   std::vector<std::string> refusals(meetings.size());
   std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < meetings.size(); ++i)
-    threads.emplace_back([&, i] {
-      Bytes bytes = bytes_of_rank(meetings[i].rank);
-      refusals[i] = refusal_of([&] { over(meetings[i], bytes); });
-      if (refusals[i].empty()) {
-        EXPECT_EQ(bytes, bytes_of_rank(0));
-      }
+  for (const auto& [meeting, refusal] : ranges::views::zip(meetings, refusals))
+    threads.emplace_back([&over, &meeting = meeting, &refusal = refusal] {
+      Bytes bytes = bytes_of_rank(meeting.rank);
+      refusal = test::error_of<InputError>([&] { over(meeting, bytes); });
+      EXPECT_TRUE(!refusal.empty() || bytes == bytes_of_rank(0));
     });
   threads.clear();
   return refusals;
@@ -188,13 +177,13 @@ TEST(RendezvousOverTcp, JoinsProcesses) {
     const pid_t child = fork();
     if (child == 0) {
       Bytes bytes(128);
-      const bool refused = !refusal_of([&] { over({.rank = rank, .size = 4}, bytes); }).empty();
+      const bool refused = !test::error_of<InputError>([&] { over({.rank = rank, .size = 4}, bytes); }).empty();
       _exit(refused || bytes != bytes_of_rank(0) ? 1 : 0);
     }
     children.push_back(child);
   }
   Bytes bytes = bytes_of_rank(0);
-  EXPECT_EQ(refusal_of([&] { over({.rank = 0, .size = 4}, bytes); }), "");
+  EXPECT_EQ(test::error_of<InputError>([&] { over({.rank = 0, .size = 4}, bytes); }), "");
   for (const pid_t child : children) {
     int status = -1;
     waitpid(child, &status, 0);
@@ -248,17 +237,18 @@ TEST(RendezvousOverTcp, SaysThatAnotherProgramAnswers) {
   });
   Bytes bytes(128);
   const int port = ntohs(at.sin_port);
-  expect_parts(refusal_of([&] { meet_over_tcp({.rank = 1, .size = 2}, "127.0.0.1", port, bytes); }),
+  expect_parts(test::error_of<InputError>([&] { meet_over_tcp({.rank = 1, .size = 2}, "127.0.0.1", port, bytes); }),
                {"what answers is not rank 0 of this job"});
-  expect_parts(refusal_of([&] { meet_over_tcp({.rank = 0, .size = 2}, "127.0.0.1", port, bytes); }),
+  expect_parts(test::error_of<InputError>([&] { meet_over_tcp({.rank = 0, .size = 2}, "127.0.0.1", port, bytes); }),
                {"rank 0 cannot listen at port ", "choose another MASTER_PORT"});
   close(listener);
 }
 
 TEST(RendezvousOverTcp, RefusesAnAddressThatIsNotKnown) {
   Bytes bytes(128);
-  expect_parts(refusal_of([&] { meet_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),
-               {"no such machine:29500: the address is not known"});
+  expect_parts(
+      test::error_of<InputError>([&] { meet_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),
+      {"no such machine:29500: the address is not known"});
 }
 
 }  // namespace

@@ -16,11 +16,13 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/poll.hpp>
 #include <tessera/fsdp/testing/communicator.hpp>
 
+#include <support/errors.hpp>
 #include <support/sanitizer.hpp>
 
 #include "host_sums.hpp"
@@ -37,19 +39,12 @@ const Options patient{.deadline = std::chrono::seconds(20)};
 std::vector<std::string> on_own_threads(int ranks, const std::function<void(int)>& f) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        f(rank);
-      } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
+  for (const auto& [rank, error] : ranges::views::enumerate(errors))
+    threads.emplace_back(
+        [&f, &error = error, rank = static_cast<int>(rank)] { error = test::error_of([&] { f(rank); }); });
   for (std::thread& thread : threads) thread.join();
   return errors;
 }
-
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -129,11 +124,7 @@ TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
         ++failed;
         throw std::runtime_error("bad record 17");
       }
-      try {
-        barrier(c);
-      } catch (const CollectiveError& error) {
-        seen[0] = error.what();
-      }
+      seen[0] = test::error_of<CollectiveError>([&] { barrier(c); });
       ++failed;
       return;
     }
@@ -147,7 +138,7 @@ TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
     EXPECT_EQ(sum_over_ranks(c, 1.0), 2.0);
   });
   EXPECT_EQ(errors, (std::vector<std::string>{"", "bad record 17", "", ""}));
-  EXPECT_TRUE(says(seen[0], "rank 1 failed: an exception ended it")) << seen[0];
+  test::expect_parts(seen[0], {"rank 1 failed: an exception ended it"});
 }
 
 TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
@@ -168,8 +159,7 @@ TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
   EXPECT_LT(seconds_since(begin), 5.0);
   EXPECT_EQ(errors[1], "bad record 17");
   for (const int rank : {0, 2})
-    EXPECT_TRUE(says(errors[static_cast<std::size_t>(rank)], "rank 1 failed: an exception ended it"))
-        << errors[static_cast<std::size_t>(rank)];
+    test::expect_parts(errors[static_cast<std::size_t>(rank)], {"rank 1 failed: an exception ended it"});
 }
 
 TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
@@ -179,8 +169,7 @@ TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
     auto c = ranks.join(rank);
     barrier(c, {.what = "step"});
   });
-  EXPECT_TRUE(says(errors[0], "barrier of step")) << errors[0];
-  EXPECT_TRUE(says(errors[0], "rank 1 failed: the host stopped it")) << errors[0];
+  test::expect_parts(errors[0], {"barrier of step", "rank 1 failed: the host stopped it"});
 }
 
 TEST(ThreadRanks, ARankThatIsNotThereDoesNotFail) {

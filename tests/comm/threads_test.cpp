@@ -17,6 +17,7 @@
 
 #include <tessera/comm/collectives.hpp>
 
+#include <support/errors.hpp>
 #include <support/sanitizer.hpp>
 
 namespace fsdp::comm {
@@ -30,15 +31,8 @@ const Options impatient{.deadline = milliseconds(100)};
 /// What the CollectiveError of `call` says; empty where there is none.
 template <class Call>
 std::string failure_of(Call call) {
-  try {
-    call();
-  } catch (const CollectiveError& error) {
-    return error.what();
-  }
-  return "";
+  return test::error_of<CollectiveError>(call);
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Threads, ReturnsTheFirstStatusByRankThatIsNotZero) {
   EXPECT_EQ(Threads<>::run(3, {}, [](auto& c) { return c.rank() == 0 ? 0 : 10 + c.rank(); }), 11);
@@ -53,13 +47,12 @@ TEST(Threads, AMissedDeadlineSaysHowLongItWasAndThatTheRankHasNotCome) {
     Threads<>::run(2, impatient, [&](auto& c) {
       while (c.rank() == 1 && !done) std::this_thread::sleep_for(milliseconds(1));
       const std::string seen = failure_of([&] { barrier(c, {.what = "step", .unit = 4}); });
-      EXPECT_TRUE(contains(seen, "barrier of step, unit 4 (u8, 0 elements, sequence 0), after ")) << seen;
+      test::expect_parts(seen, {"barrier of step, unit 4 (u8, 0 elements, sequence 0), after "});
       done = true;
       throw CollectiveError(seen);
     });
   });
-  EXPECT_TRUE(contains(text, "for rank 1 (has not come)")) << text;
-  EXPECT_TRUE(contains(text, "deadline is 0.100 s")) << text;
+  test::expect_parts(text, {"for rank 1 (has not come)", "deadline is 0.100 s"});
 }
 
 TEST(Threads, ARankThatHasReturnedIsNotWaitedFor) {
@@ -68,7 +61,7 @@ TEST(Threads, ARankThatHasReturnedIsNotWaitedFor) {
       if (c.rank() == 0) barrier(c);
     });
   });
-  EXPECT_TRUE(contains(text, "rank 1 has ended")) << text;
+  test::expect_parts(text, {"rank 1 has ended"});
 }
 
 TEST(Threads, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
@@ -79,7 +72,7 @@ TEST(Threads, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
       all_to_all(c, std::vector<Exchange<float>>{{send.data(), two, receive.data(), three}}).wait();
     });
   });
-  EXPECT_TRUE(contains(text, "in exchange 0, rank 1 sends 2 elements to rank 2, which receives 3")) << text;
+  test::expect_parts(text, {"in exchange 0, rank 1 sends 2 elements to rank 2, which receives 3"});
 }
 
 TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
@@ -94,7 +87,7 @@ TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
         reduce_scatter<float>(c, one, Write::overwrite).wait();
     });
   });
-  EXPECT_TRUE(contains(text, "ranks disagree")) << text;
+  test::expect_parts(text, {"ranks disagree"});
 }
 
 /// What two ranks are told that enter these collectives at once.
@@ -108,8 +101,7 @@ std::vector<std::string> told(const std::function<void(Threads<>&)>& call) {
 TEST(Threads, OtherSizesRootsAndReductionsAreAnErrorOnEveryRankEvenWithoutChecks) {
   const auto expect_told = [](const std::string& part, const std::function<void(Threads<>&)>& call) {
     for (const std::string& text : told(call)) {
-      EXPECT_TRUE(contains(text, "ranks disagree: rank ")) << text;
-      EXPECT_TRUE(contains(text, part)) << text;
+      test::expect_parts(text, {"ranks disagree: rank ", part});
     }
   };
   /// Calls f with a segment of these counts, whose memory is not longer.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <support/errors.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
@@ -26,12 +27,8 @@ struct FewerThanNoBlocks : Model {
   int blocks() const { return -1; }
 };
 TEST(UnitsOf, AModelWithANegativeNumberOfBlocksIsRefused) {
-  try {
-    units_of(FewerThanNoBlocks(uneven_llama(1)));
-    FAIL() << "accepted";
-  } catch (const InputError& error) {
-    EXPECT_EQ(std::string(error.what()), "model: it has -1 blocks; blocks() is at least 0");
-  }
+  EXPECT_EQ(input_error_of([] { units_of(FewerThanNoBlocks(uneven_llama(1))); }),
+            "model: it has -1 blocks; blocks() is at least 0");
 }
 using Base = ShardedModel<Model>::Stack;
 
@@ -101,14 +98,9 @@ TEST(ActivationWork, EndsWhereAPassIsForfeited) {
 
 TEST(ActivationWork, MayNotBeLeftOutWhereThereIsSome) {
   on_two_ranks([](auto& module) {
-    try {
-      const Pass<Base> pass(module, sharding::Pass::train);
-      ADD_FAILURE() << "accepted";
-    } catch (const LogicError& error) {
-      EXPECT_EQ(std::string(error.what()),
-                "pass: send-input block 0 moves activations, which is the caller's work; give ActivationWork, or leave "
-                "out what asks for it (UnitOptions::offload_inputs, Unit::stages)");
-    }
+    EXPECT_EQ(error_of<LogicError>([&] { const Pass<Base> pass(module, sharding::Pass::train); }),
+              "pass: send-input block 0 moves activations, which is the caller's work; give ActivationWork, or leave "
+              "out what asks for it (UnitOptions::offload_inputs, Unit::stages)");
     EXPECT_NO_THROW(Pass<Base>(module, sharding::Pass::evaluate).forfeit());
   });
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/execution/count_exchange.hpp>
-
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <support/errors.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/execution/count_exchange.hpp>
+#include <tessera/fsdp/module/gathered_numbers.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 
 namespace fsdp {
@@ -57,14 +60,9 @@ TEST(BatchCounts, ThatAreNegativeOnARankAreRefusedOnAll) {
       device::Ledger ledger;
       CountExchange<Comm> exchange(communicator, ledger);
       exchange.start([&] { return communicator.rank() == 1 ? counts : BatchCounts{.valid_targets = 7}; });
-      try {
-        exchange.finish();
-        ADD_FAILURE() << counts.valid_targets << " and " << counts.squares << " were accepted";
-      } catch (const InputError& error) {
-        EXPECT_EQ(std::string(error.what()),
-                  message("batch: counts() of a rank's micro-batches give ", counts.valid_targets,
-                          " valid targets and ", counts.squares, " as the sum of squares; they are at least 0"));
-      }
+      EXPECT_EQ(test::input_error_of([&] { exchange.finish(); }),
+                message("batch: counts() of a rank's micro-batches give ", counts.valid_targets, " valid targets and ",
+                        counts.squares, " as the sum of squares; they are at least 0"));
     });
 }
 
@@ -88,16 +86,11 @@ TEST(BatchCounts, BringWhatSignalsAskedOfAnyRank) {
 /// What is said of a micro-batch of two sequences of four tokens and a vocabulary of 10.
 std::string complaint(const std::vector<std::int32_t>& tokens, const std::vector<std::int32_t>& targets,
                       const std::vector<std::int64_t>& documents) {
-  try {
-    const TokenBatch batch{.tokens = {tokens.data(), {std::ssize(tokens)}},
-                           .targets = {targets.data(), {std::ssize(targets)}},
-                           .sequences = 2,
-                           .documents = documents};
-    batch.validate(4, 10);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  const TokenBatch batch{.tokens = {tokens.data(), {std::ssize(tokens)}},
+                         .targets = {targets.data(), {std::ssize(targets)}},
+                         .sequences = 2,
+                         .documents = documents};
+  return test::error_of<InputError>([&] { batch.validate(4, 10); });
 }
 
 TEST(TokenBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
@@ -107,10 +100,10 @@ TEST(TokenBatch, HasItsTokensAndTargetsInTheVocabularyAndDocumentsThatCoverIt) {
   negative[2] = -1;
   EXPECT_EQ(complaint(good, good, {}), "");
   EXPECT_EQ(complaint(good, negative, {0, 3, 4, 8}), "");
-  EXPECT_NE(complaint(too_large, good, {}).find("token 5 is 10"), std::string::npos);
-  EXPECT_NE(complaint(negative, good, {}).find("token 2 is -1"), std::string::npos);
-  EXPECT_NE(complaint(good, too_large, {}).find("target 5 is 10, outside the vocabulary of 10"), std::string::npos);
-  EXPECT_NE(complaint(good, good, {0, 5, 8}).find("over the end of a sequence"), std::string::npos);
+  test::expect_parts(complaint(too_large, good, {}), {"token 5 is 10"});
+  test::expect_parts(complaint(negative, good, {}), {"token 2 is -1"});
+  test::expect_parts(complaint(good, too_large, {}), {"target 5 is 10, outside the vocabulary of 10"});
+  test::expect_parts(complaint(good, good, {0, 5, 8}), {"over the end of a sequence"});
 }
 
 TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
@@ -120,6 +113,35 @@ TEST(BatchCounts, AreOfValidTargetsAndDocuments) {
   EXPECT_EQ(batch.counts(), (BatchCounts{.valid_targets = 5, .squares = 32}));
   batch.documents = documents;
   EXPECT_EQ(batch.counts(), (BatchCounts{.valid_targets = 5, .squares = 1 + 9 + 16}));
+}
+
+using Comm = comm::Threads<device::Cpu>;
+
+/// Every rank sees what number(rank, i) gives for all ranks, twice.
+template <class T, class Number>
+void expect_gathered(int ranks, const Number& number) {
+  Comm::run(ranks, {}, [&](Comm& communicator) {
+    device::Ledger ledger;
+    device::Cpu::Queue queue("numbers");
+    GatheredNumbers<Comm, T> numbers(communicator, ledger, 3);
+    for (const int times : {1, 2}) {
+      for (std::int64_t i = 0; i < 3; ++i) numbers.own()[i] = number(communicator.rank(), times * i);
+      const Tensor<const T> all = numbers.gather(queue, {"numbers"});
+      EXPECT_EQ(all.shape(), (Shape{ranks, 3}));
+      for (int rank = 0; rank < ranks; ++rank)
+        for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(all.row(rank)[i], number(rank, times * i));
+      comm::barrier(communicator);  // before the numbers are written again
+    }
+  });
+}
+
+TEST(GatheredNumbers, AreThoseOfEveryRankInRankOrder) {
+  for (const int ranks : {1, 3}) {
+    expect_gathered<double>(ranks, [](int rank, std::int64_t i) { return 0.1 * rank + static_cast<double>(i); });
+    // Integers that double does not hold.
+    expect_gathered<std::int64_t>(
+        ranks, [](int rank, std::int64_t i) { return std::numeric_limits<std::int64_t>::max() - 10 * rank - i; });
+  }
 }
 
 }  // namespace

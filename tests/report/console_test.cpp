@@ -81,7 +81,7 @@ TEST(EstimateDigits, AreThree) {
 
 TEST(StartText, TellsHowManyParametersAreTrained) {
   StartRecord record{.parameters = 1200, .trained = 200};
-  EXPECT_NE(start_text(record, "", 1, 0, 0).find(" 1200 parameters (200 trained)"), std::string::npos);
+  test::expect_parts(start_text(record, "", 1, 0, 0), {" 1200 parameters (200 trained)"});
   record.trained = 1200;
   EXPECT_EQ(start_text(record, "", 1, 0, 0).find("trained"), std::string::npos);
 }
@@ -124,9 +124,9 @@ TEST(Console, AFileGetsPlainLinesOnly) {
 
 TEST(Console, ATerminalGetsOneLineThatIsOverwritten) {
   const std::string text = printed({.terminal = true}, 4);
-  EXPECT_NE(text.find("2/4  loss 2.5000  1:00 left\r\033[Ksaved\n["), std::string::npos) << text;
+  test::expect_parts(text, {"2/4  loss 2.5000  1:00 left\r\033[Ksaved\n["});
   EXPECT_EQ(text.find("\033[36m"), std::string::npos);
-  EXPECT_NE(printed({.terminal = true, .colour = true}, 4).find("\033[36m"), std::string::npos);
+  test::expect_parts(printed({.terminal = true, .colour = true}, 4), {"\033[36m"});
   EXPECT_EQ(text.substr(text.size() - 1), "\n");
 }
 

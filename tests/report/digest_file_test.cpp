@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/trainer/report/digest_file.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -79,7 +80,7 @@ TEST_F(Digests, AreReadAsTheyWereWritten) {
   EXPECT_EQ(file.places.size(), 8u);
   ASSERT_EQ(file.steps.size(), 3u);
   const std::vector<StepDigest> second = step_of(2);
-  for (std::size_t i = 0; i < second.size(); ++i) EXPECT_EQ(file.steps.at(2)[i], second[i].bits);
+  EXPECT_TRUE(std::ranges::equal(file.steps.at(2), second, {}, {}, &StepDigest::bits));
   EXPECT_EQ(file.left_out, std::vector<std::string>{});
 }
 
@@ -255,10 +256,8 @@ TEST_F(Digests, OfFoldersWithoutTensorsSayHowToHaveThem) {
     for (StepDigest& digest : digests) digest.name = "it's", digest.bits += step;
   };
   const auto apart = [&](std::uint64_t step, auto& digests) { quote(step + 1, digests); };
-  EXPECT_NE(diff(read_source(written("c", 1, 1, quote)), read_source(written("d", 1, 1, apart)))
-                .lines.back()
-                .find("--unit 'it'\\''s' --piece 0"),
-            std::string::npos);
+  test::expect_parts(diff(read_source(written("c", 1, 1, quote)), read_source(written("d", 1, 1, apart))).lines.back(),
+                     {"--unit 'it'\\''s' --piece 0"});
   EXPECT_INPUT_ERROR(read_source(folder_.path()), "holds no digests.jsonl; give a file that --digests wrote");
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/report/metrics.hpp>
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <vector>
 
 #include <gtest/gtest.h>
-
-#include <cmath>
-
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/models/llama_config.hpp>
-
+#include <tessera/trainer/report/matmul_peak.hpp>
+#include <tessera/trainer/report/metrics.hpp>
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::report {
@@ -111,6 +112,24 @@ TEST(Metrics, WithoutAPathWritesNothingAndAnUnwritableOneIsAnInputError) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "absent" / "m.jsonl";
   EXPECT_INPUT_ERROR(Metrics(path), "--metrics " + path + ": cannot be written: No such file");
+}
+
+/// Of more numbers than are drawn, and of fewer.
+TEST(MatmulPeak, IsOfMatricesWhoseNeighboursDiffer) {
+  device::Ledger ledger;
+  device::Cpu::Arena arena(ledger, 1 << 20);
+  device::Cpu::Stream stream(arena, 1);
+  for (const std::int64_t size : {7, 700}) {
+    std::vector<float> memory(static_cast<std::size_t>(size * size), 7.0f);
+    fill_with_noise<device::Cpu>(stream, Tensor<float>(memory.data(), {size, size}));
+    EXPECT_TRUE(std::ranges::all_of(memory, [](float value) { return value >= -0.5f && value < 0.5f; }));
+    EXPECT_EQ(std::ranges::adjacent_find(memory), memory.end());
+    const std::set<float> first_row(memory.begin(), memory.begin() + size);
+    EXPECT_EQ(first_row.size(), static_cast<std::size_t>(size));
+    double sum = 0;
+    for (const float value : memory) sum += static_cast<double>(value);
+    EXPECT_NEAR(sum / static_cast<double>(memory.size()), 0, 0.2);
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void write(const std::filesystem::path& folder, const TensorChoice& choice, cons
   std::vector<float> values(8);
   std::iota(values.begin(), values.end(), more);
   for (int piece = 0; piece < of.pieces; ++piece)
-    for (int unit = 0; unit < 3; ++unit)
+    for (const int unit : {0, 1, 2})
       for (const Kind kind : {Kind::forward, Kind::backward})
         if (tensors.wants(kind, unit, piece))
           (piece % 2 == 0 ? tensors : other_rank).write_stream(kind, unit, piece, values);

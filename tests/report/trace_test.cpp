@@ -61,7 +61,7 @@ TEST(Trace, CollectsFromAllThreads) {
   const test::TemporaryFolder folder;
   Trace trace(folder.path() / "t.json");
   std::vector<std::thread> threads;
-  for (std::int64_t rank = 0; rank < 3; ++rank)
+  for (const std::int64_t rank : {0, 1, 2})
     threads.emplace_back([&trace, rank] {
       for (int i = 0; i < 100; ++i) trace.add({.name = "x", .category = "compute", .rank = rank});
     });

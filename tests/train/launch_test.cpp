@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/training/launch.hpp>
-
 #include <atomic>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/launch.hpp>
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/training/launch.hpp>
+#include "comm/job_variables.hpp"
 
 namespace fsdp::train {
 namespace {
@@ -87,6 +91,92 @@ TEST(Launch, InsideAProgramThrowsAndTheProgramPrints) {
   EXPECT_EQ(ended(program), (Ended{ExitStatus::bad_input, "tessera: data.txt: no such file\n"}));
   EXPECT_TRUE(caught);
   EXPECT_EQ(ended(throws<InputError>).status, ExitStatus::bad_input) << "the program before has ended";
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(SharedCores, AreThoseOfTheMaskAndOfTheRanksThatRunOnThem) {
+  EXPECT_EQ(comm::shared_cores(Texts{"1111", "1111"}, {}, 0, {}), (comm::SharedCores{.cores = 4, .ranks = 2}))
+      << "not bound";
+  EXPECT_EQ(comm::shared_cores(Texts{"11", "0011"}, {}, 1, {}), (comm::SharedCores{.cores = 2, .ranks = 1}))
+      << "each its own";
+  EXPECT_EQ(comm::shared_cores(Texts{"1", "01", "1"}, {}, 0, {}), (comm::SharedCores{.cores = 1, .ranks = 2}))
+      << "two on one";
+  EXPECT_EQ(comm::shared_cores(Texts{"11", "11", "11"}, Texts{"a", "b", "a"}, 2, {}),
+            (comm::SharedCores{.cores = 2, .ranks = 2}))
+      << "one elsewhere";
+}
+
+TEST(SharedCores, AreNoMoreThanTheQuotaOfAllRanksOfTheHost) {
+  const Texts bound{"1111", "00001111"};
+  EXPECT_EQ(comm::shared_cores(bound, {}, 0, 6), (comm::SharedCores{.cores = 6, .ranks = 2}));
+  EXPECT_EQ(comm::shared_cores(bound, {}, 0, 8), (comm::SharedCores{.cores = 4, .ranks = 1}));
+  EXPECT_EQ(comm::shared_cores(bound, Texts{"a", "b"}, 1, 3), (comm::SharedCores{.cores = 3, .ranks = 1}));
+}
+
+/// What variables state to one of 2 processes on this host, of 8 in all.
+comm::StatedCores stated_by(const std::map<std::string, std::string>& variables) {
+  const comm::JobVariables set(variables);
+  return comm::stated_cores(2, 8);
+}
+
+TEST(StatedCores, AreReadFromTheVariablesOfSlurmPbsAndLsf) {
+  using comm::StatedCores;
+  EXPECT_EQ(stated_by({}), StatedCores{});
+  EXPECT_EQ(stated_by({{"SLURM_CPUS_PER_TASK", "3"}, {"SLURM_CPUS_ON_NODE", "64"}}),
+            (StatedCores{.cores = 3, .variable = "SLURM_CPUS_PER_TASK"}));
+  EXPECT_EQ(stated_by({{"SLURM_CPUS_ON_NODE", "9"}}), (StatedCores{.cores = 4, .variable = "SLURM_CPUS_ON_NODE"}));
+  EXPECT_EQ(stated_by({{"NCPUS", "6"}}), (StatedCores{.cores = 3, .variable = "NCPUS"}));
+  EXPECT_EQ(stated_by({{"LSB_DJOB_NUMPROC", "16"}}), (StatedCores{.cores = 2, .variable = "LSB_DJOB_NUMPROC"}));
+  EXPECT_EQ(stated_by({{"OMP_NUM_THREADS", "4,2"}, {"NCPUS", "many"}}), StatedCores{.threads = 4});
+  EXPECT_EQ(stated_by({{"OMP_NUM_THREADS", "-1"}, {"SLURM_CPUS_ON_NODE", "1"}}), StatedCores{})
+      << "no number of threads, and less than a core for each";
+}
+
+TEST(DefaultThreads, AreOmpNumThreadsOrElseTheCoresThatAreBothThereAndRequested) {
+  EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 2}, {}, 2), 4);
+  EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 2}, {.cores = 3}, 1), 3) << "for this process alone";
+  EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 2}, {.cores = 4}, 2), 2) << "for a process of two ranks";
+  EXPECT_EQ(comm::default_threads({.cores = 1, .ranks = 1}, {.cores = 4}, 1), 1) << "fewer than were requested";
+  EXPECT_EQ(comm::default_threads({.cores = 8, .ranks = 1}, {.cores = 4, .threads = 6}, 1), 6);
+  EXPECT_EQ(comm::default_threads({.cores = 1, .ranks = 4}, {.cores = 1}, 4), 1);
+}
+
+TEST(AgreeOnCores, ComparesWhatWasRequestedAndWarnsOnce) {
+  const std::int64_t cores = device::available_cores();
+  const auto warning = [&](const std::map<std::string, std::string>& variables, std::int64_t threads) {
+    const comm::JobVariables set(variables);
+    std::string text;
+    comm::Threads<>::run(1, {}, [&](comm::Threads<>& communicator) {
+      comm::agree_on_cores(communicator);
+      text = comm::cores_warning(1, threads);
+      return 0;
+    });
+    return text;
+  };
+  const std::string has = message(cores), more = message(cores + 1);
+  EXPECT_EQ(warning({}, 0), "");
+  EXPECT_EQ(warning({}, cores), "");
+  EXPECT_EQ(warning({{"SLURM_CPUS_PER_TASK", has}}, cores), "");
+  {
+    const comm::JobVariables set(std::map<std::string, std::string>{{"OMP_NUM_THREADS", "7"}});
+    EXPECT_EQ(comm::planned_threads(0, 3), 7);
+    EXPECT_EQ(comm::planned_threads(2, 3), 2);
+  }
+  const std::string text = warning(
+      {{"SLURM_CPUS_PER_TASK", more}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}}, 1);
+  EXPECT_EQ(text, message("a process of this run may run on ", has, cores == 1 ? " core" : " cores",
+                          ", and the job requested ", more,
+                          " for each process (SLURM_CPUS_PER_TASK); start it with srun --cpus-per-task=", more));
+  EXPECT_EQ(warning({}, cores + 1), "") << "one warning in a process";
+}
+
+TEST(AgreeOnCores, CountsTheRanksThatShareThem) {
+  comm::Threads<>::run(3, {}, [](comm::Threads<>& communicator) {
+    comm::agree_on_cores(communicator);
+    EXPECT_EQ(comm::cores_shared_by(3), (comm::SharedCores{.cores = device::available_cores(), .ranks = 3}));
+    return 0;
+  });
 }
 
 }  // namespace

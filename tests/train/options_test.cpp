@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/trainer/flags/options.hpp>
-
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
 
-#include <tessera/trainer/flags/flags.hpp>
+#include <gtest/gtest.h>
 
+#include <tessera/comm/launch/cores.hpp>
+#include <tessera/trainer/flags/flags.hpp>
+#include <tessera/trainer/flags/learning_rate.hpp>
+#include <tessera/trainer/flags/offload_flag.hpp>
+#include <tessera/trainer/flags/options.hpp>
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {
@@ -79,6 +80,118 @@ TEST(ThreadsPerRank, AreTheCoresSharedByTheRanks) {
   EXPECT_EQ(comm::threads_per_rank(0, 8, 3), 2);
   EXPECT_EQ(comm::threads_per_rank(0, 2, 4), 1);
   EXPECT_EQ(comm::threads_per_rank(5, 2, 4), 5);
+}
+
+TEST(LrAt, ConstantIsThePeakToTheBit) {
+  const LrSchedule schedule{.peak = 1e-3, .steps = 20};
+  for (std::int64_t step = 0; step < 25; ++step) EXPECT_EQ(lr_at(schedule, step), 1e-3);
+}
+
+TEST(LrAt, WarmsUpLinearlyAndReachesThePeak) {
+  const LrSchedule schedule{.peak = 2.0, .warmup = 4, .steps = 20};
+  EXPECT_EQ(lr_at(schedule, 0), 0.5);
+  EXPECT_EQ(lr_at(schedule, 1), 1.0);
+  EXPECT_EQ(lr_at(schedule, 3), 2.0);
+  EXPECT_EQ(lr_at(schedule, 4), 2.0);
+}
+
+TEST(LrAt, CosineFallsToATenthAtTheLastStep) {
+  const LrSchedule schedule{.shape = LrShape::cosine, .peak = 1.0, .warmup = 10, .steps = 111};
+  EXPECT_EQ(lr_at(schedule, 10), 1.0);
+  EXPECT_NEAR(lr_at(schedule, 60), 0.55, 1e-12);
+  EXPECT_EQ(lr_at(schedule, 110), 0.1);
+  EXPECT_EQ(lr_at(schedule, 500), 0.1);
+  for (std::int64_t step = 10; step < 110; ++step) EXPECT_GT(lr_at(schedule, step), lr_at(schedule, step + 1));
+}
+
+TEST(LrAt, LinearFallsByTheSameAmountToATenthAtTheLastStep) {
+  const LrSchedule schedule{.shape = LrShape::linear, .peak = 1.0, .warmup = 10, .steps = 111};
+  EXPECT_EQ(lr_at(schedule, 4), 0.5);
+  EXPECT_EQ(lr_at(schedule, 10), 1.0);
+  EXPECT_NEAR(lr_at(schedule, 60), 0.55, 1e-12);
+  EXPECT_EQ(lr_at(schedule, 110), 0.1);
+  EXPECT_EQ(lr_at(schedule, 500), 0.1);
+  for (std::int64_t step = 10; step < 110; ++step)
+    EXPECT_NEAR(lr_at(schedule, step) - lr_at(schedule, step + 1), 0.009, 1e-12);
+}
+
+TEST(LrAt, WsdWarmsUpStaysAtThePeakAndFallsInTheLastSteps) {
+  const LrSchedule schedule{.shape = LrShape::wsd, .peak = 1.0, .warmup = 10, .steps = 111, .decay = 30};
+  EXPECT_EQ(lr_at(schedule, 4), 0.5);
+  for (std::int64_t step = 9; step <= 80; ++step) EXPECT_EQ(lr_at(schedule, step), 1.0);
+  for (std::int64_t step = 81; step < 111; ++step)
+    EXPECT_NEAR(lr_at(schedule, step), 1.0 - 0.03 * static_cast<double>(step - 80), 1e-12);
+  EXPECT_EQ(lr_at(schedule, 110), 0.1);
+  EXPECT_EQ(lr_at(schedule, 500), 0.1);
+}
+
+TEST(LrAt, WsdFallsInATenthOfTheRunUnlessToldOtherwise) {
+  const LrSchedule schedule{.shape = LrShape::wsd, .peak = 1.0, .steps = 100};
+  EXPECT_EQ(lr_at(schedule, 89), 1.0);
+  EXPECT_NEAR(lr_at(schedule, 90), 0.91, 1e-12);
+  EXPECT_EQ(lr_at(schedule, 99), 0.1);
+}
+
+TEST(LrAt, WsdThatNeverStaysIsLinear) {
+  const LrSchedule linear{.shape = LrShape::linear, .peak = 0.3, .warmup = 3, .steps = 20};
+  LrSchedule wsd = linear;
+  wsd.shape = LrShape::wsd;
+  wsd.decay = 17;
+  for (std::int64_t step = 0; step < 25; ++step) EXPECT_EQ(lr_at(wsd, step), lr_at(linear, step));
+}
+
+TEST(LrAt, DegenerateRunsStillHaveARate) {
+  for (const LrShape shape : {LrShape::linear, LrShape::wsd}) {
+    EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .steps = 1}, 0), 1.0);
+    EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .warmup = 5, .steps = 5}, 4), 1.0);
+    EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .warmup = 100, .steps = 5}, 4), 0.05);
+    EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .warmup = 4, .steps = 5}, 4), 1.0);
+    EXPECT_EQ(lr_at({.shape = shape, .peak = 1.0, .steps = 2}, 1), 0.1);
+  }
+  EXPECT_EQ(lr_at({.shape = LrShape::cosine, .peak = 1.0, .steps = 1}, 0), 1.0);
+  EXPECT_EQ(lr_at({.shape = LrShape::cosine, .peak = 1.0, .warmup = 5, .steps = 5}, 4), 1.0);
+  EXPECT_EQ(lr_at({.shape = LrShape::cosine, .peak = 1.0, .warmup = 100, .steps = 5}, 4), 0.05);
+}
+
+OffloadFlag offload_of(std::string_view text) {
+  OffloadFlag value{.optimizer = true, .inputs = 0.75};
+  from_text("offload", text, value);
+  return value;
+}
+
+TEST(OffloadFlag, NamesTheOptimizerAndAShareOfInputs) {
+  EXPECT_EQ(offload_of("none"), OffloadFlag{});
+  EXPECT_EQ(offload_of("optimizer"), OffloadFlag{.optimizer = true});
+  EXPECT_EQ(offload_of("inputs"), OffloadFlag{.inputs = 1});
+  EXPECT_EQ(offload_of("inputs:0.25"), OffloadFlag{.inputs = 0.25});
+  EXPECT_EQ(offload_of("inputs:25%"), OffloadFlag{.inputs = 0.25});
+  EXPECT_EQ(offload_of("inputs:100%"), OffloadFlag{.inputs = 1});
+  for (const char* both : {"optimizer,inputs:0.5", "inputs:0.5,optimizer"})
+    EXPECT_EQ(offload_of(both), (OffloadFlag{.optimizer = true, .inputs = 0.5}));
+}
+
+TEST(OffloadFlag, ItsTextIsReadAsTheSameValue) {
+  for (const bool optimizer : {false, true})
+    for (const double inputs : {0.0, 0.1 + 0.2, 1.0}) {
+      const OffloadFlag value{.optimizer = optimizer, .inputs = inputs};
+      EXPECT_EQ(offload_of(to_text(value)), value);
+    }
+  EXPECT_EQ(to_text(OffloadFlag{}), "none");
+  EXPECT_EQ(to_text(OffloadFlag{.optimizer = true}), "optimizer");
+  EXPECT_EQ(to_text(OffloadFlag{.inputs = 0.25}), "inputs:0.25");
+  EXPECT_EQ(to_text(OffloadFlag{.optimizer = true, .inputs = 1}), "optimizer,inputs");
+}
+
+TEST(OffloadFlag, RefusesOtherTexts) {
+  for (const char* bad : {"inputs:0", "inputs:1.01", "inputs:-1", "inputs:", "inputs:x", "inputs:nan", "inputs:101%"})
+    EXPECT_INPUT_ERROR(offload_of(bad), "the share of blocks must be above 0 and at most 1");
+  EXPECT_INPUT_ERROR(offload_of("input"), "did you mean 'inputs'?");
+  EXPECT_INPUT_ERROR(offload_of("optimizer,input"),
+                     "--offload optimizer,input is not known; did you mean 'optimizer,inputs'?");
+  EXPECT_INPUT_ERROR(offload_of("optimizer,"), "--offload optimizer, is not known; did you mean 'optimizer'?");
+  EXPECT_INPUT_ERROR(offload_of("none,inputs"), "--offload none,inputs: none stands alone; leave it or the rest out");
+  EXPECT_INPUT_ERROR(offload_of("optimizer,none"), "--offload optimizer,none: none stands alone");
+  EXPECT_INPUT_ERROR(offload_of("inputs,inputs:0.5"), "names the same twice");
 }
 
 }  // namespace

@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <tessera/comm/threads.hpp>
-#include <tessera/trainer/data/text_source.hpp>
-
 #include <support/stacks/series_trainer.hpp>
 #include <support/temporary_folder.hpp>
+#include <tessera/comm/launch/launch.hpp>
+#include <tessera/comm/threads.hpp>
+#include <tessera/trainer/data/sampler.hpp>
+#include <tessera/trainer/data/text_source.hpp>
+#include <tessera/trainer/report/digest_file.hpp>
 
 namespace fsdp::train {
 namespace {
@@ -41,10 +43,9 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   ::testing::internal::CaptureStdout();
   const auto whole = train_series(options, folder.path() / "whole.jsonl");
   const std::string said = ::testing::internal::GetCapturedStdout();
-  EXPECT_NE(said.find("held-out loss "), std::string::npos);
+  test::expect_parts(said, {"held-out loss "});
   for (const char* of_text : {"nats", "tok"}) EXPECT_EQ(said.find(of_text), std::string::npos) << said;
-  EXPECT_NE(said.find(" points/s  peak "), std::string::npos) << said;
-  EXPECT_NE(said.find("trained 40 steps, 3840 points in "), std::string::npos) << said;
+  test::expect_parts(said, {" points/s  peak ", "trained 40 steps, 3840 points in "});
   options.resume = *options.checkpoint_dir + "/step-00000020";
   options.checkpoint_dir.reset();
   const auto resumed = train_series(options, folder.path() / "resumed.jsonl");
@@ -64,7 +65,7 @@ TEST(Trainer, TrainsSavesAndResumesAModelThatItKnowsNothingOf) {
   }
   EXPECT_EQ(whole.back().at("traffic").at("world").at("reduce_scatter"),
             (nlohmann::json{{"calls", 40 * units}, {"bytes", 40 * bytes}}));
-  EXPECT_NE(said.find("\n  world     reduce_scatter "), std::string::npos) << said;
+  test::expect_parts(said, {"\n  world     reduce_scatter "});
   ASSERT_EQ(resumed[1].at("step"), 21);
   for (std::size_t step = 21; step <= 40; ++step)
     EXPECT_EQ(resumed[step - 20].at("loss"), whole[step].at("loss")) << step;
@@ -106,7 +107,7 @@ TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
   options.checkpoint_every = 4;
   const InPieces whole = train_in_pieces(2, options, folder.path() / "whole.jsonl");
   EXPECT_EQ(whole.lines.front().at("pieces"), 4);
-  EXPECT_NE(whole.said.find("\nbatch     4 pieces on 2 ranks: 2 rounds\n"), std::string::npos) << whole.said;
+  test::expect_parts(whole.said, {"\nbatch     4 pieces on 2 ranks: 2 rounds\n"});
 
   options.resume = *options.checkpoint_dir + "/step-00000004";
   options.checkpoint_dir.reset();
@@ -124,10 +125,8 @@ TEST(Trainer, InPiecesHasTheSameBitsOnAnyNumberOfRanksAndGoesOnToTheBit) {
     const InPieces resumed = train_in_pieces(ranks, other, metrics("resumed"));
     expect_same(resumed, whole, 5, 8);
     EXPECT_EQ(resumed.lines.front().at("threads"), 1);
-    EXPECT_NE(resumed.said.find("resumed: the number of ranks was 2, is " + std::to_string(ranks) +
-                                "\nresumed: goes on to the bit\n"),
-              std::string::npos)
-        << resumed.said;
+    test::expect_parts(resumed.said, {"resumed: the number of ranks was 2, is " + std::to_string(ranks) +
+                                      "\nresumed: goes on to the bit\n"});
   }
 }
 
@@ -157,6 +156,73 @@ TEST(Trainer, RefusesSamplesOfAModelThatWritesNoText) {
     const test::Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
     EXPECT_THROW(test::series_trainer(communicator, options, source), InputError);
   });
+}
+
+// The trainer with digests and verification, on a model without tokens: a run that is verified is the same run, and one
+// whose rank computes something else ends before anything is saved.
+
+using test::Forgetful;
+
+/// Trains on so many ranks. Returns what each rank's exception says; empty where it threw none.
+std::vector<std::string> train_verified(int ranks, const TrainOptions& options, const Forgetful& source) {
+  std::vector<std::string> said(static_cast<std::size_t>(ranks));
+  ::testing::internal::CaptureStdout();
+  Comm::run(ranks, {}, [&](Comm& communicator) {
+    try {
+      test::series_trainer(communicator, options, source, test::in_pieces<Zero2>())();
+    } catch (const CorruptionError& error) {
+      EXPECT_EQ(comm::exit_status_of(error), comm::ExitStatus::lost);
+      said[static_cast<std::size_t>(communicator.rank())] = error.what();
+    }
+  });
+  (void)::testing::internal::GetCapturedStdout();
+  return said;
+}
+
+TrainOptions four_steps(const test::TemporaryFolder& folder, const std::string& name) {
+  TrainOptions options{.steps = 4, .seq_len = 12, .batch_size = 8, .lr = 2e-2};
+  options.launch.threads = 1;
+  options.digests = folder.path() / (name + ".jsonl");
+  return options;
+}
+
+TEST(Trainer, WritesTheSameDigestsOnAnyNumberOfRanksVerifiedOrNot) {
+  const test::TemporaryFolder folder;
+  const Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
+  const TrainOptions usual = four_steps(folder, "usual");
+  EXPECT_EQ(train_verified(2, usual, source), std::vector<std::string>(2));
+  const report::DigestFile expected = report::read_digests(*usual.digests);
+  EXPECT_EQ(expected.start.pieces, 4);
+  EXPECT_EQ(expected.steps.size(), 4u);
+  for (const int ranks : {1, 3, 5}) {
+    TrainOptions options = four_steps(folder, std::to_string(ranks));
+    options.verify_every = 1;
+    EXPECT_EQ(train_verified(ranks, options, source), std::vector<std::string>(static_cast<std::size_t>(ranks)));
+    EXPECT_EQ(report::read_digests(*options.digests).steps, expected.steps) << ranks;
+  }
+}
+
+TEST(Trainer, EndsOnAllRanksBeforeItSavesWhereAVerificationFindsADifference) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = four_steps(folder, "corrupt");
+  options.checkpoint_dir = folder.path() / "checkpoints";
+  options.checkpoint_every = 1;
+  options.verify_every = 2;
+  // The first window of step 2 is read for the step, and then again by the rank that verifies its piece.
+  Forgetful source{{.length = 12, .windows = 44, .held_out = 4}};
+  source.wrong_from = 2;
+  data::Sampler sampler(options.seed, source.training(), options.batch_size);
+  sampler.advance();
+  source.sample = sampler.batch().front();
+  const std::vector<std::string> said = train_verified(3, options, source);
+  test::expect_parts(said[0],
+                     {" computed forward of ", " of piece 0 of step 2 otherwise than another computation of the same",
+                      "verification: rank 2 on "});
+  EXPECT_EQ(said, std::vector<std::string>(3, said[0]));
+  std::vector<std::string> saved;
+  for (const auto& entry : std::filesystem::directory_iterator(*options.checkpoint_dir))
+    if (entry.is_directory()) saved.push_back(entry.path().filename().string());
+  EXPECT_EQ(saved, std::vector<std::string>{"step-00000001"});
 }
 
 }  // namespace

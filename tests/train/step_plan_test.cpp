@@ -23,7 +23,7 @@ namespace {
 const TrainOptions planned = {.data = {"text"}, .seq_len = 32, .batch_size = 24};
 
 /// Validates options with flags of their own.
-void validate(TrainOptions options, std::int64_t ranks, int pieces = 0) {
+void validate_bound(TrainOptions options, std::int64_t ranks, int pieces = 0) {
   FlagSet flags;
   bind(flags, options);
   train::validate(flags, options, ranks, pieces);
@@ -80,24 +80,25 @@ TEST(StepSize, OfRanksThatShareSequencesHasThoseOfTheirGroup) {
 TEST(ValidateTrainOptions, SequencesAreSharedByRanksThatDivideAllAndHaveARowEach) {
   TrainOptions shared = planned;
   shared.sequence = {.ranks = 4};
-  EXPECT_NO_THROW(validate(shared, 4));
-  EXPECT_NO_THROW(validate(shared, 12, 8));
-  EXPECT_INPUT_ERROR(validate(shared, 6),
+  EXPECT_NO_THROW(validate_bound(shared, 4));
+  EXPECT_NO_THROW(validate_bound(shared, 12, 8));
+  EXPECT_INPUT_ERROR(validate_bound(shared, 6),
                      "6 ranks cannot be cut into groups of 4, which share each sequence; give 1, 2, "
                      "3 or 6");
-  EXPECT_INPUT_ERROR(validate(shared, 20),
+  EXPECT_INPUT_ERROR(validate_bound(shared, 20),
                      "a batch of 24 sequences cannot be shared by 5 groups of 4 ranks (--sequence) x 1 micro-batches; "
                      "the nearest sizes that can");
   TrainOptions other = shared;
   other.seq_len = 3;
-  EXPECT_INPUT_ERROR(validate(other, 4), "give a length of at least 4, or at most 3 ranks");
+  EXPECT_INPUT_ERROR(validate_bound(other, 4), "give a length of at least 4, or at most 3 ranks");
   other = shared;
   other.verify_every = 2;
-  EXPECT_INPUT_ERROR(validate(other, 4, 8), "with --sequence ulysses:4 no rank has a whole one; leave one of them out");
+  EXPECT_INPUT_ERROR(validate_bound(other, 4, 8),
+                     "with --sequence ulysses:4 no rank has a whole one; leave one of them out");
   other = shared;
   other.sample_prompt = "once";
   other.sample_tokens = 4;
-  EXPECT_INPUT_ERROR(validate(other, 4), "--sample-prompt has each rank continue a whole text");
+  EXPECT_INPUT_ERROR(validate_bound(other, 4), "--sample-prompt has each rank continue a whole text");
 }
 
 TEST(PlanRequest, RefusesLogitsOfSharedSequences) {
@@ -118,33 +119,34 @@ TEST(PlanRequest, TakesThePiecesOfTheStrategy) {
 }
 
 TEST(ValidateTrainOptions, WithPiecesChecksWhatTheyCut) {
-  EXPECT_NO_THROW(validate(planned, 5, 8));
-  EXPECT_INPUT_ERROR(validate(planned, 5), "cannot be shared by 5 ranks");
-  EXPECT_INPUT_ERROR(validate(planned, 5, 16),
+  EXPECT_NO_THROW(validate_bound(planned, 5, 8));
+  EXPECT_INPUT_ERROR(validate_bound(planned, 5), "cannot be shared by 5 ranks");
+  EXPECT_INPUT_ERROR(validate_bound(planned, 5, 16),
                      "cannot be cut into 16 pieces (--sharding ...:pieces=16); the nearest sizes "
                      "that can: 16 and 32");
   TrainOptions other = planned;
   other.units.replicated = {"*norm*"};
-  EXPECT_NO_THROW(validate(other, 4));
-  EXPECT_INPUT_ERROR(validate(other, 4, 8), "leave out either --replicate or the pieces (--sharding ...:pieces=8)");
+  EXPECT_NO_THROW(validate_bound(other, 4));
+  EXPECT_INPUT_ERROR(validate_bound(other, 4, 8),
+                     "leave out either --replicate or the pieces (--sharding ...:pieces=8)");
   other = planned;
   other.batch_size = 1 << 20;
   other.seq_len = 1 << 12;
-  EXPECT_INPUT_ERROR(validate(other, 1, 1), "tokens; take more pieces");
+  EXPECT_INPUT_ERROR(validate_bound(other, 1, 1), "tokens; take more pieces");
 }
 
 TEST(ValidateTrainOptions, VerifiesPiecesAlone) {
   TrainOptions verified = planned;
   verified.verify_every = 10;
-  EXPECT_NO_THROW(validate(verified, 3, 8));
-  EXPECT_INPUT_ERROR(validate(verified, 3),
+  EXPECT_NO_THROW(validate_bound(verified, 3, 8));
+  EXPECT_INPUT_ERROR(validate_bound(verified, 3),
                      "--verify-every compares pieces of a step, and this strategy cuts it into none; take "
                      "fsdp2:pieces=V, zero2:pieces=V or zero3:pieces=V (--sharding)");
   verified.cuda_graphs = true;
-  EXPECT_INPUT_ERROR(validate(verified, 3, 8), "--verify-every makes steps differ; leave one of them out");
+  EXPECT_INPUT_ERROR(validate_bound(verified, 3, 8), "--verify-every makes steps differ; leave one of them out");
   verified = planned;
   verified.verify_every = -1;
-  EXPECT_INPUT_ERROR(validate(verified, 3, 8), "--verify-every -1 must be at least 0");
+  EXPECT_INPUT_ERROR(validate_bound(verified, 3, 8), "--verify-every -1 must be at least 0");
 }
 
 TEST(StepSize, PlansForDigestsAndVerification) {
@@ -163,9 +165,9 @@ TEST(MemoryAdvice, OffersWithPiecesNoOtherMicroBatches) {
                            return TakenBytes{.device = 1000 / ranks / o.grad_accum};
                          });
   };
-  EXPECT_NE(advice(0).find("with --grad-accum 2"), std::string::npos);
+  test::expect_parts(advice(0), {"with --grad-accum 2"});
   EXPECT_EQ(advice(8).find("--grad-accum"), std::string::npos);
-  EXPECT_NE(advice(8).find("on 4 ranks"), std::string::npos);
+  test::expect_parts(advice(8), {"on 4 ranks"});
 }
 
 /// 1000 bytes on one rank; 400 of them are inputs of recomputed blocks, and 300 what is recomputed.
@@ -232,10 +234,10 @@ TEST(HostMemory, ThatDoesNotSufficeIsRefusedWithTheShareThatWouldDo) {
 TEST(InputShare, IsForRecomputedBlocksAndChangesNoResult) {
   TrainOptions offloaded = planned;
   offloaded.units.offload_inputs = 0.25;
-  EXPECT_INPUT_ERROR(validate(offloaded, 3, 8),
+  EXPECT_INPUT_ERROR(validate_bound(offloaded, 3, 8),
                      "--offload inputs:0.25 is for blocks that keep their input alone; add --recompute");
   offloaded.units.recompute = true;
-  EXPECT_NO_THROW(validate(offloaded, 3, 8));
+  EXPECT_NO_THROW(validate_bound(offloaded, 3, 8));
   TrainOptions kept = planned;
   kept.units.recompute = true;
   EXPECT_EQ(record_of(offloaded), record_of(kept));

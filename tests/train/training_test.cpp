@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <cmath>
 #include <limits>
@@ -12,6 +14,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/threads.hpp>
 
+#include <support/errors.hpp>
 #include <support/stacks/llama_training.hpp>
 
 namespace fsdp::train {
@@ -66,15 +69,9 @@ TEST(Training, RefusesABatchOfAnotherLength) {
       const TokenBatch batch{
           .tokens = whole.tokens.slice(0, tokens), .targets = whole.targets.slice(0, targets), .sequences = 2};
       for (const bool trains : {true, false}) {
-        try {
-          if (trains)
-            training.step(batch, {.lr = 1e-3});
-          else
-            training.evaluate(batch);
-          ADD_FAILURE() << "no error: " << sentence;
-        } catch (const InputError& error) {
-          EXPECT_EQ(std::string(error.what()).find(sentence), 0u) << error.what();
-        }
+        const std::string said = test::input_error_of(
+            [&] { (void)(trains ? training.step(batch, {.lr = 1e-3}) : training.evaluate(batch)); });
+        EXPECT_TRUE(said.starts_with(sentence)) << said << "\nand not: " << sentence;
       }
     };
     for (const std::int64_t tokens : {22, 23, 26, 36})
@@ -160,9 +157,10 @@ TEST(Training, LossIsTheMeanOverAllTargets) {
     return found;
   };
   const std::vector<double> one = losses(1), two = losses(2), four = losses(4);
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    EXPECT_NEAR(two[i], one[i], 1e-5 * one[i]);
-    EXPECT_NEAR(four[i], one[i], 1e-5 * one[i]);
+  ASSERT_TRUE(two.size() == one.size() && four.size() == one.size());
+  for (const auto& [alone, of_two, of_four] : ranges::views::zip(one, two, four)) {
+    EXPECT_NEAR(of_two, alone, 1e-5 * alone);
+    EXPECT_NEAR(of_four, alone, 1e-5 * alone);
   }
   EXPECT_LT(one.back(), one.front());
 }
@@ -254,10 +252,11 @@ TEST(Evaluation, LogitsOfSomeRowsAreThoseOfAllAndTakeWhatWasPlanned) {
     };
     const std::vector<std::int64_t> rows = {11, 12, 30};
     const std::vector<float> all = logits({}), some = logits(rows);
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      for (std::int64_t v = 0; v < vocabulary; ++v)
-        EXPECT_NEAR(some[i * static_cast<std::size_t>(vocabulary) + static_cast<std::size_t>(v)],
-                    all[static_cast<std::size_t>(rows[i] * vocabulary + v)], 1e-5);
+    ASSERT_EQ(std::ssize(some), std::ssize(rows) * vocabulary);
+    for (const auto& [row, logits_of_row] : ranges::views::zip(rows, ranges::views::chunk(some, vocabulary)))
+      for (const auto& [own, other] :
+           ranges::views::zip(logits_of_row, std::span(all).subspan(static_cast<std::size_t>(row * vocabulary))))
+        EXPECT_NEAR(own, other, 1e-5);
     EXPECT_THROW(logits({3 * length}), Error);
   });
 }
@@ -287,7 +286,7 @@ TEST(Evaluation, ContinuesSequencesOfDifferentLengthsAndTakesWhatWasPlanned) {
     same->logits(batch, rows(), {found.data(), shape});
     for (int token = 0; token < 4; ++token) {
       whole->logits(batch, rows(), {expected.data(), shape});
-      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5);
+      for (const auto& [own, other] : ranges::views::zip(found, expected)) EXPECT_NEAR(own, other, 1e-5);
       std::vector<std::int32_t> next;
       for (std::int32_t& position : at) ++position;
       for (const std::int64_t row : rows()) next.push_back(batch.tokens[row]);
@@ -362,12 +361,8 @@ TEST(Training, OfWeightsThatNobodyGaveAValueIsAnError) {
   Comm::run(2, {}, [](Comm& communicator) {
     Training training(communicator, {.sequence_length = length, .threads = 1});
     const Data data(communicator.rank(), 1, 1);
-    try {
-      training.step(data.batches(), {.lr = 1e-3});
-      ADD_FAILURE() << "trained";
-    } catch (const LogicError& error) {
-      EXPECT_NE(std::string(error.what()).find("initialize, load or set them first"), std::string::npos);
-    }
+    test::expect_parts(test::error_of<LogicError>([&] { training.step(data.batches(), {.lr = 1e-3}); }),
+                       {"initialize, load or set them first"});
   });
 }
 
