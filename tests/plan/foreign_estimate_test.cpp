@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <support/errors.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/module/stack.hpp>
@@ -183,12 +184,8 @@ TEST(ForeignEstimate, SaysWhatDoesNotFit) {
 TEST(ForeignEstimate, RefusesWhatIsNoTime) {
   using Tested = On<FullyShard<>>;
   const auto refused = [](const ForeignStep& step) {
-    try {
-      (void)estimate<Tested>(three_units(), {}, {}, step, cluster_of(2, false));
-    } catch (const InputError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return test::error_of<InputError>(
+        [&] { (void)estimate<Tested>(three_units(), {}, {}, step, cluster_of(2, false)); });
   };
   EXPECT_EQ(refused({}), "plan: nothing says how long computations take; give ForeignStep::seconds");
   EXPECT_EQ(refused({.seconds = [](const sharding::Task& task) { return task.index == 1 ? -1.0 : 1; }}),

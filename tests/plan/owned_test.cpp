@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of ranks that own whole tensors, and so differ.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <support/stacks/planned_llama.hpp>
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/buffer/owned.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/plan/ranks.hpp>
 #include <tessera/fsdp/training/muon.hpp>
-
-#include <support/stacks/planned_llama.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -37,12 +42,20 @@ Plan plan_of(const UnitOptions& units, int ranks, int rank, std::int64_t length 
                        {.ranks = ranks, .rank = rank, .shape = {.sequence_length = length}});
 }
 
+/// peak_of(rank) of each rank.
+template <class Peak>
+std::vector<std::int64_t> peaks_of(int ranks, const Peak& peak_of) {
+  std::vector<std::int64_t> peaks(static_cast<std::size_t>(ranks));
+  std::ranges::generate(peaks, [&, rank = 0]() mutable { return peak_of(rank++); });
+  return peaks;
+}
+
 /// Some of the trained are few, all are many: which rank takes the most depends on both.
 TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
   for (const UnitOptions& units : {UnitOptions{}, {.frozen = {"*embed*", "*down_proj*"}}})
     for (const int ranks : {1, 2, 3, 7}) {
-      std::vector<std::int64_t> peaks;
-      for (int rank = 0; rank < ranks; ++rank) peaks.push_back(plan_of(units, ranks, rank).peak_bytes());
+      const std::vector<std::int64_t> peaks =
+          peaks_of(ranks, [&](int rank) { return plan_of(units, ranks, rank).peak_bytes(); });
       const Plan most = plan_of(units, ranks, most_loaded);
       EXPECT_EQ(most.peak_bytes(), *std::ranges::max_element(peaks)) << ranks << " ranks";
       EXPECT_EQ(most.peak_bytes(), peaks[static_cast<std::size_t>(most.rank)]);
@@ -54,8 +67,7 @@ TEST(MostLoaded, IsTheRankWhosePeakIsTheLargest) {
 TEST(MostLoaded, IsFoundAmongRanksThatStepWholeMatricesToo) {
   for (const int ranks : {2, 5, 40}) {
     const auto peak_of = [&](int rank) { return plan_of({}, ranks, rank, 1, {optim::Muon{}}).peak_bytes(); };
-    std::vector<std::int64_t> peaks;
-    for (int rank = 0; rank < ranks; ++rank) peaks.push_back(peak_of(rank));
+    const std::vector<std::int64_t> peaks = peaks_of(ranks, peak_of);
     EXPECT_EQ(peak_of(most_loaded), *std::ranges::max_element(peaks)) << ranks << " ranks";
   }
 }
@@ -80,7 +92,7 @@ TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
   constexpr int ranks = 3;
   const auto work_of_ranks = [](StepWork step_work) {
     std::vector<std::int64_t> work;
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (const int rank : {0, 1, 2}) {
       comm::Simulated<> communicator({.ranks = ranks, .rank = rank});
       const Module module(communicator, Model(small), Sharding{{}, {.slack = 2}},
                           {.sequence_length = 16, .step_work = step_work});
@@ -95,6 +107,42 @@ TEST(Owned, PiecesAreWholeTensorsBalancedByTheWorkThatTheRunGives) {
   };
   const auto largest = [](const std::vector<std::int64_t>& work) { return *std::ranges::max_element(work); };
   EXPECT_LT(largest(work_of_ranks(matrices_alone)), largest(work_of_ranks(elementwise_work)));
+}
+
+using Dry = comm::Simulated<device::Meta>;
+using Owned = WithLayout<FullyShard<>, buffer::Owned>;
+
+/// A tensor of 8 rows over 4 ranks.
+template <class Sharding>
+struct OnFourRanks {
+  const std::vector<Unit> units = {{.name = "unit", .parameters = {{"w", {8, 64}}}}};
+  Dry communicator{{.ranks = 4, .rank = 0}};
+  ShardedModule<Stack<Sharding, Dry, Fp32>> module{communicator, units, {}, {}};
+  std::vector<const GroupTensors*> groups = module.group_list();
+};
+
+TEST(MostLoadedRanks, HaveTheMostRowsWhereAllHoldAsMuch) {
+  const OnFourRanks<FullyShard<>> evenly;
+  constexpr std::array<std::int64_t, 4> rows = {3, 4, 3, 4};
+  EXPECT_EQ(most_loaded_ranks(evenly.groups, 4), std::vector<int>{0});
+  EXPECT_EQ(most_loaded_ranks(evenly.groups, 4, rows), std::vector<int>{1});
+  EXPECT_EQ(one_of_each_load(evenly.groups, 4), std::vector<int>{0});
+  EXPECT_EQ(one_of_each_load(evenly.groups, 4, rows), (std::vector<int>{0, 1}));
+  EXPECT_TRUE(loads_ranks_alike(evenly.groups, 4));
+  EXPECT_FALSE(loads_ranks_alike(evenly.groups, 4, rows));
+}
+
+TEST(MostLoadedRanks, AreSeveralWhereOneHoldsMoreAndOthersHaveMoreRows) {
+  const OnFourRanks<Owned> owned;  // one rank has the whole tensor
+  const std::vector<int> owner = most_loaded_ranks(owned.groups, 4);
+  ASSERT_EQ(owner.size(), 1u);
+  std::array<std::int64_t, 4> rows = {4, 4, 4, 4};
+  EXPECT_EQ(most_loaded_ranks(owned.groups, 4, rows), owner);
+  rows[static_cast<std::size_t>(owner.front())] = 3;
+  const std::vector<int> most = most_loaded_ranks(owned.groups, 4, rows);
+  EXPECT_EQ(most.size(), 2u);
+  EXPECT_EQ(std::ranges::count(most, owner.front()), 1);
+  EXPECT_FALSE(loads_ranks_alike(owned.groups, 4));
 }
 
 }  // namespace

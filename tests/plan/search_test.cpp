@@ -9,6 +9,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -94,10 +96,11 @@ TEST(Search, FindsTheFastestThatFitAndSaysWhyOthersLose) {
     std::ranges::sort(fastest);
     fastest.resize(std::min<std::size_t>(3, fastest.size()));
     ASSERT_EQ(found.best.size(), fastest.size());
-    for (std::size_t i = 0; i < fastest.size(); ++i) EXPECT_EQ(found.best[i].outcome.seconds, fastest[i]);
+    for (const auto& [way, seconds] : ranges::views::zip(found.best, fastest)) EXPECT_EQ(way.outcome.seconds, seconds);
 
-    for (std::size_t family = 0; family < random.families.size(); ++family) {
-      const auto& [fate, of] = found.fates[family];
+    ASSERT_EQ(found.fates.size(), random.families.size());
+    for (const auto& [family, its_fate] : ranges::views::enumerate(found.fates)) {
+      const auto& [fate, of] = its_fate;
       EXPECT_EQ(of.family, family);
       if (fate == Fate::fits) {
         EXPECT_EQ(of.outcome.seconds, random.fastest(family));
