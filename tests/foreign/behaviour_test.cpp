@@ -39,29 +39,19 @@ device::StepDecision make_step(const Network& network, Comm& communicator, Fsdp2
   auto pass = sharded.train();
   AnyPass any = any_pass(pass);
   how.begin(communicator, sharded, pass, any);
-  double loss = 0;
-  for (int m = 0; m < how.micro_batches; ++m)
-    loss += network.compute(any, step, communicator.rank() * how.micro_batches + m,
-                            communicator.size() * how.micro_batches);
+  const double loss = compute_all(network, any, step, communicator, how.micro_batches);
   how.end(communicator, sharded, pass, any);
   pass.finish();
   return sharded.step(loss, {.lr = lr});
 }
 
 Outcome train(const Network& network, const Disturbed& how = {}) {
-  Outcome outcome;
-  on_ranks(
-      how.ranks,
-      [&](Comm& communicator) {
-        Fsdp2 sharded(communicator, network.units, how.strategy, settings_for(network, how.micro_batches));
-        sharded.initialize(seed);
-        std::vector<double> losses;
-        for (const int step : how.steps) losses.push_back(make_step(network, communicator, sharded, step, how).loss);
-        const auto weights = whole_weights(sharded);
-        if (communicator.rank() == 0) outcome = {losses, weights};
-      },
-      how.checks);
-  return outcome;
+  const auto steps = [&](Comm& communicator, Fsdp2& sharded) {
+    std::vector<double> losses;
+    for (const int step : how.steps) losses.push_back(make_step(network, communicator, sharded, step, how).loss);
+    return losses;
+  };
+  return outcome_of(network, how.ranks, how.strategy, how.micro_batches, steps, how.checks);
 }
 
 /// Waits for up to 200 microseconds, another time on every rank.
@@ -163,12 +153,8 @@ TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
             if (!inside && policy_text(strategy) != policy_text(strategies().front())) continue;  // it suffices once
             SCOPED_TRACE(message(network.name, ", ", policy_text(strategy), ", rank ", rank, inside ? " in" : " before",
                                  " computation ", at));
-            Outcome found;
-            on_ranks(3, [&](Comm& communicator) {
-              Fsdp2 sharded(communicator, network.units, strategy, settings_for(network, 1));
-              sharded.initialize(seed);
-              std::vector<double> losses;
-              losses.push_back(make_step(network, communicator, sharded, 0, {}).loss);
+            const Outcome found = outcome_of(network, 3, strategy, 1, [&](Comm& communicator, Fsdp2& sharded) {
+              std::vector<double> losses{make_step(network, communicator, sharded, 0, {}).loss};
               {
                 auto pass = sharded.train();
                 AnyPass any = any_pass(pass);
@@ -187,8 +173,7 @@ TEST(Forfeit, AtEveryTaskOnEveryRankIsAsARunWithoutTheStep) {
                 EXPECT_EQ(decision.stopped, 0);
               }
               losses.push_back(make_step(network, communicator, sharded, 2, {}).loss);
-              const auto weights = whole_weights(sharded);
-              if (communicator.rank() == 0) found = {losses, weights};
+              return losses;
             });
             expect_same(found, expected);
             if (::testing::Test::HasFailure()) return;
@@ -201,10 +186,7 @@ enum class After { unwinding, abandon };
 
 /// Three steps, of which the second one's pass is broken at a computation and then made again.
 Outcome train_with_exception(const Network& network, const Disturbed& how, int at, bool inside, After after) {
-  Outcome outcome;
-  on_ranks(how.ranks, [&](Comm& communicator) {
-    Fsdp2 sharded(communicator, network.units, how.strategy, settings_for(network, how.micro_batches));
-    sharded.initialize(seed);
+  const auto steps = [&](Comm& communicator, Fsdp2& sharded) {
     std::vector<double> losses{make_step(network, communicator, sharded, 0, how).loss};
     Disturbed broken = how;
     broken.begin = [&](Comm&, Fsdp2&, Pass<Fsdp2::Stack>&, AnyPass& any) { break_at(any, at, inside); };
@@ -214,21 +196,15 @@ Outcome train_with_exception(const Network& network, const Disturbed& how, int a
       auto pass = sharded.train();
       AnyPass any = any_pass(pass);
       break_at(any, at, inside);
-      EXPECT_THROW(
-          {
-            for (int m = 0; m < how.micro_batches; ++m)
-              network.compute(any, 1, communicator.rank() * how.micro_batches + m, how.ranks * how.micro_batches);
-          },
-          Broken);
+      EXPECT_THROW(compute_all(network, any, 1, communicator, how.micro_batches), Broken);
       pass.abandon();
     }
     EXPECT_THROW(sharded.step(0, {.lr = lr}), LogicError);
     for (const int step : {1, 2}) losses.push_back(make_step(network, communicator, sharded, step, how).loss);
     EXPECT_EQ(sharded.held(), sharded.planned());
-    const auto weights = whole_weights(sharded);
-    if (communicator.rank() == 0) outcome = {losses, weights};
-  });
-  return outcome;
+    return losses;
+  };
+  return outcome_of(network, how.ranks, how.strategy, how.micro_batches, steps);
 }
 
 TEST(Exception, AtEveryComputationOfAllRanksIsFollowedByTheSameStep) {
@@ -252,10 +228,7 @@ TEST(Exception, AtEveryComputationOfAllRanksIsFollowedByTheSameStep) {
 TEST(Step, WithALossThatIsNotFiniteChangesNoWeightAndTrainingGoesOn) {
   const Network network = unet_network();
   const Outcome expected = train(network, {.steps = {0, 2}});
-  Outcome found;
-  on_ranks(3, [&](Comm& communicator) {
-    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
-    sharded.initialize(seed);
+  const Outcome found = outcome_of(network, 3, {}, 1, [&](Comm& communicator, Fsdp2& sharded) {
     std::vector<double> losses{make_step(network, communicator, sharded, 0, {}).loss};
     auto pass = sharded.train();
     AnyPass any = any_pass(pass);
@@ -264,8 +237,7 @@ TEST(Step, WithALossThatIsNotFiniteChangesNoWeightAndTrainingGoesOn) {
     EXPECT_THROW(sharded.step(communicator.rank() == 1 ? std::numeric_limits<double>::infinity() : loss, {.lr = lr}),
                  DivergedError);
     losses.push_back(make_step(network, communicator, sharded, 2, {}).loss);
-    const auto weights = whole_weights(sharded);
-    if (communicator.rank() == 0) found = {losses, weights};
+    return losses;
   });
   expect_same(found, expected);
 }
@@ -330,10 +302,7 @@ TEST(Evaluation, BetweenStepsAndBetweenPassAndStepChangesNothing) {
       }
       pass.finish();
     };
-    Outcome found;
-    on_ranks(3, [&](Comm& communicator) {
-      Fsdp2 sharded(communicator, network.units, how.strategy, settings_for(network, 1));
-      sharded.initialize(seed);
+    const Outcome found = outcome_of(network, 3, how.strategy, 1, [&](Comm& communicator, Fsdp2& sharded) {
       std::vector<double> losses;
       for (const int step : how.steps) {
         evaluate(sharded);
@@ -344,8 +313,7 @@ TEST(Evaluation, BetweenStepsAndBetweenPassAndStepChangesNothing) {
         evaluate(sharded);
         losses.push_back(sharded.step(loss, {.lr = lr}).loss);
       }
-      const auto weights = whole_weights(sharded);
-      if (communicator.rank() == 0) found = {losses, weights};
+      return losses;
     });
     expect_same(found, expected);
   }

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include <support/errors.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 
 #include "runs.hpp"
@@ -27,13 +28,7 @@ constexpr int dec1 = 0, enc1 = 1, head = 2, enc2 = 3, dec2 = 4, middle = 5;  // 
 /// Calls f(), which must throw an E whose text contains `part`.
 template <class E, class F>
 void expect_error(std::string_view part, F f) {
-  try {
-    f();
-    ADD_FAILURE() << "no error says: " << part;
-  } catch (const E& error) {
-    EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos)
-        << "found: " << error.what() << "\nasked: " << part;
-  }
+  test::expect_parts(test::error_of<E>(f), {part});
 }
 
 /// Every rank constructs a Sharded as `change` says, and gets the error. Returns without hanging.
@@ -165,13 +160,10 @@ TEST(Misuse, OfTheBudgetOfOneRankIsRefusedOnEveryRank) {
     settings.budget = planned.sum();
     Fsdp2(communicator, network.units, {}, settings);  // just enough
     settings.budget -= communicator.rank();            // rank 0 may hold what it would
-    try {
-      Fsdp2(communicator, network.units, {}, settings);
-    } catch (const MemoryError& error) {
-      texts[static_cast<std::size_t>(communicator.rank())] = error.what();
-    }
+    texts[static_cast<std::size_t>(communicator.rank())] =
+        test::error_of<MemoryError>([&] { Fsdp2(communicator, network.units, {}, settings); });
   });
-  for (const std::string& text : texts) EXPECT_NE(text.find("rank 1 would hold "), text.npos) << "found: " << text;
+  for (const std::string& text : texts) test::expect_parts(text, {"rank 1 would hold "});
 }
 
 TEST(Misuse, OfAPassNamesWhatIsNextAndChangesNothing) {
@@ -277,10 +269,7 @@ TEST(Misuse, OfAUseNamesItsUnit) {
 TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
   const Network network = unet_network();
   const Outcome expected = train_sharded(network, {.ranks = ranks, .micro_batches = {1}});
-  Outcome found;
-  on_ranks(ranks, [&](Comm& communicator) {
-    Fsdp2 sharded(communicator, network.units, {}, settings_for(network, 1));
-    sharded.initialize(seed);
+  const Outcome found = outcome_of(network, ranks, {}, 1, [&](Comm& communicator, Fsdp2& sharded) {
     {
       auto pass = sharded.train();
       expect_error<LogicError>("another one is under way", [&] { (void)sharded.evaluate(); });
@@ -292,9 +281,7 @@ TEST(Misuse, OfAPassThatIsLeftIsNamedByTheNextAndTrainingGoesOn) {
     AnyPass any = any_pass(pass);
     const double loss = network.compute(any, 0, communicator.rank(), ranks);
     pass.finish();
-    const double sum = sharded.step(loss, {.lr = lr_of(0)}).loss;
-    const auto weights = whole_weights(sharded);
-    if (communicator.rank() == 0) found = {{sum}, weights};
+    return std::vector{sharded.step(loss, {.lr = lr_of(0)}).loss};
   });
   expect_same(found, expected);
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/testing/report.hpp>
 
@@ -164,8 +166,8 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
                        .clip = request.clip,
                        .rounding = rounding});
   Outcome outcome;
-  for (int step = 0; step < std::ssize(request.micro_batches); ++step) {
-    const int count = request.micro_batches[static_cast<std::size_t>(step)];
+  for (const int count : request.micro_batches) {
+    const int step = static_cast<int>(std::ssize(outcome.losses));
     outcome.losses.push_back(loop.step(count, lr_of(step), [&](auto& pass, int piece) {
       if constexpr (std::is_same_v<S, double>) {
         return network.compute_in_double(pass, step, piece, request.ranks * count);
@@ -176,9 +178,9 @@ Outcome train_plain(const Network& network, const Request& request, plain::Reduc
     }));
     outcome.norms.push_back(loop.norm());
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (const auto& [i, parameter] : ranges::views::enumerate(parameters)) {
     const std::vector<double> weights = loop.weights(i);
-    outcome.weights[parameters[i].name] = {weights.begin(), weights.end()};
+    outcome.weights[parameter.name] = {weights.begin(), weights.end()};
   }
   return outcome;
 }
@@ -207,16 +209,14 @@ void expect_clipping(const Outcome& found, double clip) {
 
 double difference(const Outcome& found, const Outcome& expected) {
   double largest = 0;
-  for (std::size_t i = 0; i < expected.losses.size(); ++i)
-    largest = std::max(largest, std::abs(found.losses[i] - expected.losses[i]) / std::abs(expected.losses[i]));
+  for (const auto& [mine, other] : ranges::views::zip(found.losses, expected.losses))
+    largest = std::max(largest, std::abs(mine - other) / std::abs(other));
   double squares = 0, size = 0;
-  for (const auto& [name, weights] : expected.weights) {
-    const std::vector<float>& others = found.weights.at(name);
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      squares += std::pow(static_cast<double>(others[i]) - static_cast<double>(weights[i]), 2);
-      size += std::pow(static_cast<double>(weights[i]), 2);
+  for (const auto& [name, weights] : expected.weights)
+    for (const auto& [mine, other] : ranges::views::zip(found.weights.at(name), weights)) {
+      squares += std::pow(static_cast<double>(mine) - static_cast<double>(other), 2);
+      size += std::pow(static_cast<double>(other), 2);
     }
-  }
   return std::max(largest, std::sqrt(squares / size));
 }
 

@@ -81,6 +81,14 @@ std::map<std::string, std::vector<float>> whole_weights(AnySharded& sharded) {
   return whole;
 }
 
+/// Makes the computations of this rank's `count` micro-batches, and returns the sum of their losses.
+template <class Ranks>
+double compute_all(const Network& network, AnyPass& pass, int step, const Ranks& ranks, int count) {
+  double loss = 0;
+  for (int m = 0; m < count; ++m) loss += network.compute(pass, step, ranks.rank() * count + m, ranks.size() * count);
+  return loss;
+}
+
 /// Trains so many steps, of which each is cut into the strategy's pieces. Collective.
 template <class AnySharded>
 Outcome steps_in_pieces(AnySharded& sharded, const Network& network, int steps) {
@@ -109,13 +117,11 @@ template <class AnySharded>
 Outcome steps_of(AnySharded& sharded, const Network& network, const std::vector<int>& micro_batches) {
   const auto& communicator = sharded.module().communicator();
   Outcome outcome;
-  for (int step = 0; step < std::ssize(micro_batches); ++step) {
-    const int count = micro_batches[static_cast<std::size_t>(step)];
+  for (const int count : micro_batches) {
+    const int step = static_cast<int>(std::ssize(outcome.losses));
     auto pass = sharded.train(count);
     AnyPass any = any_pass(pass);
-    double loss = 0;
-    for (int m = 0; m < count; ++m)
-      loss += network.compute(any, step, communicator.rank() * count + m, communicator.size() * count);
+    const double loss = compute_all(network, any, step, communicator, count);
     pass.finish();
     const auto decision = sharded.step(loss, {.lr = lr_of(step)});
     outcome.losses.push_back(decision.loss);
@@ -176,6 +182,22 @@ double difference(const Outcome& found, const Outcome& expected);
 template <class F>
 void on_ranks(int ranks, F f, bool checks = false) {
   Comm::run(ranks, {.checks = checks}, f);
+}
+
+/// Trains a network on ranks that are threads. f(communicator, sharded) makes the steps and returns their losses.
+template <class F>
+Outcome outcome_of(const Network& network, int ranks, const RunTimeAny& strategy, int micro_batches, F f,
+                   bool checks = false) {
+  Outcome outcome;
+  const auto rank = [&](Comm& communicator) {
+    Fsdp2 sharded(communicator, network.units, strategy, settings_for(network, micro_batches));
+    sharded.initialize(seed);
+    const std::vector<double> losses = f(communicator, sharded);
+    const auto weights = whole_weights(sharded);
+    if (communicator.rank() == 0) outcome = {losses, weights};
+  };
+  on_ranks(ranks, rank, checks);
+  return outcome;
 }
 
 }  // namespace fsdp::foreign

@@ -2,10 +2,12 @@
 // With fixed slots a group's weights and gradients have the same memory whenever they have any, whatever the order.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <tessera/fsdp/sharding/check.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
@@ -33,8 +35,8 @@ class Random {
 
 /// Returns an order in which units are used repeatedly, or never, with a head or without.
 Order random_order(Random& random, int units) {
-  std::vector<int> uses;
-  for (int i = 0, count = 1 + random(2 * units); i < count; ++i) uses.push_back(random(units));
+  std::vector<int> uses(static_cast<std::size_t>(1 + random(2 * units)));
+  std::ranges::generate(uses, [&] { return random(units); });
   return random(2) == 0 ? mirrored(uses) : mirrored(uses, random(units));
 }
 
@@ -105,9 +107,7 @@ TEST(FixedSlots, AGroupHasTheSameSlotInEveryUseWhateverTheOrder) {
 }
 
 std::int64_t elements_of(const std::vector<std::int64_t>& slots) {
-  std::int64_t sum = 0;
-  for (const std::int64_t slot : slots) sum += slot;
-  return sum;
+  return std::accumulate(slots.begin(), slots.end(), std::int64_t{0});
 }
 
 /// A chain of units of the same size.
@@ -153,9 +153,8 @@ TEST(FixedSlots, AreNeededWhereGathersRunFarAhead) {
 
 /// Units of one or two tensors; every third unit has one that all of those share.
 std::vector<Unit> small_units(Random& random, int count) {
-  std::vector<Unit> units;
-  for (int i = 0; i < count; ++i) {
-    Unit& unit = units.emplace_back();
+  std::vector<Unit> units(static_cast<std::size_t>(count));
+  for (const auto& [i, unit] : ranges::views::enumerate(units)) {
     unit.name = message("unit ", i);
     unit.parameters.push_back({.name = message("w", i), .shape = {3 + random(20), 2}});
     if (i % 3 == 2) unit.parameters.push_back({.name = "tied", .shape = {11}});
@@ -165,8 +164,8 @@ std::vector<Unit> small_units(Random& random, int count) {
 
 /// Every unit's backward is made, so that all of them may be trained.
 Order covering_order(Random& random, int units) {
-  std::vector<int> uses;
-  for (int unit = 0; unit < units; ++unit) uses.push_back(unit);
+  std::vector<int> uses(static_cast<std::size_t>(units));
+  std::iota(uses.begin(), uses.end(), 0);
   for (int extra = random(2 * units); extra > 0; --extra) uses.insert(uses.begin() + random(units), random(units));
   return random(2) == 0 ? mirrored(uses) : mirrored(uses, random(units));
 }
@@ -193,9 +192,9 @@ TEST(FixedSlots, ViewsHaveTheSameAddressesInEveryUseOfAPass) {
       while (pass.next()) {
         auto use = pass.enter();
         const auto& parameters = list[static_cast<std::size_t>(use.task().index)].parameters;
-        for (std::size_t i = 0; i < parameters.size(); ++i) {
-          expect_first(weights, parameters[i].name, use.weight(i).data());
-          if (use.task().action != Action::forward) expect_first(gradients, parameters[i].name, use.zeroed(i).data());
+        for (const auto& [i, parameter] : ranges::views::enumerate(parameters)) {
+          expect_first(weights, parameter.name, use.weight(i).data());
+          if (use.task().action != Action::forward) expect_first(gradients, parameter.name, use.zeroed(i).data());
         }
       }
       pass.finish();
