@@ -23,7 +23,7 @@ if(TESSERA_SANITIZER STREQUAL "address")
   string(APPEND left_out_tests "|comm/(nccl|queued_threads)_test")
   string(APPEND left_out_cases ":Parity.StrategiesGiveTheSame*")
 elseif(TESSERA_SANITIZER STREQUAL "thread")  # other tests have the same threads and collectives
-  string(APPEND left_out_tests "|(sharding/(check|layouts|memory|offload|optimizers|assign_slots|recompute|residency|targets|tiling)|module/units)_test")
+  string(APPEND left_out_tests "|(sharding/(check|layouts|memory|offload|optimizers|assign_slots|residency|targets|tiling)|module/units)_test")
   string(APPEND left_out_cases ":InitialValues.*:Collectives.*:Resume.ReadsEveryValue*:Parity.Clipping*")
   string(APPEND left_out_cases ":Sequence.ExchangesAreCounted*:Sequence.IsCutIntoParts*:Sequence.RanksHoldTheirPart*")
   # Long sums are those of Threads and of NCCL's WithChecksOn.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/zip.hpp>
 
 #include <support/problems.hpp>
 #include <tessera/fsdp/sharding/check.hpp>
@@ -25,7 +26,7 @@ Problem problem_with(const Strategy& strategy, const Elements& elements, std::ve
                      bool overlap = false) {
   Problem problem = problem_for(strategy, std::move(units), micro_batches);
   problem.overlap = overlap;
-  for (std::size_t group = 0; group < elements.size(); ++group) problem.groups[group].slot_elements = elements[group];
+  for (const auto& [group, count] : ranges::views::zip(problem.groups, elements)) group.slot_elements = count;
   return problem;
 }
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
 
+#include <support/errors.hpp>
 #include <support/problems.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/slots.hpp>
@@ -19,19 +21,15 @@ namespace fsdp::sharding {
 namespace {
 
 using namespace test;
+using fsdp::test::expect_parts;
 
 const Names names{.units = {"embedding", "block 0", "block 1", "block 2", "head"},
                   .groups = {"embedding", "block 0", "block 1", "block 2", "head"}};
 
 /// What check says of a list, without the tasks around the one that is wrong; nothing where it accepts it.
 std::string verdict(const Schedule& schedule, const Problem& problem) {
-  try {
-    check(schedule, problem, names);
-    return {};
-  } catch (const InputError& error) {
-    const std::string text = error.what();
-    return text.substr(0, text.find(" ["));
-  }
+  const std::string text = fsdp::test::error_of<InputError>([&] { check(schedule, problem, names); });
+  return text.substr(0, text.find(" ["));
 }
 
 /// Lists to spoil: FullyShard's, over three blocks, and its placed form.
@@ -45,8 +43,8 @@ class Spoiled {
   }
   /// The number of the n-th such task.
   std::ptrdiff_t at(Action action, int index, int n = 0) const {
-    for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].action == action && list_[i].index == index && n-- == 0) return static_cast<std::ptrdiff_t>(i);
+    for (const auto& [i, task] : ranges::views::enumerate(list_))
+      if (task.action == action && task.index == index && n-- == 0) return static_cast<std::ptrdiff_t>(i);
     ADD_FAILURE() << "no " << name_of(action) << ' ' << index;
     return 0;
   }
@@ -167,17 +165,13 @@ TEST(Check, RefusesAGradientThatCrossesTooEarlyTwiceOrNever) {
   };
   const auto reduce = std::find(list.begin(), list.end(), Task{.action = Action::reduce, .index = 4}) - list.begin();
   EXPECT_EQ(verdict(list, problem), "");
-  EXPECT_NE(with(reduce, Action::reduce_across, 4).find("its gradient is not reduced over the inner axis"),
-            std::string::npos);
-  EXPECT_NE(with(reduce + 1, Action::reduce_across, 4).find("the gradient of head was reduced across already by task"),
-            std::string::npos);
-  EXPECT_NE(with(std::ssize(list), Action::reduce_across, 4).find("its gradient was reduced across already by task"),
-            std::string::npos);
+  expect_parts(with(reduce, Action::reduce_across, 4), {"its gradient is not reduced over the inner axis"});
+  expect_parts(with(reduce + 1, Action::reduce_across, 4), {"the gradient of head was reduced across already by task"});
+  expect_parts(with(std::ssize(list), Action::reduce_across, 4), {"its gradient was reduced across already by task"});
   Schedule never = list;
   never.pop_back();
-  EXPECT_NE(verdict(never, problem).find("reduce embedding: its sum is never reduced across"), std::string::npos);
-  EXPECT_NE(verdict(list, problem_for(FullyShard<>{}, three_blocks(), 2)).find("crosses no outer axis"),
-            std::string::npos);
+  expect_parts(verdict(never, problem), {"reduce embedding: its sum is never reduced across"});
+  expect_parts(verdict(list, problem_for(FullyShard<>{}, three_blocks(), 2)), {"crosses no outer axis"});
 }
 
 TEST(Check, RefusesShardsThatAreNotGatheredAcross) {
@@ -204,8 +198,7 @@ TEST(Check, RefusesToGatherFromPartsThatNobodyKept) {
   EXPECT_EQ(verdict(early, problem),
             "sharding: task 5, keep block 0: no computation used its weights since they were gathered");
   std::erase(list, Task{.action = Action::keep, .index = 1});
-  EXPECT_NE(verdict(list, problem).find("gather-in-group block 0: no rank kept a part of its weights before"),
-            std::string::npos);
+  expect_parts(verdict(list, problem), {"gather-in-group block 0: no rank kept a part of its weights before"});
 }
 
 TEST(Check, RefusesASlotWithTwoHolders) {
@@ -215,25 +208,22 @@ TEST(Check, RefusesASlotWithTwoHolders) {
   Spoiled gradients(2, true);
   EXPECT_EQ(gradients.verdict(), "");
   gradients.without(Action::close_gradient, 4);
-  EXPECT_NE(gradients.verdict().find("open-gradient block 2: slot 0 is held by head since task "), std::string::npos);
+  expect_parts(gradients.verdict(), {"open-gradient block 2: slot 0 is held by head since task "});
   Spoiled other(1, true);
   other.task(Action::release, 0).slot = 1;
   EXPECT_EQ(other.verdict(), "sharding: task 3, release embedding: it is in slot 0, not 1");
   Spoiled number(1, true);
   number.task(Action::gather, 0).slot = 1'000'000;
-  EXPECT_NE(number.verdict().find("slot 1000000 is no number of a slot"), std::string::npos);
+  expect_parts(number.verdict(), {"slot 1000000 is no number of a slot"});
 }
 
 TEST(Check, RefusesGradientsThatAreWrittenOrReducedOutsideTheirSlot) {
-  EXPECT_NE(Spoiled(1, true)
-                .without(Action::open_gradient, 3)
-                .verdict()
-                .find("backward block 2: the gradient of block 2 has no open slot"),
-            std::string::npos);
+  expect_parts(Spoiled(1, true).without(Action::open_gradient, 3).verdict(),
+               {"backward block 2: the gradient of block 2 has no open slot"});
   Spoiled early(1, true);
   const auto close = early.at(Action::close_gradient, 4);
   early.insert(early.at(Action::loss, 4) + 1, {.action = Action::close_gradient, .index = 4});
-  EXPECT_NE(early.verdict().find("close-gradient head: its gradient, written by task "), std::string::npos);
+  expect_parts(early.verdict(), {"close-gradient head: its gradient, written by task "});
   EXPECT_GT(close, 0);
   Spoiled still(2, true);
   still.without(Action::close_gradient, 0).without(Action::open_gradient, 0, 1).without(Action::close_gradient, 0);
@@ -254,7 +244,7 @@ TEST(Check, GeneratingKeepsWhatItGathered) {
   const Schedule first = make_schedule(FullyShard<>{}.rules(), problem);
   EXPECT_EQ(verdict(first, problem), "");
   problem.pass = Pass::evaluate;
-  EXPECT_NE(verdict(first, problem).find("its weights are never released"), std::string::npos);
+  expect_parts(verdict(first, problem), {"its weights are never released"});
   const Schedule evaluation = make_schedule(FullyShard<>{}.rules(), problem);
   problem.pass = Pass::generate;
   EXPECT_EQ(verdict(evaluation, problem),
@@ -272,11 +262,11 @@ void for_each_list(const std::function<void(const std::string&, const Rules&, co
     models[3][2].groups = {1};     // blocks 1 and 2 are one unit, 3 and the head another
     models[3][3].groups = {2};
     models[3][4].groups = {2, 3};
-    for (std::size_t model = 0; model < models.size(); ++model)
+    for (const auto& [model, units] : ranges::views::enumerate(models))
       for (const Pass pass : {Pass::train, Pass::evaluate, Pass::generate, Pass::generate_again})
         for (const int micro_batches : pass == Pass::train ? std::vector{1, 2, 3} : std::vector{1})
           for (const int variant : {0, 1, 2, 3, 4}) {
-            Problem problem = problem_for(strategy, models[model], micro_batches, pass);
+            Problem problem = problem_for(strategy, units, micro_batches, pass);
             problem.overlap = variant % 2 == 1;
             problem.keep_last_block = variant != 2;
             for (GroupFacts& group : problem.groups) group.slot_elements = group.resident || variant == 4 ? 0 : 64;
@@ -326,17 +316,17 @@ TEST(Check, RefusesEveryPlacedListOfWhichATaskIsMissingOrDoneTwice) {
   for_each_list([&](const std::string& text, const Rules& rules, const Problem& problem) {
     if (rules.prefetch_depth != 1 || (problem.pass == Pass::train && problem.micro_batches != 2)) return;
     const Schedule placed = assign_slots(make_schedule(rules, problem), problem);
-    for (std::size_t i = 0; i < placed.size(); ++i) {
-      const bool keeps = placed[i].action == Action::keep;
+    for (const auto& [i, task] : ranges::views::enumerate(placed)) {
+      const bool keeps = task.action == Action::keep;
       Schedule other = placed;
-      other.insert(other.begin() + static_cast<std::ptrdiff_t>(i), placed[i]);
+      other.insert(other.begin() + static_cast<std::ptrdiff_t>(i), task);
       if (!keeps) {
-        EXPECT_NE(verdict(other, problem), "") << text << ": twice " << i << ' ' << text_of(placed[i], names);
+        EXPECT_NE(verdict(other, problem), "") << text << ": twice " << i << ' ' << text_of(task, names);
       }
       other = placed;
       other.erase(other.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!keeps || placed[i].micro_batch == 0) {
-        EXPECT_NE(verdict(other, problem), "") << text << ": without " << i << ' ' << text_of(placed[i], names);
+      if (!keeps || task.micro_batch == 0) {
+        EXPECT_NE(verdict(other, problem), "") << text << ": without " << i << ' ' << text_of(task, names);
       }
     }
   });

@@ -8,14 +8,6 @@
 namespace fsdp::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
-/// Losses 1e-5, weights 1e-4, relative; `alone` are 10 steps of one rank.
-void expect_follows(const RunResults& found, const RunResults& alone) {
-  EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-5);
-  EXPECT_LE(largest_relative(found.weights, alone.weights), 1e-4);
-}
-
 TEST(CudaRanks, AreRepeatedToTheBit) {
   FSDP_NEEDS_CUDA();
   for (const auto stack : {"fsdp2", "zero3", "hybrid:2:full", "fsdp2/bf16"}) {
@@ -24,11 +16,8 @@ TEST(CudaRanks, AreRepeatedToTheBit) {
     options.steps = 3;
     const RunResults first = run_cuda(stack, options);
     const RunResults second = run_cuda(stack, options);
-    EXPECT_EQ(second.losses, first.losses);
+    expect_same_bits(second, first);
     EXPECT_EQ(second.norms, first.norms);
-    EXPECT_EQ(tensors_that_differ(second.gradients, first.gradients), Names{});
-    EXPECT_EQ(tensors_that_differ(second.weights, first.weights), Names{});
-    EXPECT_EQ(tensors_that_differ(second.states, first.states), Names{});
   }
 }
 
@@ -39,7 +28,7 @@ TEST(CudaRanks, FollowOneRankWithEveryStrategy) {
   for (const int ranks : {2, 4})
     for (const auto stack : cuda_strategies) {
       SCOPED_TRACE(message(stack, ", ", ranks, " ranks"));
-      expect_follows(run_cuda(stack, uneven_options(ranks, ranks / 2)), alone);
+      expect_follows(run_cuda(stack, uneven_options(ranks, ranks / 2)), alone, {.losses = 1e-5});
     }
 }
 
@@ -51,7 +40,7 @@ TEST(CudaRanks, FollowOneRankWhileBlockInputsAreInHostMemory) {
     RunOptions options = uneven_options(4, 2);
     options.units.recompute = true;
     options.units.offload_inputs = 1;
-    expect_follows(run_cuda(stack, options), alone);
+    expect_follows(run_cuda(stack, options), alone, {.losses = 1e-5});
   }
 }
 
@@ -62,6 +51,24 @@ TEST(CudaRanks, FollowFp32WithinOnePercentInBf16) {
   const RunResults bf16 = run_cuda("fsdp2/bf16", uneven_options(2));
   EXPECT_LE(largest_relative(bf16.losses, fp32.losses), 0.01);
   EXPECT_GT(largest_relative(bf16.losses, fp32.losses), 1e-6);
+}
+
+// Every strategy on a GPU that its ranks share, against the same on the CPU.
+
+TEST(CudaAndCpu, GiveTheSameLossesGradientsAndWeightsWithEveryStrategy) {
+  FSDP_NEEDS_CUDA();
+  for (const int ranks : {2, 4})
+    for (const auto stack : cuda_strategies) {
+      SCOPED_TRACE(message(stack, ", ", ranks, " ranks"));
+      const RunOptions options = uneven_options(ranks, 2);
+      const RunResults expected = run(stack, options);
+      const RunResults found = run_cuda(stack, options);
+      expect_same_tensors(found.initial, expected.initial);
+      EXPECT_LE(largest_relative(found.losses, expected.losses), 1e-5);
+      EXPECT_LE(largest_relative(found.norms, expected.norms), 1e-4);
+      EXPECT_LE(largest_relative(found.gradients, expected.gradients), 1e-4);
+      EXPECT_LE(largest_relative(found.weights, expected.weights), 1e-4);
+    }
 }
 
 }  // namespace

@@ -17,9 +17,7 @@ std::string owned(std::string_view strategy) { return std::string(strategy) + "/
 
 /// Values, collectives, and memory as it was planned on each rank. Norms are sums over pieces, and pieces differ.
 void expect_same_step(const RunResults& found, const RunResults& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_EQ(tensors_that_differ(found.gradients, expected.gradients), Names{});
-  EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+  expect_same_bits(found, expected);
   const auto collectives = [](const std::vector<comm::Record>& records) {
     std::vector<std::pair<comm::Op, std::string>> list;
     for (const comm::Record& record : records) list.emplace_back(record.op, record.label.what);
@@ -28,7 +26,7 @@ void expect_same_step(const RunResults& found, const RunResults& expected) {
   EXPECT_EQ(collectives(found.records), collectives(expected.records));
   EXPECT_EQ(collectives(found.inner_records), collectives(expected.inner_records));
   EXPECT_EQ(collectives(found.across_records), collectives(expected.across_records));
-  for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned);
+  expect_planned_bytes(found);
 }
 
 TEST(Layouts, RowsFollowPerParameter) {
@@ -36,9 +34,8 @@ TEST(Layouts, RowsFollowPerParameter) {
     for (const int micro_batches : sampled({1, 3})) {
       const RunResults rows = run("fsdp2/layout=rows/run-time", uneven_options(ranks, micro_batches));
       const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
-      EXPECT_LE(largest_relative(rows.losses, expected.losses), 1e-6) << ranks;
-      EXPECT_LE(largest_relative(rows.weights, expected.weights), 1e-4) << ranks;
-      for (const Memory& memory : rows.memory) EXPECT_EQ(memory.used, memory.planned);
+      expect_follows(rows, expected, {.losses = 1e-6}, message(ranks, " ranks"));
+      expect_planned_bytes(rows);
     }
 }
 
@@ -84,7 +81,7 @@ TEST(Layouts, ARankMayOwnNothing) {
   const RunResults found = run(owned("fsdp2"), options);
   expect_same_step(found, run("fsdp2", options));
   constexpr auto weights = static_cast<std::size_t>(device::MemoryKind::weights);
-  EXPECT_TRUE(std::ranges::any_of(found.memory, [&](const Memory& memory) { return memory.used[weights] == 0; }));
+  EXPECT_TRUE(std::ranges::any_of(found.memory, [](const Memory& memory) { return memory.used[weights] == 0; }));
 }
 
 TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
@@ -101,32 +98,21 @@ TEST(Layouts, FrozenReplicatedAndMergedUnitsWorkWithWholeTensors) {
 
 TEST(Layouts, WholeTensorsOnQueuedDevicesAndOverNccl) {
   if (sanitized) GTEST_SKIP() << "stacks on queues are not built under a sanitizer";
-  RunOptions options = uneven_options(3);
-  options.steps = 3;
+  const RunOptions options = with_steps(3, uneven_options(3));
   const RunResults expected = run("fsdp2", options);
   for (const std::string_view device : {"/queued", "/nccl"}) {
     const RunResults found = run("fsdp2/layout=owned" + std::string(device), options);
     EXPECT_EQ(found.races, Names{}) << device;
-    EXPECT_EQ(found.losses, expected.losses) << device;
-    EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{}) << device;
+    expect_same_bits(found, expected, std::string(device));
   }
 }
 
 TEST(Layouts, ACheckpointIsReadWithAnyLayoutAndGoesOnToTheBit) {
   const TemporaryFolder folder;
-  RunOptions options = uneven_options(3);
-  const RunResults whole = run("fsdp2/owned", options);
-  options.steps = 5;
-  options.save_to = folder.path();
-  run("fsdp2/owned", options);
-  options.save_to.clear();
-  options.resume = folder.path();
-  options.steps = 10;
-  for (const auto stack : {"fsdp2/owned", "fsdp2", "zero3/layout=owned/run-time", "hybrid:3/layout=owned/run-time"}) {
-    const RunResults resumed = run(stack, options);
-    EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end())) << stack;
-    EXPECT_EQ(tensors_that_differ(resumed.weights, whole.weights), Names{}) << stack;
-  }
+  const RunResults whole = run("fsdp2/owned", uneven_options(3));
+  run("fsdp2/owned", saving(3, folder.path()));
+  for (const auto stack : {"fsdp2/owned", "fsdp2", "zero3/layout=owned/run-time", "hybrid:3/layout=owned/run-time"})
+    expect_resumed(run(stack, resuming(3, 10, folder.path())), whole, stack);
 }
 
 TEST(RunTimeStrategies, GiveTheBitsNormsAndMemoryOfTheTypesTheyStandFor) {
@@ -140,8 +126,7 @@ TEST(RunTimeStrategies, GiveTheBitsNormsAndMemoryOfTheTypesTheyStandFor) {
     const RunResults found = run(std::string(strategy) + "/run-time", options);
     expect_same_step(found, expected);
     EXPECT_EQ(found.norms, expected.norms);
-    for (std::size_t rank = 0; rank < found.memory.size(); ++rank)
-      EXPECT_EQ(found.memory[rank].used, expected.memory[rank].used);
+    expect_same_bytes(found, expected);
   }
 }
 
@@ -151,8 +136,7 @@ TEST(RunTimeStrategies, AHybridHasAnyInnerStrategy) {
   for (const auto inner : {":zero1", ":zero2", ":zero3:persist=20", ":no-reshard"})
     for (const auto kind : {"hybrid:2", "hybrid:2:full"}) {
       const RunResults found = run(message(kind, inner, "/run-time"), options);
-      EXPECT_LE(largest_relative(found.losses, expected.losses), 1e-6) << kind << inner;
-      EXPECT_LE(largest_relative(found.weights, expected.weights), 1e-4) << kind << inner;
+      expect_follows(found, expected, {.losses = 1e-6}, message(kind, inner));
       for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned) << kind << inner;
     }
   const auto gathers = [&](std::string_view stack) {

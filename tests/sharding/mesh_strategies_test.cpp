@@ -11,11 +11,8 @@
 namespace fsdp::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
 std::int64_t count(const std::vector<comm::Record>& records, std::string_view what) {
-  return std::count_if(records.begin(), records.end(),
-                       [&](const comm::Record& record) { return record.label.what == what; });
+  return std::ranges::count_if(records, [&](const comm::Record& record) { return record.label.what == what; });
 }
 
 TEST(Mesh, StrategiesFollowOneRank) {
@@ -27,9 +24,8 @@ TEST(Mesh, StrategiesFollowOneRank) {
     for (const int micro_batches : sampled({1, 3})) {
       SCOPED_TRACE(message(stack, " on ", ranks, " ranks, ", micro_batches, " micro-batches"));
       const RunResults found = run(stack, uneven_options(ranks, micro_batches));
-      EXPECT_LE(largest_relative(found.losses, alone.losses), 1e-6);
-      EXPECT_LE(largest_relative(found.weights, alone.weights), 1e-4);
-      for (const Memory& memory : found.memory) EXPECT_EQ(memory.used, memory.planned);
+      expect_follows(found, alone, {.losses = 1e-6});
+      expect_planned_bytes(found);
     }
 }
 
@@ -38,8 +34,7 @@ TEST(Mesh, ReshardingOverKRanksGivesTheBitsOfReshardingOverAll) {
     for (const int micro_batches : sampled({1, 3})) {
       const RunResults found = run(stack, uneven_options(ranks, micro_batches));
       const RunResults expected = run("fsdp2", uneven_options(ranks, micro_batches));
-      EXPECT_EQ(found.losses, expected.losses) << stack;
-      EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{}) << stack;
+      expect_same_bits(found, expected, stack);
     }
 }
 
@@ -47,8 +42,7 @@ TEST(Mesh, AGroupOfAllRanksGivesTheBitsOfTheInnerStrategy) {
   for (const auto stack : {"hybrid:3", "hybrid:3:full"}) {
     const RunResults found = run(stack, uneven_options(3, 2));
     const RunResults expected = run("fsdp2", uneven_options(3, 2));
-    EXPECT_EQ(found.losses, expected.losses) << stack;
-    EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{}) << stack;
+    expect_same_bits(found, expected, stack);
   }
 }
 
@@ -56,10 +50,9 @@ TEST(Mesh, ShardingTheOptimizerAcrossChangesNoBit) {
   for (const int micro_batches : {1, 2}) {
     const RunResults replicated = run("hybrid:2", uneven_options(4, micro_batches));
     const RunResults sharded = run("hybrid:2:full", uneven_options(4, micro_batches));
-    EXPECT_EQ(sharded.losses, replicated.losses);
-    EXPECT_EQ(tensors_that_differ(sharded.weights, replicated.weights), Names{});
-    EXPECT_LT(sharded.memory[0].used[static_cast<std::size_t>(device::MemoryKind::optimizer)],
-              replicated.memory[0].used[static_cast<std::size_t>(device::MemoryKind::optimizer)]);
+    expect_same_bits(sharded, replicated);
+    EXPECT_LT(used_bytes(sharded, device::MemoryKind::optimizer),
+              used_bytes(replicated, device::MemoryKind::optimizer));
   }
 }
 
@@ -69,14 +62,13 @@ TEST(Mesh, Bf16FollowsFp32WithTheOptimizerShardedAcross) {
   const RunResults fp32 = run("hybrid:2:full", options);
   const RunResults bf16 = run("hybrid:2:full/bf16", options);
   EXPECT_LE(largest_relative(bf16.losses, fp32.losses), 0.01);
-  for (const Memory& memory : bf16.memory) EXPECT_EQ(memory.used, memory.planned);
+  expect_planned_bytes(bf16);
 }
 
 /// L = 3 blocks, U = 5 units.
 TEST(Mesh, CollectivesOfAStepAreThoseOfTheFormulas) {
   for (const int m : sampled({1, 3})) {
-    RunOptions options = uneven_options(4, m);
-    options.steps = 2;
+    const RunOptions options = with_steps(2, uneven_options(4, m));
     const RunResults group = run("fsdp2:2", options);
     EXPECT_EQ(count(group.records, "weights"), 5 * m);
     EXPECT_EQ(count(group.inner_records, "kept weights"), 2 * m);
@@ -122,12 +114,8 @@ TEST(Collectives, OfEveryStrategyAreThoseOfTheFormulas) {
         {"zero2", {units, units * m, 0}},
         {"replicated", {0, 0, units}}};
     for (const auto& [stack, counts] : expected) {
-      RunOptions options = uneven_options(2, static_cast<int>(m));
-      options.steps = 2;
-      const RunResults results = run(stack, options);
-      const auto of = [&](comm::Op op) {
-        return std::count_if(results.records.begin(), results.records.end(), [&](const auto& e) { return e.op == op; });
-      };
+      const RunResults results = run(stack, with_steps(2, uneven_options(2, static_cast<int>(m))));
+      const auto of = [&](comm::Op op) { return std::ranges::count(results.records, op, &comm::Record::op); };
       EXPECT_EQ((Counts{of(comm::Op::all_gather), of(comm::Op::reduce_scatter), of(comm::Op::all_reduce)}), counts)
           << stack << ", " << m << " micro-batches";
     }
@@ -140,8 +128,7 @@ TEST(Mesh, DeferredReductionSendsGradientsOnceAndFollowsOneRank) {
   EXPECT_EQ(count(deferred.records, "gradients"), 5);
   EXPECT_EQ(count(deferred.records, "weights"), 7 * 3);
   const RunResults last = run("replicated", options);  // reduces the last too: the same order of sums
-  EXPECT_EQ(deferred.losses, last.losses);
-  EXPECT_EQ(tensors_that_differ(deferred.weights, last.weights), Names{});
+  expect_same_bits(deferred, last);
 }
 
 TEST(Mesh, GroupsThatDoNotFillAreAnError) {

@@ -33,10 +33,9 @@ TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
         EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
         if (comm::mpi_world().rank() != 0) continue;
         const RunResults threads = run(strategy, options);
-        EXPECT_EQ(found.losses, threads.losses);
+        expect_same_bits(found, threads);
         EXPECT_EQ(found.norms, threads.norms);
-        EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
-        EXPECT_EQ(tensors_that_differ(found.initial, threads.initial), Names{});
+        expect_same_tensors(found.initial, threads.initial);
       }
   }
 }
@@ -50,8 +49,7 @@ TEST(MpiParity, RanksThatOwnWholeTensorsGiveTheBitsOfThreads) {
     EXPECT_EQ(found.memory.front().used, found.memory.front().planned);
     if (comm::mpi_world().rank() != 0) continue;
     const RunResults threads = run(strategy, options);
-    EXPECT_EQ(found.losses, threads.losses);
-    EXPECT_EQ(tensors_that_differ(found.weights, threads.weights), Names{});
+    expect_same_bits(found, threads);
   }
 }
 
@@ -79,8 +77,7 @@ TEST(MpiParity, DelaysBeforeCollectivesChangeNoBit) {
   const RunResults usual = run_mpi("fsdp2", options);
   options.before = comm::random_delays(2, std::chrono::microseconds(300));
   const RunResults delayed = run_mpi("fsdp2", options);
-  EXPECT_EQ(delayed.losses, usual.losses);
-  EXPECT_EQ(tensors_that_differ(delayed.weights, usual.weights), Names{});
+  expect_same_bits(delayed, usual);
 }
 
 TEST(MpiParity, UnequalMicroBatchesGiveTheGradientOfThreads) {
@@ -95,7 +92,7 @@ TEST(MpiParity, UnequalMicroBatchesGiveTheGradientOfThreads) {
   if (comm::mpi_world().rank() != 0) return;
   const RunResults threads = run("fsdp2", options);
   EXPECT_EQ(found.losses, threads.losses);
-  EXPECT_EQ(tensors_that_differ(found.gradients, threads.gradients), Names{});
+  expect_same_tensors(found.gradients, threads.gradients);
 }
 
 }  // namespace

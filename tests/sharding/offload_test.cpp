@@ -9,26 +9,14 @@
 namespace fsdp::test {
 namespace {
 
-using Names = std::vector<std::string>;
 using device::MemoryKind;
 
-std::int64_t bytes(const RunResults& results, MemoryKind kind) {
-  return results.memory[0].used[static_cast<std::size_t>(kind)];
-}
-
-RunOptions few_steps(int ranks, int micro_batches) {
-  RunOptions options = uneven_options(ranks, micro_batches);
-  options.steps = 3;
-  return options;
-}
+RunOptions few_steps(int ranks, int micro_batches) { return with_steps(3, uneven_options(ranks, micro_batches)); }
 
 void expect_same_bits_and_plan(const RunResults& found, const RunResults& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
-  EXPECT_EQ(tensors_that_differ(found.states, expected.states), Names{});
+  expect_same_bits(found, expected);
+  expect_planned_bytes(found);
   for (const Memory& memory : found.memory) {
-    EXPECT_EQ(memory.used, memory.planned);
-    EXPECT_EQ(memory.used_offload, memory.planned_offload);
     EXPECT_GT(memory.used_offload, 0);
     EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
   }
@@ -42,9 +30,9 @@ TEST(Offload, OfTheOptimizerChangesNoBit) {
     const RunResults found = run(far, few_steps(ranks, 2));
     const RunResults expected = run(near, few_steps(ranks, 2));
     expect_same_bits_and_plan(found, expected);
-    EXPECT_EQ(bytes(found, MemoryKind::optimizer), 0);
-    EXPECT_LE(bytes(found, MemoryKind::weights), bytes(expected, MemoryKind::weights));
-    EXPECT_GE(found.memory[0].used_offload, bytes(expected, MemoryKind::optimizer) * 3 / 2);
+    EXPECT_EQ(used_bytes(found, MemoryKind::optimizer), 0);
+    EXPECT_LE(used_bytes(found, MemoryKind::weights), used_bytes(expected, MemoryKind::weights));
+    EXPECT_GE(found.memory[0].used_offload, used_bytes(expected, MemoryKind::optimizer) * 3 / 2);
   }
 }
 
@@ -111,27 +99,15 @@ TEST(Offload, InputsWithoutRecomputationAreAnError) {
 
 TEST(Offload, IsSavedAndResumedLikeTheOthers) {
   const TemporaryFolder folder;
-  RunOptions options = uneven_options(3);
-  options.steps = 5;
-  options.save_to = folder.path();
-  run("fsdp2", options);
-  options.save_to.clear();
-  options.resume = folder.path();
-  options.steps = 10;
-  const RunResults resumed = run("fsdp2/offload", options);
-  const RunResults whole = run("fsdp2", uneven_options(3));
-  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
-  EXPECT_EQ(tensors_that_differ(resumed.weights, whole.weights), Names{});
+  run("fsdp2", saving(3, folder.path()));
+  expect_resumed(run("fsdp2/offload", resuming(3, 10, folder.path())), run("fsdp2", uneven_options(3)));
 }
 
 /// Halves the bytes of every reduction; each contribution is rounded once, to 8 bits.
 TEST(Wire, Bf16HalvesTheBytesOfReductionsAndFollowsFloat) {
   const RunResults narrow = run("fsdp2/bf16-wire", uneven_options(3));
   const RunResults wide = run("fsdp2", uneven_options(3));
-  ASSERT_EQ(narrow.records.size(), wide.records.size());
-  for (std::size_t i = 0; i < wide.records.size(); ++i)
-    EXPECT_EQ(narrow.records[i].bytes * (wide.records[i].op == comm::Op::reduce_scatter ? 2 : 1),
-              wide.records[i].bytes);
+  expect_same_collectives(narrow, wide, comm::Op::reduce_scatter, 2);
   const double error = largest_relative(narrow.gradients, wide.gradients);
   EXPECT_LE(error, 1.0 / 128);
   EXPECT_GT(error, 1e-5) << "nothing was rounded";

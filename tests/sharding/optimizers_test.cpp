@@ -7,10 +7,6 @@
 namespace fsdp::test {
 namespace {
 
-using Names = std::vector<std::string>;
-using device::MemoryKind;
-
-optim::RunTimeOptimizer sgd() { return {optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}}; }
 optim::RunTimeOptimizer muon() { return {optim::Muon{}}; }
 
 RunOptions with(const optim::RunTimeOptimizer& optimizer, RunOptions options) {
@@ -25,11 +21,12 @@ std::int64_t elements_of(const Values& values) {
 }
 
 TEST(Optimizers, KeepTheirStatesAlone) {
-  const RunResults of_sgd = run("replicated", with(sgd(), uneven_options(1)));
+  const RunResults of_sgd =
+      run("replicated", with({optim::Sgd{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}}, uneven_options(1)));
   EXPECT_EQ(elements_of(of_sgd.states), elements_of(of_sgd.weights));
   const RunResults without = run("replicated", with({optim::Sgd{.momentum = 0}}, uneven_options(1)));
   EXPECT_TRUE(without.states.empty());
-  EXPECT_EQ(without.memory[0].used[static_cast<std::size_t>(MemoryKind::optimizer)], 0);
+  EXPECT_EQ(used_bytes(without, device::MemoryKind::optimizer), 0);
   const RunResults of_muon = run("replicated", with(muon(), uneven_options(1)));
   EXPECT_EQ(of_muon.states.count("model.layers.0.mlp.up_proj.weight.momentum"), 1u);
   EXPECT_EQ(of_muon.states.count("model.layers.0.mlp.up_proj.weight.exp_avg"), 0u);
@@ -41,9 +38,7 @@ TEST(Muon, OnOwnedTensorsIsThatOfReplicasToTheBit) {
   const RunResults replicas = run("replicated", with(muon(), uneven_options(3)));
   for (const auto stack : {"zero2/layout=owned/run-time", "zero3/layout=owned/run-time"}) {
     const RunResults owners = run(stack, with(muon(), uneven_options(3)));
-    EXPECT_EQ(owners.losses, replicas.losses) << stack;
-    EXPECT_EQ(tensors_that_differ(owners.weights, replicas.weights), Names{}) << stack;
-    EXPECT_EQ(tensors_that_differ(owners.states, replicas.states), Names{}) << stack;
+    expect_same_bits(owners, replicas, stack);
   }
 }
 
@@ -51,11 +46,7 @@ TEST(Muon, AddsNoCollective) {
   const auto stack = "fsdp2/layout=owned/run-time";
   const RunResults with_adamw = run(stack, uneven_options(3));
   const RunResults with_muon = run(stack, with(muon(), uneven_options(3)));
-  ASSERT_EQ(with_muon.records.size(), with_adamw.records.size());
-  for (std::size_t i = 0; i < with_muon.records.size(); ++i) {
-    EXPECT_EQ(with_muon.records[i].op, with_adamw.records[i].op);
-    EXPECT_EQ(with_muon.records[i].bytes, with_adamw.records[i].bytes);
-  }
+  expect_same_collectives(with_muon, with_adamw);
   EXPECT_EQ(with_muon.memory[0].copied_bytes, with_adamw.memory[0].copied_bytes);
 }
 

@@ -8,6 +8,8 @@
 #include <random>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <support/problems.hpp>
 #include <support/sanitizer.hpp>
@@ -61,13 +63,13 @@ struct Passes {
 
 /// A model of `blocks` blocks, whose groups have these elements: the embedding, the blocks, the head.
 Passes model(const std::vector<std::int64_t>& elements, int micro_batches, bool tied = false) {
-  std::vector<UnitUse> units;
-  for (std::size_t unit = 0; unit < elements.size(); ++unit) units.push_back({.groups = {static_cast<int>(unit)}});
+  std::vector<UnitUse> units(elements.size());
+  for (const auto& [unit, use] : ranges::views::enumerate(units)) use.groups = {static_cast<int>(unit)};
   units.front().backward_needs_weights = false;
   if (tied) units.back().groups.push_back(0);
   Passes passes{.step = problem_of(std::move(units), micro_batches)};
-  for (std::size_t group = 0; group < elements.size(); ++group)
-    passes.step.groups[group] = {.elements = elements[group], .slot_elements = elements[group]};
+  for (const auto& [group, count] : ranges::views::zip(passes.step.groups, elements))
+    group = {.elements = count, .slot_elements = count};
   passes.step.axes.shard = 4;
   return passes;
 }
@@ -87,8 +89,8 @@ TEST(Residency, IsTheBestOfAllChoicesForRandomSizesBudgetsAndMicroBatches) {
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   int refused = 0, longer = 0;
   for (int trial = 0; trial < (fsdp::test::sanitized ? 40 : 150); ++trial) {
-    std::vector<std::int64_t> elements;
-    for (int unit = 3 + below(3); unit > 0; --unit) elements.push_back(1 + below(9));
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(3 + below(3)));
+    std::ranges::generate(elements, [&] { return 1 + below(9); });
     Passes passes = model(elements, 1 + below(3), below(3) == 0);
     passes.step.overlap = below(2) == 0;
     passes.step.fixed_slots = below(3) == 0;
@@ -151,9 +153,9 @@ TEST(Residency, OfEqualUnitsIsTheClosedForm) {
 TEST(Residency, OfManyUnitsGathersNoMoreThanTheBoundIsBelow) {
   std::mt19937 random(2);
   for (int trial = 0; trial < (fsdp::test::sanitized ? 2 : 6); ++trial) {
-    std::vector<std::int64_t> elements{400};
-    for (int block = 0; block < 24; ++block) elements.push_back(90 + static_cast<int>(random() % 20));
-    elements.push_back(410);
+    std::vector<std::int64_t> elements(26);
+    std::ranges::generate(elements, [&] { return 90 + static_cast<int>(random() % 20); });
+    elements.front() = 400, elements.back() = 410;
     const Passes passes = model(elements, 1 + trial % 3);
     std::int64_t before = std::numeric_limits<std::int64_t>::max();
     for (const std::int64_t budget : {820, 1400, 2000, 2600, 4000}) {
@@ -184,8 +186,8 @@ TEST(Residency, IsWithinTheBudgetInAllPassesThatUseTheSlots) {
 TEST(Residency, GathersNoMoreThanOneHoldForAllInItsBytes) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 20; ++trial) {
-    std::vector<std::int64_t> elements;
-    for (int unit = trial % 2 == 0 ? 5 : 16; unit > 0; --unit) elements.push_back(1 + static_cast<int>(random() % 60));
+    std::vector<std::int64_t> elements(trial % 2 == 0 ? 5 : 16);
+    std::ranges::generate(elements, [&] { return 1 + static_cast<int>(random() % 60); });
     const Passes passes = model(elements, 1 + trial % 4);
     for (const Hold hold : {Hold::use, Hold::micro_batch, Hold::step}) {
       const Passes::Cost alike = passes.cost(std::vector<Hold>(elements.size(), hold));

@@ -8,23 +8,6 @@
 namespace fsdp::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
-RunOptions saving(int ranks, const std::filesystem::path& to) {
-  RunOptions options = uneven_options(ranks);
-  options.steps = 5;
-  options.save_to = to;
-  return options;
-}
-
-RunOptions resuming(int ranks, int steps, const std::filesystem::path& from) {
-  RunOptions options = uneven_options(ranks);
-  options.steps = steps;
-  options.resume = from;
-  options.seed = 99;  // not read
-  return options;
-}
-
 TEST(Resume, ReadsEveryValueToTheBitWhateverWroteIt) {
   for (const auto writer : {"fsdp2", "zero3", "replicated"}) {
     const TemporaryFolder folder;
@@ -33,8 +16,8 @@ TEST(Resume, ReadsEveryValueToTheBitWhateverWroteIt) {
       SCOPED_TRACE(message(writer, " to ", reader));
       const RunResults read = run(reader, resuming(ranks, 5, folder.path()));
       EXPECT_TRUE(read.losses.empty());
-      EXPECT_EQ(tensors_that_differ(read.weights, saved.weights), Names{});
-      EXPECT_EQ(tensors_that_differ(read.states, saved.states), Names{});
+      expect_same_tensors(read.weights, saved.weights);
+      expect_same_tensors(read.states, saved.states);
     }
   }
 }
@@ -43,10 +26,7 @@ TEST(Resume, GoesOnToTheBitOnTheSameRanks) {
   for (const auto stack : {"fsdp2", "zero3", "replicated", "fsdp2/bf16"}) {
     const TemporaryFolder folder;
     run(stack, saving(3, folder.path()));
-    const RunResults resumed = run(stack, resuming(3, 10, folder.path()));
-    const RunResults whole = run(stack, uneven_options(3));
-    EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 5, whole.losses.end())) << stack;
-    EXPECT_EQ(tensors_that_differ(resumed.weights, whole.weights), Names{}) << stack;
+    expect_resumed(run(stack, resuming(3, 10, folder.path())), run(stack, uneven_options(3)), stack);
   }
 }
 

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step that is cut into pieces has the same bits on any number of ranks: losses, norms, gradients, weights, states.
-#include <gtest/gtest.h>
+#include <algorithm>
+#include <random>
 
+#include <gtest/gtest.h>
+#include <range/v3/view/zip.hpp>
+
+#include <support/errors.hpp>
 #include <support/small_llama.hpp>
+#include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::test {
 namespace {
@@ -24,14 +30,6 @@ std::string in_pieces(std::string_view strategy, int pieces, std::string_view st
   return message(strategy, ":pieces=", pieces, stack);
 }
 
-void expect_same_bits(const RunResults& found, const RunResults& expected) {
-  EXPECT_EQ(found.losses, expected.losses);
-  EXPECT_EQ(found.norms, expected.norms);
-  EXPECT_EQ(tensors_that_differ(found.gradients, expected.gradients), Names{});
-  EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
-  EXPECT_EQ(tensors_that_differ(found.states, expected.states), Names{});
-}
-
 TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyOfTheFamily) {
   for (const int pieces : sampled({12, 8})) {
     const RunResults expected = run(in_pieces("fsdp2", pieces), pieces_options(pieces, pieces));
@@ -44,11 +42,11 @@ TEST(SameBits, OnAnyNumberOfRanksUnderEveryStrategyOfTheFamily) {
         const RunResults found = run(in_pieces(strategy, pieces), pieces_options(pieces, ranks));
         expect_same_bits(found, expected);
         for (const Memory& memory : found.memory) {
-          for (std::size_t kind = 0; kind < memory.used.size(); ++kind)
-            if (kind == static_cast<std::size_t>(device::MemoryKind::activations))
-              EXPECT_LE(memory.used[kind], memory.planned[kind]) << "a rank may have none of the larger pieces";
-            else
-              EXPECT_EQ(memory.used[kind], memory.planned[kind]) << "kind " << kind;
+          constexpr auto activations = static_cast<std::size_t>(device::MemoryKind::activations);
+          device::BytesByKind used = memory.used;
+          EXPECT_LE(used[activations], memory.planned[activations]) << "a rank may have none of the larger pieces";
+          used[activations] = memory.planned[activations];
+          EXPECT_EQ(used, memory.planned);
           EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
         }
       }
@@ -98,6 +96,114 @@ TEST(SameBits, DifferWithoutPieces) {
                    two = run("fsdp2/run-time", uneven_options(2, 2));
   EXPECT_NE(alone.losses, two.losses);
   EXPECT_NE(tensors_that_differ(alone.weights, two.weights), Names{});
+}
+
+// Digests are the same on any number of ranks and show where two runs part; a verification names the rank that computes
+// or remembers wrongly.
+
+constexpr int pieces = 4;
+
+RunOptions options_on(int ranks) {
+  RunOptions options = uneven_options(ranks, sharding::micro_batches_of(pieces, ranks));
+  options.most_sequences = most_dealt(12, pieces, 1);
+  options.steps = 2;
+  options.collects = false;
+  return options;
+}
+
+std::string stack(std::string_view strategy) { return message(strategy, ":pieces=", pieces, "/run-time"); }
+
+RunResults digested(std::string_view strategy, RunOptions options) {
+  options.digests = true;
+  return run(stack(strategy), options);
+}
+
+TEST(Digests, AreTheSameOnAnyNumberOfRanks) {
+  const RunResults expected = digested("fsdp2", options_on(4));
+  ASSERT_EQ(expected.digests.size(), 2u);
+  // 4 pieces of 4 forward and 4 backward streams, then gradients and weights of 5 units.
+  EXPECT_EQ(expected.digests.front().size(), 4u * 8 + 2 * 5);
+  for (const int ranks : {1, 2, 3})
+    for (const std::string_view strategy : {"fsdp2", "zero3"})
+      EXPECT_EQ(digested(strategy, options_on(ranks)).digests, expected.digests) << ranks << " ranks, " << strategy;
+}
+
+TEST(Digests, DoNotDependOnHowParametersAreGrouped) {
+  const RunResults expected = digested("fsdp2", options_on(2));
+  RunOptions merged = options_on(2);
+  merged.units.blocks_per_unit = 2;
+  EXPECT_EQ(digested("fsdp2", merged).digests, expected.digests);
+  merged.units.merge_below = 1'000'000;
+  EXPECT_EQ(digested("fsdp2", merged).digests, expected.digests);
+  EXPECT_EQ(digested("zero3:persist=32", options_on(2)).digests, expected.digests);
+}
+
+/// The first digest that two runs do not share.
+StepDigest first_that_differs(const RunResults& a, const RunResults& b) {
+  for (const auto& [mine, other] : ranges::views::zip(a.digests, b.digests))
+    if (const auto at = std::ranges::mismatch(mine, other).in1; at != mine.end()) return *at;
+  return {};
+}
+
+TEST(Digests, ShowWhereTwoRunsPart) {
+  const RunResults usual = digested("fsdp2", options_on(2));
+  RunOptions other = options_on(2);
+  other.batch = [deal = other.batch](const Place& place) {
+    auto windows = deal(place);
+    if (place.step == 1 && place.piece() == 2) windows.front().tokens[3] ^= 1;
+    return windows;
+  };
+  const StepDigest token = first_that_differs(usual, digested("fsdp2", other));
+  EXPECT_EQ(token.kind, StepDigest::Kind::forward);
+  EXPECT_EQ(token.piece, 2);
+  EXPECT_EQ(token.name, "embedding");
+  RunOptions flipped = options_on(2);
+  flipped.flip = Flip{.what = Flip::What::gathered, .rank = 1, .step = 2, .element = 7, .bit = 29};
+  const StepDigest weight = first_that_differs(usual, digested("fsdp2", flipped));
+  EXPECT_EQ(weight.kind, StepDigest::Kind::forward);
+  EXPECT_EQ(weight.piece, 1);
+  EXPECT_EQ(weight.name, "block 0");
+}
+
+TEST(Verification, FindsNothingWhereNothingIsWrongAndChangesNoBit) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    RunOptions options = options_on(ranks);
+    options.collects = true;
+    const RunResults usual = run(stack("fsdp2"), options);
+    options.verifies = true;
+    const RunResults verified = run(stack("fsdp2"), options);
+    expect_same_bits(verified, usual);
+    EXPECT_EQ(verified.norms, usual.norms);
+    expect_planned_bytes(verified);
+  }
+}
+
+std::string found_by_verification(int ranks, std::string_view strategy, const Flip& flip) {
+  RunOptions options = options_on(ranks);
+  options.verifies = true;
+  options.flip = flip;
+  return error_of<CorruptionError>([&] { run(stack(strategy), options); });
+}
+
+/// Any bit of a gradient or of what rests; of weights that are computed with, a bit of the exponent, since the lowest
+/// ones are lost in sums.
+TEST(Verification, FindsEachFlippedBitAndNamesTheRank) {
+  std::mt19937 random(7);
+  const int count = sanitized ? 10 : 100;
+  for (int i = 0; i < count; ++i) {
+    const auto what = static_cast<Flip::What>(i % 5);
+    const int ranks = 1 + static_cast<int>(random() % 4);
+    const Flip flip{
+        .what = what,
+        .rank = static_cast<int>(random() % static_cast<unsigned>(ranks)),
+        .step = 2,
+        .element = static_cast<std::int64_t>(random() % 1000),
+        .bit = what == Flip::What::gathered ? 24 + static_cast<int>(random() % 6) : static_cast<int>(random() % 32)};
+    const std::string found = found_by_verification(ranks, i % 2 == 0 ? "fsdp2" : "zero2", flip);
+    EXPECT_NE(found.find(message("rank ", flip.rank, " on ")), std::string::npos)
+        << "flip " << i << " on rank " << flip.rank << " of " << ranks << ": " << found;
+    EXPECT_EQ(found.find(", or rank"), std::string::npos) << found;
+  }
 }
 
 }  // namespace

@@ -27,36 +27,38 @@ std::string training(int micro_batches, Strategy strategy = {}) {
   return text_of(list(strategy, three_blocks(), micro_batches));
 }
 
-constexpr auto resharded =
+/// The forward of three blocks whose weights are gathered ahead and released: of a step's first micro-batch, and of its
+/// second, whose first gather stands in the backward before it.
+const std::string forward =
     "gather 0 gather 1 forward 0 release 0 "
     "gather 2 forward 1 release 1 "
     "gather 3 forward 2 release 2 "
-    "gather 4 forward 3 "
-    "loss 4 release 4 reduce 4 "
-    "gather 2 backward 3 release 3 reduce 3 "
-    "gather 1 backward 2 release 2 reduce 2 "
-    "backward 1 release 1 reduce 1 "
-    "backward 0 reduce 0";
-
-constexpr auto resharded_twice =
-    "gather 0 gather 1 forward 0 release 0 "
-    "gather 2 forward 1 release 1 "
-    "gather 3 forward 2 release 2 "
-    "gather 4 forward 3 "
-    "loss 4 release 4 reduce 4 "
-    "gather 2 backward 3 release 3 reduce 3 "
-    "gather 1 backward 2 release 2 reduce 2 "
-    "backward 1 release 1 reduce 1 "
-    "gather 0:1 backward 0 reduce 0 "
+    "gather 4 forward 3 ";
+const std::string forward_of_second =
     "gather 1:1 forward 0:1 release 0:1 "
     "gather 2:1 forward 1:1 release 1:1 "
     "gather 3:1 forward 2:1 release 2:1 "
-    "gather 4:1 forward 3:1 "
-    "loss 4:1 release 4:1 reduce 4:1 "
-    "gather 2:1 backward 3:1 release 3:1 reduce 3:1 "
-    "gather 1:1 backward 2:1 release 2:1 reduce 2:1 "
-    "backward 1:1 release 1:1 reduce 1:1 "
-    "backward 0:1 reduce 0:1";
+    "gather 4:1 forward 3:1 ";
+
+const std::string resharded = forward +
+                              "loss 4 release 4 reduce 4 "
+                              "gather 2 backward 3 release 3 reduce 3 "
+                              "gather 1 backward 2 release 2 reduce 2 "
+                              "backward 1 release 1 reduce 1 "
+                              "backward 0 reduce 0";
+
+const std::string resharded_twice = forward +
+                                    "loss 4 release 4 reduce 4 "
+                                    "gather 2 backward 3 release 3 reduce 3 "
+                                    "gather 1 backward 2 release 2 reduce 2 "
+                                    "backward 1 release 1 reduce 1 "
+                                    "gather 0:1 backward 0 reduce 0 " +
+                                    forward_of_second +
+                                    "loss 4:1 release 4:1 reduce 4:1 "
+                                    "gather 2:1 backward 3:1 release 3:1 reduce 3:1 "
+                                    "gather 1:1 backward 2:1 release 2:1 reduce 2:1 "
+                                    "backward 1:1 release 1:1 reduce 1:1 "
+                                    "backward 0:1 reduce 0:1";
 
 TEST(Schedule, FullyShardGathersAheadReleasesFirstAndNeverGathersTheEmbeddingForBackward) {
   EXPECT_EQ(training<FullyShard<ReshardAfterForward::yes>>(1), resharded);
@@ -153,16 +155,12 @@ TEST(Schedule, OverKRanksWeightsAreKeptAfterForwardAndGatheredFromTheGroup) {
 
 TEST(Schedule, HybridReducesAcrossOnTheLastMicroBatchOnly) {
   const HybridShard<FullyShard<>> hybrid{.group = 2};
-  EXPECT_EQ(training(1, hybrid),
-            "gather 0 gather 1 forward 0 release 0 "
-            "gather 2 forward 1 release 1 "
-            "gather 3 forward 2 release 2 "
-            "gather 4 forward 3 "
-            "loss 4 release 4 reduce 4 reduce-across 4 "
-            "gather 2 backward 3 release 3 reduce 3 reduce-across 3 "
-            "gather 1 backward 2 release 2 reduce 2 reduce-across 2 "
-            "backward 1 release 1 reduce 1 reduce-across 1 "
-            "backward 0 reduce 0 reduce-across 0");
+  EXPECT_EQ(training(1, hybrid), forward +
+                                     "loss 4 release 4 reduce 4 reduce-across 4 "
+                                     "gather 2 backward 3 release 3 reduce 3 reduce-across 3 "
+                                     "gather 1 backward 2 release 2 reduce 2 reduce-across 2 "
+                                     "backward 1 release 1 reduce 1 reduce-across 1 "
+                                     "backward 0 reduce 0 reduce-across 0");
   const Schedule twice = list(hybrid, three_blocks(), 2);
   EXPECT_EQ(count(twice, Action::reduce), 10);
   EXPECT_EQ(count(twice, Action::reduce_across), 5);
@@ -186,24 +184,18 @@ TEST(Schedule, HybridWithTheOptimizerShardedAcrossGathersEachGroupAcrossAtItsFir
 
 TEST(Schedule, DeferredReductionKeepsPartialSumsAndReducesOnce) {
   EXPECT_EQ(training(2, FullyShard<>{.reduce = ReduceGradients::last_micro_batch}),
-            "gather 0 gather 1 forward 0 release 0 "
-            "gather 2 forward 1 release 1 "
-            "gather 3 forward 2 release 2 "
-            "gather 4 forward 3 "
-            "loss 4 release 4 "
-            "gather 2 backward 3 release 3 "
-            "gather 1 backward 2 release 2 "
-            "backward 1 release 1 "
-            "gather 0:1 backward 0 "
-            "gather 1:1 forward 0:1 release 0:1 "
-            "gather 2:1 forward 1:1 release 1:1 "
-            "gather 3:1 forward 2:1 release 2:1 "
-            "gather 4:1 forward 3:1 "
-            "loss 4:1 release 4:1 reduce 4:1 "
-            "gather 2:1 backward 3:1 release 3:1 reduce 3:1 "
-            "gather 1:1 backward 2:1 release 2:1 reduce 2:1 "
-            "backward 1:1 release 1:1 reduce 1:1 "
-            "backward 0:1 reduce 0:1");
+            forward +
+                "loss 4 release 4 "
+                "gather 2 backward 3 release 3 "
+                "gather 1 backward 2 release 2 "
+                "backward 1 release 1 "
+                "gather 0:1 backward 0 " +
+                forward_of_second +
+                "loss 4:1 release 4:1 reduce 4:1 "
+                "gather 2:1 backward 3:1 release 3:1 reduce 3:1 "
+                "gather 1:1 backward 2:1 release 2:1 reduce 2:1 "
+                "backward 1:1 release 1:1 reduce 1:1 "
+                "backward 0:1 reduce 0:1");
 }
 
 /// Group 5 holds the small tensors of block 1.
@@ -229,12 +221,9 @@ TEST(Schedule, BeforeTheFirstTrainableUnitThereIsNoBackward) {
   std::vector<GroupFacts> groups(5);
   for (const int frozen : {0, 1, 2}) groups[static_cast<std::size_t>(frozen)].trainable = false;
   EXPECT_EQ(text_of(make_schedule(FullyShard<>{}.rules(), problem_of(three_blocks(), groups, 1))),
-            "gather 0 gather 1 forward 0 release 0 "
-            "gather 2 forward 1 release 1 "
-            "gather 3 forward 2 release 2 "
-            "gather 4 forward 3 "
-            "loss 4 release 4 reduce 4 "
-            "backward 3 release 3 reduce 3");
+            forward +
+                "loss 4 release 4 reduce 4 "
+                "backward 3 release 3 reduce 3");
   EXPECT_EQ(first_backward(problem_of(three_blocks(), groups, 1)), 3);
 }
 
@@ -243,14 +232,11 @@ TEST(Schedule, AFrozenUnitAboveATrainableOneHasABackwardAndNoReduction) {
   std::vector<GroupFacts> groups(5);
   for (const int frozen : {0, 3, 4}) groups[static_cast<std::size_t>(frozen)].trainable = false;
   EXPECT_EQ(text_of(make_schedule(FullyShard<>{}.rules(), problem_of(three_blocks(), groups, 1))),
-            "gather 0 gather 1 forward 0 release 0 "
-            "gather 2 forward 1 release 1 "
-            "gather 3 forward 2 release 2 "
-            "gather 4 forward 3 "
-            "loss 4 release 4 "
-            "gather 2 backward 3 release 3 "
-            "gather 1 backward 2 release 2 reduce 2 "
-            "backward 1 release 1 reduce 1");
+            forward +
+                "loss 4 release 4 "
+                "gather 2 backward 3 release 3 "
+                "gather 1 backward 2 release 2 reduce 2 "
+                "backward 1 release 1 reduce 1");
 }
 
 /// Blocks 1 and 2 are one unit: group 1.
@@ -298,9 +284,8 @@ std::int64_t most_live(const Schedule& schedule, const std::vector<GroupFacts>& 
 }
 
 TEST(Schedule, ALiveBoundHoldsGathersBack) {
-  std::vector<GroupFacts> groups(5);
-  constexpr std::int64_t elements[] = {100, 40, 40, 40, 110};
-  for (std::size_t g = 0; g < 5; ++g) groups[g].elements = elements[g];
+  const std::vector<GroupFacts> groups = {
+      {.elements = 100}, {.elements = 40}, {.elements = 40}, {.elements = 40}, {.elements = 110}};
   for (const int depth : {0, 1, 2, 4})
     for (const std::int64_t bound : {110, 120, 150, 190, 1000}) {
       const Zero3 zero3{.prefetch_depth = depth, .live_bound = bound};

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <support/small_llama.hpp>
+#include <support/temporary_folder.hpp>
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
@@ -32,10 +34,10 @@ LlamaConfig twelve_heads(std::int64_t kv_heads) {
 /// packed.
 std::vector<Window> odd_windows(bool packed) {
   std::vector<Window> windows = some_windows(12, 7, 37);
-  for (std::size_t i = 0; i < windows.size(); i += 3) windows[i].targets[i % 7] = -1;
-  if (packed)
-    for (std::size_t i = 0; i < windows.size(); ++i)
-      windows[i].documents = i % 2 == 0 ? std::vector<std::int64_t>{3, 4} : std::vector<std::int64_t>{1, 5, 1};
+  for (const auto& [i, window] : ranges::views::enumerate(windows)) {
+    if (i % 3 == 0) window.targets[i % 7] = -1;
+    if (packed) window.documents = i % 2 == 0 ? std::vector<std::int64_t>{3, 4} : std::vector<std::int64_t>{1, 5, 1};
+  }
   return windows;
 }
 
@@ -148,8 +150,7 @@ TEST(Sequence, TwoRunsGiveTheSameBitsAndSoDoesAnyNumberOfGroups) {
   RunOptions options = options_of({.ranks = 2, .parts = 2});
   options.steps = 3;
   const RunResults once = run(run_time("fsdp2"), options), again = run(run_time("fsdp2"), options);
-  EXPECT_EQ(once.losses, again.losses);
-  EXPECT_EQ(tensors_that_differ(once.weights, again.weights), Names{});
+  expect_same_bits(once, again);
 
   options.micro_batches = 2;
   options.most_sequences = most_dealt(12, 1, 2);
@@ -157,9 +158,8 @@ TEST(Sequence, TwoRunsGiveTheSameBitsAndSoDoesAnyNumberOfGroups) {
   options.ranks = 4;
   options.micro_batches = 1;
   const RunResults two_groups = run(run_time("fsdp2:pieces=2"), options);
-  EXPECT_EQ(two_groups.losses, one_group.losses);
+  expect_same_bits(two_groups, one_group);
   EXPECT_EQ(two_groups.norms, one_group.norms);
-  EXPECT_EQ(tensors_that_differ(two_groups.weights, one_group.weights), Names{});
 }
 
 /// Elements that a step's exchanges bring to rank 0, which has the rows [0, N / 2): of each layer the middle's inputs
@@ -276,11 +276,9 @@ TEST(Sequence, GivesTheSameBitsOnAnAsynchronousDeviceAndOverNccl) {
       const RunResults found = run(one.stack + kind, options);
       EXPECT_EQ(found.races, Names{});
       if (kind == "/queued") {
-        EXPECT_EQ(found.losses, expected.losses);
-        EXPECT_EQ(tensors_that_differ(found.weights, expected.weights), Names{});
+        expect_same_bits(found, expected);
       } else {  // which adds in an order of its own
-        EXPECT_LE(largest_relative(found.losses, expected.losses), 1e-6);
-        EXPECT_LE(largest_relative(found.weights, expected.weights), 1e-5);
+        expect_follows(found, expected, {.losses = 1e-6, .weights = 1e-5});
       }
       for (const Memory& memory : found.memory)
         EXPECT_EQ(memory.allocations_at_end, memory.allocations_after_first_step);
@@ -315,18 +313,12 @@ TEST(Sequence, RandomDelaysChangeNoBit) {
   const RunResults usual = run(run_time("hybrid:2:full"), options);
   options.before = comm::random_delays(7, std::chrono::microseconds(500));
   const RunResults delayed = run(run_time("hybrid:2:full"), options);
-  EXPECT_EQ(delayed.losses, usual.losses);
-  EXPECT_EQ(tensors_that_differ(delayed.weights, usual.weights), Names{});
+  expect_same_bits(delayed, usual);
 }
 
 TEST(Sequence, RefusesWhatCannotBeShared) {
-  const auto sentence = [](const RunOptions& options) -> std::string {
-    try {
-      (void)run(run_time("fsdp2"), options);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "accepted";
+  const auto sentence = [](const RunOptions& options) {
+    return input_error_of([&] { run(run_time("fsdp2"), options); });
   };
   EXPECT_EQ(sentence(options_of({.ranks = 3, .per_sequence = 2})),
             "sequence: 3 ranks cannot be cut into groups of 2, which share each sequence; give 1 or 3");

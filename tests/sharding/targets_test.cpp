@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks and micro-batches that differ in size or in valid targets give the gradient of one rank that has it all.
 #include <gtest/gtest.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <support/small_llama.hpp>
 
@@ -10,9 +11,9 @@ namespace {
 /// Window i keeps its targets except the first `i % 8` of its 7: the last ones have few or none.
 std::vector<Window> windows_with_few_targets(std::size_t count) {
   std::vector<Window> windows = some_windows(count, 7, 37);
-  for (std::size_t i = 0; i < count; ++i)
-    for (std::size_t t = 0; t < std::min<std::size_t>(i % 8, 7); ++t)
-      windows[i].targets[t] = -1 - static_cast<std::int32_t>(t);
+  for (const auto& [i, window] : ranges::views::enumerate(windows))
+    for (const auto& [t, target] : ranges::views::enumerate(window.targets))
+      if (t < i % 8) target = -1 - static_cast<std::int32_t>(t);
   return windows;
 }
 

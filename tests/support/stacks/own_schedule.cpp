@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <support/errors.hpp>
 #include <tessera/comm/threads.hpp>
 
 #include <support/stack_run.hpp>
@@ -20,12 +21,10 @@ std::vector<std::string> refusals(const RunOptions& options, void (*spoil)(shard
     const RunShape shape{.sequence_length = options.sequence_length,
                          .micro_batches = options.micro_batches,
                          .activation_bytes = std::int64_t{1} << 60};
-    try {
+    words[static_cast<std::size_t>(communicator.rank())] = error_of<InputError>([&] {
       const ShardedModel<OwnModel> module(communicator, OwnModel(options.config, options.units),
                                           {.spoil = on(communicator.rank()) ? spoil : nullptr}, shape);
-    } catch (const InputError& error) {
-      words[static_cast<std::size_t>(communicator.rank())] = error.what();
-    }
+    });
   });
   return words;
 }
