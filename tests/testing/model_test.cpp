@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include <examples/06_own_model/model.hpp>
@@ -40,8 +41,8 @@ struct GoldenLlama {
     Data(int, const LlamaConfig&) {
       const std::string bytes = text();
       const std::int64_t tokens = windows() * length();
-      for (std::int64_t i = 0; i <= tokens; ++i)
-        list.push_back(static_cast<unsigned char>(bytes[static_cast<std::size_t>(i)]));
+      for (const char byte : bytes.substr(0, static_cast<std::size_t>(tokens + 1)))
+        list.push_back(static_cast<unsigned char>(byte));
       batches.push_back({{list.data(), {tokens}}, {list.data() + 1 - shift, {tokens}}, windows()});
     }
     std::vector<std::int32_t> list;
@@ -184,7 +185,9 @@ struct WrongEntry : forecaster::Entry<L> {
                 const Tensor<const float>& input, Tensor<const typename Base::Compute> dy) const {
     Base::backward(context, gradients, input, dy);
     if constexpr (!L::Device::counts_only)
-      for (std::int64_t i = 0; i < gradients.weight.tensor.numel(); ++i) gradients.weight.tensor.data()[i] *= -1;
+      for (float& value :
+           std::span(gradients.weight.tensor.data(), static_cast<std::size_t>(gradients.weight.tensor.numel())))
+        value = -value;
   }
 };
 template <class StackT>

@@ -7,9 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/comm/threads.hpp>
 
@@ -60,9 +64,7 @@ class OverThreads {
 
  protected:
   static std::int64_t total(std::span<const std::int64_t> counts) {
-    std::int64_t sum = 0;
-    for (const std::int64_t count : counts) sum += count;
-    return sum;
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   }
   std::int64_t own_begin(std::span<const std::int64_t> counts) const {
     return total(counts.first(static_cast<std::size_t>(rank())));
@@ -156,7 +158,7 @@ struct AddsTheirSum : OverThreads<AddsTheirSum> {
       std::vector<float> sum(static_cast<std::size_t>(own_count(segment.counts)));
       const comm::Segment<float> apart{sum.data(), segment.full, segment.counts};
       threads_.reduce_scatter<Wire>(std::span(&apart, 1), Write::overwrite).wait();
-      for (std::size_t i = 0; i < sum.size(); ++i) segment.local[i] += sum[i];
+      std::transform(sum.begin(), sum.end(), segment.local, segment.local, std::plus<>());
     }
     return {};
   }
@@ -189,8 +191,8 @@ struct DropsEmptyPieces : OverThreads<DropsEmptyPieces> {
   template <class T>
   Request all_gather(std::span<const comm::Segment<T>> segments) {
     const auto results = gathered(segments);
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      if (own_count(segments[i].counts) > 0) std::copy(results[i].begin(), results[i].end(), segments[i].full);
+    for (const auto& [segment, result] : ranges::views::zip(segments, results))
+      if (own_count(segment.counts) > 0) std::ranges::copy(result, segment.full);
     return {};
   }
 };
@@ -213,7 +215,7 @@ struct MislaysPiecesInPlace : OverThreads<MislaysPiecesInPlace> {
     for (comm::Segment<T>& segment : mislaid)
       if (segment.local == segment.full + own_begin(segment.counts)) segment.local = segment.full;
     const auto results = gathered(std::span<const comm::Segment<T>>(mislaid));
-    for (std::size_t i = 0; i < segments.size(); ++i) std::copy(results[i].begin(), results[i].end(), segments[i].full);
+    for (const auto& [segment, result] : ranges::views::zip(segments, results)) std::ranges::copy(result, segment.full);
     return {};
   }
 };
@@ -258,9 +260,8 @@ struct StopsAtItsScratch : OverThreads<StopsAtItsScratch> {
     for (const comm::Segment<float>& segment : segments)
       kept.emplace_back(segment.local, segment.local + own_count(segment.counts));
     threads_.reduce_scatter<Wire>(segments, write).wait();
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      if (own_count(segments[i].counts) > most)
-        std::copy(kept[i].begin() + most, kept[i].end(), segments[i].local + most);
+    for (const auto& [segment, before] : ranges::views::zip(segments, kept))
+      if (own_count(segment.counts) > most) std::copy(before.begin() + most, before.end(), segment.local + most);
     return {};
   }
 };
@@ -297,8 +298,8 @@ struct DropsTheRestOfAMessage : OverThreads<DropsTheRestOfAMessage> {
   Request all_gather(std::span<const comm::Segment<T>> segments) {
     const auto results = gathered(segments);
     const auto most = static_cast<std::size_t>(monitor().options.message_bytes) / sizeof(T);
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      std::copy_n(results[i].begin(), std::min(results[i].size(), most), segments[i].full);
+    for (const auto& [segment, result] : ranges::views::zip(segments, results))
+      std::copy_n(result.begin(), std::min(result.size(), most), segment.full);
     return {};
   }
 };

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include <range/v3/view/zip.hpp>
+
 #include "wrong_communicators.hpp"
 
 namespace fsdp::testing {
@@ -47,9 +49,9 @@ struct DropsPiecesOfTheSilent : ExchangesOverThreads<DropsPiecesOfTheSilent> {
   template <class T>
   Request all_to_all(std::span<const comm::Exchange<T>> exchanges) {
     const auto results = exchanged(exchanges);
-    for (std::size_t i = 0; i < exchanges.size(); ++i)
-      if (total(exchanges[i].send_counts) > 0)
-        std::copy_n(results[i].begin(), total(exchanges[i].receive_counts), exchanges[i].receive);
+    for (const auto& [exchange, result] : ranges::views::zip(exchanges, results))
+      if (total(exchange.send_counts) > 0)
+        std::copy_n(result.begin(), total(exchange.receive_counts), exchange.receive);
     return {};
   }
 };
@@ -80,8 +82,8 @@ struct DropsTheRestOfAnExchange : ExchangesOverThreads<DropsTheRestOfAnExchange>
   Request all_to_all(std::span<const comm::Exchange<T>> exchanges) {
     const auto results = exchanged(exchanges);
     const std::int64_t most = monitor().options.message_bytes / static_cast<std::int64_t>(sizeof(T));
-    for (std::size_t i = 0; i < exchanges.size(); ++i)
-      std::copy_n(results[i].begin(), std::min(total(exchanges[i].receive_counts), most), exchanges[i].receive);
+    for (const auto& [exchange, result] : ranges::views::zip(exchanges, results))
+      std::copy_n(result.begin(), std::min(total(exchange.receive_counts), most), exchange.receive);
     return {};
   }
 };

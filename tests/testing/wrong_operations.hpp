@@ -4,9 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 #include <vector>
+
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/testing/operation_cases.hpp>
@@ -101,7 +105,8 @@ struct FlawedSums {
              .reference =
                  [](const std::vector<Numbers>& before) {
                    Numbers sums(5);
-                   for (std::size_t i = 0; i < 1500; ++i) sums[i / 300] += before[0][i];
+                   for (const auto& [sum, row] : ranges::views::zip(sums, ranges::views::chunk(before[0], 300)))
+                     sum = std::accumulate(row.begin(), row.end(), sum);
                    return std::vector<Numbers>{sums};
                  },
              .bound = 5}};
