@@ -5,8 +5,7 @@
 #include <string>
 
 #include <tessera/trainer/report/report.hpp>
-#include <tessera/trainer/run/auto_budget.hpp>
-#include <tessera/trainer/run/auto_residency.hpp>
+#include <tessera/trainer/run/auto_budgets.hpp>
 #include "support/temporary_folder.hpp"
 
 namespace fsdp::train {

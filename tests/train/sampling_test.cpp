@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/trainer/generate/sample_text.hpp>
+#include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 #include "support/temporary_folder.hpp"
 
