@@ -59,7 +59,11 @@ void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) const {
 
 Tokenizer::State::State(const Keys& file)
     : normalizer(read_part(file, "normalizer", "normalizer", read_normalizer)),
-      pre_tokenizer(read_part(file, "pre_tokenizer", "pre-tokenizer", read_pre_tokenizer)),
+      pre_tokenizer([&] {
+        PreTokenizer read = read_part(file, "pre_tokenizer", "pre-tokenizer", read_pre_tokenizer);
+        check_first(normalizer, read, file.source());
+        return read;
+      }()),
       post_processor(read_part(file, "post_processor", "post-processor", read_post_processor)),
       decoder(read_part(file, "decoder", "decoder", read_decoder)),
       model(Keys(file.at("model"), file.source(), "model"), pre_tokenizer.byte_level()),
@@ -67,7 +71,6 @@ Tokenizer::State::State(const Keys& file)
       encoding_{file.source() + ": encoding a text",
                 "its expressions, normalizers or added tokens go over the text too often to be used on it"},
       decoding_{file.source() + ": decoding tokens", "its decoders go over the text too often to be used on it"} {
-  check_first(normalizer, pre_tokenizer, file.source());
   const TokenMap& vocabulary = model.vocabulary();
   tokens.reserve(vocabulary.size() + added.size());
   for (std::size_t i = 0; i < vocabulary.size(); ++i)

@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/zip.hpp>
+
+#include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 
 namespace fsdp::buffer {
@@ -44,8 +47,8 @@ Balance balance_of(const Groups& groups, const std::vector<Layout>& layouts, int
       }
       EXPECT_EQ(held, layouts[g].local_size(rank)) << "a rank's buffer holds its tensors and nothing else";
     }
-    for (std::size_t t = 0; t < owners.size(); ++t)
-      EXPECT_EQ(owners[t], groups[g].tensors[t].shape.numel() > 0 ? 1 : 0) << "tensor " << t;
+    for (const auto& [owner_count, tensor] : ranges::views::zip(owners, groups[g].tensors))
+      EXPECT_EQ(owner_count, tensor.shape.numel() > 0 ? 1 : 0);
     EXPECT_EQ(layouts[g].full_size,
               std::accumulate(layouts[g].local_sizes.begin(), layouts[g].local_sizes.end(), std::int64_t{0}));
   }

@@ -10,6 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/testing/contract_behaviours.hpp>
@@ -177,8 +180,8 @@ TEST_F(NcclCollectives, ExchangeInOneGroupOfSendsAndReceives) {
   run_nccl(3, {}, [](Ranks& c) {
     ExchangedValues<f16> halves(c.rank(), c.size(), 5);
     all_to_all(c, halves.list()).wait();
-    for (std::size_t i = 0; i < halves.receive.size(); ++i)
-      EXPECT_EQ(static_cast<float>(halves.receive[i]), static_cast<float>(halves.expected[i])) << i;
+    for (const auto& [received, expected] : ranges::views::zip(halves.receive, halves.expected))
+      EXPECT_EQ(static_cast<float>(received), static_cast<float>(expected));
   });
   EXPECT_EQ(kinds(), (std::vector{Kind::send, Kind::send, Kind::receive}));  // rank 1 sends nothing
   EXPECT_EQ(exchanges(), 3u + 1 + 2);                                        // nothing is sent where there is nothing
@@ -194,7 +197,7 @@ TEST_F(NcclCollectives, AreOneGroupUntilNcclTakesNoMore) {
     std::vector<Segment<float>> segments;
     for (std::size_t i = 0; i < many; ++i) segments.push_back({local.data() + i, full.data() + 2 * i, counts});
     all_gather(c, segments).wait();
-    for (std::size_t i = 0; i < full.size(); ++i) EXPECT_EQ(full[i], static_cast<float>(i % 2));
+    for (const auto& [i, value] : ranges::views::enumerate(full)) EXPECT_EQ(value, static_cast<float>(i % 2));
   });
   EXPECT_EQ(Double::groups.size(), 2u * 3);
 }
@@ -255,8 +258,8 @@ TEST_F(NcclCollectives, SendFloatsFromWhereTheyAre) {
     if (c.rank() == 0) whole = full.data();
     const std::vector<Segment<float>> in_place{{full.data() + 10 * c.rank(), full.data(), counts}};
     reduce_scatter<float>(c, in_place, Write::overwrite, {}, Contributions::kept, SumOrder::ranks).wait();
-    for (std::size_t i = 0; i < full.size(); ++i)
-      EXPECT_EQ(full[i], static_cast<int>(i / 10) == c.rank() ? 2.0f : 1.0f);
+    for (const auto& [i, value] : ranges::views::enumerate(full))
+      EXPECT_EQ(value, static_cast<int>(i / 10) == c.rank() ? 2.0f : 1.0f);
   });
   EXPECT_EQ(exchanges(), 4u);
   for (const NcclGroupRecord& group : Double::groups)
@@ -286,7 +289,7 @@ TEST_F(NcclCollectives, MoveValuesOfAnySize) {
     const std::vector<std::byte> mine(size, std::byte(c.rank()));
     std::vector<std::byte> all(3 * size);
     gather_bytes(c, mine, all);
-    for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], std::byte(i / size));
+    for (const auto& [i, byte] : ranges::views::enumerate(all)) ASSERT_EQ(byte, std::byte(i / size));
     std::vector<std::byte> sent(size, std::byte(c.rank() == 1 ? 7 : 0));
     broadcast(c, sent, 1);
     EXPECT_EQ(sent, std::vector<std::byte>(size, std::byte(7)));

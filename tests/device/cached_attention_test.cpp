@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// One more token of each sequence against what was kept: the row that attention over whole sequences has for it.
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/fsdp/device/meta.hpp>
 
 #include "attention_reference.hpp"
@@ -51,8 +53,8 @@ struct Kept {
   /// Of the tokens at these positions.
   Values attend(const Positions& positions) {
     std::vector<std::int64_t> tokens;
-    for (std::size_t i = 0; i < positions.size(); ++i)
-      tokens.push_back(static_cast<std::int64_t>(i) * shape.sequence_length + positions[i]);
+    for (const auto& [row, position] : ranges::views::enumerate(positions))
+      tokens.push_back(static_cast<std::int64_t>(row) * shape.sequence_length + position);
     const Matrix<T> q = rows(0, tokens);
     Matrix<T> out(std::ssize(tokens), shape.heads * shape.head_dim, 5);
     enqueue(rank.stream, CachedAttention<T>{.kv_heads = shape.kv_heads,

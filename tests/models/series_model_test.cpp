@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
@@ -46,9 +48,9 @@ struct Data {
           y.push_back(x[at] - 0.5f * x[at + 1]);
         }
     }
-    for (std::size_t m = 0; m < inputs.size(); ++m)
-      batches.push_back({.inputs = {inputs[m].data(), {rows, config.features}},
-                         .targets = {targets[m].data(), {rows, config.outputs}},
+    for (const auto& [x, y] : ranges::views::zip(inputs, targets))
+      batches.push_back({.inputs = {x.data(), {rows, config.features}},
+                         .targets = {y.data(), {rows, config.outputs}},
                          .sequences = sequences});
   }
   std::vector<std::vector<float>> inputs, targets;

@@ -71,8 +71,8 @@ void expect_shared_is_whole(const Sizes& sizes, const std::vector<Sharing>& shar
     ASSERT_EQ(found.gradients.size(), expected.gradients.size());
     for (const auto& [of_y, wanted] : ranges::views::zip(found.y, expected.y))
       EXPECT_LE(device::reference::difference(of_y, wanted), 1e-5) << "y";
-    for (std::size_t i = 0; i < expected.gradients.size(); ++i)
-      EXPECT_LE(device::reference::difference(found.gradients[i], expected.gradients[i]), 1e-5) << "gradient " << i;
+    for (const auto& [gradient, wanted] : ranges::views::zip(found.gradients, expected.gradients))
+      EXPECT_LE(device::reference::difference(gradient, wanted), 1e-5) << "gradient";
   }
 }
 

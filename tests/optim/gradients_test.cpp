@@ -2,6 +2,8 @@
 // Gradients at rest: of two inputs of one loss, dropped, changed by the caller; pieces that stay where they are.
 #include <gtest/gtest.h>
 
+#include <range/v3/view/enumerate.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -132,7 +134,7 @@ TEST(Gradients, ThatAreNotYetReducedAreSeenAndDroppedInAUse) {
       pass.finish();
       for (float& value : sum) value = static_cast<float>(comm::sum_over_ranks(communicator, value, {"test"}));
       with_full_gradients(sharded.module(), {"unit0.w"}, [&](const Parameter&, Tensor<const float> found) {
-        for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(found.data()[i], sum[i], 1e-6);
+        for (const auto& [i, expected] : ranges::views::enumerate(sum)) EXPECT_NEAR(found.data()[i], expected, 1e-6);
       });
     });
   };

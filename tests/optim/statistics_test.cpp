@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/enumerate.hpp>
+
 #include <string>
 #include <vector>
 
@@ -32,8 +34,8 @@ void merges(int ranks, const Sharding& strategy) {
     const std::vector<float> initial(sharded.statistic("running_mean").data(),
                                      sharded.statistic("running_mean").data() + 7);
     const std::uint64_t key = mixed(1) ^ hashed(hash_seed, std::string_view("running_mean"));
-    for (std::size_t i = 0; i < initial.size(); ++i)
-      EXPECT_EQ(initial[i], static_cast<float>(optim::normal_at(key, static_cast<std::int64_t>(i))));
+    for (const auto& [i, value] : ranges::views::enumerate(initial))
+      EXPECT_EQ(value, static_cast<float>(optim::normal_at(key, static_cast<std::int64_t>(i))));
     EXPECT_EQ(sharded.statistic("codebook").shape(), (Shape{2, 3}));
     EXPECT_EQ(sharded.statistic("seen").numel(), 1);
 

@@ -117,6 +117,8 @@ std::string refusal(const std::string& text, const Json& variables = Json::objec
 
 TEST(ChatTemplate, WhatIsNotKnownIsNamedWithItsLine) {
   EXPECT_EQ(refusal("a\n{{ x | shuffle }}"), "template: line 2: the filter 'shuffle' is not known");
+  EXPECT_EQ(refusal("{%\n\nset a.b | trim %}{% endset %}").substr(0, 16), "template: line 3")
+      << "of the statement's name";
   EXPECT_EQ(refusal("{{ x is prime }}"), "template: line 1: the test 'prime' is not known");
   EXPECT_EQ(refusal("\n\n{% include 'x' %}"), "template: line 3: the statement 'include' is not known");
   EXPECT_EQ(refusal("{% if x %}{% for a in x %}"), "template: line 1: 'endfor' is missing");

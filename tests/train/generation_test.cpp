@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/zip.hpp>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -63,7 +65,7 @@ TEST(Generation, SequencesOfABatchDrawApartAndTheFirstAsOneAlone) {
     const std::vector<float> logits(each.size() * 50);
     while (!generation.done()) {
       const Ids next = generation.draw(logits);
-      for (std::size_t i = 0; i < each.size(); ++i) each[i].push_back(next[i]);
+      for (auto&& [ids, id] : ranges::views::zip(each, next)) ids.push_back(id);
       generation.append(next);
     }
     return each;

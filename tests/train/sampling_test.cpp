@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/trainer/generate/samples.hpp>
 #include <tessera/trainer/generate/sampling.hpp>
 #include "support/temporary_folder.hpp"
@@ -21,7 +23,8 @@ const std::vector<float> halves = {std::log(4.0f), 0, std::log(8.0f), 0, std::lo
 
 void expect_near(const std::vector<double>& found, const std::vector<double>& wanted) {
   ASSERT_EQ(found.size(), wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-6) << "token " << i;
+  for (const auto& [probability, expected] : ranges::views::zip(found, wanted))
+    EXPECT_NEAR(probability, expected, 1e-6);
 }
 
 TEST(Sample, TakesTheLikeliestOrThatWhichTheDrawFallsOn) {

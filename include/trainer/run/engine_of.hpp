@@ -212,7 +212,7 @@ class EngineOf final : public Engine {
       return facts;
     }
     facts.start.planned =
-        expected_step(ranks_, options_, model_, sharding, tiling, plan_request(size, ranks_.size(), optimizer),
+        expected_step(ranks_, options_, model_, sharding, tiling, most_loaded_request(size, ranks_.size(), optimizer),
                       optimizer, [&] { return mean_document_length(source_, device::host_memory<Device>); });
     facts.peak = report::measure_matmul_peak<Device, Compute>(ranks_, threads);
     return facts;

@@ -32,7 +32,7 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   std::string documents = counted_documents(options);
   const auto memory = [&] { return cluster.memory - cluster.runtime(options.sequence.ranks > 1); };
   PlannedStep<Model> step{
-      .request = plan_request(checked_size<Model>(options, flags, ranks, asked, tiling), ranks, optimizer),
+      .request = most_loaded_request(checked_size<Model>(options, flags, ranks, asked, tiling), ranks, optimizer),
       .model = begun_model<Model>(options, true),
       .sharding = asked,
       .tiling = tiling};

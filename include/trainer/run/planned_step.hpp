@@ -77,6 +77,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
   }
   if constexpr (std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>)
     if (cuts && tiling.asks_for_memory()) {
+      // Lambdas of clang capture no structured bindings.
       const auto taken = [&](const tiling::RunTimeTiling& tried, const UnitOptions& units) {
         return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer),
                         stack.one);

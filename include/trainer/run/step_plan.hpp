@@ -13,7 +13,7 @@ namespace fsdp::train {
 
 /// Returns the dry run's request for a step of this size, for the rank that needs the most memory.
 template <class Optimizer>
-plan::Request plan_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
+plan::Request most_loaded_request(const StepSize& size, int ranks, const Optimizer& optimizer) {
   plan::Request request = plan_request(size, ranks, plan::most_loaded);
   request.shape.step_work = optim::step_work(optimizer);
   return request;
@@ -22,7 +22,7 @@ plan::Request plan_request(const StepSize& size, int ranks, const Optimizer& opt
 template <class Sharding, class Optimizer>
 plan::Request plan_request(const TrainOptions& options, int ranks, const Sharding& sharding,
                            const Optimizer& optimizer) {
-  return plan_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
+  return most_loaded_request(step_size(options, ranks, sharding::facts_of(sharding).pieces), ranks, optimizer);
 }
 
 }  // namespace fsdp::train

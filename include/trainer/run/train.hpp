@@ -71,7 +71,7 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   options.launch.threads = comm::planned_threads(options.launch.threads, ranks);
   const auto memory = [&] { return memory_of_rank<typename Stack::Comm>(options, ranks); };
   const StepSize size = checked_size<Model>(options, flags, ranks, asked, tiling);
-  PlannedStep<Model> step{.request = plan_request(size, ranks, optimizer),
+  PlannedStep<Model> step{.request = most_loaded_request(size, ranks, optimizer),
                           .model = begun_model<Model>(options, true),
                           .sharding = asked,
                           .tiling = tiling};
@@ -133,7 +133,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
     CheckpointDir dir(communicator, given);
     const TrainOptions options = with_resumed_threads<Model>(communicator, given, asked);
     size.threads = static_cast<int>(options.launch.threads);
-    PlannedStep<Model> step{.request = plan_request(size, communicator.size(), optimizer),
+    PlannedStep<Model> step{.request = most_loaded_request(size, communicator.size(), optimizer),
                             .model = read_together(communicator, options.launch.disk_deadline_seconds, "--model",
                                                    [&] { return begun_model<Model>(options); }),
                             .sharding = asked,

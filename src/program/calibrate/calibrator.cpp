@@ -46,11 +46,11 @@ Places places_of(std::span<const std::string> hosts) {
   constexpr const char* then =
       "; plans have equally many ranks on each node, one node after the other: start them so "
       "(mpirun --map-by slot)";
-  for (const auto& [node, known] : ranges::views::enumerate(nodes)) {
-    const auto& [host, ranks] = known;
+  for (std::size_t node = 1; node < nodes.size(); ++node) {
+    const auto& [host, ranks] = nodes[node];
     const auto first = std::ranges::find(nodes, host, &std::pair<std::string_view, int>::first);
-    require<InputError>(&*first == &known, "calibrate: ", host, " has ranks again behind those of ",
-                        nodes[std::max<std::size_t>(node, 1) - 1].first, then);
+    require<InputError>(first == nodes.begin() + static_cast<std::ptrdiff_t>(node), "calibrate: ", host,
+                        " has ranks again behind those of ", nodes[node - 1].first, then);
     require<InputError>(ranks == nodes[0].second, "calibrate: ", nodes[0].first, " has ", nodes[0].second,
                         " of the ranks and ", host, " ", ranks, then);
   }

@@ -83,7 +83,8 @@ Value replace(Runner&, const Value& of, const Bound& given) {
 
 template <bool from_right, bool must>
 Value place_of(Runner&, const Value& of, const Bound& given) {
-  const std::string &text = *of.as_text(), part = given.text(0, "");
+  const std::string& text = *of.as_text();
+  const std::string part = given.text(0, "");
   spend_search(text, part);
   const std::size_t found = from_right ? text.rfind(part) : text.find(part);
   if (found == text.npos && must) refuse("index: the text does not hold '", part, "'");
@@ -91,7 +92,8 @@ Value place_of(Runner&, const Value& of, const Bound& given) {
 }
 
 Value count_in(Runner&, const Value& of, const Bound& given) {
-  const std::string &text = *of.as_text(), part = given.text(0, "");
+  const std::string& text = *of.as_text();
+  const std::string part = given.text(0, "");
   if (part.empty()) return length_of(text) + 1;
   return static_cast<std::int64_t>(split(text, part).size()) - 1;
 }
@@ -110,7 +112,8 @@ Value join(Runner&, const Value& of, const Bound& given) {
 
 template <bool prefix>
 Value without_affix(Runner&, const Value& of, const Bound& given) {
-  const std::string &text = *of.as_text(), part = given.text(0, "");
+  const std::string& text = *of.as_text();
+  const std::string part = given.text(0, "");
   if (prefix) return text.starts_with(part) ? text.substr(part.size()) : text;
   return text.ends_with(part) ? text.substr(0, text.size() - part.size()) : text;
 }
@@ -118,7 +121,8 @@ Value without_affix(Runner&, const Value& of, const Bound& given) {
 /// Implements partition and rpartition.
 template <bool from_right>
 Value partition(Runner&, const Value& of, const Bound& given) {
-  const std::string &text = *of.as_text(), separator = given.text(0, "");
+  const std::string& text = *of.as_text();
+  const std::string separator = given.text(0, "");
   if (separator.empty()) refuse("partition: the separator is empty");
   spend_search(text, separator);
   const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
@@ -217,13 +221,13 @@ Value get(Runner&, const Value& of, const Bound& given) {
   return given[1] == nullptr ? Value::none() : *given[1];
 }
 
-enum class Part { keys, values, items };
+enum class DictView { keys, values, items };
 
-template <Part part>
+template <DictView view>
 Value all_of(Runner&, const Value& of, const Bound&) {
   std::vector<Value> items;
   for (const auto& [key, value] : of.as_dict()->items)
-    items.push_back(part == Part::keys ? key : part == Part::values ? value : Value::list({key, value}, true));
+    items.push_back(view == DictView::keys ? key : view == DictView::values ? value : Value::list({key, value}, true));
   return Value::list(std::move(items));
 }
 
@@ -232,9 +236,9 @@ const Builtins& methods_of(const Value& value) {
   static const Builtins of_lists = {{"count", {"count", {"value"}, 1, count_of}},
                                     {"index", {"index", {"value"}, 1, index_of}}};
   static const Builtins of_dicts = {{"get", {"get", {"key", "default"}, 1, get}},
-                                    {"items", {"items", {}, 0, all_of<Part::items>}},
-                                    {"keys", {"keys", {}, 0, all_of<Part::keys>}},
-                                    {"values", {"values", {}, 0, all_of<Part::values>}}};
+                                    {"items", {"items", {}, 0, all_of<DictView::items>}},
+                                    {"keys", {"keys", {}, 0, all_of<DictView::keys>}},
+                                    {"values", {"values", {}, 0, all_of<DictView::values>}}};
   if (value.as_text() != nullptr) return text_methods();
   if (value.as_list() != nullptr) return of_lists;
   return value.as_dict() != nullptr ? of_dicts : none;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
@@ -89,15 +90,21 @@ int combining_class(utf8proc_int32_t code) {
 
 /// Canonical ordering: sorts runs of marks by combining class; stable.
 void order(CodePoints& text) {
+  std::vector<std::pair<int, utf8proc_int32_t>> marks;  // with their classes, which take a look-up
   for (auto begin = text.begin(); begin != text.end();) {
-    const auto end = std::ranges::find(begin, text.end(), 0, combining_class);
-    std::ranges::stable_sort(begin, end, {}, combining_class);
+    marks.clear();
+    auto end = begin;
+    for (int of_mark = 0; end != text.end() && (of_mark = combining_class(*end)) != 0; ++end)
+      marks.emplace_back(of_mark, *end);
+    std::ranges::stable_sort(marks, {}, &std::pair<int, utf8proc_int32_t>::first);
+    std::ranges::transform(marks, begin, &std::pair<int, utf8proc_int32_t>::second);
     begin = end == text.end() ? end : end + 1;
   }
 }
 
 /// Composes an ordered segment. Only its first character may be of a later version of Unicode, where it may be a part
-/// of a character that this version does not have: then nothing is composed.
+/// of a character that this version does not have: then nothing is composed. Nothing is lost by that, since no other
+/// character of a segment begins a composition.
 void compose_segment(CodePoints& segment) {
   const CodePoints apart = segment;
   compose(segment);

@@ -89,8 +89,8 @@ DigestComparison compare(const DigestFile& a, const DigestFile& b) {
   for (const auto& [step, bits] : a.steps) {
     const auto theirs = b.steps.find(step);
     if (theirs == b.steps.end()) continue;
-    for (const auto& [mine, other] : ranges::views::zip(in_a, in_b)) {
-      if (bits[mine] == theirs->second[other]) continue;
+    for (const auto& [mine, counterpart] : ranges::views::zip(in_a, in_b)) {
+      if (bits[mine] == theirs->second[counterpart]) continue;
       found.parting = Parting{.step = step, .place = a.places[mine]};
       found.parting->place.bits = bits[mine];
       return found;

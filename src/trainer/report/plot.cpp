@@ -84,9 +84,9 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
   return message("<text x=\"", pixel(x), "\" y=\"", pixel(y), "\" text-anchor=\"", anchor, "\"", more, ">", text,
                  "</text>\n");
 }
-/// Draws a label that is read from below.
-std::string upward_at(double x, double y, const char* text) {
-  return text_at(x, y, "middle", text, message(" transform=\"rotate(-90 ", pixel(x), " ", pixel(y), ")\"").c_str());
+/// Draws a label that is read from below, at `x` as text.
+std::string upward_at(double x, const std::string& x_text, double y, const char* text) {
+  return text_at(x, y, "middle", text, message(" transform=\"rotate(-90 ", x_text, " ", pixel(y), ")\"").c_str());
 }
 
 std::string line(double x1, double y1, double x2, double y2, const char* style) {
@@ -181,7 +181,7 @@ std::string axes(const Scale& x, const Scale& y, const char* label) {
     svg += text_at(x(at), y.at_low + 17, "middle", tick_text(at, std::max(gap(steps), 1.0)));
   }
   svg += panel(y, " fill=\"none\" stroke=\"#888\"") + "\n";
-  return svg + upward_at(14, (y.at_low + y.at_high) / 2, label);
+  return svg + upward_at(14, "14", (y.at_low + y.at_high) / 2, label);
 }
 
 std::string clip(const char* name, const Scale& y) {
@@ -233,7 +233,7 @@ std::string lower_panel(const std::vector<PlottedRun>& runs, const Scale& x, dou
     svg += line(right, lr(at), right + 5, lr(at), "stroke=\"#888\"");
     svg += text_at(right + 9, lr(at) + 4, "start", tick_text(at, rates.size() > 1 ? rates[1] - rates[0] : 1));
   }
-  svg += upward_at(width - 12, top + lower_height / 2, "learning rate (dashed)");
+  svg += upward_at(width - 12, pixel(width - 12), top + lower_height / 2, "learning rate (dashed)");
   svg += text_at((left + right) / 2, top + lower_height + 36, "middle", "step") + "<g clip-path=\"url(#lower)\">\n";
   for (const auto& [i, run] : ranges::views::enumerate(runs))
     svg += curve(run, norm, x, y, colour(i), "stroke-width=\"1\" stroke-opacity=\"0.75\" stroke-linejoin=\"round\"");

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 
 #include "cudnn_descriptor.hpp"
@@ -182,7 +184,7 @@ std::string unpack(const Library& library, const Descriptor& plan, const Descrip
                    std::map<std::int64_t, float>& scalars) {
   const auto uids = pack.list<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = pack.list<std::byte*>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  for (std::size_t i = 0; i < uids.size(); ++i) addresses[uids[i]] = pointers[i];
+  for (const auto& [uid, pointer] : ranges::views::zip(uids, pointers)) addresses[uid] = pointer;
   auto* const workspace = pack.get<std::byte*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   if (!is_on(library, workspace, workspace_of(plan))) return "the workspace leaves the device's memory";
   for (const auto& [uid, tensor] : plan.graph->tensors()) {

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
+
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -32,13 +35,11 @@ std::size_t place_of(const Index& dims, const Index& at) {
 }
 /// Where an operand of `dims` has its element for place `at` of a tensor of `all`.
 Index shared(const Index& dims, const Index& all, Index at) {
-  for (std::size_t d = 0; d < at.size(); ++d) at[d] /= all[d] / dims[d];
+  for (auto&& [place, whole, own] : ranges::views::zip(at, all, dims)) place /= whole / own;
   return at;
 }
 std::int64_t offset(const CudnnTensor& tensor, const Index& at) {
-  std::int64_t sum = 0;
-  for (std::size_t d = 0; d < at.size(); ++d) sum += at[d] * tensor.strides[d];
-  return sum;
+  return std::inner_product(at.begin(), at.end(), tensor.strides.begin(), std::int64_t{0});
 }
 
 float read(const std::byte* from, cudnnDataType_t type) {

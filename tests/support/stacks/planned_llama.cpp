@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <range/v3/view/zip.hpp>
+
 #include <tessera/comm/simulated.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/models/llama.hpp>
@@ -56,13 +58,13 @@ struct Compared {
     EXPECT_EQ(plan.bytes, training.plan().bytes) << "recording changes no byte";
     const auto communicators = training.module().communicators();
     const std::vector<Axis> axes = {Axis::world, Axis::across, Axis::shard};
-    for (std::size_t i = 0; i < communicators.size(); ++i) {
-      if (communicators[i]->size() == 1) continue;
+    for (const auto& [members, axis] : ranges::views::zip(communicators, axes)) {  // those that the mesh has
+      if (members->size() == 1) continue;
       std::vector<std::string> called;
-      for (const comm::Record& each : communicators[i]->monitor().records)
+      for (const comm::Record& each : members->monitor().records)
         called.push_back(in_words(each.op, each.dtype, each.bytes));
-      EXPECT_EQ(planned_calls(record, axes[i]), called) << name_of(axes[i]);
-      EXPECT_EQ(record.members(axes[i]).ranks, communicators[i]->size());
+      EXPECT_EQ(planned_calls(record, axis), called) << name_of(axis);
+      EXPECT_EQ(record.members(axis).ranks, members->size());
     }
   }
 };

@@ -7,6 +7,8 @@
 
 #include <examples/06_own_model/batch.hpp>
 #include <examples/06_own_model/modules.hpp>
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/nn/module.hpp>
@@ -80,7 +82,7 @@ struct Scaling : nn::ModuleTypes<L, forecaster::LinearFields> {
       if (!gradients.weight.wanted()) return;
       const bool adds = gradients.weight.next() == Write::accumulate;
       float* const to = gradients.weight.tensor.data();
-      for (std::size_t i = 0; i < sums.size(); ++i) to[i] = sums[i] + (adds ? to[i] : 0);
+      for (const auto& [i, sum] : ranges::views::enumerate(sums)) to[i] = sum + (adds ? to[i] : 0);
     }
   }
 

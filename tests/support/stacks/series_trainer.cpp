@@ -4,6 +4,8 @@
 #include <cstddef>
 
 #include <examples/06_own_model/model.hpp>
+#include <range/v3/view/enumerate.hpp>
+
 #include <tessera/trainer/run/trainer.hpp>
 
 namespace fsdp::test {
@@ -17,8 +19,8 @@ Series small_series() { return Series(forecaster::Config{.hidden = 16, .intermed
 
 Forgetful::Batch Forgetful::fill(Storage& storage, std::span<const std::int64_t> chosen) const {
   const Batch batch = forecaster::Seasons::fill(storage, chosen);
-  for (std::size_t i = 0; i < chosen.size(); ++i)
-    if (chosen[i] == sample && ++*times == wrong_from)
+  for (const auto& [i, each] : ranges::views::enumerate(chosen))
+    if (each == sample && ++*times == wrong_from)
       reinterpret_cast<float*>(storage.memory.get())[static_cast<std::int64_t>(i) * length * series] += 1;
   return batch;
 }

@@ -63,7 +63,8 @@ class StatementParser {
           --depth_;
           return statements;
         }
-        statements.push_back({line, statement()});
+        const auto begin = reader_.now().line;  // of its name, which may be below the sign
+        statements.push_back({begin, statement()});
       } else {
         if (ends.size() > 0) reader_.refuse("'", *(ends.end() - 1), "' is missing");
         --depth_;
@@ -190,16 +191,18 @@ class StatementParser {
   }
 
   Run set() {
-    const Target to = target();
+    Target to = target();
     if (reader_.skip_sign("=")) {
       const ExpressionPointer value = reader_.tuple(true);
       end_block();
-      return step([to, value](Runner& runner) { runner.assign(to, runner.evaluate(*value)); });
+      return step([to = std::move(to), value](Runner& runner) { runner.assign(to, runner.evaluate(*value)); });
     }
-    const std::vector<Filter> used = reader_.skip_sign("|") ? filters() : std::vector<Filter>();
+    std::vector<Filter> used = reader_.skip_sign("|") ? filters() : std::vector<Filter>();
     end_block();
-    const Body body = inner("endset", {.loops = place_.loops, .captured = true});
-    return step([to, used, body](Runner& runner) { runner.assign(to, runner.filtered(body, used)); });
+    Body body = inner("endset", {.loops = place_.loops, .captured = true});  // moved: it may be deep
+    return step([to = std::move(to), used = std::move(used), body = std::move(body)](Runner& runner) {
+      runner.assign(to, runner.filtered(body, used));
+    });
   }
 
   std::vector<std::pair<std::string, ExpressionPointer>> parameters() {
@@ -243,10 +246,12 @@ class StatementParser {
   }
 
   Run filter_block() {
-    const std::vector<Filter> used = filters();
+    std::vector<Filter> used = filters();
     end_block();
-    const Body body = inner("endfilter", {.loops = place_.loops, .captured = true});
-    return step([used, body](Runner& runner) { runner.print(runner.filtered(body, used).text()); });
+    Body body = inner("endfilter", {.loops = place_.loops, .captured = true});
+    return step([used = std::move(used), body = std::move(body)](Runner& runner) {
+      runner.print(runner.filtered(body, used).text());
+    });
   }
 
   Run with() {
