@@ -113,6 +113,12 @@ def test_replay_computes_a_step_on_any_number_of_ranks(tessera):
     assert contents("runs") == before
 
 
+def test_replay_of_a_strategy_with_groups_takes_one_group_of_ranks_where_none_are_given(tessera):
+    tessera(FLAGS, "--sharding fsdp2:2:pieces=4 --comm threads:4 --digests groups.jsonl --checkpoint-dir groups")
+    tessera("replay groups --step 2 --against groups.jsonl").prints(
+        "^step 2 of groups on 2 ranks, from the beginning: ", "^step 2 is the same ")
+
+
 def test_replay_writes_tensors_and_diff_finds_their_largest_difference(tessera):
     tessera("replay runs --step 3 --comm threads:3 --tensors a --unit 'block 1' --piece 0").prints("^tensors   a: ")
     tessera("replay changed --step 3 --tensors b --unit 'block 1'").prints("^tensors   b: ")

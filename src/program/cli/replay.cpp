@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -133,7 +134,8 @@ RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<st
   run.stack = recorded_stack(recorded(saved, "sharding"), recorded(saved, "precision"), recorded(saved, "tiling"));
   run.stack.sharding = sharding_of(command, run.stack.sharding);
   const bool pieces = pieces_of(run.stack.sharding) > 0;
-  const std::int64_t ranks = pieces ? options.sequence.ranks : number_of(saved.record(), "ranks");
+  const std::int64_t fewest = std::lcm<std::int64_t>(options.sequence.ranks, fewest_ranks(run.stack.sharding));
+  const std::int64_t ranks = pieces ? fewest : number_of(saved.record(), "ranks");
   run.stack.comm = command.comm.value_or(CommChoice{.ranks = by_launcher ? 1 : std::max<std::int64_t>(ranks, 1)});
 
   options.launch = command.launch;

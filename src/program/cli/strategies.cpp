@@ -150,6 +150,10 @@ int pieces_of(const ShardingChoice& choice) {
   return std::visit([](const auto& strategy) { return sharding::facts_of(strategy).pieces; }, choice.strategy);
 }
 
+int fewest_ranks(const ShardingChoice& choice) {
+  return std::visit([](const auto& strategy) { return std::max(strategy.ranks_per_group(), 1); }, choice.strategy);
+}
+
 std::string sharding_help() {
   const auto [kinds, numbers] = known_names();
   std::string text;

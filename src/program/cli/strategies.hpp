@@ -50,6 +50,8 @@ LayoutChoice other_layout(const ShardingChoice& choice);
 std::optional<buffer::AnyLayout> layout_of(const ShardingChoice& choice);
 /// Returns the pieces of a step; 0 if the strategy cuts it into none.
 int pieces_of(const ShardingChoice& choice);
+/// Returns the fewest ranks that the strategy takes: those of one of its groups; 1 if it forms none.
+int fewest_ranks(const ShardingChoice& choice);
 
 /// Returns the help of --sharding.
 std::string sharding_help();
