@@ -110,7 +110,7 @@ export build
 export -f killed_run
 
 # On the tensor cores and not, of sizes that divide by nothing, and of a launch that asks for shared memory.
-checked='CudaAttention.OnTensorCores*:CudaAttention.Windows*:CudaVocabulary.Embedding*:CudaVocabulary.CrossEntropyAdds*:Cuda.RmsNormOf12288Columns*'
+checked='CudaAttention.OnTensorCores*:CudaAttention.Windows*:CudaVocabulary.Embedding*:CudaVocabulary.CrossEntropyAdds*:Cuda.RmsNormOfLongRows*'
 case $mode in
   smoke)
     step "operations" "$build/tests_cuda" --gtest_filter='Cuda.*'

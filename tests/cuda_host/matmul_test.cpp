@@ -33,9 +33,10 @@ class CudaHost_matmul : public OnDoubles {
     Rank rank;
     const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4;
     const std::int64_t gap = flags & 8 ? 3 : 0;
-    const OnDevice<A> a(rank, matrix<A>(ta ? k : m, ta ? m : k, gap, 1));
-    const OnDevice<A> b(rank, matrix<A>(tb ? n : k, tb ? k : n, 2 * gap, 2));
-    const OnDevice<C> c(rank, matrix<C>(m, n, gap, 3));
+    // Addresses at multiples of 32, 16 and 64 bytes, which cuBLASLt is promised.
+    const OnDevice<A> a(rank, matrix<A>(ta ? k : m, ta ? m : k, gap, 1), 32 / sizeof(A));
+    const OnDevice<A> b(rank, matrix<A>(tb ? n : k, tb ? k : n, 2 * gap, 2), 16 / sizeof(A));
+    const OnDevice<C> c(rank, matrix<C>(m, n, gap, 3), 64 / sizeof(C));
     Values expected = product_reference(a.values(), ta, b.values(), tb, static_cast<std::size_t>(m),
                                         static_cast<std::size_t>(n), static_cast<std::size_t>(k));
     if (accumulate) expected = plus(std::move(expected), c.values());

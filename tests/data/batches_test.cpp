@@ -31,6 +31,7 @@ std::pair<std::vector<std::int32_t>, std::int64_t> content_of(const TokenBatch& 
   for (const auto& tokens :
        ranges::views::chunk(std::span(batch.tokens.data(), static_cast<std::size_t>(batch.tokens.numel())), length))
     samples.push_back(*tokens.begin());
+  EXPECT_EQ(std::ssize(samples), batch.sequences);
   return {samples, batch.noise.first_row};
 }
 

@@ -27,8 +27,8 @@ TEST(Cuda, QueuesAreOrderedByEvents) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   Cuda::Queue other("other");
-  const OnDevice<float> first(rank, Matrix<float>::random(1, 1, 1 << 20)), second(rank, {1, 1 << 20}),
-      third(rank, {1, 1 << 20});
+  const auto a = Matrix<float>::random(1, 1, 1 << 20);
+  const OnDevice<float> first(rank, a), second(rank, {1, 1 << 20}), third(rank, {1, 1 << 20});
   EXPECT_TRUE(Cuda::Event().happened());
   const CudaRange range("add five times, then copy");
   for (int i = 0; i < 5; ++i) enqueue(rank.stream, Add<float>{.x = first, .y = second});
@@ -40,7 +40,7 @@ TEST(Cuda, QueuesAreOrderedByEvents) {
   const Cuda::Event moved = other.record(), same = moved;
   other.synchronize();
   EXPECT_TRUE(copied.happened() && moved.happened() && same.happened());
-  EXPECT_EQ(third.values(), first.values());
+  EXPECT_EQ(third.values(), a.values());
 }
 
 TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
@@ -50,8 +50,8 @@ TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
 #endif
   CudaRank rank;
   Cuda::Queue other("other");
-  const OnDevice<float> first(rank, Matrix<float>::random(1, 1, 1 << 20)), sum(rank, {1, 1 << 20}),
-      copied(rank, {1, 1 << 20});
+  const auto a = Matrix<float>::random(1, 1, 1 << 20);
+  const OnDevice<float> first(rank, a), sum(rank, {1, 1 << 20}), copied(rank, {1, 1 << 20});
   enqueue(rank.stream, Fill<float>{.y = sum, .value = 0.0f});
   enqueue(rank.stream, Fill<float>{.y = copied, .value = -1.0f});
   const Cuda::Graph graph = Cuda::capture(rank.stream, [&] {
@@ -63,7 +63,7 @@ TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
   });
   EXPECT_EQ(copied.values(), Values(1 << 20, -1.0)) << "what is captured is not done";
   for (int i = 0; i < 3; ++i) graph.launch(rank.stream);
-  Values thrice = first.values();
+  Values thrice = a.values();
   for (double& value : thrice) value = 3.0f * static_cast<float>(value);  // once + once is exact
   EXPECT_EQ(copied.values(), thrice);
 }

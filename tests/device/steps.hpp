@@ -89,6 +89,11 @@ struct Stepped {
   }
   Tensor<Model> written() { return with_model ? model.tensor() : Tensor<Model>(); }
 
+  /// Fills the model weights with NaN, so that the next step must write them.
+  void forget_model() {
+    if constexpr (with_model) enqueue(rank.stream, Fill<Model>{.y = model, .value = NAN});
+  }
+
   /// The model weights are the main weights, rounded once.
   void expect_step(double bound = 1e-6) const {
     EXPECT_LT(difference(w.values(), w_expected), bound);
@@ -177,12 +182,14 @@ void expect_skipped_steps(const Case& c, std::int64_t count) {
                                           .gradient = nan,
                                           .model = s.written()});
   s.expect_step(1e-300);
+  s.forget_model();
   enqueue(
       s.rank.stream,
       SgdStep<Model>{.step = s.decision, .main = s.w.tensor(), .momentum = s.m, .gradient = nan, .model = s.written()});
   s.expect_step(1e-300);
   enqueue(s.rank.stream, MomentumDirection{.step = s.decision, .gradient = nan, .state = s.m, .direction = direction});
   EXPECT_EQ(direction.values(), Values(static_cast<std::size_t>(count)));
+  s.forget_model();
   enqueue(
       s.rank.stream,
       DirectionStep<Model>{.step = s.decision, .direction = nan_direction, .main = s.w.tensor(), .model = s.written()});

@@ -209,14 +209,17 @@ void expect_clipping(const Outcome& found, double clip) {
 
 double difference(const Outcome& found, const Outcome& expected) {
   double largest = 0;
+  EXPECT_EQ(found.losses.size(), expected.losses.size());
   for (const auto& [mine, other] : ranges::views::zip(found.losses, expected.losses))
     largest = std::max(largest, std::abs(mine - other) / std::abs(other));
   double squares = 0, size = 0;
-  for (const auto& [name, weights] : expected.weights)
+  for (const auto& [name, weights] : expected.weights) {
+    EXPECT_EQ(found.weights.at(name).size(), weights.size()) << name;
     for (const auto& [mine, other] : ranges::views::zip(found.weights.at(name), weights)) {
       squares += std::pow(static_cast<double>(mine) - static_cast<double>(other), 2);
       size += std::pow(static_cast<double>(other), 2);
     }
+  }
   return std::max(largest, std::sqrt(squares / size));
 }
 

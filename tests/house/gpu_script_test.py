@@ -78,4 +78,4 @@ def test_smoke(folder, environment, status, printed, reported):
     for pattern in reported:
         assert re.search(pattern, report), f"no /{pattern}/ in {report}"
     if tools == ["bin", "sanitizer"]:
-        assert re.search("CudaAttention.OnTensorCores.*Cuda.RmsNormOf12288Columns", read("calls"))
+        assert re.search("CudaAttention.OnTensorCores.*Cuda.RmsNormOfLongRows", read("calls"))

@@ -77,8 +77,9 @@ TEST(PolicyValues, StatesOfAnOptimizerHaveNamesOfTheirOwn) {
     optim::require_state_names("mine", parameter, names);
   };
   EXPECT_NO_THROW(require({"m", "v"}));
-  EXPECT_INPUT_ERROR(require({"m", "m"}), "the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints");
-  EXPECT_INPUT_ERROR(require({"m", ""}), "the optimizer mine gives state 1 of 'w' the name ''; checkpoints");
+  const auto said = [&](std::vector<std::string_view> names) { return test::input_error_of([&] { require(names); }); };
+  EXPECT_TRUE(said({"m", "m"}).starts_with("the optimizer mine gives state 0 of 'w' the name 'm'; checkpoints"));
+  EXPECT_TRUE(said({"m", ""}).starts_with("the optimizer mine gives state 1 of 'w' the name ''; checkpoints"));
 }
 
 /// An operation with costs and scratch that cannot be.

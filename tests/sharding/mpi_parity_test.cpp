@@ -15,8 +15,6 @@
 namespace fsdp::test {
 namespace {
 
-using Names = std::vector<std::string>;
-
 /// Among threads, strategies are compared with each other (parity_test.cpp).
 TEST(MpiParity, EveryStrategyGivesTheLossesAndWeightsOfThreadsToTheBit) {
   const int ranks = comm::mpi_world().size();

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <range/v3/view/zip.hpp>
 
 #include <support/sanitizer.hpp>
 #include <support/stack_runner.hpp>
@@ -117,14 +116,15 @@ inline void expect_same_bytes(const RunResults& found, const RunResults& expecte
                               int line = __builtin_LINE()) {
   const ::testing::ScopedTrace trace(file, line, "bytes");
   ASSERT_EQ(found.memory.size(), expected.memory.size());
-  for (const auto& [own, other] : ranges::views::zip(found.memory, expected.memory)) EXPECT_EQ(own.used, other.used);
+  for (std::size_t i = 0; i < found.memory.size(); ++i) EXPECT_EQ(found.memory[i].used, expected.memory[i].used);
 }
 
 /// Both ran the same collectives, in number and order; `wider` times the bytes of those of kind `op`.
 inline void expect_same_collectives(const RunResults& found, const RunResults& expected,
                                     std::optional<comm::Op> op = {}, std::int64_t wider = 1) {
   ASSERT_EQ(found.records.size(), expected.records.size());
-  for (const auto& [own, other] : ranges::views::zip(found.records, expected.records)) {
+  for (std::size_t i = 0; i < found.records.size(); ++i) {
+    const comm::Record &own = found.records[i], &other = expected.records[i];
     EXPECT_EQ(own.op, other.op);
     EXPECT_EQ(own.bytes * (other.op == op ? wider : 1), other.bytes);
   }

@@ -101,6 +101,16 @@ struct Skip {
 
 }  // namespace testing::bare
 
+namespace testing {
+
+/// A line for failures, with a place.
+struct ScopedTrace : bare::Trace {
+  ScopedTrace(const char* file, int line, const std::string& words)
+      : bare::Trace(std::string(file) + ":" + std::to_string(line) + ": " + words) {}
+};
+
+}  // namespace testing
+
 #define FSDP_BARE_REPORT (::testing::bare::Report() << __FILE__ << ":" << __LINE__ << ": ")
 #define FSDP_BARE_EXPECT(...)                                                                     \
   if (const std::string found_wrong = ::testing::bare::wrong(__VA_ARGS__); found_wrong.empty()) { \
@@ -121,6 +131,8 @@ struct Skip {
 #define GTEST_SKIP() return ::testing::bare::Skip() = ::testing::bare::Report()
 #define SCOPED_TRACE(words) const ::testing::bare::Trace FSDP_BARE_TRACE(__LINE__)(words)
 #define ADD_FAILURE() ::testing::bare::Fail() = FSDP_BARE_REPORT
+#define ADD_FAILURE_AT(file, line) \
+  ::testing::bare::Fail() = (::testing::bare::Report() << (file) << ":" << (line) << ": ")
 #define EXPECT_TRUE(a) FSDP_BARE_EXPECT(#a, static_cast<bool>(a))
 #define EXPECT_EQ(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, ==))
 #define EXPECT_NE(a, b) FSDP_BARE_EXPECT(FSDP_BARE_COMPARE(a, b, !=))

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include <range/v3/view/enumerate.hpp>
-
 namespace fsdp::calibrate {
 
 double median(std::vector<double> values) {
@@ -27,11 +25,11 @@ void Rounds::run(std::int64_t count, const Action& before_each, bool warm_up) {
   rounds_ = static_cast<std::size_t>(count);
   seconds_.assign(cases_.size() * rounds_, 0);
   for (std::size_t round = warm_up ? 0 : 1; round <= rounds_; ++round)  // round 0 is not counted
-    for (const auto& [at, each] : ranges::views::enumerate(cases_)) {
-      if (each.prepare) each.prepare();
+    for (std::size_t at = 0; at < cases_.size(); ++at) {                // bench/gpu builds this without range-v3
+      if (cases_[at].prepare) cases_[at].prepare();
       if (before_each) before_each();
       const auto begin = Clock::now();
-      each.body();
+      cases_[at].body();
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       if (round > 0) seconds_[at * rounds_ + round - 1] = seconds;
     }

@@ -58,6 +58,7 @@ struct Compared {
     EXPECT_EQ(plan.bytes, training.plan().bytes) << "recording changes no byte";
     const auto communicators = training.module().communicators();
     const std::vector<Axis> axes = {Axis::world, Axis::across, Axis::shard};
+    ASSERT_LE(communicators.size(), axes.size());
     for (const auto& [members, axis] : ranges::views::zip(communicators, axes)) {  // those that the mesh has
       if (members->size() == 1) continue;
       std::vector<std::string> called;
