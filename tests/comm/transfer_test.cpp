@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <range/v3/view/zip.hpp>
 
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/testing/values.hpp>
@@ -94,9 +95,9 @@ TEST(SumInOrder, RoundsAsBf16DoesForEveryKindOfFloat) {
   sum_in_order({&one, 1}, DType::bf16, count, Write::overwrite, sum.data());
   round_to_bf16(values.data(), count, rounded.data());
 
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    ASSERT_EQ(bits_of(sum[i]), bits_of(static_cast<float>(bf16(values[i])))) << bits_of(values[i]);
-    ASSERT_EQ(rounded[i].bits, bf16(values[i]).bits) << bits_of(values[i]);
+  for (const auto& [value, summed, round] : ranges::views::zip(values, sum, rounded)) {
+    ASSERT_EQ(bits_of(summed), bits_of(static_cast<float>(bf16(value)))) << bits_of(value);
+    ASSERT_EQ(round.bits, bf16(value).bits) << bits_of(value);
   }
 }
 
