@@ -46,7 +46,7 @@ class Bound {
 
 /// A filter, a method of a value, or a global function, which is of nothing.
 struct Builtin {
-  std::string_view name;  ///< for errors
+  std::string_view name;  ///< for errors; functions that share a body share it
   std::vector<std::string_view> parameters;
   std::size_t needed = 0;  ///< as for Bound
   Value (*function)(Runner& runner, const Value& of, const Bound& given) = nullptr;
