@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every strategy on a GPU that its ranks share, against the same on the CPU. A file of its own, since bench/gpu builds
-// the other tests of stacks without those of the CPU.
+// Compares every strategy on a GPU, which the ranks share, with the CPU. It is a separate file because bench/gpu builds
+// the other tests of stacks without the stacks of the CPU.
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>

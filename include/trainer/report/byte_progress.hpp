@@ -16,7 +16,7 @@ class ProgressLine {
   /// Erases the line.
   ~ProgressLine();
 
-  /// Shows the text in place of the last one, which is no longer.
+  /// Replaces the last text, which must not be longer.
   void show(const std::string& text);
 
  private:

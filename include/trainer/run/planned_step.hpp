@@ -54,9 +54,9 @@ struct PlannedStep {
   bool asks_for_memory() const { return train::asks_for_memory(tiling) || weights_ask_for_memory(sharding); }
 };
 
-/// Replaces budgets that are `auto`: a strategy's by what the memory leaves, a tiling's by the largest that fits into
-/// it unless `cuts` is false. `memory()`: bytes of a rank, asked for if there is such a budget. Prints the budgets if
-/// `speaks`. Throws InputError if both are `auto`.
+/// Replaces budgets that are `auto`: a strategy's by the bytes that the rest of the step leaves, a tiling's by the
+/// largest that fits, unless `cuts` is false. `memory()` returns the bytes of a rank; it is called only if there is
+/// such a budget. Prints the budgets if `speaks`. Throws InputError if both are `auto`.
 template <class Model, class Optimizer, class Memory>
 void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory memory, bool speaks,
                     bool cuts = true) {

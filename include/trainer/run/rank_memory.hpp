@@ -16,9 +16,9 @@
 
 namespace fsdp::train {
 
-/// Throws InputError if --memory is given but neither the tiling nor the strategy has a budget that is `auto`
-/// (`asked_for`), and the run is no dry one.
-void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling);
+/// Throws InputError if --memory is given, unless the tiling or the strategy has a budget that is `auto`
+/// (`has_auto_budget`), or the run is a dry run.
+void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling);
 
 /// Returns a rank's share of host memory: nine tenths of what is free, divided by the number of ranks on its machine.
 inline std::int64_t host_memory_of_rank(int ranks) {

@@ -16,7 +16,7 @@ inline std::string json_text(const nlohmann::ordered_json& object) {
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// Returns {axis: {kind: {"calls": ..., "bytes": ...}}}. Axes and kinds without a call are left out.
+/// Returns {axis: {kind: {"calls": ..., "bytes": ...}}}. Axes and kinds without a call are omitted.
 inline nlohmann::ordered_json json_of(const comm::MeshTraffic& traffic) {
   auto object = nlohmann::ordered_json::object();
   comm::MeshTraffic::visit(traffic, [&](const char* axis, const comm::Traffic& counted) {

@@ -7,8 +7,8 @@
 
 namespace fsdp::train {
 
-void check_memory(const TrainOptions& options, bool asked_for, const std::string& tiling) {
-  require<InputError>(!options.memory || asked_for || options.dry_run, "--memory ", options.memory.value_or(""),
+void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling) {
+  require<InputError>(!options.memory || has_auto_budget || options.dry_run, "--memory ", options.memory.value_or(""),
                       " belongs to --tiling budget:auto, or to budget=auto behind --sharding, or to --dry-run, not to ",
                       tiling);
 }
