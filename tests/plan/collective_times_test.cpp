@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>
 
 namespace fsdp::plan {
