@@ -21,6 +21,7 @@
 #include <tessera/fsdp/nn/instances.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/training/launch.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/trainer/run/load.hpp>

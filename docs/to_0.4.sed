@@ -10,3 +10,6 @@ s#<tessera/trainer/run/offload_advice\.hpp>#<tessera/trainer/run/memory_advice.h
 s#<tessera/trainer/run/dry_runs\.hpp>#<tessera/trainer/run/planned_step.hpp>#
 s#<tessera/trainer/run/processor\.hpp>#<tessera/trainer/run/arguments.hpp>#
 s#<tessera/trainer/run/plan_options\.hpp>#<tessera/trainer/flags/options.hpp>#
+s#<tessera/fsdp/execution/(shared_sequences|sequence_stages|sequence_exchanges|stage_memory)\.hpp>#<tessera/fsdp/sequence/\1.hpp>#
+s#<tessera/fsdp/plan/middle_parts\.hpp>#<tessera/fsdp/sequence/middle_parts.hpp>#
+s#<tessera/fsdp/nn/attention_slices\.hpp>#<tessera/fsdp/sequence/attention_slices.hpp>#

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
 #include "model.hpp"

@@ -6,6 +6,7 @@
 
 #include <examples/19_own_sequence/causal_mean.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/sequence/staged_block.hpp>
 
 #include <support/temporary_folder.hpp>
 
@@ -19,24 +20,29 @@ using fsdp::testing::Sharing;
 using mixer::CausalMean;
 
 using Here = Local<device::Cpu, Fp32>;
-static_assert(StagedBlock<ResidualAttention<Here>, Here> && StagedBlock<TransformerBlock<Here>, Here>);
+static_assert(StagedBlock<StagedOf<ResidualAttention<Here>>, Here> &&
+              StagedBlock<StagedOf<TransformerBlock<Here>>, Here>);
 static_assert(all_kinds_are_staged<Recomputed<TransformerBlock<Here>, Here>, Here>);
 static_assert(StagedBlock<CausalMean<Here>, Here> && !all_kinds_are_staged<ResidualMlp<Here>, Here>);
 static_assert(!StagedBlock<ResidualMlp<Here>, Here>);
 
 /// A block whose stages work on three rows at a time.
+template <class L>
+struct TiledBlock : TransformerBlock<L> {};
+template <class L>
+StagedTransformerBlock<L> staged(const TiledBlock<L>& block) {
+  return {block, {block.attention, 3}};
+}
 struct BlockInTiles : Block {
   template <class L>
-  static TransformerBlock<L> make(const Sizes& s) {
-    TransformerBlock<L> block = Block::make<L>(s);
-    block.attention.stage_rows = 3;
-    return block;
+  static TiledBlock<L> make(const Sizes& s) {
+    return {Block::make<L>(s)};
   }
 };
 template <bool on>
 struct RecomputedBlock : Block {
   template <class L>
-  static Recomputed<TransformerBlock<L>, L> make(const Sizes& s) {
+  static Recomputed<TiledBlock<L>, L> make(const Sizes& s) {
     return {BlockInTiles::make<L>(s), on};
   }
 };

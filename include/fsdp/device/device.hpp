@@ -142,4 +142,22 @@ consteval bool check_device() {
   return Device<D>;
 }
 
+/// A range of this thread, named in profilers, on a device that has any.
+/// @{
+template <class D>
+struct ProfilerRange {
+  /// `name` is not called.
+  template <class Name>
+  explicit ProfilerRange(const Name&) {}
+};
+template <class D>
+requires requires { typename D::Range; }
+struct ProfilerRange<D> {
+  /// `name` returns a text.
+  template <class Name>
+  explicit ProfilerRange(const Name& name) : range(name().c_str()) {}
+  typename D::Range range;
+};
+/// @}
+
 }  // namespace fsdp::device

@@ -10,7 +10,10 @@
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -30,10 +33,16 @@ class OffloadedInputs {
       : arena_(arena),
         stream_(stream),
         buffers_of_units_(sharding::buffers_of_inputs(problem)),
-        inputs_(buffers_of_units_.size()) {}
+        inputs_(buffers_of_units_.size()) {
+    for (std::size_t unit = 0; unit < inputs_.size(); ++unit)
+      inputs_[unit].is_offloaded = problem.offloads(static_cast<int>(unit));
+  }
 
-  /// Whether training offloads any input.
+  /// Whether training offloads any input, and that of a unit.
+  /// @{
   bool any() const { return !inputs_.empty(); }
+  bool offloads(int unit) const { return inputs_[index(unit)].is_offloaded; }
+  /// @}
 
   /// Begins a micro-batch with its buffers, which no copy uses any more. Drops what an exception has left.
   void begin(const std::array<Tensor<T>, sharding::input_buffers>& buffers) {
@@ -70,6 +79,7 @@ class OffloadedInputs {
   struct Input {
     Tensor<T> x;  // [T, H], in host memory
     typename Arena::Mark mark;
+    bool is_offloaded = false;
     int buffer = 0;  ///< into which it was fetched
     typename Device::Event fetched;
   };
@@ -106,5 +116,11 @@ class OffloadedInputs {
   std::vector<Input> inputs_;          ///< by unit
   std::array<Buffer, sharding::input_buffers> buffers_;
 };
+
+// Compiled into the library.
+extern template class OffloadedInputs<device::Cpu, float>;
+extern template class OffloadedInputs<device::Cpu, bf16>;
+extern template class OffloadedInputs<device::Meta, float>;
+extern template class OffloadedInputs<device::Meta, bf16>;
 
 }  // namespace fsdp

@@ -19,19 +19,17 @@
 
 namespace fsdp {
 
-/// The cache of each block [cached rows, its columns]; empty unless the module is planned for it
-/// (RunShape::cached_rows).
-template <class Module, class Blocks>
+/// The cache of each block [cached rows, its columns].
+template <class Block, class L>
 class SequenceCache {
  public:
-  using Compute = typename Module::Compute;
+  using Compute = typename L::Compute;
   /// Whether the model's blocks have caches from which they can continue sequences.
-  static constexpr bool possible = nn::all_kinds_cache<typename Blocks::value_type, typename Module::Local>;
+  static constexpr bool possible = nn::all_kinds_cache<Block, L>;
 
-  /// Allocates the tensors. Throws LogicError if the module is planned for them and its blocks cannot continue
-  /// sequences.
-  SequenceCache(Module& module, const Blocks& blocks) {
-    if (module.shape().cached_rows > 0) allocate(module, blocks);
+  /// Allocates the tensors; none for no rows. Throws LogicError for blocks that cannot continue sequences.
+  SequenceCache(device::Ledger& ledger, const std::vector<Block>& blocks, std::int64_t rows) {
+    if (rows > 0) allocate(ledger, blocks, rows);
   }
 
   /// Returns whether there is no cache.
@@ -40,15 +38,15 @@ class SequenceCache {
   Tensor<Compute> of(std::size_t block) const { return tensors_[block]; }
 
  private:
-  void allocate(Module& module, const Blocks& blocks) {
+  void allocate(device::Ledger& ledger, const std::vector<Block>& blocks, std::int64_t rows) {
     if constexpr (possible) {
-      for (const auto& block : blocks) {
+      for (const Block& block : blocks) {
         const std::int64_t columns = nn::visit_kind(block, [](const auto& kind) { return kind.cache_columns(); });
         require<InputError>(columns >= 0, "model: a block has ", columns,
                             " cache columns; cache_columns() is at least 0");
-        const Shape shape{module.shape().cached_rows, columns};
-        const std::int64_t bytes = checked_multiply(checked_multiply(shape[0], columns), std::int64_t{sizeof(Compute)});
-        memory_.emplace_back(module.ledger(), device::MemoryKind::cache, bytes);
+        const Shape shape{rows, columns};
+        const std::int64_t bytes = checked_multiply(checked_multiply(rows, columns), std::int64_t{sizeof(Compute)});
+        memory_.emplace_back(ledger, device::MemoryKind::cache, bytes);
         tensors_.emplace_back(reinterpret_cast<Compute*>(memory_.back().data()), shape);
       }
     } else {
@@ -58,7 +56,7 @@ class SequenceCache {
     }
   }
 
-  std::vector<device::Block<typename Module::Device>> memory_;
+  std::vector<device::Block<typename L::Device>> memory_;
   std::vector<Tensor<Compute>> tensors_;
 };
 

@@ -11,7 +11,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
-#include <tessera/fsdp/execution/shared_sequences.hpp>
+#include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp {
@@ -34,12 +34,12 @@ class ShardedModel : public ShardedModule<typename ModelT::Stack::WithoutTiling>
   template <class World>
   ShardedModel(World&& world, Model model, typename Stack::Sharding sharding, const RunShape& shape,
                Purpose purpose = Purpose::train)
-      : Base(std::forward<World>(world), staged_units_of(model, shape), sharding,
+      : Base(std::forward<World>(world), SequencesOf<Model>::units_of(model, shape), sharding,
              settings_of(model.units(), shape, purpose)),
         model_(std::move(model)),
         shape_(shape),
         offload_arena_(Offload::Arena::planned(input_ledger_, shape.offloaded_activation_bytes)) {
-    check_shared_sequences(model_, shape_, this->communicator().size());
+    SequencesOf<Model>::check(model_, shape_, this->communicator().size());
   }
 
   /// The constructor's arguments.

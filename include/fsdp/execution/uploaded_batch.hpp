@@ -3,7 +3,9 @@
 /// Micro-batches in memory that the device reads; an object owns that memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
@@ -37,6 +39,12 @@ class Uploaded {
   }
 
   std::size_t size() const { return batches_.size(); }
+  /// Returns the most sequences of any micro-batch.
+  std::int64_t most_sequences() const {
+    std::int64_t most = 0;
+    for (const MicroBatch& batch : batches_) most = std::max<std::int64_t>(most, batch.host.sequences);
+    return most;
+  }
   const MicroBatch& operator[](int index) const { return batches_[static_cast<std::size_t>(index)]; }
 
  private:

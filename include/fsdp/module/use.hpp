@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -66,24 +67,30 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   }
   GradientView<Accumulate> gradient(std::string_view name) const& { return gradient(index_of(name)); }
   /// @}
-  /// The same as a struct of fields.
+  /// All of them, in the order of the unit's fields: into a list of that length, or as a struct.
   /// @{
-  template <template <class> class Fields>
-  Fields<Tensor<const Compute>> weights() const& {
+  void weights(std::span<Tensor<const Compute>> list) const& {
     require_weights();
     pass_->wait_for_weights();
-    std::array<Tensor<const Compute>, field_count<Fields, Tensor<const Compute>>> list;
     require_count(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) list[i] = pass_->tasks_.weight(task_.index, i);
+  }
+  void gradients(std::span<GradientView<Accumulate>> list) const& {
+    require_gradients();
+    require_count(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i)
+      list[i] = pass_->tasks_.gradient(task_.index, i, pass_->writes(task_));
+  }
+  template <template <class> class Fields>
+  Fields<Tensor<const Compute>> weights() const& {
+    std::array<Tensor<const Compute>, field_count<Fields, Tensor<const Compute>>> list;
+    weights(list);
     return unflatten<Fields, Tensor<const Compute>>(list);
   }
   template <template <class> class Fields>
   Fields<GradientView<Accumulate>> gradients() const& {
-    require_gradients();
     std::array<GradientView<Accumulate>, field_count<Fields, GradientView<Accumulate>>> list;
-    require_count(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i)
-      list[i] = pass_->tasks_.gradient(task_.index, i, pass_->writes(task_));
+    gradients(list);
     return unflatten<Fields, GradientView<Accumulate>>(list);
   }
   /// @}

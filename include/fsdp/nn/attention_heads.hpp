@@ -34,12 +34,6 @@ struct AttentionHeads {
   float eps = 1e-5f;
   std::int64_t window = 0;  ///< most tokens that one attends to, itself included; 0: no window
   bool norms = false;       ///< whether heads of q and k are normalised before their rotation
-  /// Whether these are the first, or the last, of the query heads that read k and v. The first rotate k in place and
-  /// overwrite the gradients of k and v, to which others add; the last take that of k back through rotation and norm.
-  /// @{
-  bool begins_keys = true;
-  bool ends_keys = true;
-  /// @}
 
   struct Saved {
     Tensor<float> qk_rstd;  // [(Hq + Hkv) N], if `norms`
@@ -55,7 +49,7 @@ struct AttentionHeads {
   void forward(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
                const Inputs& in, Tensor<Compute> out) const {
     typename L::Frame frame(context.arena);
-    attend(context, saved, attended(context, shared, weights, saved, in, frame, Pass::forward), out);
+    attend(context, saved, rotated(context, shared, weights, saved, in, frame), out);
   }
 
   /// A forward that stores this pass's keys and values in a KV cache [sequences * capacity, 2 Hkv d]. In a decoding
@@ -63,7 +57,7 @@ struct AttentionHeads {
   void extend(Context<L>& context, const RotaryTable& shared, const Norms& weights, Tensor<Compute> cache,
               const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
     typename L::Frame frame(context.arena);
-    const Inputs seen = attended(context, shared, weights, saved, in, frame, Pass::forward);
+    const Inputs seen = rotated(context, shared, weights, saved, in, frame);
     keep(context, seen[1], kept_keys(cache));
     keep(context, seen[2], kept_values(cache));
     if (context.positions.empty())
@@ -72,35 +66,69 @@ struct AttentionHeads {
       attend_to_kept(context, seen[0], cache, out);
   }
 
-  /// `in` is as forward left it. Writes the gradients of q, k and v to `din`, or adds to those of k and v, and writes
-  /// those of the norms.
+  /// `in` is as forward left it. Writes the gradients of q, k and v to `din`, and those of the norms.
   void backward(Context<L>& context, const RotaryTable& shared, const Norms& weights, const NormGradients& gradients,
                 const Saved& saved, const Inputs& in, Tensor<const Compute> out, Tensor<const Compute> dout,
                 const Inputs& din) const {
     {
       typename L::Frame frame(context.arena);
-      const Inputs seen = attended(context, shared, weights, saved, in, frame, Pass::backward);
-      const Inputs own = begins_keys ? din
-                                     : Inputs{din[0], frame.template allocate<Compute>(din[1].shape()),
-                                              frame.template allocate<Compute>(din[2].shape())};
-      context.progress();
-      device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
-                                                                         .q = seen[0],
-                                                                         .k = seen[1],
-                                                                         .v = seen[2],
-                                                                         .out = out,
-                                                                         .lse = saved.lse,
-                                                                         .dout = dout,
-                                                                         .dq = own[0],
-                                                                         .dk = own[1],
-                                                                         .dv = own[2]});
-      for (std::size_t i = 1; i < 3 && !begins_keys; ++i)
-        device::enqueue(context.stream, device::Add<Compute>{.x = own[i], .y = din[i]});
+      attend_backward(context, saved, rotated_again(context, shared, weights, saved, in, frame), out, dout, din);
     }
+    rotate_backward(context, shared, weights, gradients, saved, in, din);
+  }
+
+  // The parts of forward and backward. `keys`: whether k is worked on as well as q.
+
+  /// Returns q, k and v as attention reads them: in memory of the frame if heads are normalised, else in place.
+  Inputs rotated(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
+                 const Inputs& in, typename L::Frame& frame, bool keys = true) const {
+    if (norms) return rotated_again(context, shared, weights, saved, in, frame);
+    rotate(context, shared, in, device::Rotation::forward, keys);
+    return in;
+  }
+  /// The same in backward: what forward has rotated in place is as it left it.
+  Inputs rotated_again(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
+                       const Inputs& in, typename L::Frame& frame) const {
+    if (!norms) return in;
+    const std::int64_t q = heads * head_dim, k = kv_heads * head_dim;
+    const auto both = frame.template allocate<Compute>({context.tokens(), q + k});  // [N, (Hq + Hkv) d]
+    const Inputs seen = {both.slice_columns(0, q), both.slice_columns(q, q + k), in[2]};
+    for (std::size_t i = 0; i < 2; ++i)
+      device::enqueue(context.stream,
+                      device::RmsNorm<Compute>{
+                          .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
+    rotate(context, shared, seen, device::Rotation::forward, true);
+    return seen;
+  }
+  void attend(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
+    device::enqueue(context.stream,
+                    device::Attention<Compute>{
+                        .shape = problem(context), .q = in[0], .k = in[1], .v = in[2], .out = out, .lse = saved.lse});
     context.progress();
-    rotate(context, shared, din, device::Rotation::backward, ends_keys);
+  }
+  /// Writes the gradients of what `rotated` returned.
+  void attend_backward(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<const Compute> out,
+                       Tensor<const Compute> dout, const Inputs& din) const {
+    context.progress();
+    device::enqueue(context.stream, device::AttentionBackward<Compute>{.shape = problem(context),
+                                                                       .q = in[0],
+                                                                       .k = in[1],
+                                                                       .v = in[2],
+                                                                       .out = out,
+                                                                       .lse = saved.lse,
+                                                                       .dout = dout,
+                                                                       .dq = din[0],
+                                                                       .dk = din[1],
+                                                                       .dv = din[2]});
+  }
+  /// Makes the gradients of `rotated`'s results those of its inputs, in place.
+  void rotate_backward(Context<L>& context, const RotaryTable& shared, const Norms& weights,
+                       const NormGradients& gradients, const Saved& saved, const Inputs& in, const Inputs& din,
+                       bool keys = true) const {
+    context.progress();
+    rotate(context, shared, din, device::Rotation::backward, keys);
     if (!norms) return;
-    for (std::size_t i = 0; i < (ends_keys ? 2 : 1); ++i)
+    for (std::size_t i = 0; i < (keys ? 2 : 1); ++i)
       device::enqueue(context.stream, device::RmsNormBackward<Compute>{.x = in[i],
                                                                        .weight = weights[i],
                                                                        .rstd = rstd(saved, in, i),
@@ -111,25 +139,6 @@ struct AttentionHeads {
   }
 
  private:
-  enum class Pass : std::uint8_t { forward, backward };
-
-  /// Returns q, k and v as attention reads them.
-  Inputs attended(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
-                  const Inputs& in, typename L::Frame& frame, Pass pass) const {
-    Inputs seen = in;
-    if (norms) {
-      const std::int64_t q = heads * head_dim, k = kv_heads * head_dim;
-      const auto both = frame.template allocate<Compute>({context.tokens(), q + k});  // [N, (Hq + Hkv) d]
-      seen[0] = both.slice_columns(0, q);
-      seen[1] = both.slice_columns(q, q + k);
-      for (std::size_t i = 0; i < 2; ++i)
-        device::enqueue(context.stream,
-                        device::RmsNorm<Compute>{
-                            .x = in[i], .weight = weights[i], .eps = eps, .y = seen[i], .rstd = rstd(saved, in, i)});
-    }
-    if (norms || pass == Pass::forward) rotate(context, shared, seen, device::Rotation::forward, norms || begins_keys);
-    return seen;
-  }
   void rotate(Context<L>& context, const RotaryTable& shared, const Inputs& x, device::Rotation rotation,
               bool keys) const {
     const auto turn = [&](Tensor<Compute> part) {
@@ -141,12 +150,6 @@ struct AttentionHeads {
       return turn(both);
     turn(x[0]);
     if (keys) turn(x[1]);
-  }
-  void attend(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
-    device::enqueue(context.stream,
-                    device::Attention<Compute>{
-                        .shape = problem(context), .q = in[0], .k = in[1], .v = in[2], .out = out, .lse = saved.lse});
-    context.progress();
   }
 
   /// Return the two halves of the cache: keys, then values (device::KeepHeads).

@@ -72,6 +72,12 @@ LowRankFields<N, Parameter> low_rank_parameters(const LowRank<N>& paths, const s
   return fields;
 }
 
+/// Where a tile's input begins in that of the whole batch: dropout depends on it.
+struct Origin {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+};
+
 /// The computations of the paths, for some rows of a batch and some columns of x and y. Their scratch comes from the
 /// arena.
 template <class L, std::size_t N>
@@ -84,47 +90,50 @@ class LowRankPath {
   template <class T>
   using Each = std::array<Tensor<T>, N>;
 
-  /// `weights` are those of the computed columns. `first_row` and `first_column` say where x begins in the batch's
-  /// whole input: dropout depends on it.
-  LowRankPath(Context<L>& context, const LowRank<N>& paths, const Weights& weights, std::int64_t first_row = 0,
-              std::int64_t first_column = 0)
-      : context_(&context), paths_(&paths), weights_(&weights), first_row_(first_row), first_column_(first_column) {}
+  /// `weights` are those of the computed columns; `at` is where x begins.
+  LowRankPath(Context<L>& context, const LowRank<N>& paths, const Weights& weights, const Origin& at = {})
+      : context_(&context), paths_(paths), weights_(weights), at_(at) {}
 
   /// y_i += s dropout(x) A_i^T B_i^T: x [t, in], y_i [t, out_i]. A projection without a path may have any y_i.
   template <class Y>
   void forward(Tensor<const Compute> x, const Each<Y>& y) const {
-    if (!paths_->any()) return;
+    if (!paths_.any()) return;
     typename L::Frame frame(context_->arena);
-    const auto u = frame.template allocate<Compute>({x.rows(), paths_->columns()});  // [t, n r]
+    const auto u = frame.template allocate<Compute>({x.rows(), paths_.columns()});  // [t, n r]
     make_u(x, u);
     if (const Tensor<Y> all = beside(y); all.data() != nullptr)
       return enqueue(device::Matmul<Compute, Y>{
           .a = u, .b = device::transposed(diagonal_b(frame, y)), .c = all, .write = Write::accumulate});
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
       enqueue(device::Matmul<Compute, Y>{.a = u.slice_columns(begin, end),
-                                         .b = device::transposed(weights_->b[i]),
+                                         .b = device::transposed(weights_.b[i]),
                                          .c = y[i],
                                          .write = Write::accumulate});
     });
   }
 
-  /// du = s [dy_0 B_0, dy_1 B_1, ...]: du [t, columns()], which the next two functions read.
-  void backward(const Each<const Compute>& dy, Tensor<Compute> du) const {
-    if (!paths_->any()) return;
+  /// Returns du = s [dy_0 B_0, dy_1 B_1, ...], [t, columns()], in the frame; empty if there is no path. The next two
+  /// functions read it.
+  Tensor<Compute> backward(typename L::Frame& outer, const Each<const Compute>& dy) const {
+    if (!paths_.any()) return {};
+    const auto first = std::find(paths_.on.begin(), paths_.on.end(), true) - paths_.on.begin();
+    const std::int64_t rows = dy[static_cast<std::size_t>(first)].rows();
+    const auto du = outer.template allocate<Compute>({rows, paths_.columns()});  // [t, n r]
     if (const Tensor<const Compute> all = beside(dy); all.data() != nullptr) {
       typename L::Frame frame(context_->arena);
       enqueue(device::Matmul<Compute>{.a = all, .b = diagonal_b(frame, dy), .c = du});
     } else {
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-        enqueue(device::Matmul<Compute>{.a = dy[i], .b = weights_->b[i], .c = du.slice_columns(begin, end)});
+        enqueue(device::Matmul<Compute>{.a = dy[i], .b = weights_.b[i], .c = du.slice_columns(begin, end)});
       });
     }
     scale(du);
+    return du;
   }
   /// dB_i (+)= dy_i^T u_i and dA_i (+)= du_i^T dropout(x).
   void backward_weight(const Gradients& gradients, Tensor<const Compute> x, const Each<const Compute>& dy,
                        Tensor<const Compute> du) const {
-    if (!paths_->any()) return;
+    if (!paths_.any()) return;
     typename L::Frame frame(context_->arena);
     const auto u = frame.template allocate<Compute>(du.shape());  // [t, n r]
     const auto seen = dropped(x, frame);                          // [t, in]
@@ -137,7 +146,7 @@ class LowRankPath {
   /// dx += dropout(du A): dx [t, in].
   template <class X>
   void backward_input(Tensor<const Compute> du, Tensor<X> dx) const {
-    if (!paths_->any()) return;
+    if (!paths_.any()) return;
     if (!drops()) return through_a_backward(du, dx, Write::accumulate);
     typename L::Frame frame(context_->arena);
     const auto d = frame.template allocate<Compute>(dx.shape());  // [t, in]
@@ -155,9 +164,9 @@ class LowRankPath {
   void for_each(Body body) const {
     std::int64_t column = 0;
     for (std::size_t i = 0; i < N; ++i) {
-      if (!paths_->on[i]) continue;
-      body(i, column, column + paths_->rank);
-      column += paths_->rank;
+      if (!paths_.on[i]) continue;
+      body(i, column, column + paths_.rank);
+      column += paths_.rank;
     }
     context_->progress();
   }
@@ -176,24 +185,24 @@ class LowRankPath {
   Tensor<const Compute> diagonal_b(typename L::Frame& frame, const Each<T>& outputs) const {
     std::int64_t rows = 0;
     for (const Tensor<T>& output : outputs) rows += output.columns();
-    const auto b = frame.template allocate<Compute>({rows, paths_->columns()});
+    const auto b = frame.template allocate<Compute>({rows, paths_.columns()});
     enqueue(device::Fill<Compute>{.y = b});
     std::array<std::int64_t, N> first{};
     for (std::size_t i = 1; i < N; ++i) first[i] = first[i - 1] + outputs[i - 1].columns();
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
-      enqueue(device::Copy<Compute>{
-          .x = weights_->b[i], .y = b.slice(first[i], first[i] + weights_->b[i].rows()).slice_columns(begin, end)});
+      enqueue(device::Copy<Compute>{.x = weights_.b[i],
+                                    .y = b.slice(first[i], first[i] + weights_.b[i].rows()).slice_columns(begin, end)});
     });
     return b;
   }
 
   /// By the pass, not by the noise, so that the memory of a step does not depend on what its batch carries.
-  bool drops() const { return paths_->drops() && context_->training; }
+  bool drops() const { return paths_.drops() && context_->training; }
   device::Dropout dropout() const {
-    return {.rate = context_->noise.key == 0 ? 0 : paths_->dropout,
-            .key = context_->noise.key ^ paths_->key,
-            .first_row = context_->noise.first_row + first_row_,
-            .first_column = first_column_};
+    return {.rate = context_->noise.key == 0 ? 0 : paths_.dropout,
+            .key = context_->noise.key ^ paths_.key,
+            .first_row = context_->noise.first_row + at_.row,
+            .first_column = at_.column};
   }
   Tensor<const Compute> dropped(Tensor<const Compute> x, typename L::Frame& frame) const {
     if (!drops()) return x;
@@ -201,7 +210,7 @@ class LowRankPath {
     enqueue(device::Scale<Compute>{.x = x, .y = kept, .dropout = dropout()});
     return kept;
   }
-  void scale(Tensor<Compute> u) const { enqueue(device::Scale<Compute>{.x = u, .y = u, .factor = paths_->scale}); }
+  void scale(Tensor<Compute> u) const { enqueue(device::Scale<Compute>{.x = u, .y = u, .factor = paths_.scale}); }
   /// u = s dropout(x) [A_0^T, A_1^T, ...].
   void make_u(Tensor<const Compute> x, Tensor<Compute> u) const {
     typename L::Frame frame(context_->arena);
@@ -214,7 +223,7 @@ class LowRankPath {
     else
       for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
         enqueue(
-            device::Matmul<Compute>{.a = x, .b = device::transposed(weights_->a[i]), .c = u.slice_columns(begin, end)});
+            device::Matmul<Compute>{.a = x, .b = device::transposed(weights_.a[i]), .c = u.slice_columns(begin, end)});
       });
     scale(u);
   }
@@ -225,7 +234,7 @@ class LowRankPath {
     if (all.data() != nullptr) return enqueue(device::Matmul<Compute, X>{.a = du, .b = all, .c = dx, .write = write});
     for_each([&](std::size_t i, std::int64_t begin, std::int64_t end) {
       enqueue(device::Matmul<Compute, X>{.a = du.slice_columns(begin, end),
-                                         .b = weights_->a[i],
+                                         .b = weights_.a[i],
                                          .c = dx,
                                          .write = begin == 0 ? write : Write::accumulate});
     });
@@ -244,8 +253,8 @@ class LowRankPath {
     const Compute* next = nullptr;
     std::int64_t rows = 0;
     for (std::size_t i = 0; i < N; ++i) {
-      if (!paths_->on[i]) continue;
-      const Tensor<const Compute>& a = weights_->a[i];
+      if (!paths_.on[i]) continue;
+      const Tensor<const Compute>& a = weights_.a[i];
       if (first == nullptr)
         first = &a;
       else if (a.data() != next)
@@ -257,9 +266,9 @@ class LowRankPath {
   }
 
   Context<L>* context_;
-  const LowRank<N>* paths_;
-  const Weights* weights_;
-  std::int64_t first_row_, first_column_;
+  LowRank<N> paths_;
+  Weights weights_;
+  Origin at_;
 };
 
 }  // namespace fsdp::nn

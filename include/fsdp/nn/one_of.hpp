@@ -52,6 +52,12 @@ struct OneOf {
       : kind(std::forward<Kind>(block)) {}
 };
 
+/// Whether a block may be of several kinds.
+template <class Block>
+inline constexpr bool is_one_of = false;
+template <class... Kinds>
+inline constexpr bool is_one_of<OneOf<Kinds...>> = true;
+
 /// Calls `visit(block)`.
 template <class Block, class Visit>
 decltype(auto) visit_kind(const Block& block, Visit&& visit) {

@@ -49,30 +49,31 @@ Tensor<T> stacked(const std::array<Tensor<T>, N>& matrices) {
   return Tensor<T>(matrices[0].data(), {rows, matrices[0].columns()});
 }
 
-/// y_i = x W_i^T: x [T, in], y_i [T, out_i]. Skips absent weights.
-template <class L, std::size_t N>
+/// y_i (+)= x W_i^T: x [T, in], y_i [T, out_i]. Skips absent weights.
+template <class L, std::size_t N, class C = typename L::Compute>
 void project(Context<L>& context, Tensor<const typename L::Compute> x,
-             const std::array<Tensor<const typename L::Compute>, N>& weights,
-             const std::array<Tensor<typename L::Compute>, N>& y) {
+             const std::array<Tensor<const typename L::Compute>, N>& weights, const std::array<Tensor<C>, N>& y,
+             Write write = Write::overwrite) {
   using Compute = typename L::Compute;
-  const Tensor<Compute> all = adjacent(weights) ? side_by_side(y) : Tensor<Compute>();
+  const Tensor<C> all = adjacent(weights) ? side_by_side(y) : Tensor<C>();
   if (all.data() != nullptr) {
-    device::enqueue(context.stream,
-                    device::Matmul<Compute>{.a = x, .b = device::transposed(stacked(weights)), .c = all});
+    device::enqueue(context.stream, device::Matmul<Compute, C>{
+                                        .a = x, .b = device::transposed(stacked(weights)), .c = all, .write = write});
     return;
   }
   for (std::size_t i = 0; i < N; ++i)
     if (weights[i].data() != nullptr)
-      device::enqueue(context.stream, device::Matmul<Compute>{.a = x, .b = device::transposed(weights[i]), .c = y[i]});
+      device::enqueue(context.stream, device::Matmul<Compute, C>{
+                                          .a = x, .b = device::transposed(weights[i]), .c = y[i], .write = write});
 }
 
 /// dx (+)= sum of dy_i W_i: dy_i [T, out_i], dx [T, in]. Skips absent weights.
-template <class L, std::size_t N, class C>
-void project_backward_input(Context<L>& context, const std::array<Tensor<typename L::Compute>, N>& dy,
+template <class L, std::size_t N, class C, class D = Tensor<const typename L::Compute>>
+void project_backward_input(Context<L>& context, const std::array<D, N>& dy,
                             const std::array<Tensor<const typename L::Compute>, N>& weights, Tensor<C> dx,
                             Write write = Write::overwrite) {
   using Compute = typename L::Compute;
-  const Tensor<Compute> all = adjacent(weights) ? side_by_side(dy) : Tensor<Compute>();
+  const D all = adjacent(weights) ? side_by_side(dy) : D();
   if (all.data() != nullptr) {
     device::enqueue(context.stream,
                     device::Matmul<Compute, C>{.a = all, .b = stacked(weights), .c = dx, .write = write});
@@ -87,15 +88,15 @@ void project_backward_input(Context<L>& context, const std::array<Tensor<typenam
 
 /// y = x W, where W is some columns of a wider weight, by a float buffer and then rounded: oneDNN takes more scratch
 /// than this buffer if it rounds a product with a strided operand itself.
-template <class L>
+template <class L, class C>
 void multiply_by_slice(Context<L>& context, Tensor<const typename L::Compute> x,
-                       Tensor<const typename L::Compute> weight, Tensor<typename L::Compute> y) {
+                       Tensor<const typename L::Compute> weight, Tensor<C> y) {
   using Compute = typename L::Compute;
   typename L::Frame frame(context.arena);
   const auto wide = frame.template allocate<float>(y.shape());  // [t, c]
   device::enqueue(context.stream, device::Matmul<Compute, float>{.a = x, .b = weight, .c = wide});
   context.progress();
-  device::enqueue(context.stream, device::Copy<float, Compute>{.x = wide, .y = y});
+  device::enqueue(context.stream, device::Copy<float, C>{.x = wide, .y = y});
 }
 
 /// dW_i (+)= dy_i^T x, as Accumulate; skips frozen weights.

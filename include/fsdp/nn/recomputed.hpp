@@ -7,16 +7,10 @@
 /// The replay runs inside backward, on the weights that were gathered for it.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <type_traits>
-#include <utility>
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/nn/module.hpp>
-#include <tessera/fsdp/nn/one_of.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 
 namespace fsdp::nn {
@@ -99,38 +93,5 @@ struct Recomputed {
       block.backward(context, shared, weights, gradients, saved, dy);
   }
 };
-
-/// The block that states the stages: a Recomputed's own block, or the block itself.
-/// @{
-template <class Block>
-const Block& staged(const Block& block) {
-  return block;
-}
-template <class Block, class L>
-const Block& staged(const Recomputed<Block, L>& block) {
-  return block.block;
-}
-template <class Block>
-using StagedOf = std::remove_cvref_t<decltype(staged(std::declval<const Block&>()))>;
-/// @}
-
-/// Whether every kind that a block may be states its stages.
-template <class Block, class L>
-inline constexpr bool all_kinds_are_staged = StagedBlock<StagedOf<Block>, L>;
-template <class... Kinds, class L>
-inline constexpr bool all_kinds_are_staged<OneOf<Kinds...>, L> = (... && StagedBlock<StagedOf<Kinds>, L>);
-
-/// Whether a block's backward first computes again what its forward did not keep: all its stages, `after_again` as the
-/// last.
-/// @{
-template <class Block>
-bool replays(const Block&) {
-  return false;
-}
-template <class Block, class L>
-bool replays(const Recomputed<Block, L>& block) {
-  return block.on;
-}
-/// @}
 
 }  // namespace fsdp::nn

@@ -103,18 +103,20 @@ constexpr std::size_t common_inputs() {
 template <class M>
 using StageInputs = std::array<Tensor<typename M::Compute>, M::inputs>;
 
-/// A block that states its stages. `RowsSaved` is what its work on own rows keeps for backward, `HeadsSaved` what the
+/// What states a block's stages: the block itself, or what composes its parts (tessera/fsdp/sequence/staged_block.hpp).
+/// `RowsSaved` is what its work on own rows keeps for backward, `HeadsSaved` what the
 /// middle keeps for one range. `before` of part 0 and `between` set them, with memory from their context's `save`.
 /// `inputs` is the number of matrices that the middle reads; `shares` of how many heads (K P must divide it);
 /// `input_columns` and `output_columns` their columns for a range; those of common inputs are the same for all ranges
 /// of a rank.
 template <class M, class L>
-concept StagedBlock = BlockModule<M, L> &&
-    requires(const M block, Context<L>& context, const typename M::Shared& shared, const typename M::Weights& weights,
-             const typename M::Gradients& gradients, typename M::RowsSaved& rows, typename M::HeadsSaved& heads,
-             Tensor<const typename L::Compute> x, Tensor<typename L::Compute> y, const Part& part,
-             const HeadRange& range, std::span<const HeadRange> ranges, const StageInputs<M>& in,
-             std::span<const StageInputs<M>> each, std::span<const Tensor<typename L::Compute>> outs) {
+concept StagedBlock = requires(const M block, Context<L>& context, const typename M::Shared& shared,
+                               const typename M::Weights& weights, const typename M::Gradients& gradients,
+                               typename M::RowsSaved& rows, typename M::HeadsSaved& heads,
+                               Tensor<const typename L::Compute> x, Tensor<typename L::Compute> y, const Part& part,
+                               const HeadRange& range, std::span<const HeadRange> ranges, const StageInputs<M>& in,
+                               std::span<const StageInputs<M>> each,
+                               std::span<const Tensor<typename L::Compute>> outs) {
   { block.shares() } -> std::same_as<std::int64_t>;
   { block.input_columns(range) } -> std::same_as<std::array<std::int64_t, M::inputs>>;
   { block.output_columns(range) } -> std::same_as<std::int64_t>;

@@ -12,6 +12,7 @@
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations.hpp>
+#include <tessera/fsdp/nn/linear.hpp>
 #include <tessera/fsdp/nn/low_rank.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/projection.hpp>
@@ -137,9 +138,7 @@ class SwiGluTile {
     if (!tile_.kept) expand(*weights_, x, g);
     device::enqueue(context_->stream, device::Matmul<Compute>{.a = dy, .b = weights_->down, .c = dh});
     context_->progress();
-    const auto du = take_path(frame, paths_->in);  // [t, columns of in]
-    backward_weights(*weights_, gradients, x, g, dh, dy, du, 0);
-    backward_input(*weights_, g, du, dx, Write::overwrite);
+    backward_matmuls(*weights_, gradients, x, g, dh, dy, dx, Write::overwrite, 0);
   }
 
  private:
@@ -166,60 +165,43 @@ class SwiGluTile {
     return split(*weights_, tile_.kept ? kept_ : frame.template allocate<Compute>({tokens(), 2 * columns()}));
   }
 
-  /// The paths beside gate and up, and beside down of a block of columns that begins at `column`.
-  LowRankPath<L, 2> in_paths(const Weights& weights) const {
-    return {*context_, paths_->in, weights.in_paths, tile_.begin};
-  }
-  LowRankPath<L, 1> down_path(const Weights& weights, std::int64_t column) const {
-    return {*context_, paths_->down, weights.down_path, tile_.begin, column};
-  }
-  template <std::size_t N>
-  Tensor<Compute> take_path(typename L::Frame& frame, const LowRank<N>& paths) const {
-    return paths.any() ? frame.template allocate<Compute>({tokens(), paths.columns()}) : Tensor<Compute>();
-  }
+  // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c]. The first
+  // column of a block is `column` of the whole h.
 
-  // The parts of a tile, or of a block of its columns: weights [c, H], [c, H] and [H, c], h and dh [t, c].
+  Linear<L, 2> gate_and_up(const Weights& weights) const {
+    return {*context_, {weights.gate, weights.up}, paths_->in, weights.in_paths, {.row = tile_.begin}};
+  }
 
   void expand(const Weights& weights, Tensor<const Compute> x, const GateUp& g) const {
-    project<L, 2>(*context_, x, {weights.gate, weights.up}, {g.gate, g.up});
-    in_paths(weights).template forward<Compute>(x, {g.gate, g.up});
-    context_->progress();
+    gate_and_up(weights).template forward<Compute>(x, {g.gate, g.up});
   }
-  /// Computes h = silu(gate) up and y (+)= down(h). h may alias gate; its first column is `column` of the whole h.
+  /// Computes h = silu(gate) up and y (+)= down(h). h may alias gate.
   template <class C>
   void contract(const Weights& weights, const GateUp& g, Tensor<Compute> h, Tensor<C> y, Write write,
                 std::int64_t column) const {
     device::enqueue(context_->stream, device::SwiGlu<Compute>{.gate = g.gate, .up = g.up, .h = h});
-    device::enqueue(context_->stream,
-                    device::Matmul<Compute, C>{.a = h, .b = device::transposed(weights.down), .c = y, .write = write});
-    down_path(weights, column).template forward<C>(h, {y});
-    context_->progress();
+    const Linear<L, 1> down(*context_, {weights.down}, paths_->down, weights.down_path, {tile_.begin, column});
+    down.template forward<C>(h, {y}, write);
   }
-  /// Writes the weights' gradients. Gate and up become their gradients, dh becomes h; du receives what backward_input
-  /// needs for the paths beside gate and up.
-  void backward_weights(const Weights& weights, const Gradients& gradients, Tensor<const Compute> x, const GateUp& g,
-                        Tensor<Compute> dh, Tensor<const Compute> dy, Tensor<Compute> du, std::int64_t column) const {
-    typename L::Frame frame(context_->arena);
-    const auto down = down_path(weights, column);
-    const auto du_down = take_path(frame, paths_->down);  // [t, r]
-    down.backward({dy}, du_down);
-    down.template backward_input<Compute>(du_down, dh);
-    device::enqueue(context_->stream, device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
-    project_backward_weight<L, 1>(*context_, {dy}, dh, {gradients.down});
-    down.backward_weight(gradients.down_path, dh, {dy}, du_down);
-    context_->progress();
-    const auto in = in_paths(weights);
-    in.backward({g.gate, g.up}, du);
-    in.backward_weight(gradients.in_paths, x, {g.gate, g.up}, du);
-    project_backward_weight<L, 2>(*context_, {g.gate, g.up}, x, {gradients.gate, gradients.up});
-    context_->progress();
-  }
-  /// dx (+)= dgate Wgate + dup Wup, and what flows back through the paths beside them.
+  /// Writes the weights' gradients from dh, what flows back through down's weight, and dx (+)= what flows back through
+  /// gate and up. Gate and up become their gradients, dh becomes h.
   template <class C>
-  void backward_input(const Weights& weights, const GateUp& g, Tensor<const Compute> du, Tensor<C> dx,
-                      Write write) const {
-    project_backward_input<L, 2>(*context_, {g.gate, g.up}, {weights.gate, weights.up}, dx, write);
-    in_paths(weights).template backward_input<C>(du, dx);
+  void backward_matmuls(const Weights& weights, const Gradients& gradients, Tensor<const Compute> x, const GateUp& g,
+                        Tensor<Compute> dh, Tensor<const Compute> dy, Tensor<C> dx, Write write,
+                        std::int64_t column) const {
+    {
+      typename L::Frame frame(context_->arena);
+      const LowRankPath<L, 1> path(*context_, paths_->down, weights.down_path, {tile_.begin, column});
+      const auto du = path.backward(frame, {dy});  // [t, r]
+      path.template backward_input<Compute>(du, dh);
+      device::enqueue(context_->stream, device::SwiGluBackward<Compute>{.gate = g.gate, .up = g.up, .dh = dh});
+      project_backward_weight<L, 1>(*context_, {dy}, dh, {gradients.down});
+      path.backward_weight(gradients.down_path, dh, {dy}, du);
+      context_->progress();
+    }
+    const Linear<L, 2> in = gate_and_up(weights);
+    in.backward_weight({gradients.gate, gradients.up}, x, {g.gate, g.up});
+    in.template backward_input<C>(gradients.in_paths, x, {g.gate, g.up}, dx, write);
     context_->progress();
   }
 
@@ -264,9 +246,7 @@ class SwiGluTile {
       multiply_by_slice<L>(*context_, dy, weights.down, dh);
       const GateUp g = split(weights, inner.template allocate<Compute>({tokens(), 2 * (end - begin)}));
       expand(weights, x, g);
-      const auto du = take_path(inner, paths_->in);  // [t, columns of in]
-      backward_weights(weights, part, x, g, dh, dy, du, begin);
-      backward_input(weights, g, du, sum, begin == 0 ? Write::overwrite : Write::accumulate);
+      backward_matmuls(weights, part, x, g, dh, dy, sum, begin == 0 ? Write::overwrite : Write::accumulate, begin);
     });
     for (const GradientView<typename L::Accumulate>& cut : cut_by_blocks(gradients))
       if (cut.written != nullptr) *cut.written = true;

@@ -17,6 +17,10 @@
 
 namespace fsdp {
 
+/// How ranks share the sequences of a model: tessera/fsdp/sequence/ulysses.hpp.
+template <class Model>
+struct SharedSequences;
+
 /// Each rank has whole sequences. Nothing of sequence sharding is compiled.
 struct WholeSequences {
   static constexpr std::string_view name = "whole";
@@ -28,7 +32,9 @@ struct WholeSequences {
 /// `ranks` consecutive ranks share each sequence. 1: whole sequences, chosen at run time.
 struct Ulysses {
   static constexpr bool shards = true;  ///< ranks may share a sequence
-  int ranks = 1;                        ///< that share a sequence
+  template <class Model>
+  using Sharing = SharedSequences<Model>;  ///< what they do to share it
+  int ranks = 1;                           ///< that share a sequence
   /// In which attention is done, a few heads at a time: less is on its way at once, and the next exchange can run
   /// beside the present attention. 0: in as many as the tiling's budget asks for.
   int parts = 0;
@@ -81,6 +87,8 @@ void check_ranks_per_sequence(int ranks_per_sequence, std::int64_t ranks);
 void check_heads_of_sequence(std::int64_t heads, int ranks_per_sequence, std::int64_t ranks);
 /// Throws InputError unless so many parts can divide the heads of one rank evenly.
 void check_middle_parts(std::int64_t heads, int middle_parts);
+/// Throws InputError if attention of whole sequences is to be cut into parts.
+void check_whole_sequences(int middle_parts);
 /// Throws InputError unless a sequence has a row for each rank that shares it.
 void check_sequence_length(std::int64_t sequence_length, int ranks_per_sequence);
 

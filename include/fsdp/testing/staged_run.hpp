@@ -16,8 +16,8 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
-#include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/fsdp/sequence/staged_block.hpp>
 #include <tessera/fsdp/testing/module_run.hpp>
 
 namespace fsdp::testing {
@@ -242,7 +242,7 @@ class StagedRun {
     std::int64_t high;
   };
 
-  const Module& module() const { return nn::staged(whole_->module); }
+  decltype(auto) module() const { return nn::staged(whole_->module); }
   auto weights() { return whole_->fields.weight_views(); }
   std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
   /// One rank in one part: its inputs stand side by side, as in the block's own forward and backward.

@@ -50,6 +50,11 @@ void check_middle_parts(std::int64_t heads, int middle_parts) {
                       " parts; give ", divisors_text(heads));
 }
 
+void check_whole_sequences(int middle_parts) {
+  require<InputError>(middle_parts <= 1, "sequence: attention is to be done in ", middle_parts,
+                      " parts, which ranks that share a sequence do; let several share one, or give 1 part");
+}
+
 void check_sequence_length(std::int64_t sequence_length, int ranks_per_sequence) {
   require<InputError>(sequence_length >= ranks_per_sequence, "sequence: a length of ", sequence_length,
                       " leaves some of the ", ranks_per_sequence,

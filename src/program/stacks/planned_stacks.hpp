@@ -11,6 +11,7 @@
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/tiling/policies.hpp>
 #include <tessera/trainer/run/estimated_step.hpp>
 

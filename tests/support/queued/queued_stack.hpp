@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 
 #include <support/queued/modules.hpp>
 #include <support/stack_run.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/sequence/ulysses.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stack_run.hpp>

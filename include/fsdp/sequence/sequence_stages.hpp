@@ -14,13 +14,14 @@
 
 #include <tessera/fsdp/buffer/sequence.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/execution/sequence_exchanges.hpp>
-#include <tessera/fsdp/execution/stage_memory.hpp>
+#include <tessera/fsdp/execution/offloaded_inputs.hpp>
 #include <tessera/fsdp/nn/batch.hpp>
 #include <tessera/fsdp/nn/module.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
-#include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/fsdp/sequence/sequence_exchanges.hpp>
+#include <tessera/fsdp/sequence/stage_memory.hpp>
+#include <tessera/fsdp/sequence/staged_block.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/stages.hpp>
@@ -51,10 +52,19 @@ StagesSaved<Kind>& saved_of(StagesSaved<Block>& saved) {
 
 }  // namespace detail
 
-/// Stages of the blocks of a ShardedModel, one unit at a time.
+/// Stages of the blocks of a ShardedModel, one unit at a time. Models whose blocks state none have only this.
 template <class Module>
 class SequenceStages {
  public:
+  static constexpr bool possible = false;
+  SequenceStages(const Module&, const std::vector<typename Module::Model::Block>&) {}
+};
+/// The same where all kinds of blocks state their stages.
+template <class Module>
+requires nn::all_kinds_are_staged<typename Module::Model::Block, typename Module::Local>
+class SequenceStages<Module> {
+ public:
+  static constexpr bool possible = true;
   using L = typename Module::Local;
   using Comm = typename Module::Comm;
   using Compute = typename L::Compute;
@@ -81,16 +91,79 @@ class SequenceStages {
   int rank() const { return memory_.rank(); }
   /// @}
 
-  /// Drops what an unfinished pass has left on its way.
-  void begin_pass() { exchanges_.drop(); }
+  /// Makes a context that of whole sequences, as those that modules find before a micro-batch begins.
+  void see_whole(Context& context) const {
+    if (on()) context.sequence_length = module_.shape().sequence_length;
+  }
+  /// Returns this rank's rows of batches.
+  template <class Batch>
+  std::vector<Batch> parts_of(std::span<const Batch> batches) const {
+    std::vector<Batch> own;
+    for (const Batch& batch : batches) own.push_back(batch.part(rank(), ranks()));
+    return own;
+  }
+  /// Begins a pass in a context of whole sequences. Drops what an unfinished pass has left on its way.
+  void begin_pass(Context& context) {
+    see_whole(context);
+    exchanges_.drop();
+  }
   /// Takes the context of a micro-batch's whole sequences, and makes it that of this rank's rows.
   void begin_micro_batch(Context& context) {
+    if (!on()) return;
     whole_.emplace(context);
     memory_.set_rows(context.tokens());
     context.sequences = 1;
     context.sequence_length = memory_.own_rows();
     context.documents = {};
   }
+
+  /// Whether a task is a stage of a block.
+  bool computes(const Task& task) const { return on() && task.index > 0 && task.action != sharding::Action::loss; }
+  /// Computes a stage. A block's output, or the gradient of its input, is complete after the last one.
+  template <class Computation>
+  void compute(Computation& model, const typename Computation::Unit& unit,
+               OffloadedInputs<typename Module::Device, Compute>& offloaded) {
+    const Task& task = unit.task;
+    const auto weights_of = [&](const auto& block) { return unit.weights(block); };
+    if (task.action == sharding::Action::forward) {
+      if (is_first(task)) model.begin_forward(task.index);
+      forward(model.context(), task, model.shared(), weights_of, model.x(), model.y(), model.saves(task.index));
+      if (is_last(task)) model.end_forward(task);
+      return;
+    }
+    if (is_first(task) && module_.uses()[static_cast<std::size_t>(task.index)].offloads_input)
+      units_[index_of(task.index)].x = offloaded.fetched(task.index);
+    const auto gradients_of = [&](const auto& block) { return unit.gradients(block); };
+    backward(model.context(), task, model.shared(), weights_of, gradients_of, model.dx());
+    if (is_last(task)) model.end_backward(task);
+  }
+
+  /// Starts an exchange.
+  void exchange(const Task& task) {
+    using sharding::Step;
+    const sharding::Stage at = stage_of(task);
+    visit(task, [&](const auto& block, auto&, Unit& unit) {
+      Part& own = unit.parts[static_cast<std::size_t>(at.part)];
+      Ring& ring = memory_.ring(at.part);
+      switch (at.step) {
+        case Step::to_heads:
+          return start<buffer::OwnRows>(task, block, unit, Memory::moved(block, unit, at, ring.rows), own.in);
+        case Step::to_rows: return start<buffer::OwnHeads>(task, block, unit, {own.out}, {own.rows});
+        case Step::gradient_to_heads: return start<buffer::OwnRows>(task, block, unit, {own.rows}, {ring.out});
+        case Step::gradient_to_rows:
+          return start<buffer::OwnHeads>(task, block, unit, Memory::moved(block, unit, at, ring.in), own.in);
+        default: throw LogicError("sequence stages: an exchange task names a computation");
+      }
+    });
+  }
+
+  /// Lets exchanges progress.
+  void progress() { exchanges_.progress(); }
+
+ private:
+  using Part = typename Memory::Part;
+  using Ring = typename Memory::Ring;
+  using Matrices = typename Memory::Matrices;
 
   /// Whether a task is the first or the last stage of a unit's forward or backward.
   /// @{
@@ -115,9 +188,6 @@ class SequenceStages {
       if (!memory_.keeps()) memory_.release_saved(rows);
     });
   }
-
-  /// Sets the input that a unit's backward computes from again, where it was elsewhere in between.
-  void set_input(int unit, Tensor<const Compute> x) { units_[index_of(unit)].x = x; }
 
   /// Computes a stage of a unit's backward. `dy` [T, H] becomes the gradient of the unit's input after the last one.
   template <class Shared, class WeightsOf, class GradientsOf>
@@ -165,33 +235,6 @@ class SequenceStages {
       }
     });
   }
-
-  /// Starts an exchange.
-  void exchange(const Task& task) {
-    using sharding::Step;
-    const sharding::Stage at = stage_of(task);
-    visit(task, [&](const auto& block, auto&, Unit& unit) {
-      Part& own = unit.parts[static_cast<std::size_t>(at.part)];
-      Ring& ring = memory_.ring(at.part);
-      switch (at.step) {
-        case Step::to_heads:
-          return start<buffer::OwnRows>(task, block, unit, Memory::moved(block, unit, at, ring.rows), own.in);
-        case Step::to_rows: return start<buffer::OwnHeads>(task, block, unit, {own.out}, {own.rows});
-        case Step::gradient_to_heads: return start<buffer::OwnRows>(task, block, unit, {own.rows}, {ring.out});
-        case Step::gradient_to_rows:
-          return start<buffer::OwnHeads>(task, block, unit, Memory::moved(block, unit, at, ring.in), own.in);
-        default: throw LogicError("sequence stages: an exchange task names a computation");
-      }
-    });
-  }
-
-  /// Lets exchanges progress.
-  void progress() { exchanges_.progress(); }
-
- private:
-  using Part = typename Memory::Part;
-  using Ring = typename Memory::Ring;
-  using Matrices = typename Memory::Matrices;
 
   static std::size_t index_of(int unit) { return static_cast<std::size_t>(unit - 1); }
   const sharding::Stages& stages_of(const Task& task) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The parameters of attention with its projections, and their slices for ranges of heads.
+/// Slices of attention's parameters for ranges of heads.
 #pragma once
 
 #include <array>
@@ -10,26 +10,10 @@
 #include <span>
 
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/nn/low_rank.hpp>
+#include <tessera/fsdp/nn/residual_attention.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
 
 namespace fsdp::nn {
-
-/// A norm, four projections with their biases, norms of heads, and low-rank paths.
-template <class V>
-struct AttentionFields {
-  V norm, q, k, v, out;      // [H], [Hq d, H], [Hkv d, H], [Hkv d, H], [H, Hq d]
-  V q_bias, k_bias, v_bias;  // [Hq d], [Hkv d], [Hkv d]; absent unless `biases`
-  V q_norm, k_norm;          // [d], [d]; absent unless `head_norms`
-  LowRankFields<3, V> qkv_paths = {};
-  LowRankFields<1, V> out_path = {};
-};
-
-/// The low-rank paths beside q, k and v, which read the same input, and beside out.
-struct AttentionPaths {
-  LowRank<3> qkv = {};
-  LowRank<1> out = {};
-};
 
 /// Query heads, and key-value heads that follow each other, so that the weights of both are slices. Empty: none of
 /// them.

@@ -16,8 +16,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/execution/run_shape.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
-#include <tessera/fsdp/nn/recomputed.hpp>
 #include <tessera/fsdp/nn/stages.hpp>
+#include <tessera/fsdp/sequence/staged_block.hpp>
 #include <tessera/tiling/check.hpp>
 #include <tessera/tiling/policies.hpp>
 

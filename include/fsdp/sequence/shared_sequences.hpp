@@ -14,7 +14,7 @@
 #include <tessera/fsdp/models/units_of.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/one_of.hpp>
-#include <tessera/fsdp/nn/recomputed.hpp>
+#include <tessera/fsdp/sequence/staged_block.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
 
 namespace fsdp {
@@ -39,9 +39,7 @@ inline int parts_of(const RunShape& shape) { return shape.middle_parts == 0 ? 1 
 template <class Model>
 void check_shared_sequences(const Model& model, const RunShape& shape, std::int64_t ranks) {
   const int sharing = shape.ranks_per_sequence;
-  if (sharing == 1)
-    return require<InputError>(shape.middle_parts <= 1, "sequence: attention is to be done in ", shape.middle_parts,
-                               " parts, which ranks that share a sequence do; let several share one, or give 1 part");
+  if (sharing == 1) return check_whole_sequences(shape.middle_parts);
   check_sequence_length(shape.sequence_length, sharing);
   check_row_wise<typename Model::Entry>("entry", sharing);
   check_row_wise<typename Model::Head>("head", sharing);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The tensors of a unit that computes, for code that knows device and precision but no stack: a Use as a value.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include <tessera/fsdp/core/gradient_view.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/sharding/schedule.hpp>
+
+namespace fsdp {
+
+/// A computation, and its unit's weights and gradients. Valid as long as the Use that it was made from.
+template <class Compute, class Accumulate>
+struct UnitTensors {
+  sharding::Task task;
+  const void* use = nullptr;
+  void (*read_weights)(const void* use, std::span<Tensor<const Compute>> list) = nullptr;
+  void (*read_gradients)(const void* use, std::span<GradientView<Accumulate>> list) = nullptr;
+
+  /// Those of a Use.
+  template <class Use>
+  static UnitTensors of(const Use& use) {
+    return {.task = use.task(),
+            .use = &use,
+            .read_weights = [](const void* self,
+                               std::span<Tensor<const Compute>> list) { static_cast<const Use*>(self)->weights(list); },
+            .read_gradients =
+                [](const void* self, std::span<GradientView<Accumulate>> list) {
+                  static_cast<const Use*>(self)->gradients(list);
+                }};
+  }
+
+  /// The weights or gradients of the module that the unit is made from; see Use. The first request for weights waits
+  /// for their gather.
+  /// @{
+  template <class Module>
+  typename Module::Weights weights(const Module&) const {
+    std::array<Tensor<const Compute>, Module::parameter_count> list;
+    read_weights(use, list);
+    return unflatten<Module::template FieldsOf, Tensor<const Compute>>(list);
+  }
+  template <class Module>
+  typename Module::Gradients gradients(const Module&) const {
+    std::array<GradientView<Accumulate>, Module::parameter_count> list;
+    read_gradients(use, list);
+    return unflatten<Module::template FieldsOf, GradientView<Accumulate>>(list);
+  }
+  /// @}
+};
+
+}  // namespace fsdp

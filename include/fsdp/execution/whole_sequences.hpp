@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Whether several ranks share each sequence of a model: not at all (here), or as the stack's policy says.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/models/units_of.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
+
+namespace fsdp {
+
+/// A model whose sequences are whole: each rank computes its own.
+template <class Model>
+struct WholeSequencesOf {
+  /// What an Executor does between tasks where ranks share sequences: nothing.
+  template <class Module>
+  struct Stages {
+    static constexpr bool possible = false;
+    Stages(const Module&, const std::vector<typename Model::Block>&) {}
+  };
+
+  /// Returns the model's units.
+  static std::vector<Unit> units_of(const Model& model, const RunShape&) { return fsdp::units_of(model); }
+  /// Throws InputError for a shape that cuts attention into parts.
+  static void check(const Model&, const RunShape& shape, std::int64_t /*ranks*/) {
+    check_whole_sequences(shape.middle_parts);
+  }
+  /// Returns the parts of attention.
+  template <class Tiling>
+  static int middle_parts(const Model&, const Tiling&, const RunShape& shape, std::int64_t /*rows*/) {
+    return std::max(shape.middle_parts, 1);
+  }
+};
+
+namespace detail {
+
+template <class Model, class Sequence>
+struct SequencesOf {
+  using Type = WholeSequencesOf<Model>;
+};
+template <class Model, class Sequence>
+requires(Sequence::shards) struct SequencesOf<Model, Sequence> {
+  using Type = typename Sequence::template Sharing<Model>;
+  static_assert(
+      requires { sizeof(Type); },
+      "fsdp: several ranks share each sequence of this stack (Ulysses), and what they exchange is compiled only by "
+      "those who include it; include <tessera/fsdp/sequence/ulysses.hpp> before the stack's Training or Executor");
+};
+
+}  // namespace detail
+
+/// How ranks share the sequences of a model: WholeSequencesOf, or what the stack's policy names.
+template <class Model>
+using SequencesOf = typename detail::SequencesOf<Model, typename Model::Stack::Sequence>::Type;
+
+}  // namespace fsdp

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What stacks with Ulysses compile besides those of whole sequences: include it where such a stack's Training or
+/// Executor is used.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <tessera/fsdp/execution/run_shape.hpp>
+#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sequence/instances.hpp>
+#include <tessera/fsdp/sequence/middle_parts.hpp>
+#include <tessera/fsdp/sequence/sequence_stages.hpp>
+#include <tessera/fsdp/sequence/shared_sequences.hpp>
+#include <tessera/fsdp/sharding/sequence.hpp>
+
+namespace fsdp {
+
+/// How several ranks share each sequence of a model. Blocks that state no stages are computed whole; that ranks are to
+/// share these is refused by `check`.
+template <class Model>
+struct SharedSequences {
+  template <class Module>
+  using Stages = SequenceStages<Module>;
+
+  /// See staged_units_of, check_shared_sequences and plan::middle_parts.
+  /// @{
+  static std::vector<Unit> units_of(const Model& model, const RunShape& shape) { return staged_units_of(model, shape); }
+  static void check(const Model& model, const RunShape& shape, std::int64_t ranks) {
+    check_shared_sequences(model, shape, ranks);
+  }
+  template <class Tiling>
+  static int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape, std::int64_t rows) {
+    return plan::middle_parts(model, tiling, shape, rows);
+  }
+  /// @}
+};
+
+}  // namespace fsdp
