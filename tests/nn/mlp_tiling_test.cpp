@@ -192,7 +192,7 @@ TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanU
     }
 }
 
-/// Of paths beside all three projections, at most 2 of their columns' 6 ranks are not taken at the peak, and in blocks
+/// Of paths beside all three projections, at most 2 of their columns' 4 ranks are not taken at the peak, and in blocks
 /// one of the two copies.
 TYPED_TEST(MlpTiling, KeepsItsBudgetWithDropoutBesideIt) {
   constexpr auto size = std::int64_t{sizeof(typename TypeParam::Precision::Compute)};
