@@ -37,8 +37,8 @@ struct RopeConfig {
   void validate(Naming naming = Naming::flags) const;
 };
 
-/// The config of a Llama (a ModelConfig, see tessera/fsdp/models/model.hpp). Families differ only in values: mistral
-/// has sliding-window attention, qwen2 has biases of q, k and v, qwen3 normalises the heads of q and k.
+/// The config of a Llama (a ModelConfig, see tessera/fsdp/models/model.hpp), or of another family
+/// (tessera/fsdp/models/family.hpp).
 struct LlamaConfig {
   std::string family = "llama";  ///< model_type: llama, mistral, qwen2 or qwen3
   std::int64_t vocab_size = 256;
@@ -61,9 +61,9 @@ struct LlamaConfig {
   std::string other_keys = R"({"bos_token_id":0,"eos_token_id":0})";
 
   /// Whether q, k and v have biases.
-  bool biases() const { return family == "qwen2"; }
+  bool biases() const;
   /// Whether each head of q and k is normalised.
-  bool head_norms() const { return family == "qwen3"; }
+  bool head_norms() const;
   /// The sliding window of a layer; 0: none.
   std::int64_t window(int layer) const { return layer < full_layers ? 0 : sliding_window; }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/models/family.hpp>
 #include <tessera/fsdp/models/llama_config.hpp>
 
 #include "../core/json/json_keys.hpp"
@@ -108,10 +109,12 @@ json write_lora(const LoraConfig& lora) {
           {"rslora", lora.rslora}, {"targets", lora.targets}, {"base", lora.base}};
 }
 
-/// Returns how many layers come before the first one with a window. Without a list of types a mistral has none.
-std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config) {
-  if (!keys.has("layer_types"))
-    return config.family == "mistral" ? 0 : std::min(keys.integer("max_window_layers", 28), config.layers);
+/// Returns how many layers come before the first one with a window.
+std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config, const Family& family) {
+  if (!keys.has("layer_types")) {
+    if (family.window == Family::Window::always) return 0;
+    return std::min(keys.integer("max_window_layers", 28), config.layers);
+  }
   const json& types = keys.at("layer_types");
   const auto full = std::ranges::find_if(types, [](const json& type) { return type != "full_attention"; });
   const bool rest = std::all_of(full, types.end(), [](const json& type) { return type == "sliding_attention"; });
@@ -122,7 +125,7 @@ std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config) {
 }
 
 /// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
-void read_window(const Keys& keys, LlamaConfig& config) {
+void read_window(const Keys& keys, LlamaConfig& config, const Family& family) {
   const auto window = [&]() -> std::int64_t {  // null: none
     if (!keys.has("sliding_window")) return keys.given("sliding_window") ? 0 : 4096;
     const std::int64_t tokens = keys.integer("sliding_window");
@@ -130,9 +133,9 @@ void read_window(const Keys& keys, LlamaConfig& config) {
                         ": \"sliding_window\" is 0, so that no token would see any; give null for no window");
     return tokens;
   };
-  if (config.family == "llama") return;
-  config.full_layers = full_layers_of(keys, config);
-  const bool uses = config.family == "mistral" || keys.boolean("use_sliding_window", false);
+  if (family.window == Family::Window::none) return;
+  config.full_layers = full_layers_of(keys, config, family);
+  const bool uses = family.window == Family::Window::always || keys.boolean("use_sliding_window", false);
   if (uses) config.sliding_window = window();
   require<InputError>(config.sliding_window > 0 || !keys.has("layer_types") || config.full_layers == config.layers,
                       keys.source(), ": \"layer_types\" names layers with a window, and ",
@@ -141,19 +144,19 @@ void read_window(const Keys& keys, LlamaConfig& config) {
 }
 
 /// Reads the number of key-value heads, whose default is the family's.
-std::int64_t kv_heads_of(const Keys& keys, const LlamaConfig& config) {
+std::int64_t kv_heads_of(const Keys& keys, std::int64_t heads, const Family& family) {
   constexpr const char* key = "num_key_value_heads";
-  if (config.family == "mistral") return keys.integer(key, 8);
-  if (keys.given(key)) return keys.integer(key, config.heads, Null::absent);
-  return config.family == "llama" ? config.heads : 32;
+  const std::int64_t otherwise = family.kv_heads > 0 ? family.kv_heads : heads;
+  if (!family.kv_heads_may_be_null) return keys.integer(key, otherwise);
+  return keys.given(key) ? keys.integer(key, heads, Null::absent) : otherwise;
 }
 
 /// Throws for a key that changes the computation in a way that is not supported.
-void require_supported(const Keys& keys, const std::string& family) {
+void require_supported(const Keys& keys, const Family& family) {
   keys.expect("hidden_act", "silu");
-  // Only these families have the key. Those of others hold it for no reason, perhaps as null.
-  keys.expect("attention_bias", false, family == "llama" || family == "qwen3" ? Null::refused : Null::absent);
-  keys.expect("mlp_bias", false, family == "llama" ? Null::refused : Null::absent);
+  // A config.json of a family without the key may have it all the same, perhaps as null.
+  keys.expect("attention_bias", false, family.has_attention_bias ? Null::refused : Null::absent);
+  keys.expect("mlp_bias", false, family.has_mlp_bias ? Null::refused : Null::absent);
   keys.expect("partial_rotary_factor", 1.0, Null::absent);
   require<InputError>(!keys.has("quantization_config"), keys.source(),
                       ": \"quantization_config\" is set; only float32, float16 and bfloat16 weights are read");
@@ -194,13 +197,14 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
                       " bytes; a config.json has at most ", most_config_bytes);
   json object = parse_strict(text, source);
   const Keys keys(object, source);
-  const std::string family = keys.text("model_type");
-  const bool qwen = family == "qwen2" || family == "qwen3";
-  require<InputError>(family == "llama" || family == "mistral" || qwen, source, ": \"model_type\" is \"",
-                      shortened(family), "\"; llama, mistral, qwen2 and qwen3 are supported");
+  const std::string type = keys.text("model_type");
+  const Family* const found = find_family(type);
+  require<InputError>(found != nullptr, source, ": \"model_type\" is \"", shortened(type),
+                      "\"; llama, mistral, qwen2 and qwen3 are supported");
+  const Family& family = *found;
   require_supported(keys, family);
 
-  LlamaConfig config{.family = family,
+  LlamaConfig config{.family = type,
                      .vocab_size = keys.integer("vocab_size"),
                      .hidden_size = keys.integer("hidden_size"),
                      .intermediate_size = keys.integer("intermediate_size"),
@@ -208,18 +212,17 @@ LlamaConfig LlamaConfig::parse(std::string_view text, const std::string& source)
                      .heads = keys.integer("num_attention_heads"),
                      .rms_norm_eps = keys.number("rms_norm_eps", 1e-6),
                      .tied = keys.boolean("tie_word_embeddings", false),
-                     .max_position_embeddings = keys.integer("max_position_embeddings", qwen                  ? 32768
-                                                                                        : family == "mistral" ? 131072
-                                                                                                              : 2048)};
-  config.kv_heads = kv_heads_of(keys, config);
+                     .max_position_embeddings = keys.integer("max_position_embeddings", family.positions)};
+  config.kv_heads = kv_heads_of(keys, config.heads, family);
   require<InputError>(config.heads > 0, source, ": \"num_attention_heads\" is 0");
-  const bool own_width = keys.has("head_dim") || family == "qwen3";
-  const Null null_width = family == "qwen3" ? Null::refused : Null::absent;
+  const bool own_width = keys.has("head_dim") || family.head_dim > 0;
+  const Null null_width = family.head_dim > 0 ? Null::refused : Null::absent;
   require<InputError>(own_width || config.hidden_size % config.heads == 0, source, ": hidden_size ", config.hidden_size,
                       " is not divisible by ", config.heads, " heads; give \"head_dim\"");
-  config.head_dim = keys.integer("head_dim", family == "qwen3" ? 128 : config.hidden_size / config.heads, null_width);
+  const std::int64_t width = family.head_dim > 0 ? family.head_dim : config.hidden_size / config.heads;
+  config.head_dim = keys.integer("head_dim", width, null_width);
   read_rope(keys, config);
-  read_window(keys, config);
+  read_window(keys, config, family);
   config.lora = read_lora(keys);
   prefixed(source + ": ", [&] {
     config.rope.validate(RopeConfig::Naming::keys);
@@ -241,12 +244,10 @@ LlamaConfig LlamaConfig::read(const std::filesystem::path& folder) {
 }
 
 std::string LlamaConfig::write() const {
-  const bool qwen = family.starts_with("qwen");
-  const std::string name = family == "llama"     ? "Llama"
-                           : family == "mistral" ? "Mistral"
-                           : family == "qwen2"   ? "Qwen2"
-                                                 : "Qwen3";
-  nlohmann::ordered_json object = {{"architectures", {name + "ForCausalLM"}},
+  const Family* const found = find_family(family);
+  require(found != nullptr, "model: no family is called '", family, "'");
+  using Window = Family::Window;
+  nlohmann::ordered_json object = {{"architectures", {std::string(found->architecture) + "ForCausalLM"}},
                                    {"model_type", family},
                                    {"hidden_act", "silu"},
                                    {"hidden_size", hidden_size},
@@ -260,18 +261,20 @@ std::string LlamaConfig::write() const {
                                    {"rms_norm_eps", rms_norm_eps},
                                    {"rope_theta", rope_theta},
                                    {"rope_scaling", write_rope(rope)}};
-  if (qwen) object["use_sliding_window"] = sliding_window > 0;
-  if (qwen) object["max_window_layers"] = sliding_window > 0 ? full_layers : layers;
-  if (family != "llama")
+  if (found->window == Window::by_flag) {
+    object["use_sliding_window"] = sliding_window > 0;
+    object["max_window_layers"] = sliding_window > 0 ? full_layers : layers;
+  }
+  if (found->window != Window::none)
     object["sliding_window"] = sliding_window > 0 ? nlohmann::ordered_json(sliding_window) : nullptr;
-  if (family == "mistral" && full_layers > 0 && sliding_window > 0) {
+  if (found->window == Window::always && full_layers > 0 && sliding_window > 0) {
     json types = json::array();  // it has no max_window_layers
     for (int layer = 0; layer < layers; ++layer)
       types.push_back(window(layer) > 0 ? "sliding_attention" : "full_attention");
     object["layer_types"] = types;
   }
-  if (family == "llama" || family == "qwen3") object["attention_bias"] = false;
-  if (family == "llama") object["mlp_bias"] = false;
+  if (found->has_attention_bias) object["attention_bias"] = false;
+  if (found->has_mlp_bias) object["mlp_bias"] = false;
   object["tie_word_embeddings"] = tied;
   object["torch_dtype"] = "float32";
   if (lora.on()) object["lora"] = write_lora(lora);

@@ -8,6 +8,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/nearest.hpp>
+#include <tessera/fsdp/models/family.hpp>
 
 namespace fsdp {
 namespace {
@@ -36,7 +37,6 @@ const std::array presets = {
             .head_dim = 32}},
 };
 
-const std::array<std::string, 4> families = {"llama", "mistral", "qwen2", "qwen3"};
 const std::array<std::string, 4> rope_types = {"default", "linear", "llama3", "yarn"};
 
 /// Throws for a pattern that matches no projection, since it must be a mistake.
@@ -57,6 +57,16 @@ struct Allowed {
 }  // namespace
 
 template ConfigValues values_of(LlamaConfig);
+
+bool LlamaConfig::biases() const {
+  const Family* const own = find_family(family);
+  return own != nullptr && own->biases;
+}
+
+bool LlamaConfig::head_norms() const {
+  const Family* const own = find_family(family);
+  return own != nullptr && own->head_norms;
+}
 
 bool operator==(const LlamaConfig& a, const LlamaConfig& b) { return values_of(a) == values_of(b); }
 
@@ -152,14 +162,16 @@ void LlamaConfig::validate() const {
                       "; rotary embedding turns pairs, so it must be even");
   require<InputError>(std::isfinite(c.rms_norm_eps) && c.rms_norm_eps > 0 && c.rms_norm_eps <= 1e-2,
                       "model: rms_norm_eps is ", c.rms_norm_eps, "; it must be above 0 and at most 0.01");
-  require<InputError>(std::ranges::find(families, c.family) != families.end(), "model: no family is called '", c.family,
-                      "'; ", suggestion(c.family, {families.begin(), families.end()}));
+  const Family* const own = find_family(c.family);
+  if (own == nullptr)
+    throw InputError(message("model: no family is called '", c.family, "'; ", suggestion(c.family, family_names())));
   require<InputError>(c.sliding_window >= 0 && c.full_layers >= 0, "model: the window is ", c.sliding_window,
                       " tokens and ", c.full_layers, " layers have none; neither may be below 0");
-  require<InputError>(c.sliding_window == 0 || c.family != "llama",
-                      "model: a llama's tokens see no window; take --family mistral, qwen2 or qwen3");
-  require<InputError>(c.full_layers == 0 || c.family != "llama",
-                      "model: all layers of a llama are alike; take --family mistral, qwen2 or qwen3");
+  const bool has_window = own->window != Family::Window::none;
+  require<InputError>(c.sliding_window == 0 || has_window, "model: a ", c.family,
+                      "'s tokens see no window; take --family mistral, qwen2 or qwen3");
+  require<InputError>(c.full_layers == 0 || has_window, "model: all layers of a ", c.family,
+                      " are alike; take --family mistral, qwen2 or qwen3");
   c.rope.validate();
   validate_targets(c);
   require<InputError>(std::isfinite(c.rope_theta) && c.rope_theta > 1 && c.rope_theta <= 1e9, "model: rope_theta is ",
