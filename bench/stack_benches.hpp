@@ -17,6 +17,7 @@
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/policy_text.hpp>
+#include <tessera/fsdp/execution/instances.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/nn/instances.hpp>
 #include <tessera/fsdp/nn/token_batch.hpp>

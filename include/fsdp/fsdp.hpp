@@ -10,6 +10,7 @@
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
 
+#include <tessera/fsdp/execution/instances.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>

@@ -159,7 +159,7 @@ struct MiddleWithoutRange : nn::TransformerBlock<Here> {
   void between(nn::Context<Here>& all) const;
 };
 struct MoreCommonThanInputs : nn::TransformerBlock<Here> {
-  static constexpr std::size_t common_inputs = inputs + 1;
+  static constexpr std::size_t inputs = 3, common_inputs = inputs + 1;
 };
 struct LogitsAlone : nn::LossHead<Here> {
   int logits_columns() const;

@@ -21,6 +21,7 @@
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
+#include <tessera/fsdp/execution/instances.hpp>
 #include <tessera/fsdp/execution/training_step.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/model_files/load.hpp>

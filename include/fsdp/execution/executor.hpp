@@ -2,14 +2,14 @@
 /// @file
 /// Computes a model in the passes of its ShardedModule.
 ///
+/// The placed schedule determines which slot a group has, and from when to when.
+///
 /// On an asynchronous device, collectives and copies to host memory run on their own queues beside the compute stream,
 /// ordered by one event per dependency; the host enqueues a whole pass without waiting. A pass begins and ends on the
 /// compute stream: other queues start after an event recorded at its begin, and the stream has waited for all of them
 /// at its end. No event is used outside the pass that recorded it, so that a pass can be captured as a graph.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -231,17 +231,13 @@ class Executor {
         continue;
       }
       Use<Stack> use = tasks.enter();
-      const auto unit = Computation::Unit::of(use);
-      const device::ProfilerRange<Device> range([&] { return text_of(unit.task, module_.names()); });
-      if (unit.task.index == 0 && unit.task.action == sharding::Action::forward)
-        begin_micro_batch(micro_batches[unit.task.micro_batch]);
-      if constexpr (Stages::possible)
-        if (stages_.computes(unit.task)) {
-          stages_.compute(computation_, unit, offloaded_inputs_);
-          use.done();
-          continue;
-        }
-      computation_.compute(unit);
+      {
+        const auto unit = Computation::Unit::of(use);
+        const device::ProfilerRange<Device> range([&] { return text_of(unit.task, module_.names()); });
+        if (unit.task.index == 0 && unit.task.action == sharding::Action::forward)
+          begin_micro_batch(micro_batches[unit.task.micro_batch]);
+        if (!computes_stage(unit)) computation_.compute(unit);
+      }
       use.done();
     }
     tasks.finish();
@@ -259,6 +255,16 @@ class Executor {
     if constexpr (Stages::possible) stages_.see_whole(context());
     computation_.begin_micro_batch(batch);
     if constexpr (Stages::possible) stages_.begin_micro_batch(context());
+  }
+
+  /// Computes a unit's stage if several ranks share the sequence; returns whether it has.
+  bool computes_stage(const typename Computation::Unit& unit) {
+    if constexpr (Stages::possible)
+      if (stages_.computes(unit.task)) {
+        stages_.compute(computation_, unit, offloaded_inputs_);
+        return true;
+      }
+    return false;
   }
 
   /// What the pass calls for tasks that move activations: copies of inputs, and exchanges between stages.

@@ -7,7 +7,6 @@
 /// at the high end.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -99,9 +98,12 @@ class UnitComputation {
   Context& context() { return context_; }
   const Context& context() const { return context_; }
   /// @}
+  /// The blocks, and their caches.
+  /// @{
   const std::vector<Block>& blocks() const { return blocks_; }
   const Cache& cache() const { return cache_; }
-  /// Called with each stream that a training pass computes.
+  /// @}
+  /// Calls a probe with each stream that a training pass computes.
   void show_streams(const StreamProbe<Compute>& probe) { probe_ = probe; }
 
   /// Begins a pass. The entry's `share` sees a context with the most sequences of any micro-batch, no documents and no
@@ -137,7 +139,7 @@ class UnitComputation {
                  : backward_of_block(unit, blocks_[index], saved_[index]);
   }
 
-  // The parts of a block's computation, for code that computes the rest otherwise.
+  // The parts of a block's computation, for code that computes a block in stages.
 
   /// The residual stream [T, H] that a block reads, the one that it writes, the gradient, and what all blocks share.
   /// @{

@@ -21,7 +21,7 @@ struct UnitTensors {
   void (*read_weights)(const void* use, std::span<Tensor<const Compute>> list) = nullptr;
   void (*read_gradients)(const void* use, std::span<GradientView<Accumulate>> list) = nullptr;
 
-  /// Those of a Use.
+  /// Returns the tensors of a Use.
   template <class Use>
   static UnitTensors of(const Use& use) {
     return {.task = use.task(),
@@ -39,13 +39,13 @@ struct UnitTensors {
   /// @{
   template <class Module>
   typename Module::Weights weights(const Module&) const {
-    std::array<Tensor<const Compute>, Module::parameter_count> list;
+    std::array<Tensor<const Compute>, field_count<Module::template FieldsOf, Tensor<const Compute>>> list;
     read_weights(use, list);
     return unflatten<Module::template FieldsOf, Tensor<const Compute>>(list);
   }
   template <class Module>
   typename Module::Gradients gradients(const Module&) const {
-    std::array<GradientView<Accumulate>, Module::parameter_count> list;
+    std::array<GradientView<Accumulate>, field_count<Module::template FieldsOf, GradientView<Accumulate>>> list;
     read_gradients(use, list);
     return unflatten<Module::template FieldsOf, GradientView<Accumulate>>(list);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether several ranks share each sequence of a model: not at all (here), or as the stack's policy says.
+/// Models of whole sequences, and the choice between them and sequences that several ranks share.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace fsdp {
 /// A model whose sequences are whole: each rank computes its own.
 template <class Model>
 struct WholeSequencesOf {
-  /// What an Executor does between tasks where ranks share sequences: nothing.
+  /// The stages of a block's computation: there are none.
   template <class Module>
   struct Stages {
-    static constexpr bool possible = false;
+    static constexpr bool possible = false;  ///< no stage is ever computed
     Stages(const Module&, const std::vector<typename Model::Block>&) {}
   };
 
@@ -45,6 +45,10 @@ struct SequencesOf {
 };
 template <class Model, class Sequence>
 requires(Sequence::shards) struct SequencesOf<Model, Sequence> {
+  static_assert(
+      requires { typename Sequence::template Sharing<Model>; },
+      "fsdp: a policy of sequences shards them, and has no template Sharing<Model>, which exchanges their rows; derive "
+      "the policy from Ulysses");
   using Type = typename Sequence::template Sharing<Model>;
   static_assert(
       requires { sizeof(Type); },
@@ -54,7 +58,7 @@ requires(Sequence::shards) struct SequencesOf<Model, Sequence> {
 
 }  // namespace detail
 
-/// How ranks share the sequences of a model: WholeSequencesOf, or what the stack's policy names.
+/// How ranks share the sequences of a model: WholeSequencesOf, or the Sharing of the stack's policy.
 template <class Model>
 using SequencesOf = typename detail::SequencesOf<Model, typename Model::Stack::Sequence>::Type;
 

@@ -120,6 +120,14 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   Tensor<Accumulate> zeroed(const Which& which)&& {
     return named(*this).zeroed(which);
   }
+  template <class List>
+  void weights(const List& list)&& {
+    named(*this).weights(list);
+  }
+  template <class List>
+  void gradients(const List& list)&& {
+    named(*this).gradients(list);
+  }
   template <template <class> class Fields>
   Fields<Tensor<const Compute>> weights()&& {
     return named(*this).template weights<Fields>();

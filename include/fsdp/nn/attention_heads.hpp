@@ -86,7 +86,7 @@ struct AttentionHeads {
     rotate(context, shared, in, device::Rotation::forward, keys);
     return in;
   }
-  /// The same in backward: what forward has rotated in place is as it left it.
+  /// Returns q, k and v as attention reads them, in backward: q and k that forward rotated in place still are.
   Inputs rotated_again(Context<L>& context, const RotaryTable& shared, const Norms& weights, const Saved& saved,
                        const Inputs& in, typename L::Frame& frame) const {
     if (!norms) return in;
@@ -100,6 +100,7 @@ struct AttentionHeads {
     rotate(context, shared, seen, device::Rotation::forward, true);
     return seen;
   }
+  /// Writes attention's output and log-sum-exp.
   void attend(Context<L>& context, const Saved& saved, const Inputs& in, Tensor<Compute> out) const {
     device::enqueue(context.stream,
                     device::Attention<Compute>{
@@ -121,7 +122,7 @@ struct AttentionHeads {
                                                                        .dk = din[1],
                                                                        .dv = din[2]});
   }
-  /// Makes the gradients of `rotated`'s results those of its inputs, in place.
+  /// Takes gradients back through `rotated`, in place, and writes those of the norms.
   void rotate_backward(Context<L>& context, const RotaryTable& shared, const Norms& weights,
                        const NormGradients& gradients, const Saved& saved, const Inputs& in, const Inputs& din,
                        bool keys = true) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Linear layers that read the same input, each with a low-rank path beside its matmul where its model has adapters:
-/// y_i = x W_i^T + s dropout(x) A_i^T B_i^T.
+/// Linear layers that read the same input, each with a low-rank path in addition to its matmul if the model has
+/// adapters: y_i = x W_i^T + s dropout(x) A_i^T B_i^T.
 #pragma once
 
 #include <array>
@@ -52,7 +52,8 @@ class Linear {
     typename L::Frame frame(context_->arena);
     const auto du = path_.backward(frame, dy);  // [t, columns of the paths]
     path_.backward_weight(gradients, x, dy, du);
-    if (N > 1 || weights_[0].contiguous() || std::is_same_v<Compute, float>)
+    const bool direct = N > 1 || weights_[0].contiguous() || std::is_same_v<Compute, float>;
+    if (direct || write == Write::accumulate)
       project_backward_input<L, N>(*context_, dy, weights_, dx, write);
     else
       multiply_by_slice<L>(*context_, dy[0], weights_[0], dx);

@@ -182,6 +182,7 @@ struct ResidualAttention : ModuleTypes<L, AttentionFields> {
   Linear<L, 1> output(Context<L>& context, const Weights& weights, const Origin& at = {}) const {
     return {context, {weights.out}, paths.out, weights.out_path, at};
   }
+  /// The weights of the norms of heads.
   typename Heads::Norms norms(const Weights& weights) const { return {weights.q_norm, weights.k_norm}; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Stages: what a block states so that K ranks can share the rows of a micro-batch.
+/// Stages: the parts of a block's computation between which K ranks that share the rows of a micro-batch exchange them.
 ///
 /// The N rows are all tokens of a micro-batch. A rank has some of them, one after the other. Work on single tokens is
 /// done on these rows: the stages `before` and `after` of the middle. The middle, attention, mixes tokens: it is done

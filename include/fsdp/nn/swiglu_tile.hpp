@@ -33,8 +33,8 @@ struct SwiGluPaths {
   LowRank<2> in = {};
   LowRank<1> down = {};
 
-  /// Columns per token that the paths add to a tile's backward: u and its gradient, beside down and then beside gate and
-  /// up.
+  /// Columns per token that the paths add to a tile's backward: u and its gradient, beside down and then beside gate
+  /// and up.
   std::int64_t columns() const { return 2 * std::max(in.columns(), down.columns()); }
   /// Adds what dropout takes in training: a copy of x [t, H] beside gate and up, and one of h [t, I] or of its block
   /// beside down. They are never alive together: the larger one counts, but in blocks of columns both do, since a

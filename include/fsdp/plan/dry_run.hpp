@@ -22,8 +22,8 @@
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
-#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
+#include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
@@ -233,7 +233,8 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
-  shape.middle_parts = SequencesOf<Model>::middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
+  shape.middle_parts =
+      SequencesOf<Model>::middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
   return MetaRuns<MetaTwin<Model>, Optimizer>::dry_run(MetaTwin<Model>(model.config(), model.units()), sharding, shape,
                                                        request, world, with);
 }
@@ -274,7 +275,8 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
     });
   if constexpr (requires { meta.head().plan(context); })
     text += message("tiling: head, ", meta.head().plan(context), "\n");
-  const int parts = SequencesOf<Model>::middle_parts(model, tiling, request.shape, request.sequences * request.shape.sequence_length);
+  const int parts =
+      SequencesOf<Model>::middle_parts(model, tiling, request.shape, request.sequences * request.shape.sequence_length);
   if (parts > 1) text += message("tiling: attention in ", parts, " parts\n");
   return text;
 }

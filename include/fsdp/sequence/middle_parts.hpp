@@ -46,8 +46,9 @@ int middle_parts(const Model& model, const Tiling& tiling, const RunShape& shape
   const auto for_each_staged = [&](auto body) {
     for (int i = 0; i < model.blocks(); ++i)
       nn::visit_kind(model.block(i), [&](const auto& of_model) {
-        if constexpr (requires { nn::staged(of_model).shares(); })
-          body(nn::staged(of_model), nn::HeadRange{0, nn::staged(of_model).shares() / shape.ranks_per_sequence});
+        using nn::staged;
+        if constexpr (requires { staged(of_model).shares(); })
+          body(staged(of_model), nn::HeadRange{0, staged(of_model).shares() / shape.ranks_per_sequence});
       });
   };
   // The columns of a range: of inputs of its own, and of common ones.

@@ -52,19 +52,19 @@ StagesSaved<Kind>& saved_of(StagesSaved<Block>& saved) {
 
 }  // namespace detail
 
-/// Stages of the blocks of a ShardedModel, one unit at a time. Models whose blocks state none have only this.
+/// Models whose blocks state no stages: nothing is computed in stages.
 template <class Module>
 class SequenceStages {
  public:
-  static constexpr bool possible = false;
+  static constexpr bool possible = false;  ///< see WholeSequencesOf
   SequenceStages(const Module&, const std::vector<typename Module::Model::Block>&) {}
 };
-/// The same where all kinds of blocks state their stages.
+/// Computes the stages of the blocks of a ShardedModel, one unit at a time.
 template <class Module>
 requires nn::all_kinds_are_staged<typename Module::Model::Block, typename Module::Local>
 class SequenceStages<Module> {
  public:
-  static constexpr bool possible = true;
+  static constexpr bool possible = true;  ///< stages are computed if several ranks share a sequence
   using L = typename Module::Local;
   using Comm = typename Module::Comm;
   using Compute = typename L::Compute;
@@ -91,7 +91,7 @@ class SequenceStages<Module> {
   int rank() const { return memory_.rank(); }
   /// @}
 
-  /// Makes a context that of whole sequences, as those that modules find before a micro-batch begins.
+  /// Sets the context's length to that of whole sequences, which a micro-batch before may have changed.
   void see_whole(Context& context) const {
     if (on()) context.sequence_length = module_.shape().sequence_length;
   }
@@ -248,7 +248,8 @@ class SequenceStages<Module> {
     const std::size_t index = index_of(task.index);
     units_[index].parts.resize(static_cast<std::size_t>(stages_of(task).parts));
     nn::visit_kind(blocks_[index], [&]<class Kind>(const Kind& block) {
-      visit(nn::staged(block), detail::saved_of<Kind>(saved_[index]), units_[index]);
+      using nn::staged;
+      visit(staged(block), detail::saved_of<Kind>(saved_[index]), units_[index]);
     });
   }
   /// Begins a forward, or its repetition in backward. `keeps`: what the middle reads and makes stays for backward.

@@ -45,8 +45,9 @@ void check_shared_sequences(const Model& model, const RunShape& shape, std::int6
   check_row_wise<typename Model::Head>("head", sharing);
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&]<class Block>(const Block& block) {
-      if constexpr (requires { nn::staged(block).shares(); }) {
-        const std::int64_t heads = nn::staged(block).shares();
+      using nn::staged;
+      if constexpr (requires { staged(block).shares(); }) {
+        const std::int64_t heads = staged(block).shares();
         check_heads_of_sequence(heads, sharing, ranks);
         check_middle_parts(heads / sharing, parts_of(shape));
       } else {
@@ -65,8 +66,9 @@ std::vector<Unit> staged_units_of(const Model& model, const RunShape& shape) {
   if (shape.ranks_per_sequence == 1) return units;
   for (int i = 0; i < model.blocks(); ++i)
     nn::visit_kind(model.block(i), [&](const auto& block) {
-      if constexpr (requires { nn::staged(block).shares(); })
-        if (const std::int64_t heads = nn::staged(block).shares(), sharing = shape.ranks_per_sequence;
+      using nn::staged;
+      if constexpr (requires { staged(block).shares(); })
+        if (const std::int64_t heads = staged(block).shares(), sharing = shape.ranks_per_sequence;
             sharing > 0 && heads % sharing == 0)
           check_middle_parts(heads / sharing, parts_of(shape));
       units[static_cast<std::size_t>(i + 1)].stages = {.parts = parts_of(shape), .replays = nn::replays(block)};

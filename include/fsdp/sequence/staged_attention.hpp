@@ -53,6 +53,8 @@ struct StagedAttention {
   const Whole& whole;
   std::int64_t stage_rows = 8192;  ///< most rows that a stage works on at a time, unless one range has all heads
 
+  /// See tessera/fsdp/nn/stages.hpp.
+  /// @{
   auto parameters() const { return whole.parameters(); }
   std::int64_t shares() const { return whole.heads; }
   std::array<std::int64_t, inputs> input_columns(const HeadRange& range) const {
@@ -174,6 +176,7 @@ struct StagedAttention {
                           dy.slice(begin, end));
     });
   }
+  /// @}
 
  private:
   AttentionSlices slices() const { return {whole.heads / whole.kv_heads, whole.head_dim}; }

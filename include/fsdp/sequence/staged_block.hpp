@@ -46,6 +46,8 @@ struct StagedTransformerBlock {
   const Whole& block;
   Attention attention = {block.attention};
 
+  /// See tessera/fsdp/nn/stages.hpp.
+  /// @{
   auto parameters() const { return block.parameters(); }
   std::int64_t shares() const { return attention.shares(); }
   auto input_columns(const HeadRange& range) const { return attention.input_columns(range); }
@@ -85,6 +87,7 @@ struct StagedTransformerBlock {
                        Tensor<Compute> dy) const {
     attention.before_backward(rows, shared, weights.attention, gradients.attention, saved.attention, part, din, dy);
   }
+  /// @}
 
  private:
   /// Computes the residual stream between attention and the MLP.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stacks with Ulysses compile besides those of whole sequences: include it where such a stack's Training or
-/// Executor is used.
+/// Sequences that several ranks share, for stacks with Ulysses: include it before such a stack's Training or Executor.
 #pragma once
 
 #include <cstdint>

@@ -301,7 +301,8 @@ void check_module_stages() {
       bool good = true;
       const ModuleCase<Tested> how{.sizes = sizes};
       const ModuleOutcome expected = run_module<Tested, Fp32>(how, {10, 20}, good);
-      const std::int64_t shares = nn::staged(Tested::template make<typename Run::L>(sizes)).shares();
+      using nn::staged;
+      const std::int64_t shares = staged(Tested::template make<typename Run::L>(sizes)).shares();
       for (int count = 1; count <= std::min<std::int64_t>(shares, 8) && good; ++count)
         for (int ranks = 1; ranks <= std::min<std::int64_t>(count, sizes.tokens()) && good; ++ranks) {
           if (shares % count != 0 || count % ranks != 0) continue;

@@ -48,7 +48,7 @@ class StagedRun {
   StagedRun(Whole& whole, const Sharing& sharing)
       : whole_(&whole),
         parts_(sharing.parts),
-        ranges_(nn::equal_ranges(nn::staged(whole.module).shares(), sharing.ranks, sharing.parts)) {
+        ranges_(nn::equal_ranges(stages_of(whole).shares(), sharing.ranks, sharing.parts)) {
     for (int rank = 0; rank < sharing.ranks; ++rank)
       ranks_.push_back(std::make_unique<Rank>(*this, rank, sharing.ranks));
   }
@@ -242,7 +242,12 @@ class StagedRun {
     std::int64_t high;
   };
 
-  decltype(auto) module() const { return nn::staged(whole_->module); }
+  /// What states the block's stages; the overload of the block's own namespace, if it has one.
+  static decltype(auto) stages_of(const Whole& whole) {
+    using nn::staged;
+    return staged(whole.module);
+  }
+  decltype(auto) module() const { return stages_of(*whole_); }
   auto weights() { return whole_->fields.weight_views(); }
   std::size_t ranks_count() const { return ranges_.size() / static_cast<std::size_t>(parts_); }
   /// One rank in one part: its inputs stand side by side, as in the block's own forward and backward.
