@@ -13,7 +13,11 @@
 // expect 10: fsdp: a source of batches lacks one of training(), validation(), sequence_length(), storage(
 // expect 11: fsdp: several ranks share each sequence of this stack (Ulysses), and the model's Batch lacks Batch
 // part(int
+// expect 12: fsdp: several ranks share each sequence of this stack (Ulysses), and what they exchange is compiled only
+// by those who include it; include <tessera/fsdp/sequence/ulysses.hpp> expect 13: fsdp: a policy of sequences shards
+// them, and has no template Sharing<Model>
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/execution/whole_sequences.hpp>
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/models/model.hpp>
 #include <tessera/trainer/data/source.hpp>
@@ -70,6 +74,11 @@ struct WithoutPart : TokenBatch {
 struct SharesWhatHasNoParts : SharesSequences {
   using Batch = WithoutPart;
 };
+struct SharesNothing {
+  static constexpr bool shards = true;
+  int ranks_per_sequence() const;
+  int middle_parts() const;
+};
 struct SourceWithoutFill {
   using Batch = TokenBatch;
   using Storage = int;
@@ -104,6 +113,10 @@ ConfigValues values = values_of(WithList{});
 static_assert(data::check_source<SourceWithoutFill>());
 #elif CASE == 11
 static_assert(check_model<SharesWhatHasNoParts>());
+#elif CASE == 12
+SequencesOf<SharesSequences> shared;
+#elif CASE == 13
+SequencesOf<Llama<Stack<FullyShard<>, comm::Threads<>, Fp32, tiling::Untiled, SharesNothing>>> shared;
 #endif
 
 }  // namespace fsdp
