@@ -46,7 +46,6 @@ struct QueuedWork {
 namespace detail {
 
 /// Follows a placed list and keeps, for each queue, how much of every queue is over when its next work starts.
-template <class = void>  // compiled where it is called
 class EventOrder {
  public:
   /// `works`: where to list what the tasks enqueue, or nullptr.
@@ -298,14 +297,12 @@ class EventOrder {
 
 /// Returns the first two tasks of a placed list that use the same memory on queues of their own without an event
 /// between them; a Race of no tasks if there are none. `judge` must accept the list.
-template <class = void>  // compiled where it is called
 constexpr Race first_race(const Schedule& placed, const Problem& problem) {
   return detail::EventOrder(placed, problem).run();
 }
 
 /// Returns the works of a placed list on its queues, in the order in which the host enqueues them. `first_race` must
 /// find none in the list.
-template <class = void>  // compiled where it is called
 constexpr std::vector<QueuedWork> queued_works(const Schedule& placed, const Problem& problem) {
   std::vector<QueuedWork> works;
   detail::EventOrder(placed, problem, &works).run();

@@ -2,9 +2,8 @@
 /// @file
 /// The judge of schedules, as a constexpr function that returns a verdict.
 ///
-/// This header is long, since it is constexpr, and part of every stack, since strategies are judged while compiling.
-/// Its class and function are templates so that nothing of them is compiled where nothing is judged. Code that judges
-/// schedules at run time only includes check.hpp, which lists the rules.
+/// This header is long, since it is constexpr: own_strategy.hpp applies it to strategies while compiling. Code that
+/// judges schedules at run time only includes check.hpp, which lists the rules.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +49,6 @@ struct StagesState {
 
 /// Applies the rules of check.hpp to the tasks of a list, one after the other. Functions that return bool say whether
 /// the rules hold so far; where they do not, the verdict is complete.
-template <class = void>  // compiled where it is called
 class Judge {
  public:
   constexpr Judge(const Schedule& schedule, const Problem& problem)
@@ -424,7 +422,6 @@ class Judge {
 }  // namespace detail
 
 /// Returns the first breach of the rules of check.hpp, or a verdict that holds.
-template <class = void>  // compiled where it is called
 constexpr Verdict judge(const Schedule& schedule, const Problem& problem) {
   return detail::Judge(schedule, problem).run();
 }

@@ -22,7 +22,6 @@ namespace fsdp::sharding {
 namespace detail {
 
 /// Adds the tasks that open and close gradients.
-template <class = void>  // compiled where it is called
 class GradientTasks {
  public:
   constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), groups_(problem.groups.size()) {}
@@ -84,7 +83,6 @@ class GradientTasks {
 
 /// Adds the exchanges of units that have stages, where a list has none, each right behind the stage that makes what it
 /// moves.
-template <class = void>  // compiled where it is called
 constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
   const bool complete =
       std::none_of(problem.units.begin(), problem.units.end(),
@@ -105,7 +103,6 @@ constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& probl
 }
 
 /// Adds the tasks that send and fetch offloaded inputs, where a list has none, and gives them their buffers.
-template <class = void>  // compiled where it is called
 class InputTasks {
  public:
   constexpr InputTasks(const Schedule& schedule, const Problem& problem)
@@ -169,7 +166,6 @@ constexpr std::int64_t weight_elements(const GroupFacts& group) { return group.w
 constexpr std::int64_t gradient_elements(const GroupFacts& group) { return group.slot_elements; }
 
 /// Assigns the slots of one kind, task by task.
-template <class = void>  // compiled where it is called
 class SlotNumbers {
  public:
   constexpr SlotNumbers(const Schedule& schedule, const Problem& problem, bool (*has_slot)(Action),
@@ -266,7 +262,6 @@ class SlotNumbers {
 }  // namespace detail
 
 /// Returns what `assign_slots` (slots.hpp) returns.
-template <class = void>  // compiled where it is called
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
