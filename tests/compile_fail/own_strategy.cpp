@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Stack of a strategy that is not the library's, without the header that judges it.
-// expect 1 first: fsdp: a sharding strategy that is not the library's is judged while compiling, and what judges it
-// expect 2 first: is not included; add '#include <tessera/fsdp/sharding/own_strategy.hpp>' before the first Stack
-// expect 3 first: fsdp: a sharding strategy that is not the library's is judged while compiling, and what judges it
-// expect 4 first: fsdp: a sharding strategy that is not the library's is judged while compiling, and what judges it
+// A Stack of a strategy that is not the library's, without the header that checks its schedules.
+// expect 1 first: fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling
+// expect 2 first: add '#include <tessera/fsdp/sharding/own_strategy.hpp>' before the first Stack of the strategy
+// expect 3 first: fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling
+// expect 4 first: fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
@@ -11,7 +11,7 @@
 namespace fsdp {
 
 struct Own : Zero3 {};
-/// Cannot be judged while compiling.
+/// Its schedules cannot be checked while compiling.
 struct AtRunTime : Zero3 {
   sharding::Rules rules() const { return Zero3::rules(); }
 };

@@ -98,8 +98,8 @@ inline constexpr bool judged_by_library<RunTimeStrategy<First, Rest...>> = judge
                                                                            (judged_by_library<Rest> && ...);
 /// @}
 
-/// Has `static consteval void check()`, which judges the schedules of a strategy that is not the library's. Only
-/// own_strategy.hpp defines it, so that stacks of the library's strategies do not compile the judge.
+/// Has `static consteval void check()`, which checks the schedules of a strategy that is not the library's. Only
+/// own_strategy.hpp defines it, so that stacks of the library's strategies do not compile those checks.
 template <class S>
 struct OwnStrategy;
 
@@ -108,12 +108,12 @@ struct OwnStrategy;
 template <class S>
 consteval void check_schedules() {
   if constexpr (!judged_by_library<S>) {
-    constexpr bool has_judge = requires { sizeof(OwnStrategy<S>); };
-    static_assert(has_judge,
-                  "fsdp: a sharding strategy that is not the library's is judged while compiling, and what judges it "
-                  "is not included; add '#include <tessera/fsdp/sharding/own_strategy.hpp>' before the first Stack of "
-                  "the strategy");
-    if constexpr (has_judge) OwnStrategy<S>::check();
+    constexpr bool has_checks = requires { sizeof(OwnStrategy<S>); };
+    static_assert(has_checks,
+                  "fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling, "
+                  "and the header that checks them is not included; add '#include "
+                  "<tessera/fsdp/sharding/own_strategy.hpp>' before the first Stack of the strategy");
+    if constexpr (has_checks) OwnStrategy<S>::check();
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// For strategies of one's own: judges the schedules of a strategy while compiling.
+/// For strategies of one's own: checks the schedules of a strategy while compiling.
 ///
-/// A source includes this before its first Stack of a strategy that is not the library's: the Stack then refuses a
-/// strategy whose schedules cannot run, as `static_assert(sharding::holds<Strategy>())` does next to the strategy. A
-/// strategy that cannot be judged while compiling needs the header too; it is judged when a module is made, as other
-/// numbers, models and orders are.
+/// Include this before the first Stack of a strategy that is not the library's. The Stack then refuses a strategy whose
+/// schedules cannot run, as `static_assert(sharding::holds<Strategy>())` does next to the strategy. A strategy whose
+/// functions are not constexpr needs the header too; its schedules are checked when a module is made, as are other
+/// numbers, models and orders.
 ///
 /// Not here: the rules (judge.hpp).
 #pragma once
