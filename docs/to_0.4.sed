@@ -1,6 +1,7 @@
 # Turns sources for Tessera 0.3 into sources for 0.4. For sed -E.
 s#<tessera/trainer/text/(chat|chat_template|tokenizer|tokenizer_config)\.hpp>#<tessera/text/\1.hpp>#
 s#<tessera/trainer/data/mixture\.hpp>#<tessera/trainer/data/sampler.hpp>#
+s#<tessera/fsdp/sharding/proof\.hpp>#<tessera/fsdp/sharding/own_strategy.hpp>#
 s#<tessera/trainer/generate/sample_text\.hpp>#<tessera/trainer/generate/samples.hpp>#
 s#<tessera/trainer/report/digest_comparison\.hpp>#<tessera/trainer/report/digest_diff.hpp>#
 s#<tessera/trainer/report/progress_line\.hpp>#<tessera/trainer/report/byte_progress.hpp>#

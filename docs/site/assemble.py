@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pages import CODE, FENCE, LINK, MARK, pages
 
-FOLDERS = {  # of the API, in the order of the floors
+FOLDERS = {  # of the API, in the order of the layers
     "The library": [
         ("fsdp", "All of it, and the version"), ("fsdp/core", "Tensors, types, errors"), ("fsdp/device", "Devices"),
         ("fsdp/device/operations", "Elementwise operations and steps"), ("fsdp/device/compute", "Operations that compute"), ("comm", "Communication"), ("tiling", "Tiling"), ("fsdp/precision", "Precision"),

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include <tessera/fsdp/sharding/own_strategy.hpp>  // checks the strategy in Stack
 #include <tessera/trainer/train_main.hpp>
 
 namespace mine {

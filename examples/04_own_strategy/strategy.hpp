@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace mine {

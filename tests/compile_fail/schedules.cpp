@@ -56,11 +56,11 @@
 // expect 8: task: buffer {slot} still holds the input of {unit}; fetch it after that unit is computed
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/stack.hpp>
-#include <tessera/fsdp/sharding/proof.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 
 #include "../support/broken_lists.hpp"
 
-// Every rule of the judge broken once. That both sentences are the same in full: tests/sharding/proof_test.cpp.
+// Every rule of the judge broken once. That both sentences are the same in full: tests/sharding/own_strategy_test.cpp.
 namespace fsdp::sharding {
 
 using test::Breaks;

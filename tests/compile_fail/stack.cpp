@@ -27,6 +27,7 @@
 #include <tessera/fsdp/core/views.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/sharded.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/tiling/policies.hpp>
 

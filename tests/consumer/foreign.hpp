@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/trainer/train_main.hpp>
 
 namespace mine {

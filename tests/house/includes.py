@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks every #include of include/, src/ and bench/ against the floors of the house, and a few words that have no place there: `virtual`, and calls that print.
+"""Checks every #include of include/, src/ and bench/ against the layers, and a few words that have no place there: `virtual`, and calls that print.
 
 usage: includes.py ROOT
 
@@ -9,32 +9,35 @@ import re
 import sys
 from pathlib import Path
 
-# The floors of each product, the lowest first. A place includes itself and places of lower floors; places of one floor do not
-# include each other. docs/architecture.md has the same table, which check_page compares.
-LIBRARY = [["core"], ["device"], ["comm", "tiling", "precision", "device/compute"], ["buffer", "nn"], ["sharding"], ["module"],
-           ["models", "optim"], ["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]]
-JSON = [["json"]]  # on tessera::core
-TEXT = [["text"]]  # the same, and JSON
-CHECKPOINT = [["checkpoint"]]  # on tessera::sharding, and JSON
-MODEL_FILES = [["model_files"]]
-FOREIGN_KIT = [["testing/foreign"]]  # the suites of what concerns sharding alone, on tessera::sharding
-FOREIGN_HEADERS = {f"{name}.hpp" for name in (  # as in src/fsdp/testing/CMakeLists.txt
+# The layers, the lowest first, and within each the steps from its bottom to its top. A place includes itself and places of lower
+# layers and steps; places of one step do not include each other. docs/architecture.md has the same table, which check_page compares.
+LAYERS = [
+    [["core"]],
+    [["device"], ["device/compute"]],
+    [["comm", "tiling", "precision"]],
+    [["buffer"], ["sharding"], ["module"], ["optim"]],
+    [["nn"], ["models"]],
+    [["execution"], ["plan", "comm/launch"], ["training"], ["umbrella"]],
+    [["json"], ["checkpoint"], ["model_files"], ["testing/foreign"], ["testing"], ["text"]],
+    [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"],
+     ["program/cli"], ["program/calibrate"], ["program/stacks"], ["program"], ["bench"]]]
+# The suites of the kit that stand on tessera::sharding alone are testing/foreign, by header as in src/fsdp/testing/CMakeLists.txt.
+FOREIGN_HEADERS = {f"{name}.hpp" for name in (
     "foreign_loop", "foreign_runs", "strategy", "strategy_loop", "communicator", "behaviours", "contract_behaviours", "exchange_behaviours",
     "faults", "values", "precision", "device", "guarded", "numbers", "planned_bytes", "report")}
-KIT = [["testing"]]
-TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
-PROGRAM = [["program/cli"], ["program/calibrate"], ["program/stacks"], ["program"], ["bench"]]
+KIT = ["testing/foreign", "testing"]  # seen by the kit alone
 
 # The places of tessera::sharding, which sees nothing of tessera::tessera.
 SHARDING = ["core", "device", "comm", "comm/launch", "tiling", "precision", "buffer", "sharding", "module", "optim"]
 
-NARROWER = {  # what places see of the floors below them, where that is not all
+NARROWER = {  # what places see of the layers below them, where that is not all
     "tiling": ["core"],
     "precision": ["core"],
     "device/compute": ["core", "device"],
     "comm/launch": ["core", "device", "comm"],
     "nn": ["core", "device", "device/compute", "tiling", "precision"],  # modules know no ranks
     "sharding": ["core", "buffer"],  # schedules know no devices and no collectives
+    "models": ["core", "device", "device/compute", "comm", "tiling", "precision", "buffer", "sharding", "module", "nn"],  # no optimizer
     "json": ["core"],
     "text": ["core", "json"],
     "trainer/text": ["text"],  # forwards
@@ -45,19 +48,17 @@ NARROWER = {  # what places see of the floors below them, where that is not all
 
 def allowed():
     """place -> places it may include, besides itself"""
-    places = {}
-    folders = [LIBRARY, JSON, CHECKPOINT, MODEL_FILES]
-    for products in (folders, [*folders, FOREIGN_KIT, KIT], [*folders, TEXT, TRAINER, PROGRAM]):
-        below = []
-        for floor in [floor for product in products for floor in product]:
-            for place in floor:
-                seen = [p for p in below if p in SHARDING] if place in SHARDING else below
-                places[place] = [p for p in NARROWER.get(place, seen) if p != "umbrella"]
-            below = below + floor
+    places, below = {}, []
+    for step in [step for layer in LAYERS for step in layer]:
+        for place in step:
+            hidden = {"umbrella", *(KIT if place not in KIT else ())}
+            seen = [p for p in below if p in SHARDING] if place in SHARDING else below
+            places[place] = [p for p in NARROWER.get(place, seen) if p not in hidden]
+        below = below + step
     return places
 
 
-FLOORS = allowed()
+ALLOWED = allowed()
 
 ONE_FILE = {  # what stands in exactly one file each
     "MPI": r"mpi\.h",
@@ -84,7 +85,7 @@ NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n
 
 
 def place_of(path):
-    """The place in FLOORS of a path below include/ or src/, or of one in bench/, or None."""
+    """The place in LAYERS of a path below include/ or src/, or of one in bench/, or None."""
     parts = Path(path).parts
     if parts[:3] == ("fsdp", "core", "json"):
         return "json"
@@ -98,7 +99,7 @@ def place_of(path):
         place = parts[1] if len(parts) > 2 else {"fsdp.hpp": "umbrella", "sharded.hpp": "optim", "version.hpp": "core"}.get(parts[1])
     else:
         place = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
-    return place if place in FLOORS else None
+    return place if place in ALLOWED else None
 
 
 def place_of_file(path):
@@ -146,7 +147,7 @@ def check(root):
         path = file.relative_to(root)
         place = place_of_file(path)
         if place is None:
-            wrong.append(f"{path}: stands on no floor; see FLOORS in tests/house/includes.py")
+            wrong.append(f"{path}: is in no layer; see LAYERS in tests/house/includes.py")
             continue
         text = file.read_text()
         for match in INCLUDE.finditer(text):
@@ -166,7 +167,7 @@ def check(root):
             if ours is None:
                 continue
             target = place_of_file(ours)
-            if target != place and target not in FLOORS[place]:
+            if target != place and target not in ALLOWED[place]:
                 wrong.append(f"{where}: {place} may not include {target} ({name})")
         code = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), text)
         for match in re.finditer(r"\bvirtual\b", code) if str(path) != VIRTUAL else ():
@@ -187,15 +188,19 @@ PAGE_NAMES = {"tessera/fsdp/testing/foreign_loop.hpp": "testing/foreign", "tesse
 
 
 def check_page(text):
-    """What the table of floors on docs/architecture.md says otherwise than FLOORS, one sentence each."""
-    floors = {}
-    for names, floor in ROW.findall(text):
+    """What the table of layers on docs/architecture.md says otherwise than LAYERS, one sentence each."""
+    layer_of = {place: number for number, layer in enumerate(LAYERS, 1) for step in layer for place in step}
+    page = {}
+    for names, layer in ROW.findall(text):
         for name in re.findall(r"`([^`:]*)`", names):
-            floors[PAGE_NAMES.get(name, name.removeprefix("src/").removeprefix("fsdp/"))] = int(floor)
-    wrong = [f"docs/architecture.md: {place} is on the page or in FLOORS, not in both" for place in sorted(floors.keys() ^ FLOORS.keys())]
-    for place in sorted(floors.keys() & FLOORS.keys()):
-        wrong += [f"docs/architecture.md: {place} may include {below}, which stands no lower" for below in FLOORS[place]
-                  if below in floors and floors[below] >= floors[place]]
+            page[PAGE_NAMES.get(name, name.removeprefix("src/").removeprefix("fsdp/"))] = int(layer)
+    order = list(page)
+    wrong = [f"docs/architecture.md: {place} is on the page or in LAYERS, not in both" for place in sorted(page.keys() ^ ALLOWED.keys())]
+    for place in sorted(page.keys() & ALLOWED.keys()):
+        if page[place] != layer_of[place]:
+            wrong.append(f"docs/architecture.md: {place} is in layer {layer_of[place]}")
+        wrong += [f"docs/architecture.md: {place} may include {below}, which comes later" for below in ALLOWED[place]
+                  if below in page and order.index(below) >= order.index(place)]
     return wrong
 
 

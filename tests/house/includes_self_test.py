@@ -100,9 +100,9 @@ def test_a_good_tree_is_left_alone(folder, files):
     ("beside this file", {**CORE, "src/fsdp/core/b.hpp": "", "src/comm/b.cpp": '#include "fsdp/core/b.hpp"\n'}),
     ("a header for users includes one of src/",
      {"src/fsdp/core/b.hpp": "", "include/fsdp/core/b.hpp": '#include "../../../src/fsdp/core/b.hpp"\n'}),
-    # a folder without a floor
-    ("stands on no floor", {"include/fsdp/misc/a.hpp": ""}),
-    ("stands on no floor", {"src/trainer/a/b.cpp": ""}),
+    # a folder without a layer
+    ("is in no layer", {"include/fsdp/misc/a.hpp": ""}),
+    ("is in no layer", {"src/trainer/a/b.cpp": ""}),
     # a library, or two headers of it, in two files; a header that users lack
     *(("more than one file: src/comm/a.cpp, src/comm/b.cpp",
        {"src/comm/a.cpp": f"#include <{header}>\n", "src/comm/b.cpp": f"#include <{header}>\n"})
@@ -121,10 +121,12 @@ def test_what_is_wrong_is_found(folder, sentence, files):
     assert len(wrong) == 1 and sentence in wrong[0], wrong
 
 
-def test_a_page_with_other_floors():
-    page = "".join(f"| `{place}` | {floor} | |\n" for floor, place in enumerate(includes.FLOORS))
+def test_a_page_with_other_layers():
+    page = "".join(f"| `{place}` | {layer} | |\n" for layer, steps in enumerate(includes.LAYERS, 1) for step in steps for place in step)
     for name, place in includes.PAGE_NAMES.items():
         page = page.replace(f"`{place}`", f"`{name}`")
     assert includes.check_page(page) == []
-    assert "device may include core" in str(includes.check_page(page.replace("`core` | 0", "`core` | 99")))
-    assert "nn is on the page or in FLOORS" in str(includes.check_page(page.replace("`nn`", "`elsewhere`")))
+    assert includes.check_page(page.replace("`core` | 1", "`core` | 99")) == ["docs/architecture.md: core is in layer 1"]
+    last = page.replace("| `core` | 1 | |\n", "") + "| `core` | 1 | |\n"
+    assert "device may include core, which comes later" in str(includes.check_page(last))
+    assert "nn is on the page or in LAYERS" in str(includes.check_page(page.replace("`nn`", "`elsewhere`")))

@@ -10,6 +10,7 @@
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/fsdp/sharding/check_strategy.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 
 #include <support/problems.hpp>
 #include <support/small_llama.hpp>

@@ -13,6 +13,7 @@
 #include <tessera/fsdp/sharding/event_order.hpp>
 #include <tessera/fsdp/sharding/judge.hpp>
 #include <tessera/fsdp/sharding/slot_assigner.hpp>
+#include <tessera/fsdp/sharding/slots.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::sharding {

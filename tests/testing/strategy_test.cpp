@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tessera/fsdp/buffer/any_layout.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 
 #include <support/stacks/own_schedule.hpp>

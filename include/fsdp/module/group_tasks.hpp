@@ -76,7 +76,7 @@ class GroupTasks {
     if constexpr (Module::Device::asynchronous)
       return false;
     else
-      return task.action == sharding::Action::close_gradient && !group(task.index).reduction_over();
+      return sharding::may_wait(task.action) && !group(task.index).reduction_over();
   }
   /// Whether the weights that a unit uses have arrived. Lets their gathers progress.
   bool weights_arrived(int unit) {

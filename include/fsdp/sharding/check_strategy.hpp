@@ -2,7 +2,8 @@
 /// @file
 /// What a type lacks to be a sharding strategy, in words, and whether its schedules can run.
 ///
-/// Not here: the rules of schedules (tessera/fsdp/sharding/judge.hpp).
+/// Not here: the rules of schedules (judge.hpp), and how they are applied while compiling (own_strategy.hpp). A Stack
+/// of the library's strategies needs neither.
 #pragma once
 
 #include <concepts>
@@ -10,10 +11,13 @@
 
 #include <tessera/fsdp/buffer/layout.hpp>
 #include <tessera/fsdp/core/has_member.hpp>
-#include <tessera/fsdp/sharding/proof.hpp>
+#include <tessera/fsdp/sharding/schedule_of.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
+
+template <class First, class... Rest>
+struct RunTimeStrategy;  // tessera/fsdp/sharding/run_time.hpp
 
 namespace detail {
 
@@ -66,7 +70,8 @@ consteval bool check_optional_parts() {
   return true;
 }
 
-/// The library's own strategies, whose schedules tests/sharding/proof_test.cpp judges, so that programs need not.
+/// The library's own strategies, whose schedules tests/sharding/own_strategy_test.cpp judges, so that programs need
+/// not.
 /// @{
 template <class S>
 inline constexpr bool judged_by_library = false;
@@ -88,14 +93,28 @@ template <class S, buffer::LayoutPolicy L>
 inline constexpr bool judged_by_library<WithLayout<S, L>> = judged_by_library<S>;
 template <class S>
 inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
+template <class First, class... Rest>
+inline constexpr bool judged_by_library<RunTimeStrategy<First, Rest...>> = judged_by_library<First> &&
+                                                                           (judged_by_library<Rest> && ...);
 /// @}
+
+/// Has `static consteval void check()`, which checks the schedules of a strategy that is not the library's. Only
+/// own_strategy.hpp defines it, so that stacks of the library's strategies do not compile those checks.
+template <class S>
+struct OwnStrategy;
 
 /// Refuses a strategy whose schedules with default numbers cannot run. What is not judged while compiling is judged
 /// when a module is made, and so are other numbers, models and orders.
 template <class S>
 consteval void check_schedules() {
-  if constexpr (!judged_by_library<S>)
-    if constexpr (sharding::judged_while_compiling<S>) sharding::holds<S>();
+  if constexpr (!judged_by_library<S>) {
+    constexpr bool has_checks = requires { sizeof(OwnStrategy<S>); };
+    static_assert(has_checks,
+                  "fsdp: the schedules of a sharding strategy that is not the library's are checked while compiling, "
+                  "and the header that checks them is not included; add '#include "
+                  "<tessera/fsdp/sharding/own_strategy.hpp>' before the first Stack of the strategy");
+    if constexpr (has_checks) OwnStrategy<S>::check();
+  }
 }
 
 }  // namespace detail

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/sharding/actions.hpp>
 #include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -28,13 +29,6 @@ struct Race {
   friend constexpr bool operator==(const Race&, const Race&) = default;
 };
 
-/// The queues of a rank whose device and communicators have one each.
-struct Queues {
-  /// The device's, those of the communicators that GroupAxes names, that of the ranks that share a sequence, and that
-  /// of copies to host memory and back.
-  enum Kind : std::size_t { compute, shard, across, keep, sequence, host, queues };
-};
-
 /// What a task puts into a queue, and what it waits for.
 struct QueuedWork {
   int task = no_task;                         ///< its number in the schedule
@@ -46,7 +40,6 @@ struct QueuedWork {
 namespace detail {
 
 /// Follows a placed list and keeps, for each queue, how much of every queue is over when its next work starts.
-template <class = void>  // compiled where it is called
 class EventOrder {
  public:
   /// `works`: where to list what the tasks enqueue, or nullptr.
@@ -55,8 +48,8 @@ class EventOrder {
         problem_(problem),
         works_(works),
         groups_(problem.groups.size()),
-        holders_(problem),
-        inputs_(problem.units.size()) {}
+        inputs_(problem.units.size()),
+        holders_(problem) {}
 
   constexpr Race run() {
     for (at_ = 0; at_ < static_cast<int>(schedule_.size()) && race_ == Race{}; ++at_) execute();
@@ -74,41 +67,46 @@ class EventOrder {
     int number = 0;  ///< among the works of its queue
   };
   /// Who used some memory last: one write, and the reads of each queue since.
-  struct Memory {
+  struct Use {
     Queue writer = compute;
     Access written;
     std::array<Access, queues> read;
   };
   struct Slot {
-    Memory memory;
+    Use use;
     Event free = {};
   };
   /// What an exchange moves, and where to.
   struct Moved {
-    Memory sent, received;
+    Use sent, received;
     Event done = {};
   };
-  struct Group {
-    Memory shards, kept_part, sum;
-    Slot weights, gradient;  ///< where its tasks name no slot
-    int weight_slot = -1, gradient_slot = -1;
-    Event crossed = {}, gathered = {}, kept = {}, reduced = {};
+  /// The slot that a group or an input has taken last: its number, or one of its own where its tasks name none.
+  struct Taken {
+    int number = -1;
+    Slot own;
   };
+  /// A group, or a unit's input.
+  struct Subject {
+    std::array<Use, static_cast<std::size_t>(Memory::slot)> memory;
+    std::array<Taken, static_cast<std::size_t>(SlotKind::input) + 1> slots;
+    std::array<Event, static_cast<std::size_t>(Happened::computed)> events = {};
 
-  /// A unit's input in host memory, and where its backward finds it.
-  struct Input {
-    Memory in_host;
-    int buffer = -1;
-    Event fetched = {};
+    constexpr Event& operator[](Happened what) { return events[static_cast<std::size_t>(what)]; }
   };
 
   constexpr const Task& task() const { return schedule_[static_cast<std::size_t>(at_)]; }
-  constexpr const GroupFacts& facts() const { return problem_.group(task().index); }
-  constexpr Group& group(int index) { return groups_[static_cast<std::size_t>(index)]; }
-  constexpr Slot& weights(Group& of) { return slot(weight_slots_, of.weight_slot, of.weights); }
-  constexpr Slot& gradient(Group& of) { return slot(gradient_slots_, of.gradient_slot, of.gradient); }
-  static constexpr Slot& slot(std::vector<Slot>& slots, int number, Slot& own) {
-    if (number < 0) return own;
+  constexpr Subject& group(int index) { return groups_[static_cast<std::size_t>(index)]; }
+  constexpr Subject& input(int unit) { return inputs_[static_cast<std::size_t>(unit)]; }
+  static constexpr int& number_of(Subject& of, SlotKind kind) {
+    return of.slots[static_cast<std::size_t>(kind)].number;
+  }
+  constexpr Slot& slot(Subject& of, SlotKind kind) {
+    const int number = number_of(of, kind);
+    return number < 0 ? of.slots[static_cast<std::size_t>(kind)].own : slot(kind, number);
+  }
+  constexpr Slot& slot(SlotKind kind, int number) {
+    std::vector<Slot>& slots = slots_[static_cast<std::size_t>(kind)];
     const auto index = static_cast<std::size_t>(number);
     if (index >= slots.size()) slots.resize(index + 1);
     return slots[index];
@@ -124,15 +122,18 @@ class EventOrder {
     ++clocks_[queue][queue];
     return clocks_[queue];
   }
-  constexpr Event record(Queue queue) const { return clocks_[queue]; }
+  /// Returns what has happened to a group or an input.
+  constexpr const Event& event(Subject& of, Happened what) {
+    return what == Happened::computed ? clocks_[compute] : of[what];
+  }
 
   /// The current task, which was added to `queue`, reads or writes.
   /// @{
-  constexpr void reads(Queue queue, Memory& memory) {
+  constexpr void reads(Queue queue, Use& memory) {
     follows(queue, memory.writer, memory.written);
     memory.read[queue] = {.task = at_, .number = clocks_[queue][queue]};
   }
-  constexpr void writes(Queue queue, Memory& memory) {
+  constexpr void writes(Queue queue, Use& memory) {
     follows(queue, memory.writer, memory.written);
     for (std::size_t reader = 0; reader < queues; ++reader)
       follows(queue, static_cast<Queue>(reader), memory.read[reader]);
@@ -145,49 +146,48 @@ class EventOrder {
   /// @}
 
   constexpr void execute() {
-    switch (task().action) {
-      case Action::gather:
-      case Action::gather_in_group: return gather(group(task().index));
-      case Action::gather_across: return gather_across(group(task().index));
-      case Action::forward:
-      case Action::loss:
-      case Action::backward: return compute_unit();
-      case Action::keep: return keep_part(group(task().index));
-      case Action::release: weights(group(task().index)).free = record(compute); return;
-      case Action::open_gradient: return open_gradient(group(task().index));
-      case Action::reduce: return reduce(group(task().index));
-      case Action::reduce_across: return reduce_across(group(task().index));
-      case Action::close_gradient: gradient(group(task().index)).free = group(task().index).reduced; return;
-      case Action::send_input: return send_input(inputs_[static_cast<std::size_t>(task().index)]);
-      case Action::fetch_input: return fetch_input(inputs_[static_cast<std::size_t>(task().index)]);
-      case Action::exchange: return exchange();
+    switch (facts_of(task().action).kind) {
+      case ActionKind::on_group: return move(group(task().index), problem_.group(task().index).slot_elements == 0);
+      case ActionKind::input_copy: return move(input(task().index), false);
+      case ActionKind::computation: return compute_unit();
+      case ActionKind::exchange: return exchange();
     }
   }
 
-  constexpr void gather(Group& own) {
-    const bool in_group = task().action == Action::gather_in_group;
-    const Queue queue = in_group ? keep : shard;
-    own.weight_slot = task().slot;
-    wait(queue, in_group ? own.kept : own.crossed);
-    wait(queue, weights(own).free);
-    own.gathered = enqueue(queue);
-    reads(queue, in_group ? own.kept_part : own.shards);
-    writes(queue, weights(own).memory);
+  /// Follows a task by its row of the table. `in_place`: the group's gradient has no slot: computations write its sum,
+  /// which one reduction makes, over the outer axis if there is one.
+  constexpr void move(Subject& own, bool in_place) {
+    const ActionFacts& facts = facts_of(task().action);
+    Queue queue = facts.queue;
+    Happened after = facts.after;
+    bool reads_slot = facts.reads == Memory::slot;
+    if (in_place && facts.records == Happened::reduced) {
+      if (queue == shard && problem_.group(task().index).across != Across::nothing) return;  // reduce_across does it
+      queue = across;
+      after = Happened::computed;
+      reads_slot = false;
+    }
+    if (facts.takes_slot || facts.kind == ActionKind::input_copy) number_of(own, facts.slot) = task().slot;
+    Slot& used = slot(own, facts.slot);
+    if (queue != queues) wait(queue, event(own, after));
+    if (facts.takes_slot) wait(queue == queues ? compute : queue, used.free);
+    if (queue != queues) {
+      const Event done = enqueue(queue);
+      if (facts.records != Happened::nothing) own[facts.records] = done;
+      if (reads_slot) reads(queue, used.use);
+      if (facts.reads != Memory::none && facts.reads != Memory::slot) reads(queue, memory(own, facts.reads));
+      if (facts.writes != Memory::none)
+        writes(queue, facts.writes == Memory::slot ? used.use : memory(own, facts.writes));
+    }
+    if (facts.frees_slot) used.free = event(own, facts.frees_after);
   }
-  constexpr void gather_across(Group& own) {
-    own.crossed = enqueue(across);
-    writes(across, own.shards);
-  }
-  constexpr void keep_part(Group& own) {
-    own.kept = enqueue(compute);
-    reads(compute, weights(own).memory);
-    writes(compute, own.kept_part);
-  }
+  static constexpr Use& memory(Subject& own, Memory which) { return own.memory[static_cast<std::size_t>(which)]; }
+
   constexpr void compute_unit() {
     const std::vector<int>& uses = problem_.unit(task().index).groups;
     if (problem_.uses_weights(task()))
       for (const int index : uses)
-        wait(compute, problem_.group(index).resident ? group(index).crossed : group(index).gathered);
+        wait(compute, group(index)[problem_.group(index).resident ? Happened::crossed : Happened::gathered]);
     wait_for_inputs();
     if (problem_.unit(task().index).stages.parts > 0 && task().action != Action::loss)
       compute_stage();
@@ -195,47 +195,31 @@ class EventOrder {
       enqueue(compute);
     use_inputs();
     for (const int index : uses) {
-      Group& own = group(index);
+      Subject& own = group(index);
       const GroupFacts& of = problem_.group(index);
-      if (problem_.uses_weights(task())) reads(compute, of.resident ? own.shards : weights(own).memory);
+      if (problem_.uses_weights(task()))
+        reads(compute, of.resident ? memory(own, Memory::shards) : slot(own, SlotKind::weights).use);
       if (problem_.writes_gradients(task()) && of.trainable)
-        writes(compute, of.slot_elements == 0 ? own.sum : gradient(own).memory);
+        writes(compute, of.slot_elements == 0 ? memory(own, Memory::sum) : slot(own, SlotKind::gradient).use);
     }
   }
   /// The buffer that a computation reads its input from, and the one that it writes the next unit's to; -1: none.
   /// @{
-  constexpr int read_buffer() const {
+  constexpr int read_buffer() {
     const bool fetched = task().action == Action::backward && problem_.offloads(task().index);
-    return fetched ? inputs_[static_cast<std::size_t>(task().index)].buffer : holders_.in_forward(task().index);
+    return fetched ? number_of(input(task().index), SlotKind::input) : holders_.in_forward(task().index);
   }
   constexpr int written_buffer() const {
     return task().action == Action::forward ? holders_.in_forward(task().index + 1) : -1;
   }
   /// @}
   constexpr void wait_for_inputs() {
-    if (task().action == Action::backward) wait(compute, inputs_[static_cast<std::size_t>(task().index)].fetched);
-    if (const int buffer = written_buffer(); buffer >= 0)
-      wait(compute, buffers_[static_cast<std::size_t>(buffer)].free);
+    if (task().action == Action::backward) wait(compute, input(task().index)[Happened::fetched]);
+    if (const int buffer = written_buffer(); buffer >= 0) wait(compute, slot(SlotKind::input, buffer).free);
   }
   constexpr void use_inputs() {
-    if (const int buffer = read_buffer(); buffer >= 0)
-      reads(compute, buffers_[static_cast<std::size_t>(buffer)].memory);
-    if (const int buffer = written_buffer(); buffer >= 0)
-      writes(compute, buffers_[static_cast<std::size_t>(buffer)].memory);
-  }
-  constexpr void send_input(Input& input) {
-    Slot& buffer = buffers_[static_cast<std::size_t>(task().slot)];
-    wait(host, record(compute));
-    buffer.free = enqueue(host);
-    reads(host, buffer.memory);
-    writes(host, input.in_host);
-  }
-  constexpr void fetch_input(Input& input) {
-    input.buffer = task().slot;
-    wait(host, record(compute));
-    input.fetched = enqueue(host);
-    reads(host, input.in_host);
-    writes(host, buffers_[static_cast<std::size_t>(task().slot)].memory);
+    if (const int buffer = read_buffer(); buffer >= 0) reads(compute, slot(SlotKind::input, buffer).use);
+    if (const int buffer = written_buffer(); buffer >= 0) writes(compute, slot(SlotKind::input, buffer).use);
   }
   /// A stage, which waits for the exchanges of what it reads.
   constexpr void compute_stage() {
@@ -252,7 +236,7 @@ class EventOrder {
   constexpr void exchange() {
     const std::vector<Stage> stages = stages_of(problem_.unit(task().index).stages);
     Moved& own = moved(stages[static_cast<std::size_t>(task().stage)]);
-    wait(sequence, record(compute));
+    wait(sequence, clocks_[compute]);
     own.done = enqueue(sequence);
     reads(sequence, own.sent);
     writes(sequence, own.received);
@@ -261,33 +245,12 @@ class EventOrder {
   constexpr Moved& moved(const Stage& exchange) {
     return moved_[2 * static_cast<std::size_t>(exchange.step) + static_cast<std::size_t>(exchange.part % 2)];
   }
-  constexpr void open_gradient(Group& own) {
-    own.gradient_slot = task().slot;
-    wait(compute, gradient(own).free);
-  }
-  constexpr void reduce(Group& own) {
-    const bool in_place = facts().slot_elements == 0;
-    if (in_place && facts().across != Across::nothing) return;  // reduce_across does it
-    const Queue queue = in_place ? across : shard;
-    wait(queue, record(compute));
-    own.reduced = enqueue(queue);
-    if (!in_place) reads(queue, gradient(own).memory);
-    writes(queue, own.sum);
-  }
-  constexpr void reduce_across(Group& own) {
-    wait(across, facts().slot_elements == 0 ? record(compute) : own.reduced);
-    own.reduced = enqueue(across);
-    writes(across, own.sum);
-  }
-
   const Schedule& schedule_;
   const Problem& problem_;
   std::vector<QueuedWork>* works_;
-  std::vector<Group> groups_;
-  std::vector<Slot> weight_slots_, gradient_slots_;
-  InputHolders holders_;  ///< for the buffers in forward alone
-  std::vector<Input> inputs_;
-  std::array<Slot, input_buffers> buffers_ = {};
+  std::vector<Subject> groups_, inputs_;                                                ///< inputs: by unit
+  std::array<std::vector<Slot>, static_cast<std::size_t>(SlotKind::input) + 1> slots_;  ///< by kind
+  InputHolders holders_;                   ///< for the buffers in forward alone
   std::array<Moved, 20> moved_ = {};       ///< of each Step, two
   std::array<Event, queues> clocks_ = {};  ///< by queue: what is over when its next work starts
   int at_ = 0;                             ///< the current task
@@ -298,14 +261,12 @@ class EventOrder {
 
 /// Returns the first two tasks of a placed list that use the same memory on queues of their own without an event
 /// between them; a Race of no tasks if there are none. `judge` must accept the list.
-template <class = void>  // compiled where it is called
 constexpr Race first_race(const Schedule& placed, const Problem& problem) {
   return detail::EventOrder(placed, problem).run();
 }
 
 /// Returns the works of a placed list on its queues, in the order in which the host enqueues them. `first_race` must
 /// find none in the list.
-template <class = void>  // compiled where it is called
 constexpr std::vector<QueuedWork> queued_works(const Schedule& placed, const Problem& problem) {
   std::vector<QueuedWork> works;
   detail::EventOrder(placed, problem, &works).run();

@@ -2,15 +2,16 @@
 /// @file
 /// The judge of schedules, as a constexpr function that returns a verdict.
 ///
-/// This header is long, since it is constexpr, and part of every stack, since strategies are judged while compiling.
-/// Its class and function are templates so that nothing of them is compiled where nothing is judged. Code that judges
-/// schedules at run time only includes check.hpp, which lists the rules.
+/// This header is long, since it is constexpr: own_strategy.hpp applies it to strategies while compiling. Code that
+/// judges schedules at run time only includes check.hpp, which lists the rules.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <vector>
 
+#include <tessera/fsdp/sharding/actions.hpp>
 #include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -22,20 +23,19 @@ namespace detail {
 
 inline constexpr int never = no_task;
 
-/// What the tasks so far did to a group. Each field is the number of the last task that did it, or `never`.
-struct GroupState {
-  int gathered = never;  ///< and not released since
-  int released = never;  ///< and not gathered since
-  int used = never;      ///< since they were gathered
-  int kept = never;
-  int crossed = never;  ///< shards were gathered across
-  int opened = never;   ///< and not closed since
-  int written = never;  ///< and not reduced since
-  int reduced = never;
-  int reduced_across = never;
+/// What the tasks so far did to a group: by mark, the number of the last task that left it, or `never`.
+class GroupState {
+ public:
+  constexpr GroupState() { last_.fill(never); }
+  constexpr int& operator[](Mark mark) { return last_[static_cast<std::size_t>(mark)]; }
+  constexpr int operator[](Mark mark) const { return last_[static_cast<std::size_t>(mark)]; }
+  constexpr bool has(Mark mark) const { return (*this)[mark] != never; }
+
+ private:
+  std::array<int, mark_count> last_{};
 };
 
-/// The same for a unit's input that is offloaded, within a micro-batch.
+/// What the tasks so far did to a unit's input that is offloaded, within a micro-batch.
 struct InputState {
   int sent = never;
   int fetched = never;
@@ -48,9 +48,9 @@ struct StagesState {
   int computed = never;        ///< the last stage
 };
 
-/// Applies the rules of check.hpp to the tasks of a list, one after the other. Functions that return bool say whether
+/// Applies the rules of check.hpp to the tasks of a list, one after the other: those of actions on groups are in
+/// action_table, those of computations and of what moves activations here. Functions that return bool say whether
 /// the rules hold so far; where they do not, the verdict is complete.
-template <class = void>  // compiled where it is called
 class Judge {
  public:
   constexpr Judge(const Schedule& schedule, const Problem& problem)
@@ -63,8 +63,8 @@ class Judge {
                                            [](const Task& task) { return has_gradient_slot(task.action); })),
         judges_inputs_(
             std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return copies_input(task.action); })),
-        judges_exchanges_(std::any_of(schedule.begin(), schedule.end(),
-                                      [](const Task& task) { return task.action == Action::exchange; })),
+        judges_exchanges_(
+            std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return exchanges(task.action); })),
         inputs_(problem.units.size()),
         holders_(problem) {}
 
@@ -81,7 +81,6 @@ class Judge {
 
   constexpr const Task& task() const { return task_at(at_); }
   constexpr const Task& task_at(int number) const { return schedule_[static_cast<std::size_t>(number)]; }
-  constexpr const GroupFacts& facts() const { return problem_.group(task().index); }
   constexpr GroupState& state(int group) { return groups_[static_cast<std::size_t>(group)]; }
   /// Whether an earlier pass left all weights gathered.
   constexpr bool begins_gathered() const { return problem_.pass == Pass::generate_again; }
@@ -105,80 +104,53 @@ class Judge {
     // There are never more slots held at once than tasks; a larger number would only waste memory.
     if (task().slot < -1 || task().slot >= static_cast<int>(schedule_.size()))
       return refuse({.breach = Breach::no_slot_number, .number = task().slot});
-    switch (task().action) {
-      case Action::gather: return gather();
-      case Action::gather_in_group: return gather_in_group();
-      case Action::gather_across: return gather_across();
-      case Action::forward:
-      case Action::loss:
-      case Action::backward: return compute();
-      case Action::keep: return keep();
-      case Action::release: return release();
-      case Action::open_gradient: return open_gradient();
-      case Action::reduce: return reduce();
-      case Action::reduce_across: return reduce_across();
-      case Action::close_gradient: return close_gradient();
-      case Action::send_input: return send_input();
-      case Action::fetch_input: return fetch_input();
-      case Action::exchange: return exchange();
+    const ActionFacts& action = facts_of(task().action);
+    switch (action.kind) {
+      case ActionKind::on_group: return judge(action, state(task().index));
+      case ActionKind::computation: return compute();
+      case ActionKind::input_copy: return action.takes_slot ? fetch_input() : send_input();
+      case ActionKind::exchange: return exchange();
     }
     return true;
   }
 
-  constexpr bool gather() {
-    GroupState& group = state(task().index);
-    if (facts().resident) return refuse({.breach = Breach::gathers_resident});
-    if (begins_gathered()) return refuse({.breach = Breach::gathers_again});
-    if (group.gathered != never) return refuse({.breach = Breach::gathered_twice, .other = group.gathered});
-    if (!released_after_use(group) || !crossed(task().index) || !take(weight_slots_)) return false;
-    group.gathered = at_;
-    group.released = never;
-    group.used = never;
+  /// Judges an action on a group by its row.
+  constexpr bool judge(const ActionFacts& action, GroupState& group) {
+    for (const ActionRule& rule : action.rules) {
+      if (rule.breach == Breach::none || !applies(rule.in)) continue;
+      if ((rule.has != Mark::none && !group.has(rule.has)) || (rule.lacks != Mark::none && group.has(rule.lacks)))
+        continue;
+      if (rule.of_earlier) return refuse_at(group[rule.has], {.breach = rule.breach});
+      return refuse({.breach = rule.breach, .other = group[rule.has], .group = task().index});
+    }
+    if (action.takes_slot && !take(slots(action.slot))) return false;
+    if (action.frees_slot && !give_back(slots(action.slot), group[action.clears[0]])) return false;
+    for (const Mark mark : action.clears) group[mark] = never;
+    if (action.sets != Mark::none) group[action.sets] = at_;
+    if (action.may_wait) waited_ = at_;
     return true;
   }
-
-  constexpr bool gather_in_group() {
-    if (state(task().index).kept == never) return refuse({.breach = Breach::none_kept});
-    return gather();
-  }
-
-  constexpr bool keep() {
-    GroupState& group = state(task().index);
-    if (!problem_.keeps_parts()) return refuse({.breach = Breach::keeps_no_parts});
-    if (group.gathered == never) return refuse({.breach = Breach::not_gathered});
-    // The first use waits for the gather. Before that, the weights are still in flight.
-    if (group.used == never) return refuse({.breach = Breach::not_used});
-    group.kept = at_;
+  /// Whether a rule's case is that of the current task.
+  constexpr bool applies(Case in) const {
+    const GroupFacts& group = problem_.group(task().index);
+    switch (in) {
+      case Case::any: return true;
+      case Case::resident: return group.resident;
+      case Case::begins_gathered: return begins_gathered();
+      case Case::ends_gathered: return begins_gathered() || problem_.pass == Pass::generate;
+      case Case::keeps_no_parts: return !problem_.keeps_parts();
+      case Case::sharded_across: return group.across == Across::shard;
+      case Case::not_sharded_across: return group.across != Across::shard;
+      case Case::crosses_no_axis: return group.across == Across::nothing;
+      case Case::makes_no_gradient: return !group.trainable || problem_.pass != Pass::train;
+    }
     return true;
   }
+  constexpr Holders& slots(SlotKind kind) { return kind == SlotKind::weights ? weight_slots_ : gradient_slots_; }
 
-  constexpr bool gather_across() {
-    GroupState& group = state(task().index);
-    if (facts().across != Across::shard) return refuse({.breach = Breach::not_sharded_across});
-    if (begins_gathered()) return refuse({.breach = Breach::gathers_across_again});
-    if (group.crossed != never) return refuse({.breach = Breach::gathered_across_twice, .other = group.crossed});
-    group.crossed = at_;
-    return true;
-  }
   constexpr bool crossed(int group) {
-    return problem_.group(group).across != Across::shard || state(group).crossed != never || begins_gathered() ||
+    return problem_.group(group).across != Across::shard || state(group).has(Mark::crossed) || begins_gathered() ||
            refuse({.breach = Breach::not_gathered_across, .group = group});
-  }
-
-  constexpr bool release() {
-    GroupState& group = state(task().index);
-    if (problem_.pass == Pass::generate || begins_gathered()) return refuse({.breach = Breach::releases_kept});
-    if (group.gathered == never) return refuse({.breach = Breach::not_gathered});
-    if (!give_back(weight_slots_, group.gathered)) return false;
-    group.gathered = never;
-    group.released = at_;
-    return true;
-  }
-
-  /// Weights may be in flight until their first use, so a release comes after it. Asked late, since a use that follows
-  /// the release gets a better sentence.
-  constexpr bool released_after_use(const GroupState& group) {
-    return group.released == never || group.used != never || refuse_at(group.released, {.breach = Breach::not_used});
   }
 
   constexpr bool compute() {
@@ -290,27 +262,27 @@ class Judge {
   constexpr bool use(int index) {
     GroupState& group = state(index);
     if (problem_.group(index).resident) return crossed(index);
-    if (group.released != never)
-      return refuse_at(group.released, {.breach = Breach::released_before_use, .other = at_});
-    if (group.gathered == never && !begins_gathered())
+    if (group.has(Mark::released))
+      return refuse_at(group[Mark::released], {.breach = Breach::released_before_use, .other = at_});
+    if (!group.has(Mark::gathered) && !begins_gathered())
       return refuse({.breach = Breach::used_ungathered, .group = index});
-    group.used = at_;
+    group[Mark::used] = at_;
     return true;
   }
 
   constexpr bool write(int index) {
     GroupState& group = state(index);
-    if (group.reduced_across != never)
-      return refuse({.breach = Breach::written_after_across, .other = group.reduced_across, .group = index});
+    if (group.has(Mark::reduced_across))
+      return refuse({.breach = Breach::written_after_across, .other = group[Mark::reduced_across], .group = index});
     if (problem_.pieces > 0 && !reduced_once_a_piece(index)) return false;
-    if (problem_.group(index).resident && group.reduced != never)
-      return refuse({.breach = Breach::written_after_all_reduce, .other = group.reduced, .group = index});
+    if (problem_.group(index).resident && group.has(Mark::reduced))
+      return refuse({.breach = Breach::written_after_all_reduce, .other = group[Mark::reduced], .group = index});
     if (judges_gradient_slots_) {
-      if (group.opened == never) return refuse({.breach = Breach::written_without_slot, .group = index});
-      if (group.reduced >= group.opened)
-        return refuse({.breach = Breach::written_while_reduced, .other = group.reduced, .group = index});
+      if (!group.has(Mark::opened)) return refuse({.breach = Breach::written_without_slot, .group = index});
+      if (group[Mark::reduced] >= group[Mark::opened])
+        return refuse({.breach = Breach::written_while_reduced, .other = group[Mark::reduced], .group = index});
     }
-    group.written = at_;
+    group[Mark::written] = at_;
     return true;
   }
 
@@ -318,49 +290,10 @@ class Judge {
   constexpr bool reduced_once_a_piece(int index) {
     const GroupState& group = state(index);
     const auto here = [&](int number) { return number != never && task_at(number).micro_batch == task().micro_batch; };
-    if (group.written != never && !here(group.written))
-      return refuse({.breach = Breach::pieces_mixed, .other = group.written, .group = index});
-    if (here(group.reduced))
-      return refuse({.breach = Breach::piece_reduced_before, .other = group.reduced, .group = index});
-    return true;
-  }
-
-  constexpr bool open_gradient() {
-    GroupState& group = state(task().index);
-    if (!facts().trainable || problem_.pass != Pass::train) return refuse({.breach = Breach::opens_no_gradient});
-    if (group.opened != never) return refuse({.breach = Breach::opened_twice, .other = group.opened});
-    if (!take(gradient_slots_)) return false;
-    group.opened = at_;
-    return true;
-  }
-
-  constexpr bool reduce() {
-    GroupState& group = state(task().index);
-    if (group.written == never)
-      return refuse(
-          {.breach = group.reduced != never ? Breach::reduced_twice : Breach::reduces_nothing, .other = group.reduced});
-    group.written = never;
-    group.reduced = at_;
-    return true;
-  }
-
-  constexpr bool reduce_across() {
-    GroupState& group = state(task().index);
-    if (facts().across == Across::nothing) return refuse({.breach = Breach::crosses_no_axis});
-    if (group.written != never || group.reduced == never) return refuse({.breach = Breach::not_reduced_inside});
-    if (group.reduced_across != never)
-      return refuse({.breach = Breach::reduced_across_twice, .other = group.reduced_across});
-    group.reduced_across = at_;
-    return true;
-  }
-
-  constexpr bool close_gradient() {
-    GroupState& group = state(task().index);
-    if (group.opened == never) return refuse({.breach = Breach::not_open});
-    if (group.written != never) return refuse({.breach = Breach::closed_unreduced, .other = group.written});
-    if (!give_back(gradient_slots_, group.opened)) return false;
-    group.opened = never;
-    waited_ = at_;
+    if (group.has(Mark::written) && !here(group[Mark::written]))
+      return refuse({.breach = Breach::pieces_mixed, .other = group[Mark::written], .group = index});
+    if (here(group[Mark::reduced]))
+      return refuse({.breach = Breach::piece_reduced_before, .other = group[Mark::reduced], .group = index});
     return true;
   }
 
@@ -396,13 +329,16 @@ class Judge {
   }
   constexpr bool judge_end_of(int index) {
     const GroupState& group = state(index);
-    if (!released_after_use(group)) return false;
-    if (group.written != never) return refuse_at(group.written, {.breach = Breach::never_reduced, .group = index});
-    if (group.reduced != never && problem_.group(index).across != Across::nothing && group.reduced_across == never)
-      return refuse_at(group.reduced, {.breach = Breach::never_reduced_across});
-    if (group.gathered != never && problem_.pass != Pass::generate)
-      return refuse_at(group.gathered, {.breach = Breach::never_released});
-    if (group.opened != never) return refuse_at(group.opened, {.breach = Breach::never_closed});
+    // Weights may be in flight until their first use, so a release comes after it.
+    if (group.has(Mark::released) && !group.has(Mark::used))
+      return refuse_at(group[Mark::released], {.breach = Breach::not_used});
+    if (group.has(Mark::written))
+      return refuse_at(group[Mark::written], {.breach = Breach::never_reduced, .group = index});
+    if (group.has(Mark::reduced) && problem_.group(index).across != Across::nothing && !group.has(Mark::reduced_across))
+      return refuse_at(group[Mark::reduced], {.breach = Breach::never_reduced_across});
+    if (group.has(Mark::gathered) && problem_.pass != Pass::generate)
+      return refuse_at(group[Mark::gathered], {.breach = Breach::never_released});
+    if (group.has(Mark::opened)) return refuse_at(group[Mark::opened], {.breach = Breach::never_closed});
     return true;
   }
 
@@ -424,7 +360,6 @@ class Judge {
 }  // namespace detail
 
 /// Returns the first breach of the rules of check.hpp, or a verdict that holds.
-template <class = void>  // compiled where it is called
 constexpr Verdict judge(const Schedule& schedule, const Problem& problem) {
   return detail::Judge(schedule, problem).run();
 }

@@ -100,7 +100,7 @@ struct Problem {
 
   /// Whether a computation reads the weights of its unit.
   constexpr bool uses_weights(const Task& task) const {
-    return computes(task.action) && (task.action != Action::backward || unit(task.index).backward_needs_weights);
+    return computes_forward(task.action) || (computes_backward(task.action) && unit(task.index).backward_needs_weights);
   }
   /// Whether a computation is its unit's first or last one, of several stages in a row.
   /// @{
@@ -115,8 +115,7 @@ struct Problem {
   /// @}
   /// Whether it writes the gradients of its unit's trainable groups.
   constexpr bool writes_gradients(const Task& task) const {
-    return pass == Pass::train && (task.action == Action::loss || task.action == Action::backward) &&
-           unit(task.index).makes_gradients;
+    return pass == Pass::train && computes_backward(task.action) && unit(task.index).makes_gradients;
   }
   /// Whether its input is sent to host memory and fetched in this pass.
   constexpr bool offloads(int index) const { return pass == Pass::train && unit(index).offloads_input; }
@@ -161,7 +160,7 @@ constexpr Schedule computations(const Problem& problem) {
   Schedule list;
   for (int m = 0; m < problem.micro_batches; ++m)
     for (const Computation& next : problem.order)
-      if (problem.pass == Pass::train || next.action != Action::backward)
+      if (problem.pass == Pass::train || computes_forward(next.action))
         detail::add_computation(list, problem, {.action = next.action, .index = next.unit, .micro_batch = m});
   if (!problem.order.empty()) return list;
   const int units = static_cast<int>(problem.units.size());

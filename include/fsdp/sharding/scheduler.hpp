@@ -38,7 +38,6 @@ struct Lifetime {
 };
 
 /// Derives a schedule. Its state describes what the list so far has done.
-template <class = void>  // compiled where it is called
 class Scheduler {
  public:
   constexpr Scheduler(const Rules& rules, const Problem& problem)
@@ -263,7 +262,6 @@ class Scheduler {
 
 /// Returns the ordered list that a strategy's rules imply for a problem. Its slots are not yet assigned (slots.hpp).
 /// Throws InputError if the live bound is smaller than a unit, or given where Problem::holds is.
-template <class = void>  // compiled where it is called
 constexpr Schedule make_schedule(const Rules& rules, const Problem& problem) {
   return detail::Scheduler(rules, problem).run();
 }

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include <tessera/fsdp/sharding/actions.hpp>
 #include <tessera/fsdp/sharding/input_holders.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
@@ -22,7 +22,6 @@ namespace fsdp::sharding {
 namespace detail {
 
 /// Adds the tasks that open and close gradients.
-template <class = void>  // compiled where it is called
 class GradientTasks {
  public:
   constexpr explicit GradientTasks(const Problem& problem) : problem_(problem), groups_(problem.groups.size()) {}
@@ -84,12 +83,11 @@ class GradientTasks {
 
 /// Adds the exchanges of units that have stages, where a list has none, each right behind the stage that makes what it
 /// moves.
-template <class = void>  // compiled where it is called
 constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& problem) {
   const bool complete =
       std::none_of(problem.units.begin(), problem.units.end(),
                    [](const UnitUse& unit) { return unit.stages.parts > 0; }) ||
-      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return task.action == Action::exchange; });
+      std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return exchanges(task.action); });
   if (complete) return schedule;
   Schedule list;
   for (const Task& task : schedule) {
@@ -105,7 +103,6 @@ constexpr Schedule with_exchanges(const Schedule& schedule, const Problem& probl
 }
 
 /// Adds the tasks that send and fetch offloaded inputs, where a list has none, and gives them their buffers.
-template <class = void>  // compiled where it is called
 class InputTasks {
  public:
   constexpr InputTasks(const Schedule& schedule, const Problem& problem)
@@ -146,9 +143,9 @@ class InputTasks {
   }
   constexpr void place(Task& task) {
     if (!copies_input(task.action)) return;
-    const bool sends = task.action == Action::send_input;
-    if (task.slot < 0) task.slot = sends ? holders_.in_forward(task.index) : std::max(holders_.free(), 0);
-    if (!sends && task.slot < input_buffers) holders_.take(task.slot, task.index);
+    const bool takes = facts_of(task.action).takes_slot;
+    if (task.slot < 0) task.slot = takes ? std::max(holders_.free(), 0) : holders_.in_forward(task.index);
+    if (takes && task.slot < input_buffers) holders_.take(task.slot, task.index);
   }
 
   const Schedule& schedule_;
@@ -165,18 +162,13 @@ struct Held {
   int last = 0;
 };
 
-constexpr std::int64_t weight_elements(const GroupFacts& group) { return group.weight_slot_elements(); }
-constexpr std::int64_t gradient_elements(const GroupFacts& group) { return group.slot_elements; }
-
 /// Assigns the slots of one kind, task by task.
-template <class = void>  // compiled where it is called
 class SlotNumbers {
  public:
-  constexpr SlotNumbers(const Schedule& schedule, const Problem& problem, bool (*has_slot)(Action),
-                        std::int64_t (*elements)(const GroupFacts&))
-      : problem_(problem), has_slot_(has_slot), elements_(elements), slot_of_(problem.groups.size(), -1) {
+  constexpr SlotNumbers(const Schedule& schedule, const Problem& problem, SlotKind kind)
+      : problem_(problem), kind_(kind), slot_of_(problem.groups.size(), -1) {
     for (const Task& task : schedule)
-      if (has_slot(task.action) && task.slot >= 0) at(task.slot).named = true;
+      if (has_slot(task.action, kind) && task.slot >= 0) at(task.slot).named = true;
     if (problem.fixed_slots) fix(schedule);
   }
 
@@ -184,7 +176,7 @@ class SlotNumbers {
   constexpr void number(Task& task) {
     if (!takes_part(task)) return;
     int& held = slot_of_[static_cast<std::size_t>(task.index)];
-    if (gives_back(task.action)) {
+    if (facts_of(task.action).frees_slot) {
       if (task.slot < 0) task.slot = held;
       if (held >= 0) at(held).taken = false;
       held = -1;
@@ -206,11 +198,10 @@ class SlotNumbers {
     if (index >= slots_.size()) slots_.resize(index + 1);
     return slots_[index];
   }
-  static constexpr bool gives_back(Action action) {
-    return action == Action::release || action == Action::close_gradient;
-  }
   constexpr bool takes_part(const Task& task) const {
-    return has_slot_(task.action) && elements_(problem_.group(task.index)) > 0;
+    if (!has_slot(task.action, kind_)) return false;
+    const GroupFacts& group = problem_.group(task.index);
+    return (kind_ == SlotKind::weights ? group.weight_slot_elements() : group.slot_elements) > 0;
   }
 
   constexpr int lowest() {
@@ -228,7 +219,7 @@ class SlotNumbers {
       if (takes_part(task)) {
         auto& own = held[static_cast<std::size_t>(task.index)];
         if (own.empty()) order.push_back(task.index);
-        if (gives_back(task.action) && !own.empty())
+        if (facts_of(task.action).frees_slot && !own.empty())
           own.back().last = number;
         else
           own.push_back({.first = number, .last = static_cast<int>(schedule.size())});
@@ -256,8 +247,7 @@ class SlotNumbers {
   }
 
   const Problem& problem_;
-  bool (*has_slot_)(Action);
-  std::int64_t (*elements_)(const GroupFacts&);
+  SlotKind kind_;
   std::vector<int> slot_of_;  ///< by group; -1: it holds none
   std::vector<int> fixed_;    ///< by group, if slots are fixed
   std::vector<Slot> slots_;
@@ -266,14 +256,13 @@ class SlotNumbers {
 }  // namespace detail
 
 /// Returns what `assign_slots` (slots.hpp) returns.
-template <class = void>  // compiled where it is called
 constexpr Schedule with_slots(const Schedule& schedule, const Problem& problem) {
   const bool has_gradient_tasks =
       std::any_of(schedule.begin(), schedule.end(), [](const Task& task) { return has_gradient_slot(task.action); });
   Schedule placed = detail::InputTasks(detail::with_exchanges(schedule, problem), problem).run();
   if (!has_gradient_tasks) placed = detail::GradientTasks(problem).run(placed);
-  detail::SlotNumbers weights(placed, problem, has_weight_slot, detail::weight_elements);
-  detail::SlotNumbers gradients(placed, problem, has_gradient_slot, detail::gradient_elements);
+  detail::SlotNumbers weights(placed, problem, SlotKind::weights);
+  detail::SlotNumbers gradients(placed, problem, SlotKind::gradient);
   for (Task& task : placed) {
     weights.number(task);
     gradients.number(task);

@@ -114,9 +114,9 @@ class MemoryWatch {
   }
 
   void before(const sharding::Task& task) {
-    if (task.action != Action::forward && task.action != Action::loss && task.action != Action::backward) return;
+    if (!sharding::computes(task.action)) return;
     const auto& use = module_.uses()[static_cast<std::size_t>(task.index)];
-    if (task.action == Action::backward && !use.backward_needs_weights) return;
+    if (!sharding::computes_forward(task.action) && !use.backward_needs_weights) return;
     for (const int index : use.groups) {
       if (!group(index).is_gathered())
         return void(fail("the weights that a computation uses are gathered before it", words(index, "the weights"),
@@ -130,7 +130,7 @@ class MemoryWatch {
   }
 
   void after(const sharding::Task& task) {
-    if (training_ && (task.action == Action::loss || task.action == Action::backward)) {
+    if (training_ && sharding::computes_backward(task.action)) {
       for (const int index : module_.uses()[static_cast<std::size_t>(task.index)].groups) {
         if (!group(index).facts().trainable) continue;
         auto& views = gradients_[static_cast<std::size_t>(index)];

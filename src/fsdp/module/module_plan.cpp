@@ -20,8 +20,6 @@
 namespace fsdp {
 namespace {
 
-using sharding::Action;
-
 /// Returns the passes of a purpose.
 std::span<const sharding::Pass> passes_of(Purpose purpose) {
   static constexpr std::array all{sharding::Pass::train, sharding::Pass::evaluate, sharding::Pass::generate,
@@ -169,7 +167,7 @@ void ModulePlan::require_used() const {
     std::vector<bool> without(problem_.units.size());
     for (const int unit : order.without_gradients) without[static_cast<std::size_t>(unit)] = true;
     for (const sharding::Computation& next : order.list)
-      if (next.action != Action::forward && !without[static_cast<std::size_t>(next.unit)])
+      if (sharding::computes_backward(next.action) && !without[static_cast<std::size_t>(next.unit)])
         for (const int group : problem_.unit(next.unit).groups) makes_gradient[static_cast<std::size_t>(group)] = true;
   }
   for (std::size_t group = 0; group < grouped_.size(); ++group) {

@@ -87,7 +87,7 @@ class Search {
       for (const Task& task : schedule_of_(problem)) {
         const auto index = static_cast<std::size_t>(task.index);
         if (has_weight_slot(task.action)) {
-          held[index] = task.action != Action::release;
+          held[index] = facts_of(task.action).takes_slot;
           if (held[index] != 0) seen[index].gathered += elements_of(index);
         } else if (computes(task.action)) {
           for (std::size_t group = 0; group < groups(); ++group) seen[group].live.push_back(held[group]);

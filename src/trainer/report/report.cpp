@@ -191,9 +191,9 @@ std::string mean_loss_json(double loss, std::int64_t tokens) {
 }
 
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds) {
-  // close_gradient waits for the reduction, so it belongs to communication, and so do copies to host memory and back.
+  // What waits for a reduction belongs to communication, and so do copies to host memory and back.
   const bool communicates = sharding::communicates(task.action) || sharding::moves_activations(task.action) ||
-                            task.action == sharding::Action::close_gradient;
+                            sharding::may_wait(task.action);
   return {.name = std::string(sharding::name_of(task.action)) + " " + std::to_string(task.index),
           .category = communicates ? "comm" : "compute",
           .begin_microseconds = begin_seconds * 1e6,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <support/stack_runner.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp::test {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Judges the schedules of a strategy while compiling: `static_assert(sharding::holds<Strategy>())`.
+/// For strategies of one's own: checks the schedules of a strategy while compiling.
 ///
-/// Not here: the rules (judge.hpp). Other numbers, models and orders are judged when a module is made.
+/// Include this before the first Stack of a strategy that is not the library's. The Stack then refuses a strategy whose
+/// schedules cannot run, as `static_assert(sharding::holds<Strategy>())` does next to the strategy. A strategy whose
+/// functions are not constexpr needs the header too; its schedules are checked when a module is made, as are other
+/// numbers, models and orders.
+///
+/// Not here: the rules (judge.hpp).
 #pragma once
 
 #include <algorithm>
@@ -12,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/event_order.hpp>
 #include <tessera/fsdp/sharding/judge.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
@@ -237,3 +243,15 @@ consteval bool holds() {
 }
 
 }  // namespace fsdp::sharding
+
+namespace fsdp::detail {
+
+/// What a Stack asks for (check_strategy.hpp).
+template <class S>
+struct OwnStrategy {
+  static consteval void check() {
+    if constexpr (sharding::judged_while_compiling<S>) sharding::holds<S>();
+  }
+};
+
+}  // namespace fsdp::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is judged while compiling: tests/compile_fail/schedules.cpp has the errors.
-#include <tessera/fsdp/sharding/proof.hpp>
+#include <tessera/fsdp/sharding/own_strategy.hpp>
 
 #include <cstddef>
 #include <iterator>

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The rules that a schedule may break, and the sentence of each.
+///
+/// To add one: its name and sentence in FSDP_SHARDING_BREACHES, where it is broken (a row of actions.hpp, or
+/// judge.hpp), and a list that breaks it in tests/support/broken_lists.hpp.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace fsdp::sharding {
+
+/// Every way in which a list breaks a rule, and its sentence. What stands in braces is filled in from the verdict. This
+/// is a macro because a static_assert takes literals only.
+#define FSDP_SHARDING_BREACHES(BREACH)                                                                               \
+  BREACH(sent_after_wait,                                                                                            \
+         "task {other} may wait for a reduction, so that this is sent at a time that depends on timing; put it "     \
+         "before task {other}, or after the next computation")                                                       \
+  BREACH(no_such_index, "there are {number} of these")                                                               \
+  BREACH(no_slot_number,                                                                                             \
+         "slot {number} is no number of a slot; give one from 0 on, or -1 to leave it to sharding::assign_slots")    \
+  BREACH(gathers_resident, "its weights are whole on every rank at rest; leave this out")                            \
+  BREACH(gathers_again, "its weights are still gathered from the pass before; leave this out")                       \
+  BREACH(gathered_twice, "its weights were gathered already by task {other} and not released since")                 \
+  BREACH(not_used, "no computation used its weights since they were gathered")                                       \
+  BREACH(not_gathered_across, "the shards of {group} were not gathered across before")                               \
+  BREACH(slot_held, "slot {number} is held by {group} since task {other}")                                           \
+  BREACH(none_kept, "no rank kept a part of its weights before")                                                     \
+  BREACH(keeps_no_parts, "no ranks keep weights together under this strategy on this mesh")                          \
+  BREACH(not_gathered, "its weights are not gathered")                                                               \
+  BREACH(not_sharded_across, "the optimizer's part of it is not sharded over an outer axis; leave this out")         \
+  BREACH(gathers_across_again, "its shards are still whole from the pass before; leave this out")                    \
+  BREACH(gathered_across_twice, "its shards were gathered across already by task {other}")                           \
+  BREACH(releases_kept, "a pass that generates keeps what it gathered; leave this out")                              \
+  BREACH(nothing_to_compute, "nothing is left to compute")                                                           \
+  BREACH(computed_out_of_order, "the next computation is {expected}")                                                \
+  BREACH(released_before_use,                                                                                        \
+         "its weights are still used by {other task}; release them after it, or gather them again before it")        \
+  BREACH(used_ungathered, "the weights of {group} are not gathered; gather them before")                             \
+  BREACH(written_after_across,                                                                                       \
+         "the gradient of {group} was reduced across already by task {other}; reduce it across after its last "      \
+         "write")                                                                                                    \
+  BREACH(pieces_mixed,                                                                                               \
+         "the gradient of {group} still holds what task {other} added in the micro-batch before, and a strategy "    \
+         "whose steps are cut into pieces reduces each by itself; reduce it in every micro-batch")                   \
+  BREACH(piece_reduced_before,                                                                                       \
+         "the gradient of {group} was reduced by task {other}, and a strategy whose steps are cut into pieces "      \
+         "reduces each once; reduce it after its last write")                                                        \
+  BREACH(written_after_all_reduce,                                                                                   \
+         "the gradient of {group} was all-reduced in place already by task {other}; reduce it once, after its last " \
+         "write")                                                                                                    \
+  BREACH(written_without_slot, "the gradient of {group} has no open slot")                                           \
+  BREACH(written_while_reduced,                                                                                      \
+         "the gradient slot of {group} is still read by its reduction, task {other}; close it and open it again "    \
+         "before")                                                                                                   \
+  BREACH(opens_no_gradient, "no gradient of it is made in this pass")                                                \
+  BREACH(opened_twice, "its gradient was opened already by task {other}")                                            \
+  BREACH(reduced_twice, "nothing was added to its gradient since it was reduced by task {other}")                    \
+  BREACH(reduces_nothing, "nothing was added to its gradient")                                                       \
+  BREACH(crosses_no_axis, "its gradient crosses no outer axis; leave this out")                                      \
+  BREACH(not_reduced_inside, "its gradient is not reduced over the inner axis")                                      \
+  BREACH(reduced_across_twice, "its gradient was reduced across already by task {other}")                            \
+  BREACH(not_open, "its gradient is not open")                                                                       \
+  BREACH(closed_unreduced, "its gradient, written by task {other}, is not reduced yet")                              \
+  BREACH(in_other_slot, "it is in slot {number}, not {slot}")                                                        \
+  BREACH(offloads_no_input, "its input stays on the device in this pass; leave this out")                            \
+  BREACH(sent_out_of_turn,                                                                                           \
+         "its input is not there; send it between the computation that makes it and the unit's own forward")         \
+  BREACH(sent_twice, "its input was sent already by task {other}")                                                   \
+  BREACH(never_sent, "its input is needed again in backward and was not sent to host memory; send it before")        \
+  BREACH(fetched_unsent, "its input is not in host memory; send it before its forward, and fetch it after the loss") \
+  BREACH(fetched_twice, "its input was fetched already by task {other}")                                             \
+  BREACH(fetched_late, "its input is in host memory until task {other}; fetch it before")                            \
+  BREACH(never_fetched, "its input is in host memory and never fetched; fetch it before")                            \
+  BREACH(no_such_buffer, "inputs use {number} buffers in turn, and slot {slot} is none of them")                     \
+  BREACH(buffer_held, "buffer {slot} still holds the input of {unit}; fetch it after that unit is computed")         \
+  BREACH(ends_early, "the list of {number} tasks ends before {expected}")                                            \
+  BREACH(never_reduced, "what it adds to the gradient of {group} is never reduced")                                  \
+  BREACH(never_reduced_across, "its sum is never reduced across")                                                    \
+  BREACH(never_released, "its weights are never released")                                                           \
+  BREACH(never_closed, "its slot is never closed")                                                                   \
+  BREACH(not_exchanged, "it reads what {expected} brings; exchange it before")                                       \
+  BREACH(exchanges_nothing, "the unit has no such exchange, or its forward has not begun")                           \
+  BREACH(exchanged_early, "what it moves is not computed yet; put it behind the stage that makes it")                \
+  BREACH(exchanged_twice, "task {other} exchanged this already")
+
+/// How a list breaks a rule.
+enum class Breach : std::uint8_t {
+  none,
+/// An enumerator.
+#define FSDP_SHARDING_BREACH(name, sentence) name,
+  FSDP_SHARDING_BREACHES(FSDP_SHARDING_BREACH)
+#undef FSDP_SHARDING_BREACH
+};
+
+/// Returns the breach's sentence, in which names and numbers are still missing.
+constexpr std::string_view sentence_of(Breach breach) {
+  switch (breach) {
+    case Breach::none:
+      break;
+/// A case of the switch.
+#define FSDP_SHARDING_BREACH(name, sentence) \
+  case Breach::name: return sentence;
+      FSDP_SHARDING_BREACHES(FSDP_SHARDING_BREACH)
+#undef FSDP_SHARDING_BREACH
+  }
+  return {};
+}
+
+}  // namespace fsdp::sharding
