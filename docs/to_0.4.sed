@@ -10,3 +10,5 @@ s#<tessera/trainer/run/offload_advice\.hpp>#<tessera/trainer/run/memory_advice.h
 s#<tessera/trainer/run/dry_runs\.hpp>#<tessera/trainer/run/planned_step.hpp>#
 s#<tessera/trainer/run/processor\.hpp>#<tessera/trainer/run/arguments.hpp>#
 s#<tessera/trainer/run/plan_options\.hpp>#<tessera/trainer/flags/options.hpp>#
+s#<tessera/fsdp/testing/planned_bytes\.hpp>#<tessera/fsdp/testing/results.hpp>#
+s#<tessera/fsdp/testing/between_checkpoints\.hpp>#<tessera/fsdp/testing/model_runs.hpp>#

@@ -20,7 +20,8 @@ MODEL_FILES = [["model_files"]]
 FOREIGN_KIT = [["testing/foreign"]]  # the suites of what concerns sharding alone, on tessera::sharding
 FOREIGN_HEADERS = {f"{name}.hpp" for name in (  # as in src/fsdp/testing/CMakeLists.txt
     "foreign_loop", "foreign_runs", "strategy", "strategy_loop", "communicator", "behaviours", "contract_behaviours", "exchange_behaviours",
-    "faults", "values", "precision", "device", "guarded", "numbers", "planned_bytes", "report")}
+    "faults", "values", "precision", "device", "guarded", "numbers", "report", "results", "suite",
+    "temporary_folder")}
 KIT = [["testing"]]
 TRAINER = [["trainer/text", "trainer/report"], ["trainer/data"], ["trainer/flags"], ["trainer/generate"], ["trainer/run"], ["trainer"]]
 PROGRAM = [["program/cli"], ["program/calibrate"], ["program/stacks"], ["program"], ["bench"]]
