@@ -14,3 +14,5 @@ s#<tessera/trainer/run/plan_options\.hpp>#<tessera/trainer/flags/options.hpp>#
 s#<tessera/fsdp/execution/(shared_sequences|sequence_stages|sequence_exchanges|stage_memory)\.hpp>#<tessera/fsdp/sequence/\1.hpp>#
 s#<tessera/fsdp/plan/middle_parts\.hpp>#<tessera/fsdp/sequence/middle_parts.hpp>#
 s#<tessera/fsdp/nn/attention_slices\.hpp>#<tessera/fsdp/sequence/attention_slices.hpp>#
+s#<tessera/fsdp/testing/planned_bytes\.hpp>#<tessera/fsdp/testing/results.hpp>#
+s#<tessera/fsdp/testing/between_checkpoints\.hpp>#<tessera/fsdp/testing/model_runs.hpp>#

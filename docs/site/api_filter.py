@@ -86,7 +86,7 @@ CONTRACTS = [  # (path, declaration, what the concept asks)
     (r"data/", r"std::string identity\(\) const", "What ranks and resumed runs must agree on, as data::Source asks."),
 ]
 EACH_TEST = re.compile(r"^(FSDP_[A-Z]+\(|#define FSDP_|#undef FSDP_)")
-MACRO = re.compile(r"^(TYPED_TEST_SUITE_P|TYPED_TEST_P|REGISTER_TYPED_TEST_SUITE_P|GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST)\(")
+MACRO = re.compile(r"^(FSDP_SUITE|TYPED_TEST_SUITE_P|TYPED_TEST_P|REGISTER_TYPED_TEST_SUITE_P|GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST)\(")
 
 
 def without_macros(lines):
@@ -95,7 +95,7 @@ def without_macros(lines):
     for line in lines:
         macro = MACRO.match(line)
         if inside is None and macro:
-            inside = "}" if macro[1] == "TYPED_TEST_P" else ");"
+            inside = {"TYPED_TEST_P": "}", "FSDP_SUITE": "));"}.get(macro[1], ");")
         if inside is None:
             continued = EACH_TEST.match(line) or (continued and previous.endswith("\\\n"))
             previous = line
@@ -103,7 +103,7 @@ def without_macros(lines):
             continue
         kept.append("\n")
         last = line.rstrip()
-        if last.startswith(inside) or (inside in last and (inside == ");" or last.endswith("}"))):
+        if last.startswith(inside) or (inside in last and (inside != "}" or last.endswith("}"))):
             inside = None
     return kept
 

@@ -14,7 +14,7 @@
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/sharded.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
-#include <tessera/fsdp/testing/planned_bytes.hpp>
+#include <tessera/fsdp/testing/results.hpp>
 
 #include "networks.hpp"
 #include "plain_loop.hpp"

@@ -24,6 +24,7 @@ INCLUDED = re.compile(r"#include <((?:comm|tiling|fsdp|text|trainer)/[^>]*)")
 DIRECTIVE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
 TEST_NAME = re.compile(r"^[A-Z]\w*[a-z]\w*\.[A-Z]\w*[a-z]\w*$")
 DECLARED = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)")
+SUITE = re.compile(r"\bFSDP_SUITE\((\w+),(.*?)\)\);", re.DOTALL)  # of the kit, with its tests as (Name, body)
 FLAG = re.compile(r"^(--[a-z0-9-]+)(?![\w*])")
 # Flags of other programs that pages tell of: torch, Megatron-LM, DeepSpeed, mpirun, cmake, clangd, GoogleTest, our scripts.
 FOREIGN = set("""--use-distributed-optimizer --data-path --lr-decay-style --lr-wsd-decay-iters --lr-wsd-decay-steps
@@ -95,7 +96,10 @@ class Checker:
                 self.said += said
         for folder in ("tests", "include/fsdp/testing"):
             for file in (self.root / folder).rglob("*.[ch]pp"):
-                self.tests |= {".".join(names) for names in DECLARED.findall(file.read_text())}
+                text = file.read_text()
+                self.tests |= {".".join(names) for names in DECLARED.findall(text)}
+                for suite, tests in SUITE.findall(text):
+                    self.tests |= {f"{suite}.{name}" for name in re.findall(r"\(([A-Z]\w+),", tests)}
 
     def check(self):
         for page in pages(self.root):

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -27,16 +28,95 @@ namespace fsdp::testing {
 template <class C>
 using NarrowWire = std::conditional_t<comm::supports_wire<C, bf16>, bf16, float>;
 
-/// Returns what reduce_scatter must leave in a `local` whose elements are `there`: elements [begin, begin + count) of
-/// the sum of contributions(), or ((there + rank 0) + rank 1) + ....
-template <class Wire>
-std::vector<float> sums_into(float there, Write write, int size, std::int64_t begin, std::int64_t count) {
-  if (write == Write::overwrite) return sums_of_contributions<Wire>(size, begin, count);
-  std::vector<float> sums(static_cast<std::size_t>(count), there);
-  for (int rank = 0; rank < size; ++rank)
-    for (std::int64_t i = 0; i < count; ++i)
-      sums[static_cast<std::size_t>(i)] += static_cast<float>(Wire(contribution(rank, begin + i)));
-  return sums;
+/// Calls check(Wire{}) with float, and with bf16 if communicator C can reduce with it.
+template <class C, class Check>
+void each_wire(Check check) {
+  check(float{});
+  if constexpr (comm::supports_wire<C, bf16>) check(bf16{});
+}
+
+/// A list of one tensor.
+template <class T>
+std::vector<comm::Segment<T>> one_segment(T* local, T* full, const Counts& counts) {
+  return {{local, full, counts}};
+}
+
+/// Returns what a gather leaves in `full`: value(rank, index) from each rank; an index counts the elements of all
+/// ranks.
+template <class T, class Value>
+Values<T> gathered(const Counts& counts, Value value) {
+  Values<T> full;
+  for (int rank = 0; rank < static_cast<int>(counts.size()); ++rank)
+    for (std::int64_t i = begin_of(counts, rank); i < begin_of(counts, rank + 1); ++i)
+      full.push_back(static_cast<T>(value(rank, i)));
+  return full;
+}
+
+/// What the suite calls a gather's result whose elements are ranks.
+inline constexpr const char* ranks_in_full = "`full`, where every element is the number of the rank that it comes from";
+
+/// How reduce_scatter is called.
+struct SumCall {
+  Write write = Write::overwrite;
+  comm::SumOrder order = comm::SumOrder::any;
+  comm::Contributions contributions = comm::Contributions::kept;
+};
+
+/// Sums value(rank, index) over the ranks by reduce_scatter, into a `local` that holds there(index) before; an index
+/// counts the elements of all ranks. `local` must hold the sum in the order of ranks, ((there + rank 0) + rank 1) +
+/// ..., to the bit. Returns `full` as it is left.
+template <class Wire, class C, class Value, class There>
+Floats check_sums(const char* asked, C& c, std::string_view which, const Counts& counts, const SumCall& call,
+                  Value value, There there) {
+  const std::int64_t begin = begin_of(counts, c.rank()), end = begin + count_of(counts, c.rank());
+  const bool adds = call.write == Write::accumulate;
+  Floats full(total_of(counts)), local(static_cast<std::size_t>(end - begin)), expected(local.size());
+  for (std::size_t i = 0; i < full.size(); ++i) full[i] = value(c.rank(), static_cast<std::int64_t>(i));
+  for (std::int64_t i = begin; i < end; ++i) {
+    const auto sent = [&](int rank) { return static_cast<float>(Wire(value(rank, i))); };
+    local[static_cast<std::size_t>(i - begin)] = there(i);
+    float& sum = expected[static_cast<std::size_t>(i - begin)];
+    sum = adds ? there(i) + sent(0) : sent(0);
+    for (int rank = 1; rank < c.size(); ++rank) sum += sent(rank);
+  }
+
+  comm::reduce_scatter<Wire>(c, one_segment(local.data(), full.data(), counts), call.write, {}, call.contributions,
+                             call.order)
+      .wait();
+
+  expect_values(asked, rank_in_words(c), which, local, expected);
+  return full;
+}
+
+/// Waits for the request that start() returns; ranks start and wait at different times, in opposite orders in two
+/// rounds. Reads the result `found`, and overwrites `sent` with -2, as soon as `wait` has returned.
+template <class C, class Start>
+void check_wait(const char* asked, C& c, int round, Start start, std::string_view which, const Floats& found,
+                const Floats& expected, std::string_view which_sent, Floats& sent) {
+  const int late = round == 0 ? c.rank() : c.size() - 1 - c.rank();
+  std::this_thread::sleep_for(std::chrono::milliseconds(late));
+  auto pending = start();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2 * late));
+  pending.wait();
+  const Floats right_after = found;
+  std::fill(sent.begin(), sent.end(), -2.0f);
+  expect_values(
+      asked, rank_in_words(c),
+      message(which,
+              " right after wait(), where -1 means that nothing has come yet and -2 that a rank was let go, and wrote "
+              "over its ",
+              which_sent, ", before this one had read it"),
+      right_after, expected);
+  comm::barrier(c);  // memory is freed after all have read it, even if `wait` is wrong
+}
+
+/// `call` must throw a CollectiveError whose text contains all of `parts`.
+template <class C, class Call>
+void expect_disagreement(const char* asked, C& c, std::string_view which, Call call,
+                         const std::vector<std::string>& parts) {
+  const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+  for (const std::string& part : parts)
+    if (!text.empty()) expect_part(asked, message(rank_in_words(c), ", ", which), text, part);
 }
 
 struct GathersUnevenAndEmptyPieces {
@@ -48,15 +128,11 @@ struct GathersUnevenAndEmptyPieces {
     const Counts counts = uneven_counts(c.size());
     Values<std::int32_t> full(total_of(counts), -1);
     Values<std::int32_t> local(static_cast<std::size_t>(count_of(counts, c.rank())) + 1, c.rank());
-    const std::vector<comm::Segment<std::int32_t>> segments{{local.data(), full.data(), counts}};
 
-    comm::all_gather(c, segments).wait();
+    comm::all_gather(c, one_segment(local.data(), full.data(), counts)).wait();
 
-    Values<std::int32_t> expected;
-    for (int rank = 0; rank < c.size(); ++rank)
-      expected.insert(expected.end(), static_cast<std::size_t>(count_of(counts, rank)), rank);
-    expect_values(asked, rank_in_words(c), "`full`, where every element is the number of the rank that it comes from",
-                  full, expected);
+    expect_values(asked, rank_in_words(c), ranks_in_full, full,
+                  gathered<std::int32_t>(counts, [](int rank, auto) { return rank; }));
   }
 };
 
@@ -71,12 +147,10 @@ struct GathersInPlaceWithoutCopyingItself {
     std::fill_n(local, 5, bf16(static_cast<float>(c.rank())));
     const std::int64_t bytes_before = c.monitor().totals.copied_bytes;
 
-    comm::all_gather(c, std::vector<comm::Segment<bf16>>{{local, full.data(), counts}}).wait();
+    comm::all_gather(c, one_segment(local, full.data(), counts)).wait();
 
-    Values<bf16> expected;
-    for (std::size_t i = 0; i < full.size(); ++i) expected.push_back(bf16(static_cast<float>(i / 5)));
-    expect_values(asked, rank_in_words(c), "`full`, where every element is the number of the rank that it comes from",
-                  full, expected);
+    expect_values(asked, rank_in_words(c), ranks_in_full, full,
+                  gathered<bf16>(counts, [](int rank, auto) { return static_cast<float>(rank); }));
     expect_value(asked, rank_in_words(c), "monitor().totals.copied_bytes for 5 bf16 elements from each other rank",
                  c.monitor().totals.copied_bytes - bytes_before, std::int64_t{2 * 5 * (c.size() - 1)});
   }
@@ -107,14 +181,11 @@ struct MovesManySegmentsAsOneCollective {
     expect_value(asked, rank_in_words(c), "the number of collectives that monitor() counted",
                  c.monitor().totals.traffic.calls() - collectives_before, std::int64_t{1});
     for (std::size_t i = 0; i < number; ++i) {
-      Floats expected;
-      for (int rank = 0; rank < c.size(); ++rank)
-        expected.insert(expected.end(), static_cast<std::size_t>(count_of(counts[i], rank)),
-                        static_cast<float>(100 * static_cast<int>(i) + rank));
+      const auto value = [&](int rank, auto) { return static_cast<float>(100 * static_cast<int>(i) + rank); };
       if (!expect_values(
               asked, rank_in_words(c),
               message("`full` of segment ", i, ", whose elements are ", 100 * i, " + the rank they come from"), full[i],
-              expected))
+              gathered<float>(counts[i], value)))
         return;
     }
   }
@@ -126,27 +197,18 @@ struct SumsInRankOrderToTheBit {
       "((rank 0 + rank 1) + rank 2) + ..., so that results have the same bits over every communicator";
   template <class Wire, class C>
   static void check_wire(C& c, Write write) {
-    const Counts counts = uneven_counts(c.size(), 5000);
-    const Floats full = contributions(c.rank(), total_of(counts));
-    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 0.1f);
-    const std::vector<comm::Segment<float>> segments{{local.data(), const_cast<float*>(full.data()), counts}};
     // NCCL adds floats up before it adds them to what is there, unless it is told the order.
     const comm::SumOrder order = write == Write::accumulate ? comm::SumOrder::ranks : comm::SumOrder::any;
-
-    comm::reduce_scatter<Wire>(c, segments, write, {}, comm::Contributions::kept, order).wait();
-
-    expect_values(asked, rank_in_words(c),
-                  message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
-                          write == Write::accumulate ? ", added to the 0.1 that was there" : ", which overwrites"),
-                  local,
-                  sums_into<Wire>(0.1f, write, c.size(), begin_of(counts, c.rank()), count_of(counts, c.rank())));
+    check_sums<Wire>(asked, c,
+                     message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
+                             write == Write::accumulate ? ", added to the 0.1 that was there" : ", which overwrites"),
+                     uneven_counts(c.size(), 5000), {.write = write, .order = order}, contribution,
+                     [](auto) { return 0.1f; });
   }
   template <class C>
   static void check(C& c) {
-    for (const Write write : {Write::overwrite, Write::accumulate}) {
-      check_wire<float>(c, write);
-      if constexpr (comm::supports_wire<C, bf16>) check_wire<bf16>(c, write);
-    }
+    for (const Write write : {Write::overwrite, Write::accumulate})
+      each_wire<C>([&]<class Wire>(Wire) { check_wire<Wire>(c, write); });
   }
 };
 
@@ -160,32 +222,17 @@ struct SumsInRankOrderWhereAsked {
     constexpr std::array turns{1e8f, 1.0f, -1e8f};
     return turns[static_cast<std::size_t>((rank + index) % 3)];
   }
-  template <class Wire, class C>
-  static void check_counts(C& c, const Counts& counts, Write write) {
-    const std::int64_t begin = begin_of(counts, c.rank()), count = count_of(counts, c.rank());
-    Floats full(total_of(counts));
-    for (std::size_t i = 0; i < full.size(); ++i) full[i] = value(c.rank(), static_cast<std::int64_t>(i));
-    Floats local(static_cast<std::size_t>(count), 3.0f);
-    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
-
-    comm::reduce_scatter<Wire>(c, segments, write, {}, comm::Contributions::kept, comm::SumOrder::ranks).wait();
-
-    std::vector<float> expected(static_cast<std::size_t>(count), write == Write::accumulate ? 3.0f : 0.0f);
-    for (int rank = 0; rank < c.size(); ++rank)
-      for (std::int64_t i = 0; i < count; ++i)
-        expected[static_cast<std::size_t>(i)] += static_cast<float>(Wire(value(rank, begin + i)));
-    expect_values(asked, rank_in_words(c),
-                  message("the sum of 1e8, 1 and -1e8 in turns in `local`, wire ", name_of(dtype_of<Wire>()),
-                          write == Write::accumulate ? ", added to the 3 that was there" : ", which overwrites"),
-                  local, expected);
-  }
   template <class C>
   static void check(C& c) {
     for (const Write write : {Write::overwrite, Write::accumulate})
-      for (const Counts& counts : {uneven_counts(c.size(), 40), Counts(static_cast<std::size_t>(c.size()), 33)}) {
-        check_counts<float>(c, counts, write);
-        if constexpr (comm::supports_wire<C, bf16>) check_counts<bf16>(c, counts, write);
-      }
+      for (const Counts& counts : {uneven_counts(c.size(), 40), Counts(static_cast<std::size_t>(c.size()), 33)})
+        each_wire<C>([&]<class Wire>(Wire) {
+          check_sums<Wire>(
+              asked, c,
+              message("the sum of 1e8, 1 and -1e8 in turns in `local`, wire ", name_of(dtype_of<Wire>()),
+                      write == Write::accumulate ? ", added to the 3 that was there" : ", which overwrites"),
+              counts, {.write = write, .order = comm::SumOrder::ranks}, value, [](auto) { return 3.0f; });
+        });
   }
 };
 
@@ -195,29 +242,16 @@ struct AddsRankByRankToWhatIsThere {
       "((local + rank 0) + rank 1) + ..., and not their sum";
   /// A power of two, so that it is a bf16 too. A contribution is half of its last bit: lost alone, not with another.
   static float there(std::int64_t index) { return static_cast<float>(1 << index % 5); }
-  template <class Wire, class C>
-  static void check_wire(C& c) {
-    const Counts counts = uneven_counts(c.size(), 30);
-    const std::int64_t begin = begin_of(counts, c.rank());
-    Floats full(total_of(counts));
-    for (std::size_t i = 0; i < full.size(); ++i) full[i] = 0x1p-24f * there(static_cast<std::int64_t>(i));
-    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())));
-    for (std::size_t i = 0; i < local.size(); ++i) local[i] = there(begin + static_cast<std::int64_t>(i));
-    const Floats before = local;
-    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
-
-    comm::reduce_scatter<Wire>(c, segments, Write::accumulate, {}, comm::Contributions::kept, comm::SumOrder::ranks)
-        .wait();
-
-    expect_values(asked, rank_in_words(c),
-                  message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
-                          ", where each rank adds 2^-24 of what was there, which changes nothing"),
-                  local, before);
-  }
   template <class C>
   static void check(C& c) {
-    check_wire<float>(c);
-    if constexpr (comm::supports_wire<C, bf16>) check_wire<bf16>(c);
+    each_wire<C>([&]<class Wire>(Wire) {
+      check_sums<Wire>(
+          asked, c,
+          message("the sum in `local`, wire ", name_of(dtype_of<Wire>()),
+                  ", where each rank adds 2^-24 of what was there, which changes nothing"),
+          uneven_counts(c.size(), 30), {.write = Write::accumulate, .order = comm::SumOrder::ranks},
+          [](int, std::int64_t index) { return 0x1p-24f * there(index); }, there);
+    });
   }
 };
 
@@ -233,9 +267,7 @@ struct SumsIntoItsOwnContribution {
     for (std::int64_t i = begin; i < begin + count_of(counts, c.rank()); ++i)
       expected[static_cast<std::size_t>(i)] = sum_of_contributions<float>(c.size(), i);
 
-    comm::reduce_scatter<float>(c, std::vector<comm::Segment<float>>{{full.data() + begin, full.data(), counts}},
-                                Write::overwrite)
-        .wait();
+    comm::reduce_scatter<float>(c, one_segment(full.data() + begin, full.data(), counts), Write::overwrite).wait();
 
     expect_values(asked, rank_in_words(c),
                   message("`full`, whose elements from ", begin, " on are the ", count_of(counts, c.rank()),
@@ -249,23 +281,18 @@ struct SumsSpentContributions {
       "reduce_scatter of spent contributions makes the same sums, and may use this rank's place of `full` but no other";
   template <class C>
   static void check_counts(C& c, const Counts& counts, Write write, comm::SumOrder order) {
-    const std::int64_t begin = begin_of(counts, c.rank()), count = count_of(counts, c.rank());
-    Floats full = contributions(c.rank(), total_of(counts));
-    auto expected = sums_into<float>(0.5f, write, c.size(), begin, count);
-    if (order == comm::SumOrder::any) {  // sums that are exact, in any order
-      std::fill(full.begin(), full.end(), static_cast<float>(c.rank() + 1));
-      const float sum = static_cast<float>(c.size() * (c.size() + 1) / 2);
-      std::fill(expected.begin(), expected.end(), write == Write::accumulate ? 0.5f + sum : sum);
-    }
-    Floats kept = full;
-    Floats local(static_cast<std::size_t>(count), 0.5f);
-    const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
-
-    comm::reduce_scatter<float>(c, segments, write, {}, comm::Contributions::spent, order).wait();
-
+    // Sums of few integers are exact, in any order.
+    const auto value = order == comm::SumOrder::any
+                           ? [](int rank, std::int64_t) { return static_cast<float>(rank + 1); }
+                           : contribution;
     const std::string what = write == Write::accumulate ? "added to 0.5" : "which overwrites";
-    expect_values(asked, rank_in_words(c), message("the sum in `local`, ", what), local, expected);
-    std::copy_n(full.begin() + begin, count, kept.begin() + begin);
+    const Floats full = check_sums<float>(asked, c, message("the sum in `local`, ", what), counts,
+                                          {.write = write, .order = order, .contributions = comm::Contributions::spent},
+                                          value, [](auto) { return 0.5f; });
+    const std::int64_t begin = begin_of(counts, c.rank());
+    Floats kept(full.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = value(c.rank(), static_cast<std::int64_t>(i));
+    std::copy_n(full.begin() + begin, count_of(counts, c.rank()), kept.begin() + begin);
     expect_values(asked, rank_in_words(c), message("`full` outside of this rank's place, ", what), full, kept);
   }
   template <class C>
@@ -302,8 +329,7 @@ struct AllReduceGivesTheBitsOfReduceScatter {
   }
   template <class C>
   static void check(C& c) {
-    check_wire<float>(c);
-    if constexpr (comm::supports_wire<C, bf16>) check_wire<bf16>(c);
+    each_wire<C>([&]<class Wire>(Wire) { check_wire<Wire>(c); });
   }
 };
 
@@ -313,52 +339,27 @@ struct SumsMoreThanItsScratchHolds {
       "reduce_scatter adds tensors of 3 million elements, more than a communicator should hold scratch for";
   template <class C>
   static void check(C& c) {
-    const Counts counts(static_cast<std::size_t>(c.size()), (3 << 20) / c.size() + 11);
-    Floats full = contributions(c.rank(), total_of(counts));
-    Floats local(static_cast<std::size_t>(counts[0]));
-
-    comm::reduce_scatter<NarrowWire<C>>(c, std::vector<comm::Segment<float>>{{local.data(), full.data(), counts}},
-                                        Write::overwrite)
-        .wait();
-
-    expect_values(asked, rank_in_words(c), "the sum in `local`", local,
-                  sums_of_contributions<NarrowWire<C>>(c.size(), begin_of(counts, c.rank()), counts[0]));
+    check_sums<NarrowWire<C>>(asked, c, "the sum in `local`",
+                              Counts(static_cast<std::size_t>(c.size()), (3 << 20) / c.size() + 11), {}, contribution,
+                              [](auto) { return 0.0f; });
   }
 };
 
-/// Ranks start and wait at different times. Each reads its result and overwrites its contribution as soon as `wait` has
-/// returned.
+/// Ranks start and wait at different times.
 struct WaitsForResultsAndForPeersThatStillRead {
   static constexpr const char* asked =
       "wait() of a request returns when the results of this rank are in place and no other rank reads its memory any "
       "more, whichever rank comes or waits first";
   template <class C>
   static void check(C& c) {
-    using std::chrono::milliseconds;
     const Counts counts = uneven_counts(c.size(), 500);
-    const auto gathered = [&](int round) {
-      Floats expected;
-      for (int rank = 0; rank < c.size(); ++rank)
-        expected.insert(expected.end(), static_cast<std::size_t>(count_of(counts, rank)),
-                        static_cast<float>(10 * round + rank));
-      return expected;
-    };
     for (int round = 0; round < 2; ++round) {
-      const int late = round == 0 ? c.rank() : c.size() - 1 - c.rank();
+      const auto value = [&](int rank, auto) { return static_cast<float>(10 * round + rank); };
       Floats full(total_of(counts), -1.0f);
-      Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), static_cast<float>(10 * round + c.rank()));
-      std::this_thread::sleep_for(milliseconds(late));
-      auto pending = comm::all_gather(c, std::vector<comm::Segment<float>>{{local.data(), full.data(), counts}});
-      std::this_thread::sleep_for(milliseconds(2 * late));
-      pending.wait();
-      const Floats found = full;
-      std::fill(local.begin(), local.end(), -2.0f);
-      expect_values(
-          asked, rank_in_words(c),
-          "`full` of an all_gather right after wait(), where -1 means that nothing has come yet and -2 that a rank "
-          "was let go, and wrote over its `local`, before this one had read it",
-          found, gathered(round));
-      comm::barrier(c);  // memory is freed after all have read it, even if `wait` is wrong
+      Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), value(c.rank(), 0));
+      check_wait(
+          asked, c, round, [&] { return comm::all_gather(c, one_segment(local.data(), full.data(), counts)); },
+          "`full` of an all_gather", full, gathered<float>(counts, value), "`local`", local);
     }
   }
 };

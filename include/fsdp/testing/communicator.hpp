@@ -27,6 +27,7 @@
 #include <tessera/fsdp/testing/contract_behaviours.hpp>
 #include <tessera/fsdp/testing/faults.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -99,73 +100,21 @@ struct FixtureOf<Ranks> {
 
 template <class Ranks>
 class CommunicatorSuite : public FixtureOf<Ranks>::Type {};
-TYPED_TEST_SUITE_P(CommunicatorSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorSuite);  // checks may be called without it
 
-#define FSDP_BEHAVIOUR(behaviour) \
-  TYPED_TEST_P(CommunicatorSuite, behaviour) { check_behaviour<TypeParam, fsdp::testing::behaviour>(); }
-FSDP_BEHAVIOUR(GathersUnevenAndEmptyPieces)
-FSDP_BEHAVIOUR(GathersInPlaceWithoutCopyingItself)
-FSDP_BEHAVIOUR(MovesManySegmentsAsOneCollective)
-FSDP_BEHAVIOUR(SumsInRankOrderToTheBit)
-FSDP_BEHAVIOUR(SumsInRankOrderWhereAsked)
-FSDP_BEHAVIOUR(AddsRankByRankToWhatIsThere)
-FSDP_BEHAVIOUR(SumsIntoItsOwnContribution)
-FSDP_BEHAVIOUR(SumsSpentContributions)
-FSDP_BEHAVIOUR(AllReduceGivesTheBitsOfReduceScatter)
-FSDP_BEHAVIOUR(SumsMoreThanItsScratchHolds)
-FSDP_BEHAVIOUR(WaitsForResultsAndForPeersThatStillRead)
-FSDP_BEHAVIOUR(KeepsSeveralCollectivesInFlight)
-FSDP_BEHAVIOUR(AnUnwaitedRequestIsWaitedForWhenDestroyed)
-FSDP_BEHAVIOUR(CombinesFewValuesInRankOrder)
-FSDP_BEHAVIOUR(BroadcastsFromEveryRoot)
-FSDP_BEHAVIOUR(GathersBytes)
-FSDP_BEHAVIOUR(SplitsByColorInRankOrder)
-FSDP_BEHAVIOUR(RecordsWhatWasAskedFor)
-FSDP_BEHAVIOUR(CutsLongMessages)
-FSDP_BEHAVIOUR(ChecksFindRanksThatDisagree)
-FSDP_BEHAVIOUR(RefusesBrokenArguments)
-FSDP_BEHAVIOUR(ExchangesUnevenAndEmptyPieces)
-FSDP_BEHAVIOUR(ExchangesSeveralTensorsAsOneCollective)
-FSDP_BEHAVIOUR(ExchangesBesideOtherCollectives)
-FSDP_BEHAVIOUR(KeepsExchangedMemoryUntilPeersHaveReadIt)
-FSDP_BEHAVIOUR(CutsLongExchanges)
-FSDP_BEHAVIOUR(ChecksFindExchangesThatDisagree)
-FSDP_BEHAVIOUR(RefusesBrokenExchanges)
+#define FSDP_BEHAVIOUR(_, behaviour) , (behaviour, check_behaviour<TypeParam, fsdp::testing::behaviour>())
+FSDP_SUITE(CommunicatorSuite FSDP_EACH(FSDP_BEHAVIOUR, , FSDP_BEHAVIOURS));
 #undef FSDP_BEHAVIOUR
-
-REGISTER_TYPED_TEST_SUITE_P(CommunicatorSuite, GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself,
-                            MovesManySegmentsAsOneCollective, SumsInRankOrderToTheBit, SumsInRankOrderWhereAsked,
-                            AddsRankByRankToWhatIsThere, SumsIntoItsOwnContribution, SumsSpentContributions,
-                            AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,
-                            WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,
-                            AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder,
-                            BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder, RecordsWhatWasAskedFor,
-                            CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments,
-                            ExchangesUnevenAndEmptyPieces, ExchangesSeveralTensorsAsOneCollective,
-                            ExchangesBesideOtherCollectives, KeepsExchangedMemoryUntilPeersHaveReadIt,
-                            CutsLongExchanges, ChecksFindExchangesThatDisagree, RefusesBrokenExchanges);
 
 template <class Ranks>
 class CommunicatorFaults : public FixtureOf<Ranks>::Type {};
-TYPED_TEST_SUITE_P(CommunicatorFaults);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorFaults);  // checks may be called without it
 
-#define FSDP_FAULT(fault) \
-  TYPED_TEST_P(CommunicatorFaults, fault) { fsdp::testing::fault::check<TypeParam>(); }
-FSDP_FAULT(ARankThatDoesNotComeIsNamedAtTheDeadline)
-FSDP_FAULT(AThrowingRankFreesTheOthers)
-FSDP_FAULT(AFailureReachesCommunicatorsThatWereSplit)
-FSDP_FAULT(ASplitCommunicatorNamesRanksOfTheWholeJob)
-FSDP_FAULT(UnwindingWithCollectivesInFlightNeitherHangsNorThrows)
-FSDP_FAULT(ARankMissingFromAnExchangeIsNamedAtTheDeadline)
-FSDP_FAULT(ARankThatFailsDuringAnExchangeFreesTheOthers)
+#define FSDP_FAULT(_, fault) , (fault, fsdp::testing::fault::check<TypeParam>())
+FSDP_SUITE(CommunicatorFaults FSDP_EACH(FSDP_FAULT, , ARankThatDoesNotComeIsNamedAtTheDeadline,
+                                        AThrowingRankFreesTheOthers, AFailureReachesCommunicatorsThatWereSplit,
+                                        ASplitCommunicatorNamesRanksOfTheWholeJob,
+                                        UnwindingWithCollectivesInFlightNeitherHangsNorThrows,
+                                        ARankMissingFromAnExchangeIsNamedAtTheDeadline,
+                                        ARankThatFailsDuringAnExchangeFreesTheOthers));
 #undef FSDP_FAULT
-
-REGISTER_TYPED_TEST_SUITE_P(CommunicatorFaults, ARankThatDoesNotComeIsNamedAtTheDeadline, AThrowingRankFreesTheOthers,
-                            AFailureReachesCommunicatorsThatWereSplit, ASplitCommunicatorNamesRanksOfTheWholeJob,
-                            UnwindingWithCollectivesInFlightNeitherHangsNorThrows,
-                            ARankMissingFromAnExchangeIsNamedAtTheDeadline,
-                            ARankThatFailsDuringAnExchangeFreesTheOthers);
 
 }  // namespace fsdp::testing

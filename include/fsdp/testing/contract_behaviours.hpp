@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,7 +36,7 @@ struct KeepsSeveralCollectivesInFlight {
     for (int i = 0; i < number; ++i) full.push_back(contributions(c.rank() + i, total_of(counts)));
     for (int i = 0; i < number; ++i) {
       Floats& values = full[static_cast<std::size_t>(i)];
-      const std::vector<comm::Segment<float>> segments{{values.data() + begin, values.data(), counts}};
+      const auto segments = one_segment(values.data() + begin, values.data(), counts);
       if (i % 3 == 0)
         pending.push_back(comm::all_gather(c, segments));
       else
@@ -48,16 +47,15 @@ struct KeepsSeveralCollectivesInFlight {
     for (comm::Pending<C>& rest : pending) rest.wait();
 
     for (int i = 0; i < number; ++i) {
-      Floats expected;
-      for (int rank = 0; rank < c.size(); ++rank)
-        for (std::int64_t at = begin_of(counts, rank); at < begin_of(counts, rank + 1); ++at) {
-          float value = contribution(i % 3 == 0 ? rank + i : i, at);
-          for (int other = 1; i % 3 != 0 && other < c.size(); ++other) value += contribution(other + i, at);
-          expected.push_back(value);
-        }
+      const auto value = [&](int rank, std::int64_t at) {
+        if (i % 3 == 0) return contribution(rank + i, at);
+        float sum = contribution(i, at);
+        for (int other = 1; other < c.size(); ++other) sum += contribution(other + i, at);
+        return sum;
+      };
       if (!expect_values(asked, rank_in_words(c),
                          message("`full` of collective ", i, ", an ", i % 3 == 0 ? "all_gather" : "all_reduce"),
-                         full[static_cast<std::size_t>(i)], expected))
+                         full[static_cast<std::size_t>(i)], gathered<float>(counts, value)))
         return;
     }
   }
@@ -72,14 +70,11 @@ struct AnUnwaitedRequestIsWaitedForWhenDestroyed {
     Values<std::uint8_t> full(3 * static_cast<std::size_t>(c.size()), 99);
     Values<std::uint8_t> local(3, static_cast<std::uint8_t>(c.rank()));
     {
-      const std::vector<comm::Segment<std::uint8_t>> segments{{local.data(), full.data(), counts}};
-      comm::Pending<C> moved_from = comm::all_gather(c, segments);
+      comm::Pending<C> moved_from = comm::all_gather(c, one_segment(local.data(), full.data(), counts));
       const comm::Pending<C> owner = std::move(moved_from);
     }
-    Values<std::uint8_t> expected;
-    for (std::size_t i = 0; i < full.size(); ++i) expected.push_back(static_cast<std::uint8_t>(i / 3));
-    expect_values(asked, rank_in_words(c), "`full`, where every element is the number of the rank that it comes from",
-                  full, expected);
+    expect_values(asked, rank_in_words(c), ranks_in_full, full,
+                  gathered<std::uint8_t>(counts, [](int rank, auto) { return rank; }));
   }
 };
 
@@ -184,7 +179,7 @@ struct RecordsWhatWasAskedFor {
                                                      {local.data(), full.data(), counts}};
     const std::vector<comm::Segment<float>> partials{{reduced.data(), partial.data(), counts},
                                                      {reduced.data(), partial.data(), counts}};
-    const std::vector<comm::Segment<float>> in_place{{summed.data() + 4 * c.rank(), summed.data(), counts}};
+    const auto in_place = one_segment(summed.data() + 4 * c.rank(), summed.data(), counts);
     const std::int64_t first = c.monitor().sequence;
     using Wire = NarrowWire<C>;
 
@@ -249,16 +244,13 @@ struct ChecksFindRanksThatDisagree {
     other_counts[1] = 5;
     Floats full(5 * n);
     Floats local(5);
-    const std::vector<comm::Segment<float>> usual{{local.data(), full.data(), counts}};
-    const std::vector<comm::Segment<float>> other{{local.data(), full.data(), other_counts}};
-    const std::vector<comm::Segment<std::int32_t>> integers{
-        {reinterpret_cast<std::int32_t*>(local.data()), reinterpret_cast<std::int32_t*>(full.data()), counts}};
+    const auto usual = one_segment(local.data(), full.data(), counts);
+    const auto other = one_segment(local.data(), full.data(), other_counts);
+    const auto integers = one_segment(reinterpret_cast<std::int32_t*>(local.data()),
+                                      reinterpret_cast<std::int32_t*>(full.data()), counts);
 
-    const auto expect = [&](std::string_view which, const std::function<void()>& call,
-                            const std::vector<std::string>& parts) {
-      const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
-      for (const std::string& part : parts)
-        if (!text.empty()) expect_part(asked, message(rank_in_words(c), ", ", which), text, part);
+    const auto expect = [&](std::string_view which, auto call, const std::vector<std::string>& parts) {
+      expect_disagreement(asked, c, which, call, parts);
     };
     expect("a barrier instead of an all_gather",
            [&] { odd ? comm::barrier(c) : comm::all_gather(c, usual, {.unit = 3}).wait(); },
@@ -301,40 +293,39 @@ struct RefusesBrokenArguments {
     const Counts too_many(n + 1, 2);
     Floats full(2 * n);
     Floats local(2);
-    const auto list = [](float* piece, float* whole, const Counts& by_rank) {
-      return std::vector<comm::Segment<float>>{{piece, whole, by_rank}};
-    };
-    const auto expect = [&](std::string_view which, const std::function<void()>& call) {
+    const auto expect = [&](std::string_view which, auto call) {
       expect_error<LogicError>(asked, rank_in_words(c), which, call);
     };
     expect("all_gather with one count too many",
-           [&] { comm::all_gather(c, list(local.data(), full.data(), too_many)).wait(); });
+           [&] { comm::all_gather(c, one_segment(local.data(), full.data(), too_many)).wait(); });
     expect("all_gather without memory for `local`",
-           [&] { comm::all_gather(c, list(nullptr, full.data(), counts)).wait(); });
+           [&] { comm::all_gather(c, one_segment<float>(nullptr, full.data(), counts)).wait(); });
     expect("all_gather with counts of -1",
-           [&] { comm::all_gather(c, list(local.data(), full.data(), Counts(n, -1))).wait(); });
+           [&] { comm::all_gather(c, one_segment(local.data(), full.data(), Counts(n, -1))).wait(); });
     expect("all_reduce whose `local` is not in its place in `full`",
-           [&] { comm::all_reduce<float>(c, list(local.data(), full.data(), counts)).wait(); });
+           [&] { comm::all_reduce<float>(c, one_segment(local.data(), full.data(), counts)).wait(); });
     expect("reduce_scatter that adds the sum to one of its contributions", [&] {
-      comm::reduce_scatter<float>(c, list(full.data() + 2 * c.rank(), full.data(), counts), Write::accumulate).wait();
+      comm::reduce_scatter<float>(c, one_segment(full.data() + 2 * c.rank(), full.data(), counts), Write::accumulate)
+          .wait();
     });
     expect("broadcast from a rank that is not there", [&] { comm::broadcast(c, {}, c.size()); });
     expect("gather_bytes into no memory", [&] { comm::gather_bytes(c, std::as_bytes(std::span(local)), {}); });
   }
 };
 
+#define FSDP_BEHAVIOURS                                                                                               \
+  GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself, MovesManySegmentsAsOneCollective,                  \
+      SumsInRankOrderToTheBit, SumsInRankOrderWhereAsked, AddsRankByRankToWhatIsThere, SumsIntoItsOwnContribution,    \
+      SumsSpentContributions, AllReduceGivesTheBitsOfReduceScatter, SumsMoreThanItsScratchHolds,                      \
+      WaitsForResultsAndForPeersThatStillRead, KeepsSeveralCollectivesInFlight,                                       \
+      AnUnwaitedRequestIsWaitedForWhenDestroyed, CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot, GathersBytes, \
+      SplitsByColorInRankOrder, RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree,                \
+      RefusesBrokenArguments, ExchangesUnevenAndEmptyPieces, ExchangesSeveralTensorsAsOneCollective,                  \
+      ExchangesBesideOtherCollectives, KeepsExchangedMemoryUntilPeersHaveReadIt, CutsLongExchanges,                   \
+      ChecksFindExchangesThatDisagree, RefusesBrokenExchanges
+
 /// All behaviours, for your own test that runs each of them: TYPED_TEST_SUITE(Mine, AllBehaviours, BehaviourName).
-using AllBehaviours =
-    ::testing::Types<GathersUnevenAndEmptyPieces, GathersInPlaceWithoutCopyingItself, MovesManySegmentsAsOneCollective,
-                     SumsInRankOrderToTheBit, SumsInRankOrderWhereAsked, AddsRankByRankToWhatIsThere,
-                     SumsIntoItsOwnContribution, SumsSpentContributions, AllReduceGivesTheBitsOfReduceScatter,
-                     SumsMoreThanItsScratchHolds, WaitsForResultsAndForPeersThatStillRead,
-                     KeepsSeveralCollectivesInFlight, AnUnwaitedRequestIsWaitedForWhenDestroyed,
-                     CombinesFewValuesInRankOrder, BroadcastsFromEveryRoot, GathersBytes, SplitsByColorInRankOrder,
-                     RecordsWhatWasAskedFor, CutsLongMessages, ChecksFindRanksThatDisagree, RefusesBrokenArguments,
-                     ExchangesUnevenAndEmptyPieces, ExchangesSeveralTensorsAsOneCollective,
-                     ExchangesBesideOtherCollectives, KeepsExchangedMemoryUntilPeersHaveReadIt, CutsLongExchanges,
-                     ChecksFindExchangesThatDisagree, RefusesBrokenExchanges>;
+using AllBehaviours = ::testing::Types<FSDP_BEHAVIOURS>;
 
 /// Names typed tests after their behaviour.
 struct BehaviourName {

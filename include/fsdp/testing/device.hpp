@@ -25,6 +25,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/testing/guarded.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 #include <tessera/fsdp/testing/values.hpp>
 
 namespace fsdp::testing {
@@ -281,18 +282,11 @@ class DeviceSuite : public ::testing::Test {
   static_assert(device::check_device<D>());
   static_assert(!D::counts_only, "fsdp: this device only counts, and the suite looks at memory");
 };
-TYPED_TEST_SUITE_P(DeviceSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceSuite);  // checks may be called without it
 
-TYPED_TEST_P(DeviceSuite, GivesZeroedMemory) { check_device_memory<TypeParam>(); }
-TYPED_TEST_P(DeviceSuite, MovesBytes) { check_device_moves<TypeParam>(); }
-TYPED_TEST_P(DeviceSuite, LendsAnArena) { check_device_arena<TypeParam>(); }
-TYPED_TEST_P(DeviceSuite, SaysWhatHasHappened) { check_device_events<TypeParam>(); }
-TYPED_TEST_P(DeviceSuite, OrdersQueues) { check_device_order<TypeParam>(); }
-TYPED_TEST_P(DeviceSuite, CapturesGraphs) { check_device_captures<TypeParam>(); }
-TYPED_TEST_P(DeviceSuite, SumsForCommunicators) { check_device_sums<TypeParam>(); }
-
-REGISTER_TYPED_TEST_SUITE_P(DeviceSuite, GivesZeroedMemory, MovesBytes, LendsAnArena, SaysWhatHasHappened, OrdersQueues,
-                            CapturesGraphs, SumsForCommunicators);
+FSDP_SUITE(DeviceSuite, (GivesZeroedMemory, check_device_memory<TypeParam>()),
+           (MovesBytes, check_device_moves<TypeParam>()), (LendsAnArena, check_device_arena<TypeParam>()),
+           (SaysWhatHasHappened, check_device_events<TypeParam>()), (OrdersQueues, check_device_order<TypeParam>()),
+           (CapturesGraphs, check_device_captures<TypeParam>()),
+           (SumsForCommunicators, check_device_sums<TypeParam>()));
 
 }  // namespace fsdp::testing

@@ -4,10 +4,7 @@
 /// a communicator that does not. See behaviours.hpp.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/comm/collectives.hpp>
+#include <tessera/fsdp/testing/behaviours.hpp>
 #include <tessera/fsdp/testing/report.hpp>
 #include <tessera/fsdp/testing/values.hpp>
 
@@ -146,65 +144,48 @@ struct ExchangesBesideOtherCollectives {
       const Counts counts = uneven_counts(c.size(), 50);
       const std::int64_t begin = begin_of(counts, c.rank());
       std::vector<ExchangedValues<bf16>> exchanged;
-      std::vector<Floats> gathered, summed;
+      std::vector<Floats> full, summed;
       for (int i = 0; i < rounds; ++i) {
         exchanged.emplace_back(c.rank(), c.size(), 40 + i);
-        gathered.push_back(contributions(c.rank(), total_of(counts)));
+        full.push_back(contributions(c.rank(), total_of(counts)));
         summed.push_back(contributions(c.rank(), total_of(counts)));
       }
       std::vector<comm::Pending<C>> pending;
       for (std::size_t i = 0; i < rounds; ++i) {
-        pending.push_back(comm::all_gather(
-            c, std::vector<comm::Segment<float>>{{gathered[i].data() + begin, gathered[i].data(), counts}}));
+        pending.push_back(comm::all_gather(c, one_segment(full[i].data() + begin, full[i].data(), counts)));
         pending.push_back(comm::all_to_all(c, exchanged[i].list()));
-        pending.push_back(comm::all_reduce<float>(
-            c, std::vector<comm::Segment<float>>{{summed[i].data() + begin, summed[i].data(), counts}}));
+        pending.push_back(comm::all_reduce<float>(c, one_segment(summed[i].data() + begin, summed[i].data(), counts)));
       }
       while (!pending[1].test()) std::this_thread::yield();
       for (comm::Pending<C>& each : pending) each.wait();
 
-      Floats pieces;
-      for (int rank = 0; rank < c.size(); ++rank)
-        for (std::int64_t at = begin_of(counts, rank); at < begin_of(counts, rank + 1); ++at)
-          pieces.push_back(contribution(rank, at));
+      const auto pieces = gathered<float>(counts, contribution);
       const auto sums = sums_of_contributions<float>(c.size(), 0, static_cast<std::int64_t>(pieces.size()));
       for (std::size_t i = 0; i < rounds; ++i) {
         const std::string of = message(" of round ", i);
         expect_values(asked, rank_in_words(c), "`receive` of the all_to_all" + of, exchanged[i].receive,
                       exchanged[i].expected);
-        expect_values(asked, rank_in_words(c), "`full` of the all_gather" + of, gathered[i], pieces);
+        expect_values(asked, rank_in_words(c), "`full` of the all_gather" + of, full[i], pieces);
         expect_values(asked, rank_in_words(c), "`full` of the all_reduce" + of, summed[i], sums);
       }
     }
   }
 };
 
-/// Ranks start and wait at different times. Each reads its result and writes over `send` as soon as `wait` has
-/// returned.
+/// Ranks start and wait at different times.
 struct KeepsExchangedMemoryUntilPeersHaveReadIt {
   static constexpr const char* asked =
       "wait() of an all_to_all returns when `receive` is in place and no other rank reads `send` any more, whichever "
       "rank comes or waits first";
   template <class C>
   static void check(C& c) {
-    if constexpr (comm::ExchangingCommunicator<C>) {
-      using std::chrono::milliseconds;
+    if constexpr (comm::ExchangingCommunicator<C>)
       for (int round = 0; round < 2; ++round) {
-        const int late = round == 0 ? c.rank() : c.size() - 1 - c.rank();
         ExchangedValues<float> values(c.rank(), c.size(), 300);
-        std::this_thread::sleep_for(milliseconds(late));
-        auto pending = comm::all_to_all(c, values.list());
-        std::this_thread::sleep_for(milliseconds(2 * late));
-        pending.wait();
-        const Floats found = values.receive;
-        std::fill(values.send.begin(), values.send.end(), -2.0f);
-        expect_values(asked, rank_in_words(c),
-                      "`receive` right after wait(), where -1 means that nothing has come yet and -2 that a rank was "
-                      "let go, and wrote over its `send`, before this one had read it",
-                      found, values.expected);
-        comm::barrier(c);  // memory is freed after all have read it, even if `wait` is wrong
+        check_wait(
+            asked, c, round, [&] { return comm::all_to_all(c, values.list()); }, "`receive`", values.receive,
+            values.expected, "`send`", values.send);
       }
-    }
   }
 };
 
@@ -233,15 +214,12 @@ struct ChecksFindExchangesThatDisagree {
       const int last = c.size() - 1;
       const bool odd = c.rank() == last;
       ExchangedValues<float> values(c.rank(), c.size(), 4);
-      const auto expect = [&](std::string_view which, const std::function<void()>& call,
-                              const std::vector<std::string>& parts) {
-        const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
-        for (const std::string& part : parts)
-          if (!text.empty()) expect_part(asked, message(rank_in_words(c), ", ", which), text, part);
+      const auto expect = [&](std::string_view which, auto call, const std::vector<std::string>& parts) {
+        expect_disagreement(asked, c, which, call, parts);
       };
       const Counts counts(static_cast<std::size_t>(c.size()), 4);
       Floats full(4 * counts.size()), local(4);
-      const std::vector<comm::Segment<float>> segments{{local.data(), full.data(), counts}};
+      const auto segments = one_segment(local.data(), full.data(), counts);
       expect(
           "an all_gather instead of an all_to_all",
           [&] { odd ? comm::all_gather(c, segments).wait() : comm::all_to_all(c, values.list(), {.unit = 3}).wait(); },

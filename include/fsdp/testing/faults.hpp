@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -40,10 +41,17 @@ void wait_until(Holds holds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Returns the text of the CollectiveError that `call` throws. Fails if it does not throw one.
+/// `call` must throw a CollectiveError whose text contains all of `parts`. Returns the text; "" if it does not throw.
+/// Calls ended() before it looks at the text.
 template <class C, class Call>
-std::string lost(std::string_view asked, C& c, std::string_view which, Call call) {
-  return expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+std::string expect_lost(
+    std::string_view asked, C& c, std::string_view which, Call call, const std::vector<std::string>& parts,
+    const std::function<void()>& ended = [] {}) {
+  const std::string text = expect_error<comm::CollectiveError>(asked, rank_in_words(c), which, call);
+  ended();
+  for (const std::string& part : parts)
+    if (!text.empty()) expect_part(asked, rank_in_words(c), text, part);
+  return text;
 }
 
 /// Calls barrier(c) until it throws, but not longer than `patience`.
@@ -52,14 +60,22 @@ void barriers(C& c) {
   for (const auto begin = Clock::now(); Clock::now() - begin < patience;) comm::barrier(c);
 }
 
-/// Runs f on ranks, one of which throws InputError(`reason`). Checks that the run ends with this error.
+/// Runs f on ranks, one of which throws InputError(`reason`). Checks that the run ends with this error. Returns how
+/// long it took, in seconds.
 template <class Ranks, class F>
-void run_to_failure(std::string_view asked, int ranks, std::string_view reason, F f) {
+double run_to_failure(std::string_view asked, int ranks, std::string_view reason, F f) {
+  const auto begin = Clock::now();
   const std::string where = message(ranks, " ranks");
   const std::string text =
       expect_error<InputError>(asked, where, "the run of all ranks, of which one fails with an InputError",
                                [&] { Ranks::run(ranks, comm::Options{}, f); });
   if (!text.empty()) expect_part(asked, where, text, reason);
+  return seconds(Clock::now() - begin);
+}
+
+/// Checks that a run did not wait for the deadline.
+inline void expect_prompt(std::string_view asked, int ranks, double took, std::string_view more = "") {
+  if (took > seconds(patience) / 2) fail(asked, message(ranks, " ranks"), message("it took ", took, " s", more));
 }
 
 /// Runs f on ranks, some of which miss a deadline of 0.1 s. The run may report that as well.
@@ -82,19 +98,18 @@ struct ARankThatDoesNotComeIsNamedAtTheDeadline {
     std::atomic<int> ended = 0;
     std::array<double, 3> waited{};  // in seconds, by rank
     const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
-    const auto rank = [&](auto& c) {
+    detail::run_past_deadline<Ranks>(3, [&](auto& c) {
       if (c.rank() == 1) return all_ended();
       const auto begin = detail::Clock::now();
-      const std::string text = detail::lost(asked, c, "a barrier to which rank 1 does not come",
-                                            [&] { comm::barrier(c, {.what = "step", .unit = 4}); });
-      waited[static_cast<std::size_t>(c.rank())] = detail::seconds(detail::Clock::now() - begin);
-      ++ended;
-      all_ended();  // so that no rank can name one that has ended
-      if (text.empty()) return;
-      expect_part(asked, rank_in_words(c), text, "rank 1");
-      expect_part(asked, rank_in_words(c), text, "barrier of step, unit 4");
-    };
-    detail::run_past_deadline<Ranks>(3, rank);
+      detail::expect_lost(
+          asked, c, "a barrier to which rank 1 does not come", [&] { comm::barrier(c, {.what = "step", .unit = 4}); },
+          {"rank 1", "barrier of step, unit 4"},
+          [&] {
+            waited[static_cast<std::size_t>(c.rank())] = detail::seconds(detail::Clock::now() - begin);
+            ++ended;
+            all_ended();  // so that no rank can name one that has ended
+          });
+    });
     const double longest = std::max(waited[0], waited[2]);
     if (longest < 0.1 || longest > detail::seconds(detail::patience) / 2)
       fail(asked, "3 ranks", message("ranks 0 and 2 waited for ", longest, " s, with a deadline of 0.1 s"));
@@ -108,20 +123,17 @@ struct AThrowingRankFreesTheOthers {
   template <class Ranks>
   static void check() {
     std::atomic<int> freed = 0;
-    const auto begin = detail::Clock::now();
-    detail::run_to_failure<Ranks>(asked, 4, "no such file", [&](auto& c) {
+    const double took = detail::run_to_failure<Ranks>(asked, 4, "no such file", [&](auto& c) {
       comm::barrier(c);
       if (c.rank() == 2) throw InputError("no such file");
-      const std::string text = detail::lost(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); });
+      const std::string text =
+          detail::expect_lost(asked, c, "a barrier after rank 2 has thrown", [&] { comm::barrier(c); }, {"rank 2"});
       if (text.empty()) return;
-      expect_part(asked, rank_in_words(c), text, "rank 2");
       ++freed;
       throw comm::CollectiveError(text);
     });
-    const double took = detail::seconds(detail::Clock::now() - begin);
     expect_value(asked, "4 ranks", "the number of ranks that were told", freed.load(), 3);
-    if (took > detail::seconds(detail::patience) / 2)
-      fail(asked, "4 ranks", message("it took ", took, " s; they must not wait for the deadline"));
+    detail::expect_prompt(asked, 4, took, "; they must not wait for the deadline");
   }
 };
 
@@ -135,11 +147,12 @@ struct AFailureReachesCommunicatorsThatWereSplit {
     detail::run_to_failure<Ranks>(asked, 4, "ends alone", [&](auto& c) {
       auto part = comm::split(c, [](int rank) { return rank % 2; });
       if (c.rank() == 3) throw InputError("ends alone");
-      const std::string text =
-          detail::lost(asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); });
-      ++told;
-      detail::wait_until([&] { return told == 3; });  // so that no rank can name one that has ended
-      if (!text.empty()) expect_part(asked, rank_in_words(c), text, "rank 3");
+      detail::expect_lost(
+          asked, c, "barriers of the ranks with the same rank % 2", [&] { detail::barriers(part); }, {"rank 3"},
+          [&] {
+            ++told;
+            detail::wait_until([&] { return told == 3; });  // so that no rank can name one that has ended
+          });
     });
   }
 };
@@ -150,19 +163,14 @@ struct ASplitCommunicatorNamesRanksOfTheWholeJob {
   template <class Ranks>
   static void check() {
     std::atomic<bool> over = false;
-    const auto rank = [&](auto& c) {
+    detail::run_past_deadline<Ranks>(4, [&](auto& c) {
       auto odd = comm::split(c, [](int rank) { return rank % 2; });
       auto nested = comm::split(odd, [](int) { return 0; });
       if (c.rank() != 1) return detail::wait_until([&] { return over.load(); });
-      const std::string text =
-          detail::lost(asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
-                       [&] { comm::barrier(nested); });
-      over = true;
-      if (text.empty()) return;
-      expect_part(asked, rank_in_words(c), text, "rank 1, barrier");
-      expect_part(asked, rank_in_words(c), text, "for rank 3");
-    };
-    detail::run_past_deadline<Ranks>(4, rank);
+      detail::expect_lost(
+          asked, c, "a barrier of ranks 1 and 3 of the job to which rank 3 does not come",
+          [&] { comm::barrier(nested); }, {"rank 1, barrier", "for rank 3"}, [&] { over = true; });
+    });
   }
 };
 
@@ -172,18 +180,15 @@ struct UnwindingWithCollectivesInFlightNeitherHangsNorThrows {
       "and without a second exception";
   template <class Ranks>
   static void check() {
-    const auto begin = detail::Clock::now();
-    detail::run_to_failure<Ranks>(asked, 2, "while two are in flight", [](auto& c) {
+    const double took = detail::run_to_failure<Ranks>(asked, 2, "while two are in flight", [](auto& c) {
       const Counts counts{1 << 18, 1 << 18};
       Floats weights(1 << 19), shard(1 << 18), gradients(1 << 19), sum(1 << 18);
-      const std::vector<comm::Segment<float>> gathered{{shard.data(), weights.data(), counts}};
-      const std::vector<comm::Segment<float>> reduced{{sum.data(), gradients.data(), counts}};
-      const auto first = comm::all_gather(c, gathered);
-      const auto second = comm::reduce_scatter<float>(c, reduced, Write::overwrite);
+      const auto first = comm::all_gather(c, one_segment(shard.data(), weights.data(), counts));
+      const auto second =
+          comm::reduce_scatter<float>(c, one_segment(sum.data(), gradients.data(), counts), Write::overwrite);
       if (c.rank() == 1) throw InputError("while two are in flight");
     });
-    const double took = detail::seconds(detail::Clock::now() - begin);
-    if (took > detail::seconds(detail::patience) / 2) fail(asked, "2 ranks", message("it took ", took, " s"));
+    detail::expect_prompt(asked, 2, took);
   }
 };
 
@@ -194,22 +199,21 @@ struct ARankMissingFromAnExchangeIsNamedAtTheDeadline {
   template <class Ranks>
   static void check() {
     std::atomic<int> ended = 0;
-    const auto rank = [&]<class C>(C& c) {
+    detail::run_past_deadline<Ranks>(3, [&]<class C>(C& c) {
       if constexpr (comm::ExchangingCommunicator<C>) {
         const auto all_ended = [&] { detail::wait_until([&] { return ended == 2; }); };
         if (c.rank() == 1) return all_ended();
         ExchangedValues<float> values(c.rank(), c.size(), 9);
-        const std::string text = detail::lost(asked, c, "an all_to_all to which rank 1 does not come", [&] {
-          comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait();
-        });
-        ++ended;
-        all_ended();  // so that no rank can name one that has ended
-        if (text.empty()) return;
-        expect_part(asked, rank_in_words(c), text, "rank 1");
-        expect_part(asked, rank_in_words(c), text, "all_to_all of heads, unit 4");
+        detail::expect_lost(
+            asked, c, "an all_to_all to which rank 1 does not come",
+            [&] { comm::all_to_all(c, values.list(), {.what = "heads", .unit = 4}).wait(); },
+            {"rank 1", "all_to_all of heads, unit 4"},
+            [&] {
+              ++ended;
+              all_ended();  // so that no rank can name one that has ended
+            });
       }
-    };
-    detail::run_past_deadline<Ranks>(3, rank);
+    });
   }
 };
 
@@ -220,22 +224,19 @@ struct ARankThatFailsDuringAnExchangeFreesTheOthers {
       "collectives of the others throw a CollectiveError that names it";
   template <class Ranks>
   static void check() {
-    const auto begin = detail::Clock::now();
-    detail::run_to_failure<Ranks>(asked, 3, "while pieces are in flight", [&]<class C>(C& c) {
+    const double took = detail::run_to_failure<Ranks>(asked, 3, "while pieces are in flight", [&]<class C>(C& c) {
       if constexpr (comm::ExchangingCommunicator<C>) {
         ExchangedValues<float> values(c.rank(), c.size(), 1 << 16);
         auto pending = comm::all_to_all(c, values.list());
         if (c.rank() == 2) throw InputError("while pieces are in flight");
-        const std::string text = detail::lost(asked, c, "an all_to_all in flight while rank 2 throws, and barriers",
-                                              [&] { pending.wait(), detail::barriers(c); });
-        if (!text.empty()) expect_part(asked, rank_in_words(c), text, "rank 2");
-        throw comm::CollectiveError(text);
+        throw comm::CollectiveError(detail::expect_lost(asked, c,
+                                                        "an all_to_all in flight while rank 2 throws, and barriers",
+                                                        [&] { pending.wait(), detail::barriers(c); }, {"rank 2"}));
       } else {
         throw InputError("while pieces are in flight");
       }
     });
-    const double took = detail::seconds(detail::Clock::now() - begin);
-    if (took > detail::seconds(detail::patience) / 2) fail(asked, "3 ranks", message("it took ", took, " s"));
+    detail::expect_prompt(asked, 3, took);
   }
 };
 

@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +39,9 @@
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 #include <tessera/fsdp/testing/foreign_runs.hpp>
-#include <tessera/fsdp/testing/planned_bytes.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/results.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -47,40 +49,18 @@ inline constexpr std::string_view foreign_ends_without_error = "a loop of one's 
 
 namespace detail {
 
-/// Trains and calls expect(where, result). An error of the run is a failure.
-template <class Loop, class Strategy, class Expect>
-bool with_foreign(const ForeignRun<Strategy>& run, Expect expect) {
-  const std::string where = run.in_words();
-  try {
-    return expect(where, run_foreign<Loop>(run));
-  } catch (const std::exception& error) {
-    return fail(foreign_ends_without_error, where, message("an error: ", error.what()));
-  }
-}
-
-/// Compares losses and weights, to the bit.
-inline bool expect_same_result(std::string_view asked, std::string_view where, const ForeignRunResult& found,
-                               const ForeignRunResult& expected) {
-  if (!expect_values(asked, where, "the losses of the steps", found.losses, expected.losses)) return false;
-  for (const auto& [name, weights] : expected.weights)
-    if (!expect_values(asked, where, name, found.weights.at(name), weights)) return false;
-  return true;
-}
-
-/// Compares losses and weights, within 1e-5 of the first loss and of a tensor's largest weight.
-inline bool expect_near_result(std::string_view asked, std::string_view where, const ForeignRunResult& found,
-                               const ForeignRunResult& expected) {
-  if (!expect_losses_near(asked, where, found.losses, expected.losses)) return false;
-  for (const auto& [name, weights] : expected.weights)
-    if (!testing::expect_near(asked, where, name, found.weights.at(name), weights)) return false;
-  return true;
+/// Trains. An error of the run is a failure, and nothing is returned.
+template <class Loop, class Strategy>
+std::optional<RunResult> trained(const ForeignRun<Strategy>& run) {
+  return result_of(
+      foreign_ends_without_error, run.in_words(), [&] { return run_foreign<Loop>(run); }, "an error: ");
 }
 
 /// Trains and checks that the result is `expected`, to the bit.
 template <class Loop, class Strategy>
-bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, const ForeignRunResult& expected) {
-  return with_foreign<Loop>(
-      run, [&](auto& where, const auto& found) { return expect_same_result(asked, where, found, expected); });
+bool expect_foreign(std::string_view asked, const ForeignRun<Strategy>& run, const RunResult& expected) {
+  const auto found = trained<Loop>(run);
+  return found && expect_same_run(asked, run.in_words(), *found, expected);
 }
 
 inline ForeignRun<RunTimeAny> foreign_fsdp2(int ranks, int micro_batches) {
@@ -96,30 +76,27 @@ void check_foreign_strategies() {
       "strategies that add in the same order have the same losses and weights, to the bit";
   constexpr std::string_view near =
       "one rank, and strategies that add in another order, have the losses and weights of fsdp2, within 1e-5";
-  const auto expect_equal = [&](const ForeignRunResult& expected, const auto& run) {
+  const auto expect_equal = [&](const RunResult& expected, const auto& run) {
     return detail::expect_foreign<Loop>(equal, run, expected);
   };
-  const auto expect_near = [&](const ForeignRunResult& expected, const auto& run) {
-    return detail::with_foreign<Loop>(
-        run, [&](auto& where, const auto& found) { return detail::expect_near_result(near, where, found, expected); });
+  const auto expect_near = [&](const RunResult& expected, const auto& run) {
+    const auto found = detail::trained<Loop>(run);
+    return found && expect_near_run(near, run.in_words(), *found, expected);
   };
   const auto sharded = [](int ranks, int micro_batches, const RunTimeAny& strategy) {
     return ForeignRun<RunTimeAny>{.ranks = ranks, .micro_batches = micro_batches, .strategy = strategy};
   };
-  detail::with_foreign<Loop>(detail::foreign_fsdp2(3, 2), [&](auto&, const ForeignRunResult& first) {
-    return expect_near(first, detail::foreign_fsdp2(1, 6)) &&
-           expect_equal(first, sharded(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
-           expect_equal(first, sharded(3, 2, {Zero3{.persistence_threshold = 20}})) &&
-           expect_equal(first, sharded(3, 2, {Zero2{}})) && expect_near(first, sharded(3, 2, {Zero1{}}));
-  });
-  detail::with_foreign<Loop>(sharded(3, 2, {Zero1{}}), [&](auto&, const ForeignRunResult& first) {
-    return expect_equal(first, sharded(3, 2, {Replicated{}}));
-  });
-  detail::with_foreign<Loop>(detail::foreign_fsdp2(4, 1), [&](auto&, const ForeignRunResult& first) {
-    const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
-    return expect_equal(first, sharded(4, 1, {Zero1{}})) && expect_near(first, detail::foreign_fsdp2(2, 2)) &&
-           expect_near(first, sharded(4, 1, {hybrid}));
-  });
+  if (const auto first = detail::trained<Loop>(detail::foreign_fsdp2(3, 2)))
+    void(expect_near(*first, detail::foreign_fsdp2(1, 6)) &&
+         expect_equal(*first, sharded(3, 2, {FullyShard<ReshardAfterForward::no>{.prefetch_depth = 3}})) &&
+         expect_equal(*first, sharded(3, 2, {Zero3{.persistence_threshold = 20}})) &&
+         expect_equal(*first, sharded(3, 2, {Zero2{}})) && expect_near(*first, sharded(3, 2, {Zero1{}})));
+  if (const auto first = detail::trained<Loop>(sharded(3, 2, {Zero1{}})))
+    expect_equal(*first, sharded(3, 2, {Replicated{}}));
+  const HybridShard<RunTimeSharded> hybrid{.group = 2, .inner = {FullyShard<>{}}};
+  if (const auto first = detail::trained<Loop>(detail::foreign_fsdp2(4, 1)))
+    void(expect_equal(*first, sharded(4, 1, {Zero1{}})) && expect_near(*first, detail::foreign_fsdp2(2, 2)) &&
+         expect_near(*first, sharded(4, 1, {hybrid})));
 }
 
 /// Checks that every tensor that is trained gets a gradient: three steps change it, and nothing that is frozen, with
@@ -137,34 +114,30 @@ void check_foreign_gradients() {
       for (const Parameter& parameter : parameters_of(group, Loop::units())) frozen.push_back(parameter.name);
   auto begin = detail::foreign_fsdp2(2, 1);
   begin.steps = {};
-  detail::with_foreign<Loop>(begin, [&](auto&, const ForeignRunResult& first) {
-    const auto check = [&](const ForeignRun<RunTimeAny>& run) {
-      return detail::with_foreign<Loop>(run, [&](auto& where, const ForeignRunResult& found) {
-        bool good = true;
-        for (const Unit& unit : Loop::units())
-          for (const Parameter& parameter : unit.parameters) {
-            const std::string& name = parameter.name;
-            const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
-            const bool same = found.weights.at(name) == first.weights.at(name);
-            if (unit.gathered && trains == same)
-              good = fail(asked, where, message(name, trains ? " is as it was" : " is frozen, and has changed"));
-          }
-        return good;
-      });
-    };
-    bool good = check(detail::foreign_fsdp2(2, 1));
-    for (const Unit& unit : Loop::units()) {
-      auto run = detail::foreign_fsdp2(2, 1);
-      run.frozen_unit = unit.name;
-      for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
-      const std::vector<Parameter> all = distinct_parameters(Loop::units());
-      const auto trains = [&](const Parameter& own) {
-        return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
-      };
-      if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
-    }
+  const auto first = detail::trained<Loop>(begin);
+  const auto check = [&](const ForeignRun<RunTimeAny>& run) {
+    const auto found = detail::trained<Loop>(run);
+    bool good = found.has_value();
+    for (const Unit& unit : Loop::units())
+      for (const Parameter& parameter : unit.parameters) {
+        const std::string& name = parameter.name;
+        const bool trains = !matches_any(frozen, name) && !matches_any(run.frozen, name);
+        if (found && unit.gathered && trains == (found->weights.at(name) == first->weights.at(name)))
+          good = fail(asked, run.in_words(), message(name, trains ? " is as it was" : " is frozen, and has changed"));
+      }
     return good;
-  });
+  };
+  bool good = first && check(detail::foreign_fsdp2(2, 1));
+  for (const Unit& unit : Loop::units()) {
+    auto run = detail::foreign_fsdp2(2, 1);
+    run.frozen_unit = unit.name;
+    for (const Parameter& parameter : unit.parameters) run.frozen.push_back(parameter.name);
+    const std::vector<Parameter> all = distinct_parameters(Loop::units());
+    const auto trains = [&](const Parameter& own) {
+      return !matches_any(frozen, own.name) && !matches_any(run.frozen, own.name);
+    };
+    if (good && unit.gathered && !unit.parameters.empty() && std::ranges::any_of(all, trains)) good = check(run);
+  }
 }
 
 namespace detail {
@@ -172,15 +145,15 @@ namespace detail {
 /// Returns the loss and the gradients, in place of weights, of the first `computed` pieces of a step of `pieces` with
 /// the first weights, on one rank.
 template <class Loop>
-ForeignRunResult foreign_gradients(int pieces, int computed) {
-  using Tested = ForeignSharded<RunTimeAny>;
-  ForeignRunResult result{.losses = {0}, .weights = {}, .planned = {}, .held = {}};
+RunResult foreign_gradients(int pieces, int computed) {
+  RunResult result;
   comm::Threads<>::run(1, {}, [&](comm::Threads<>& communicator) {
-    Tested sharded(communicator, Loop::units(), {FullyShard<>{}}, foreign_settings<Loop>(computed));
+    LoopSharded<RunTimeAny> sharded(communicator, Loop::units(), {FullyShard<>{}}, foreign_settings<Loop>(computed));
     sharded.initialize(3);
     auto pass = sharded.train();
-    InterruptedPass<typename Tested::Stack> watched(pass, -1);
-    for (int piece = 0; piece < computed; ++piece) result.losses.front() += Loop::compute(watched, 0, piece, pieces);
+    InterruptedPass<typename LoopSharded<RunTimeAny>::Stack> watched(pass, -1);
+    double& loss = result.losses.emplace_back(0);
+    for (int piece = 0; piece < computed; ++piece) loss += Loop::compute(watched, 0, piece, pieces);
     pass.finish();
     with_full_gradients(sharded.module(), {"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
       result.weights[parameter.name].assign(values.data(), values.data() + values.numel());
@@ -191,7 +164,7 @@ ForeignRunResult foreign_gradients(int pieces, int computed) {
 
 /// Whether loss and gradients are `factor` times those of another step, within 1e-5 of the loss and of a tensor's
 /// largest gradient, and 1e-6 of the largest of all.
-inline bool is_multiple(const ForeignRunResult& found, double factor, const ForeignRunResult& of) {
+inline bool is_multiple(const RunResult& found, double factor, const RunResult& of) {
   double largest = 0;
   for (const auto& [name, gradients] : of.weights)
     for (const float value : gradients) largest = std::max(largest, std::abs(static_cast<double>(value)));
@@ -221,13 +194,13 @@ void check_foreign_shares() {
       "part is smaller the more pieces there are";
   std::string where = "1 piece";
   try {
-    const ForeignRunResult one = detail::foreign_gradients<Loop>(1, 1);
+    const RunResult one = detail::foreign_gradients<Loop>(1, 1);
     bool shared = true, own = true;
     double before = 1;
     for (const int pieces : {2, 6}) {
       where = message("1 rank, ", pieces, " pieces");
-      const ForeignRunResult all = detail::foreign_gradients<Loop>(pieces, pieces);
-      const ForeignRunResult first = detail::foreign_gradients<Loop>(pieces, 1);
+      const RunResult all = detail::foreign_gradients<Loop>(pieces, pieces);
+      const RunResult first = detail::foreign_gradients<Loop>(pieces, 1);
       const double factor = first.losses.front() / one.losses.front();
       shared = shared && detail::is_multiple(all, 1, one);
       own = own && factor > 0 && factor < 0.999 * before && detail::is_multiple(first, factor, one);
@@ -247,12 +220,7 @@ void check_foreign_shares() {
 template <class Loop>
 void check_foreign_bytes() {
   const auto check = [](const auto& run) {
-    detail::with_foreign<Loop>(run, [](auto& where, const ForeignRunResult& found) {
-      bool good = true;
-      for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
-        good = expect_planned_bytes(where, rank, found.held[rank], found.planned[rank]) && good;
-      return good;
-    });
+    if (const auto found = detail::trained<Loop>(run)) expect_planned_bytes(run.in_words(), *found);
   };
   check(detail::foreign_fsdp2(1, 2));
   check(detail::foreign_fsdp2(3, 1));
@@ -267,13 +235,11 @@ void check_foreign_exceptions() {
   constexpr std::string_view asked =
       "a step that is made again, after an exception in it that all ranks caught, has the losses and weights of one "
       "without it, to the bit";
-  detail::with_foreign<Loop>(detail::foreign_fsdp2(2, 2), [&](auto&, const ForeignRunResult& expected) {
-    auto run = detail::foreign_fsdp2(2, 2);
-    const int computations = static_cast<int>(2 * foreign_order<Loop>().list.size());
-    for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
-      if (!detail::expect_foreign<Loop>(asked, run, expected)) return false;
-    return true;
-  });
+  const auto expected = detail::trained<Loop>(detail::foreign_fsdp2(2, 2));
+  auto run = detail::foreign_fsdp2(2, 2);
+  const int computations = static_cast<int>(2 * foreign_order<Loop>().list.size());
+  for (run.interrupted = 0; expected && run.interrupted < computations; ++run.interrupted)
+    if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;
 }
 
 /// Checks that a rank that forfeits in any computation makes all skip the step, and nothing else.
@@ -283,29 +249,22 @@ void check_foreign_forfeits() {
       "a step that a rank forfeits is skipped: losses and weights are those of a run without it, to the bit";
   auto without = detail::foreign_fsdp2(3, 1);
   without.steps = {0, 2};
-  detail::with_foreign<Loop>(without, [&](auto&, const ForeignRunResult& expected) {
-    auto run = detail::foreign_fsdp2(3, 1);
-    const int computations = static_cast<int>(foreign_order<Loop>().list.size());
-    for (run.forfeits = 0; run.forfeits < run.ranks; ++run.forfeits)
-      for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
-        if (!detail::expect_foreign<Loop>(asked, run, expected)) return false;
-    return true;
-  });
+  const auto expected = detail::trained<Loop>(without);
+  auto run = detail::foreign_fsdp2(3, 1);
+  const int computations = static_cast<int>(foreign_order<Loop>().list.size());
+  for (run.forfeits = 0; expected && run.forfeits < run.ranks; ++run.forfeits)
+    for (run.interrupted = 0; run.interrupted < computations; ++run.interrupted)
+      if (!detail::expect_foreign<Loop>(asked, run, *expected)) return;
 }
 
 template <class Loop>
 class ForeignLoopSuite : public ::testing::Test {};
-TYPED_TEST_SUITE_P(ForeignLoopSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ForeignLoopSuite);  // checks may be called without it
 
-TYPED_TEST_P(ForeignLoopSuite, IsTheSameUnderEveryStrategyAndWithOneRank) { check_foreign_strategies<TypeParam>(); }
-TYPED_TEST_P(ForeignLoopSuite, MakesEveryGradient) { check_foreign_gradients<TypeParam>(); }
-TYPED_TEST_P(ForeignLoopSuite, DividesByTheSamplesOfTheStep) { check_foreign_shares<TypeParam>(); }
-TYPED_TEST_P(ForeignLoopSuite, TakesWhatWasPlanned) { check_foreign_bytes<TypeParam>(); }
-TYPED_TEST_P(ForeignLoopSuite, MakesAStepAgainAfterAnExceptionAnywhere) { check_foreign_exceptions<TypeParam>(); }
-TYPED_TEST_P(ForeignLoopSuite, SkipsAStepThatARankForfeitsAnywhere) { check_foreign_forfeits<TypeParam>(); }
-REGISTER_TYPED_TEST_SUITE_P(ForeignLoopSuite, IsTheSameUnderEveryStrategyAndWithOneRank, MakesEveryGradient,
-                            DividesByTheSamplesOfTheStep, TakesWhatWasPlanned, MakesAStepAgainAfterAnExceptionAnywhere,
-                            SkipsAStepThatARankForfeitsAnywhere);
+FSDP_SUITE(ForeignLoopSuite, (IsTheSameUnderEveryStrategyAndWithOneRank, check_foreign_strategies<TypeParam>()),
+           (MakesEveryGradient, check_foreign_gradients<TypeParam>()),
+           (DividesByTheSamplesOfTheStep, check_foreign_shares<TypeParam>()),
+           (TakesWhatWasPlanned, check_foreign_bytes<TypeParam>()),
+           (MakesAStepAgainAfterAnExceptionAnywhere, check_foreign_exceptions<TypeParam>()),
+           (SkipsAStepThatARankForfeitsAnywhere, check_foreign_forfeits<TypeParam>()));
 
 }  // namespace fsdp::testing

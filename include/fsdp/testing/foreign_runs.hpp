@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <limits>
-#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -21,13 +20,13 @@
 #include <tessera/fsdp/optim/sgd.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/testing/results.hpp>
 
 namespace fsdp::testing {
 namespace detail {
 
 FSDP_HAS_MEMBER(order)
 FSDP_HAS_MEMBER(unit_options)
-FSDP_HAS_MEMBER(lr)
 
 /// Thrown at a computation.
 struct Interruption : std::runtime_error {
@@ -84,12 +83,7 @@ struct ForeignRun {
   }
 };
 
-/// The result of a run.
-struct ForeignRunResult {
-  std::vector<double> losses;                         ///< of the steps that were taken
-  std::map<std::string, std::vector<float>> weights;  ///< by name
-  std::vector<device::BytesByKind> planned, held;     ///< by rank
-};
+using ForeignRunResult = RunResult;
 
 /// Returns the order of a loop's computations.
 template <class Loop>
@@ -102,8 +96,8 @@ Order foreign_order() {
 
 namespace detail {
 
-template <class Strategy>
-using ForeignSharded = Sharded<Stack<Strategy, comm::Threads<>, Fp32>, optim::Sgd>;
+template <class Strategy, class Optimizer = optim::Sgd>
+using LoopSharded = Sharded<Stack<Strategy, comm::Threads<>, Fp32>, Optimizer>;
 
 template <class Loop>
 ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
@@ -115,26 +109,43 @@ ShardedSettings<optim::Sgd> foreign_settings(int micro_batches) {
   return settings;
 }
 
+/// Calls train(sharded, rank, result) on every rank, which returns the losses of the steps it makes and may add to rank
+/// 0's result, and returns losses, weights and bytes. Asks units() again for the plan: it must return the same.
+/// Rethrows the error of the first rank that failed.
+template <class Units, class Strategy, class Optimizer, class Train>
+RunResult run_sharded(int ranks, Units units, const Strategy& strategy, const ShardedSettings<Optimizer>& settings,
+                      Train train) {
+  using Tested = LoopSharded<Strategy, Optimizer>;
+  RunResult result(ranks);
+  comm::Threads<>::run(ranks, {.checks = true, .record = true}, [&](comm::Threads<>& communicator) {
+    const int rank = communicator.rank();
+    Tested sharded(communicator, units(), strategy, settings);
+    sharded.initialize(3);
+    const std::vector<double> losses = train(sharded, rank, result);
+    sharded.module().synchronize();
+    result.planned[static_cast<std::size_t>(rank)] = Tested::plan(ranks, rank, units(), strategy, settings).bytes;
+    result.taken[static_cast<std::size_t>(rank)] = sharded.held().bytes;
+    TensorsByName weights;
+    sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
+      weights[parameter.name].assign(values.data(), values.data() + values.numel());
+    });
+    if (rank != 0) return;
+    result.losses = losses;
+    result.weights = weights;
+  });
+  return result;
+}
+
 }  // namespace detail
 
 /// Trains the loop. Rethrows the error of the first rank that failed.
 template <class Loop, class Strategy>
-ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
-  using Comm = comm::Threads<>;
-  using Tested = detail::ForeignSharded<Strategy>;
-  double lr = 0.01;
-  if constexpr (detail::has_lr<Loop>()) lr = Loop::lr;
+RunResult run_foreign(const ForeignRun<Strategy>& run) {
   auto settings = detail::foreign_settings<Loop>(run.micro_batches);
   auto& frozen = settings.unit_options.frozen;
   frozen.insert(frozen.end(), run.frozen.begin(), run.frozen.end());
 
-  ForeignRunResult result;
-  result.planned.resize(static_cast<std::size_t>(run.ranks));
-  result.held = result.planned;
-  Comm::run(run.ranks, {.checks = true}, [&](Comm& communicator) {
-    const int rank = communicator.rank();
-    Tested sharded(communicator, Loop::units(), run.strategy, settings);
-    sharded.initialize(3);
+  const auto train = [&]<class Tested>(Tested& sharded, int rank, RunResult&) {
     std::vector<double> losses;
     const auto make_step = [&](int step, int interrupted) {
       auto pass = sharded.train();
@@ -148,7 +159,7 @@ ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
         if (run.forfeits != rank) throw;
         pass.forfeit();
       }
-      const auto decision = sharded.step(loss, {.lr = lr});
+      const auto decision = sharded.step(loss, {.lr = detail::lr_of<Loop>()});
       if (decision.skipped == 0) losses.push_back(decision.loss);
     };
     for (const int step : run.steps) {
@@ -159,18 +170,10 @@ ForeignRunResult run_foreign(const ForeignRun<Strategy>& run) {
         make_step(step, -1);
       }
     }
-    result.planned[static_cast<std::size_t>(rank)] =
-        Tested::plan(run.ranks, rank, Loop::units(), run.strategy, settings).bytes;
-    result.held[static_cast<std::size_t>(rank)] = sharded.held().bytes;
-    std::map<std::string, std::vector<float>> weights;
-    sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
-      weights[parameter.name].assign(values.data(), values.data() + values.numel());
-    });
-    if (rank != 0) return;
-    result.losses = losses;
-    result.weights = weights;
-  });
-  return result;
+    return losses;
+  };
+  return detail::run_sharded(
+      run.ranks, [] { return Loop::units(); }, run.strategy, settings, train);
 }
 
 }  // namespace fsdp::testing

@@ -16,6 +16,13 @@
 
 namespace fsdp::testing {
 
+/// Returns a shape as text: "[37, 43]".
+inline std::string in_words(const Shape& shape) {
+  std::string text;
+  for (std::int64_t axis = 0; axis < shape.rank; ++axis) text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
+  return "[" + text + "]";
+}
+
 /// Owns a tensor with the usual alignment, with guard elements around it and in the `gap` elements after each row. The
 /// tensor's elements initially hold the guard value too.
 template <class T>

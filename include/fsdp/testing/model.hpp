@@ -24,7 +24,8 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -39,8 +40,8 @@
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/testing/model_loads.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
-#include <tessera/fsdp/testing/planned_bytes.hpp>
-#include <tessera/fsdp/testing/temporary_folder.hpp>
+#include <tessera/fsdp/testing/results.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -67,15 +68,10 @@ std::string words_of(int ranks, const Task& task) {
                  task.tiling.text(), task.units.recompute ? ", blocks recomputed" : "");
 }
 
-/// Trains and calls expect(result). An error of the run is a failure.
-template <class Task, class Expect>
-bool with_model(std::string_view asked, int ranks, const Task& task, const ModelRunOptions& options, Expect expect) {
-  const std::string where = words_of(ranks, task);
-  try {
-    return expect(where, train_model(ranks, task, options));
-  } catch (const std::exception& error) {
-    return fail(asked, where, message("training ended with an error: ", error.what()));
-  }
+/// Trains. An error of the run is a failure, and nothing is returned.
+template <class Task>
+std::optional<RunResult> trained(std::string_view asked, int ranks, const Task& task, const ModelRunOptions& options) {
+  return result_of(asked, words_of(ranks, task), [&] { return train_model(ranks, task, options); });
 }
 
 inline RunTimeAny fsdp2() { return {FullyShard<>{}}; }
@@ -105,11 +101,11 @@ void check_model_learns() {
   double part = 0.7;
   if constexpr (detail::has_learns_to<Tested>()) part = Tested::learns_to;
   const std::string asked = message("the loss on the same batches falls to ", part, " of the first in 30 steps");
-  detail::with_model(asked, 2, task_of<Tested>(detail::fsdp2()), {.steps = 30}, [&](auto& where, const auto& found) {
-    return found.losses.back() < part * found.losses.front() ||
-           fail(asked, where,
-                message("losses from ", in_words(found.losses.front()), " to ", in_words(found.losses.back())));
-  });
+  const auto task = task_of<Tested>(detail::fsdp2());
+  const auto found = detail::trained(asked, 2, task, {.steps = 30});
+  if (found && !(found->losses.back() < part * found->losses.front()))
+    fail(asked, detail::words_of(2, task),
+         message("losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back())));
 }
 
 /// Checks that strategies on one and on two axes, and tilings, give the same losses.
@@ -119,35 +115,31 @@ void check_model_strategies() {
   constexpr std::string_view near =
       "a strategy or a tiling that adds in another order has the losses of fsdp2, within 1e-5";
   const auto fsdp2 = detail::fsdp2();
-  const auto follow = [&](int ranks, int steps, const auto& expected, const auto& task) {
-    detail::with_model(near, ranks, task, {.steps = steps}, [&](auto& where, const auto& found) {
-      return expect_losses_near(near, where, found.losses, expected);
-    });
+  const auto follow = [&](int ranks, int steps, const RunResult& expected, const auto& task) {
+    const auto found = detail::trained(near, ranks, task, {.steps = steps});
+    if (found) expect_losses_near(near, detail::words_of(ranks, task), found->losses, expected.losses);
+  };
+  const auto same = [&](const RunResult& expected, const auto& task) {
+    const auto found = detail::trained(equal, 2, task, {});
+    if (found)
+      expect_values(equal, detail::words_of(2, task), "the losses of the steps", found->losses, expected.losses);
   };
   using tiling::RunTimeTiling;
-  detail::with_model(equal, 2, task_of<Tested>(fsdp2), {}, [&](auto&, const auto& first) {
-    const auto same = [&](const auto& task) {
-      detail::with_model(equal, 2, task, {}, [&](auto& where, const auto& found) {
-        return expect_values(equal, where, "the losses of the steps", found.losses, first.losses);
-      });
-    };
-    same(task_of<Tested>(RunTimeAny{Zero3{}}));
-    same(task_of<Tested>(fsdp2, {}, {.recompute = true}));
-    follow(2, 8, first.losses, task_of<Tested>(RunTimeAny{Replicated{}}));
-    follow(2, 8, first.losses, task_of<Tested>(fsdp2, RunTimeTiling::tokens(5)));
-    follow(2, 8, first.losses, task_of<Tested>(RunTimeAny{Replicated{}}, RunTimeTiling::tiles(3)));
+  if (const auto first = detail::trained(equal, 2, task_of<Tested>(fsdp2), {})) {
+    same(*first, task_of<Tested>(RunTimeAny{Zero3{}}));
+    same(*first, task_of<Tested>(fsdp2, {}, {.recompute = true}));
+    follow(2, 8, *first, task_of<Tested>(RunTimeAny{Replicated{}}));
+    follow(2, 8, *first, task_of<Tested>(fsdp2, RunTimeTiling::tokens(5)));
+    follow(2, 8, *first, task_of<Tested>(RunTimeAny{Replicated{}}, RunTimeTiling::tiles(3)));
     if constexpr (detail::has_tilings<Tested>())
       for (const RunTimeTiling& tiling : Tested::tilings())
-        follow(2, 8, first.losses, task_of<Tested>(RunTimeAny{Zero3{}}, tiling));
-    return true;
-  });
-  const RunTimeAny hybrid = detail::hybrid();
-  detail::with_model(near, 4, task_of<Tested>(fsdp2), {.steps = 4}, [&](auto&, const auto& first) {
-    follow(4, 4, first.losses, task_of<Tested>(hybrid));
-    follow(4, 4, first.losses, task_of<Tested>(hybrid, RunTimeTiling::tokens(5)));
-    follow(4, 4, first.losses, task_of<Tested>(RunTimeAny{Replicated{}}));
-    return true;
-  });
+        follow(2, 8, *first, task_of<Tested>(RunTimeAny{Zero3{}}, tiling));
+  }
+  if (const auto first = detail::trained(near, 4, task_of<Tested>(fsdp2), {.steps = 4})) {
+    follow(4, 4, *first, task_of<Tested>(detail::hybrid()));
+    follow(4, 4, *first, task_of<Tested>(detail::hybrid(), RunTimeTiling::tokens(5)));
+    follow(4, 4, *first, task_of<Tested>(RunTimeAny{Replicated{}}));
+  }
 }
 
 /// Checks gradients against central differences of the loss.
@@ -165,13 +157,8 @@ void check_model_gradients() {
 template <class Tested>
 void check_model_bytes() {
   const auto check = [](int ranks, const auto& task) {
-    detail::with_model(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true},
-                       [](auto& where, const auto& found) {
-                         bool good = true;
-                         for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
-                           good = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && good;
-                         return good;
-                       });
+    const auto found = detail::trained(takes_planned_bytes, ranks, task, {.steps = 2, .noise = true});
+    if (found) expect_planned_bytes(detail::words_of(ranks, task), *found);
   };
   check(1, task_of<Tested>(RunTimeAny{Replicated{}}));
   check(3, task_of<Tested>(detail::fsdp2()));
@@ -215,16 +202,10 @@ void check_model_resumes() {
   constexpr std::string_view asked =
       "a run that goes on from a checkpoint on as many ranks has the losses of a run that never stopped, to the bit";
   const auto task = task_of<Tested>(detail::fsdp2());
-  const TemporaryFolder folder;
-  detail::with_model(asked, 2, task, {.steps = 6}, [&](auto&, ModelRunResult whole) {
-    whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 3);
-    return detail::with_model(asked, 2, task, {.steps = 3, .save_to = folder.path()}, [&](auto&, const auto&) {
-      return detail::with_model(
-          asked, 2, task, {.steps = 6, .resume = folder.path()}, [&](auto& where, const auto& found) {
-            return expect_values(asked, where, "the losses of the steps", found.losses, whole.losses);
-          });
-    });
-  });
+  check_resumes(asked, detail::words_of(2, task),
+                [&](int steps, const std::filesystem::path& save_to, const std::filesystem::path& resume) {
+                  return train_model(2, task, {.steps = steps, .save_to = save_to, .resume = resume});
+                });
 }
 
 /// Checks the loss and gradients of golden()'s weights against the expected values.
@@ -280,19 +261,13 @@ void check_model_golden() {
 
 template <class Tested>
 class ModelSuite : public ::testing::Test {};
-TYPED_TEST_SUITE_P(ModelSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelSuite);  // checks may be called without it
 
-TYPED_TEST_P(ModelSuite, NamesItsParameters) { check_model_listing<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, Learns) { check_model_learns<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, IsTheSameUnderEveryStrategyAndTiling) { check_model_strategies<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, GradientsAreDerivativesOfTheLoss) { check_model_gradients<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, TakesWhatWasPlanned) { check_model_bytes<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, TakesWhatWasPlannedWhateverItsBatchesCarry) { check_model_loads<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, GoesOnFromACheckpoint) { check_model_resumes<TypeParam>(); }
-TYPED_TEST_P(ModelSuite, IsItsGolden) { check_model_golden<TypeParam>(); }
-REGISTER_TYPED_TEST_SUITE_P(ModelSuite, NamesItsParameters, Learns, IsTheSameUnderEveryStrategyAndTiling,
-                            GradientsAreDerivativesOfTheLoss, TakesWhatWasPlanned,
-                            TakesWhatWasPlannedWhateverItsBatchesCarry, GoesOnFromACheckpoint, IsItsGolden);
+FSDP_SUITE(ModelSuite, (NamesItsParameters, check_model_listing<TypeParam>()),
+           (Learns, check_model_learns<TypeParam>()),
+           (IsTheSameUnderEveryStrategyAndTiling, check_model_strategies<TypeParam>()),
+           (GradientsAreDerivativesOfTheLoss, check_model_gradients<TypeParam>()),
+           (TakesWhatWasPlanned, check_model_bytes<TypeParam>()),
+           (TakesWhatWasPlannedWhateverItsBatchesCarry, check_model_loads<TypeParam>()),
+           (GoesOnFromACheckpoint, check_model_resumes<TypeParam>()), (IsItsGolden, check_model_golden<TypeParam>()));
 
 }  // namespace fsdp::testing

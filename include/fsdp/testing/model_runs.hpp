@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Helpers of the suite of models: train any model over Threads, and compare its gradients with differences of its
-/// loss. Contains no tests.
+/// Helpers of the suites of models and optimizers: train any model over Threads, also between two checkpoints, and
+/// compare its gradients with differences of its loss. Contains no tests.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/threads.hpp>
+#include <tessera/fsdp/checkpoint/folder.hpp>
+#include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/core/hash.hpp>
+#include <tessera/fsdp/model_files/model_files.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
-#include <tessera/fsdp/testing/between_checkpoints.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/results.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/training.hpp>
 #include <tessera/tiling/policies.hpp>
 
@@ -40,6 +46,8 @@ struct ModelTask {
   Sharding sharding = {};
   tiling::RunTimeTiling tiling = {};
   UnitOptions units = {};
+
+  Data data(int rank) const { return Data(rank, config); }
 };
 
 /// Options of a run.
@@ -50,32 +58,82 @@ struct ModelRunOptions {
   std::filesystem::path resume = {};
   bool noise = false;  ///< batches get noise, if they can have it, as from the trainer
 };
+using ModelRunResult = RunResult;
 
-struct ModelRunResult {
-  std::vector<double> losses;                       ///< of the steps, the same on all ranks
-  std::vector<device::BytesByKind> planned, taken;  ///< by rank
+/// Saves weights and optimizer state of a train::Training, bit-exactly. Collective.
+template <class Training>
+void save_training(Training& training, const std::filesystem::path& folder) {
+  auto& module = training.module();
+  const std::int64_t step = training.optimizer().steps();
+  checkpoint::Save save(folder, step, 1, checkpoint::listing_of(module.model()),
+                        train::states_of(module, training.optimizer().optimizer()));
+  checkpoint::save(save, module.communicator(), {.step = step, .windows = 1, .seq_len = 1, .schedule_steps = step},
+                   [&](checkpoint::Save& file) { train::write_shards(module, training.optimizer(), file); });
+}
+
+template <class Training>
+void restore_training(Training& training, const std::filesystem::path& folder) {
+  train::restore(training.module(), training.optimizer(),
+                 checkpoint::Checkpoint::open(folder, checkpoint::read_listing<typename Training::Model>));
+}
+
+namespace detail {
+
+/// Puts this rank's pieces of weights and states into the run's whole tensors.
+template <class Training>
+void collect(Training& training, RunResult& run) {
+  const auto& shards = training.module().shards();
+  for (std::size_t index = 0; index < shards.size(); ++index) {
+    const auto& piece = shards[index];
+    if (!piece.owned) continue;
+    const auto place = [&](std::vector<float>& whole, Tensor<const float> part) {
+      whole.resize(static_cast<std::size_t>(piece.parameter->shape.numel()));
+      std::copy_n(part.data(), part.numel(), whole.begin() + piece.begin);
+    };
+    place(run.weights[piece.parameter->name],
+          piece.has_main() ? Tensor<const float>(piece.main) : Tensor<const float>(piece.model));
+    const auto names = training.optimizer().state_names(piece);
+    for (std::size_t state = 0; state < names.size(); ++state)
+      place(run.states[message(piece.parameter->name, ".", names[state])], training.optimizer().states(index)[state]);
+  }
+}
+
+}  // namespace detail
+
+struct NothingAfter {
+  template <class Training>
+  void operator()(Training&) const {}
 };
 
-/// Trains on `ranks` ranks. Rethrows the error of the first rank that failed.
-template <class Model, class Data>
-ModelRunResult train_model(int ranks, const ModelTask<Model, Data>& task, const ModelRunOptions& options = {}) {
-  ModelRunResult result;
-  result.planned.resize(static_cast<std::size_t>(ranks));
-  result.taken.resize(static_cast<std::size_t>(ranks));
+/// Trains a ModelTask, or what has its members, on `ranks` ranks, calls after(training) after the last step, and
+/// evaluates. Rethrows the error of the first rank that failed.
+template <class Task, class Optimizer = optim::RunTimeOptimizer, class After = NothingAfter>
+RunResult train_model(int ranks, const Task& task, const ModelRunOptions& options = {}, const Optimizer& optimizer = {},
+                      const After& after = {}) {
+  using Model = typename Task::Model;
   using Comm = comm::Threads<>;
-  Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
-    train::Training<Model> training(communicator, Model(task.config, task.units), task.size, task.sharding,
-                                    task.tiling);
-    options.resume.empty() ? training.initialize(3) : restore_training(training, options.resume);
-    Data data(communicator.rank(), task.config);
+  RunResult result(ranks);
+  std::mutex mutex;
+  Comm::run(ranks, {.checks = true, .record = true}, [&](Comm& communicator) {
+    train::Training<Model, Optimizer> training(communicator, Model(task.config, task.units), task.size, task.sharding,
+                                               task.tiling, {.optimizer = optimizer});
+    training.initialize(3);
+    if (!options.resume.empty()) restore_training(training, options.resume);
+    auto data = task.data(communicator.rank());
     if constexpr (nn::detail::has_set_noise<std::remove_cvref_t<decltype(data.batches.front())>>())
       for (auto& batch : data.batches)
         if (options.noise) batch.set_noise(1, communicator.rank());
     std::vector<double> losses;
-    while (training.optimizer().steps() < options.steps)
+    while (training.optimizer().steps() < options.steps) {
+      for (auto* axis : training.module().communicators()) axis->monitor().records.clear();
       losses.push_back(training.step(data.batches, {.lr = options.lr}));
+    }
     if (!options.save_to.empty()) save_training(training, options.save_to);
+    after(training);
     training.executor().evaluate(data.batches.front());
+    training.module().synchronize();
+    const std::scoped_lock lock(mutex);
+    detail::collect(training, result);
     result.planned[static_cast<std::size_t>(communicator.rank())] = training.plan().bytes;
     result.taken[static_cast<std::size_t>(communicator.rank())] = training.module().peak_bytes();
     if (communicator.rank() == 0) result.losses = losses;

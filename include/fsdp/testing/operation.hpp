@@ -27,6 +27,7 @@
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/testing/operation_cases.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 namespace detail {
@@ -299,20 +300,14 @@ class OperationSuite : public ::testing::Test {
     return {};
   }
 };
-TYPED_TEST_SUITE_P(OperationSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OperationSuite);  // checks may be called without it
 
-TYPED_TEST_P(OperationSuite, ComputesItsReference) { check_operation_values(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, WritesItsOutputsAlone) { check_operation_writes(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, ReadsNothingUnwritten) { check_operation_reads(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, HasTheSameBitsOnAnyTeam) { check_operation_teams(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, ListsItsTensors) { check_operation_lists(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, IsPlannedAsItRuns) { check_operation_plans(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, RunsLaterAsAtOnce) { check_operation_on_queues(TypeParam::cases()); }
-TYPED_TEST_P(OperationSuite, RefusesShapesThatDoNotFit) { check_operation_refuses(this->refused()); }
-
-REGISTER_TYPED_TEST_SUITE_P(OperationSuite, ComputesItsReference, WritesItsOutputsAlone, ReadsNothingUnwritten,
-                            HasTheSameBitsOnAnyTeam, ListsItsTensors, IsPlannedAsItRuns, RunsLaterAsAtOnce,
-                            RefusesShapesThatDoNotFit);
+FSDP_SUITE(OperationSuite, (ComputesItsReference, check_operation_values(TypeParam::cases())),
+           (WritesItsOutputsAlone, check_operation_writes(TypeParam::cases())),
+           (ReadsNothingUnwritten, check_operation_reads(TypeParam::cases())),
+           (HasTheSameBitsOnAnyTeam, check_operation_teams(TypeParam::cases())),
+           (ListsItsTensors, check_operation_lists(TypeParam::cases())),
+           (IsPlannedAsItRuns, check_operation_plans(TypeParam::cases())),
+           (RunsLaterAsAtOnce, check_operation_on_queues(TypeParam::cases())),
+           (RefusesShapesThatDoNotFit, check_operation_refuses(this->refused())));
 
 }  // namespace fsdp::testing

@@ -84,11 +84,8 @@ class OperationMemory {
   Tensor<T> add(const char* how, bool written, const Shape& shape, std::int64_t gap, const Value& value) {
     const auto held = std::make_shared<Guarded<T>>(shape, static_cast<T>(77.0f), gap);
     held->set(value);
-    std::string extents;
-    for (std::int64_t axis = 0; axis < shape.rank; ++axis)
-      extents += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
     const Tensor<T> tensor = held->view();
-    tensors_.push_back({.words = message("tensor ", tensors_.size(), ", ", how, " [", extents, "]"),
+    tensors_.push_back({.words = message("tensor ", tensors_.size(), ", ", how, " ", in_words(shape)),
                         .written = written,
                         .bound = std::is_same_v<T, bf16>     ? 1.0 / 256
                                  : std::is_same_v<T, double> ? 1e-12

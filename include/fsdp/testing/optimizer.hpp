@@ -12,8 +12,7 @@
 #pragma once
 
 #include <cmath>
-#include <exception>
-#include <map>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,45 +24,14 @@
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/testing/optimizer_runs.hpp>
 #include <tessera/fsdp/testing/optimizer_updates.hpp>
-#include <tessera/fsdp/testing/planned_bytes.hpp>
 #include <tessera/fsdp/testing/report.hpp>
-#include <tessera/fsdp/testing/temporary_folder.hpp>
+#include <tessera/fsdp/testing/results.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 namespace detail {
 
 FSDP_TESTED_VALUES(optimizers, optimizer, constants, Optimizer)
-FSDP_HAS_MEMBER(lr)
-
-/// Trains and calls expect(found) with the run. An error of the run is a failure.
-template <class Expect>
-bool with_run(std::string_view asked, std::string_view where, const AnyOptimizer& optimizer, const OptimizerRun& run,
-              Expect expect) {
-  try {
-    return expect(train_with(optimizer, run));
-  } catch (const std::exception& error) {
-    return fail(asked, where, message("training ended with an error: ", error.what()));
-  }
-}
-
-inline bool expect_same_tensors(std::string_view asked, std::string_view where,
-                                const std::map<std::string, std::vector<float>>& found,
-                                const std::map<std::string, std::vector<float>>& expected) {
-  for (const auto& [name, values] : expected) {
-    const auto at = found.find(name);
-    if (at == found.end()) return fail(asked, where, message("no rank holds ", name));
-    if (!expect_values(asked, where, name, at->second, values)) return false;
-  }
-  return found.size() == expected.size() ||
-         fail(asked, where, message(found.size(), " tensors instead of ", expected.size()));
-}
-
-inline bool expect_same_run(std::string_view asked, std::string_view where, const StrategyRun& found,
-                            const StrategyRun& expected) {
-  return expect_values(asked, where, "the losses of the steps", found.losses, expected.losses) &&
-         expect_same_tensors(asked, where, found.weights, expected.weights) &&
-         expect_same_tensors(asked, where, found.states, expected.states);
-}
 
 /// Returns cases with frozen and with merged units, and with a tied weight.
 inline std::vector<StrategyCase> optimizer_cases() {
@@ -72,6 +40,11 @@ inline std::vector<StrategyCase> optimizer_cases() {
           {.ranks = 3, .tied = true},
           {.ranks = 2, .units = {.blocks_per_unit = 2}},
           {.ranks = 3, .units = {.frozen = {"model.layers.1.*"}}}};
+}
+
+/// Other ranks may take less than is planned: they have fewer targets.
+inline bool expect_planned_bytes_of_first(std::string_view where, const RunResult& found) {
+  return expect_planned_bytes(where, 0, found.taken[0], found.planned[0]);
 }
 
 }  // namespace detail
@@ -83,17 +56,14 @@ inline void check_optimizer_on_shards(const AnyOptimizer& optimizer, double lr =
       "ranks that step everything, to the bit";
   for (const StrategyCase& how : detail::optimizer_cases()) {
     const std::string where = how.in_words();
-    const bool good = detail::with_run(
-        asked, where, optimizer, {.place = OptimizerPlace::replicated, .how = how, .lr = lr},
-        [&](const StrategyRun& expected) {
-          return expect_planned_bytes(message(where, ", every rank stepping all"), 0, expected.taken,
-                                      expected.planned) &&
-                 detail::with_run(asked, where, optimizer, {.how = how, .lr = lr}, [&](const StrategyRun& found) {
-                   return detail::expect_same_run(asked, where, found, expected) &&
-                          expect_planned_bytes(where, 0, found.taken, found.planned);
-                 });
-        });
-    if (!good) return;
+    const OptimizerRun all{.place = OptimizerPlace::replicated, .how = how, .lr = lr};
+    const auto expected = result_of(asked, where, [&] { return train_with(optimizer, all); });
+    if (!expected || !detail::expect_planned_bytes_of_first(message(where, ", every rank stepping all"), *expected))
+      return;
+    const auto found = result_of(asked, where, [&] { return train_with(optimizer, {.how = how, .lr = lr}); });
+    if (!found || !expect_same_run(asked, where, *found, *expected) ||
+        !detail::expect_planned_bytes_of_first(where, *found))
+      return;
   }
 }
 
@@ -103,41 +73,31 @@ inline void check_optimizer_learns(const AnyOptimizer& optimizer, double lr = 1e
   constexpr std::string_view learns = "the loss on the same tokens falls in four steps";
   constexpr std::string_view follows =
       "three ranks have the losses of one rank on the same tokens, within 1e-3 of them";
-  detail::with_run(learns, where, optimizer, {.how = {.ranks = 3}, .lr = lr}, [&](const StrategyRun& found) {
-    if (!(found.losses.back() < found.losses.front()))
-      return fail(learns, where,
-                  message("losses from ", in_words(found.losses.front()), " to ", in_words(found.losses.back())));
-    const OptimizerRun alone{.how = {.ranks = 1, .micro_batches = 3}, .lr = lr, .as_ranks = true};
-    return detail::with_run(follows, where, optimizer, alone, [&](const StrategyRun& expected) {
-      for (std::size_t step = 0; step < expected.losses.size(); ++step)
-        if (!(std::abs(found.losses[step] - expected.losses[step]) <= 1e-3 * std::abs(expected.losses[step])))
-          return fail(follows, where,
-                      message("the loss of step ", step, " is ", in_words(found.losses[step]), " instead of ",
-                              in_words(expected.losses[step])));
-      return true;
-    });
-  });
+  const auto found = result_of(learns, where, [&] { return train_with(optimizer, {.how = {.ranks = 3}, .lr = lr}); });
+  if (!found) return;
+  if (!(found->losses.back() < found->losses.front()))
+    return void(fail(learns, where,
+                     message("losses from ", in_words(found->losses.front()), " to ", in_words(found->losses.back()))));
+  const OptimizerRun alone{.how = {.ranks = 1, .micro_batches = 3}, .lr = lr, .as_ranks = true};
+  const auto expected = result_of(follows, where, [&] { return train_with(optimizer, alone); });
+  for (std::size_t step = 0; expected && step < expected->losses.size(); ++step)
+    if (!(std::abs(found->losses[step] - expected->losses[step]) <= 1e-3 * std::abs(expected->losses[step])))
+      return void(fail(follows, where,
+                       message("the loss of step ", step, " is ", in_words(found->losses[step]), " instead of ",
+                               in_words(expected->losses[step]))));
 }
 
 /// Checks that checkpoints hold the optimizer's full state.
 inline void check_optimizer_resumes(const AnyOptimizer& optimizer, double lr = 1e-2) {
   constexpr std::string_view asked =
       "a run that goes on from a checkpoint has the losses, weights and states of a run that never stopped, to the "
-      "bit: "
-      "an optimizer keeps nothing but its states";
+      "bit: an optimizer keeps nothing but its states";
   const StrategyCase how{.ranks = 3};
   const std::string where = message(how.in_words(), ", six steps, a checkpoint after three");
-  const TemporaryFolder folder;
-  const OptimizerRun first{.how = how, .steps = 3, .lr = lr, .save_to = folder.path()};
-  const OptimizerRun second{.how = how, .steps = 6, .lr = lr, .resume = folder.path()};
-  detail::with_run(asked, where, optimizer, {.how = how, .steps = 6, .lr = lr}, [&](StrategyRun whole) {
-    whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 3);
-    return detail::with_run(asked, where, optimizer, first, [&](const StrategyRun&) {
-      return detail::with_run(asked, where, optimizer, second, [&](const StrategyRun& found) {
-        return detail::expect_same_run(asked, where, found, whole);
+  check_resumes(
+      asked, where, [&](int steps, const std::filesystem::path& save_to, const std::filesystem::path& resume) {
+        return train_with(optimizer, {.how = how, .steps = steps, .lr = lr, .save_to = save_to, .resume = resume});
       });
-    });
-  });
 }
 
 /// Checks an offloaded optimizer, whose pieces are stepped in chunks in host memory.
@@ -148,12 +108,10 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
   const StrategyCase how{.ranks = 3};
   const std::string where = how.in_words();
   const OptimizerRun offloaded{.place = OptimizerPlace::offloaded, .how = how, .lr = lr};
-  detail::with_run(asked, where, optimizer, {.how = how, .lr = lr}, [&](const StrategyRun& expected) {
-    return detail::with_run(asked, where, optimizer, offloaded, [&](const StrategyRun& found) {
-      return detail::expect_same_run(asked, where, found, expected) &&
-             expect_planned_bytes(where, 0, found.taken, found.planned);
-    });
-  });
+  const auto expected = result_of(asked, where, [&] { return train_with(optimizer, {.how = how, .lr = lr}); });
+  const auto found = result_of(asked, where, [&] { return train_with(optimizer, offloaded); });
+  if (expected && found && expect_same_run(asked, where, *found, *expected))
+    detail::expect_planned_bytes_of_first(where, *found);
 }
 
 /// The suite. Its parameter is an optimizer with a default constructor, or a struct with optimizers() and optionally
@@ -161,11 +119,6 @@ inline void check_optimizer_offloads(const AnyOptimizer& optimizer, double lr = 
 template <class Tested>
 class OptimizerSuite : public ::testing::Test {
  protected:
-  /// The learning rate of its runs.
-  static constexpr double lr() {
-    if constexpr (detail::has_lr<Tested>()) return Tested::lr;
-    return 1e-2;
-  }
   /// Calls check(optimizer) for every value.
   template <class Check>
   static void each(Check check) {
@@ -175,28 +128,23 @@ class OptimizerSuite : public ::testing::Test {
       check(optimizer);
     }
   }
-};
-TYPED_TEST_SUITE_P(OptimizerSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OptimizerSuite);  // checks may be called without it
-
-#define FSDP_OPTIMIZER(test, ...)                                            \
-  TYPED_TEST_P(OptimizerSuite, test) {                                       \
-    this->each([]([[maybe_unused]] const auto& optimizer) { __VA_ARGS__; }); \
+  static void each_over_ranks(void (*check)(const AnyOptimizer&, double lr)) {
+    each([&](const auto& optimizer) { check(AnyOptimizer(optimizer), detail::lr_of<Tested>()); });
   }
-FSDP_OPTIMIZER(NamesItselfAndItsStates, check_optimizer_names(optimizer))
-FSDP_OPTIMIZER(StepsItsPieceAlone, check_optimizer_steps<float>(optimizer); check_optimizer_steps<bf16>(optimizer))
-FSDP_OPTIMIZER(StepsPiecesAsTheWhole, check_optimizer_cuts(optimizer))
-FSDP_OPTIMIZER(ScalesItsGradient, check_optimizer_scale(optimizer))
-FSDP_OPTIMIZER(IsCountedByDryRuns, check_optimizer_counts(optimizer))
-FSDP_OPTIMIZER(IsReplayedByGraphs, check_optimizer_replays(optimizer))
-FSDP_OPTIMIZER(StepsShardsAsTheWhole, check_optimizer_on_shards(AnyOptimizer(optimizer), TestFixture::lr()))
-FSDP_OPTIMIZER(Learns, check_optimizer_learns(AnyOptimizer(optimizer), TestFixture::lr()))
-FSDP_OPTIMIZER(GoesOnFromACheckpoint, check_optimizer_resumes(AnyOptimizer(optimizer), TestFixture::lr()))
-FSDP_OPTIMIZER(WorksInHostMemory, check_optimizer_offloads(AnyOptimizer(optimizer), TestFixture::lr()))
-#undef FSDP_OPTIMIZER
+};
 
-REGISTER_TYPED_TEST_SUITE_P(OptimizerSuite, NamesItselfAndItsStates, StepsItsPieceAlone, StepsPiecesAsTheWhole,
-                            ScalesItsGradient, IsCountedByDryRuns, IsReplayedByGraphs, StepsShardsAsTheWhole, Learns,
-                            GoesOnFromACheckpoint, WorksInHostMemory);
+FSDP_SUITE(OptimizerSuite,
+           (NamesItselfAndItsStates, this->each([](const auto& optimizer) { check_optimizer_names(optimizer); })),
+           (StepsItsPieceAlone, this->each([](const auto& optimizer) {
+             check_optimizer_steps<float>(optimizer), check_optimizer_steps<bf16>(optimizer);
+           })),
+           (StepsPiecesAsTheWhole, this->each([](const auto& optimizer) { check_optimizer_cuts(optimizer); })),
+           (ScalesItsGradient, this->each([](const auto& optimizer) { check_optimizer_scale(optimizer); })),
+           (IsCountedByDryRuns, this->each([](const auto& optimizer) { check_optimizer_counts(optimizer); })),
+           (IsReplayedByGraphs, this->each([](const auto& optimizer) { check_optimizer_replays(optimizer); })),
+           (StepsShardsAsTheWhole, this->each_over_ranks(check_optimizer_on_shards)),
+           (Learns, this->each_over_ranks(check_optimizer_learns)),
+           (GoesOnFromACheckpoint, this->each_over_ranks(check_optimizer_resumes)),
+           (WorksInHostMemory, this->each_over_ranks(check_optimizer_offloads)));
 
 }  // namespace fsdp::testing

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -37,11 +38,8 @@ inline const std::vector<Parameter>& stepped_parameters() {
 namespace detail {
 
 inline std::string words_of(const Parameter& parameter) {
-  std::string shape;
-  for (std::int64_t axis = 0; axis < parameter.shape.rank; ++axis)
-    shape += (axis == 0 ? "" : ", ") + std::to_string(parameter.shape[axis]);
   constexpr std::string_view roles[] = {"a linear layer's matrix", "a table", "a vector"};
-  return message("parameter [", shape, "], ", roles[static_cast<int>(parameter.role)]);
+  return message("parameter ", in_words(parameter.shape), ", ", roles[static_cast<int>(parameter.role)]);
 }
 
 /// Elements [begin, end) of a parameter, as one update gets them.
@@ -96,10 +94,14 @@ class OptimizerPiece {
   }
 
   std::vector<float> main() const { return main_.values(); }
-  std::vector<float> state(std::size_t index) const { return states_[index].values(); }
   std::vector<float> gradient() const { return gradient_.values(); }
   std::vector<Compute> model() const { return has_model ? model_.values() : std::vector<Compute>(); }
-  std::size_t states() const { return states_.size(); }
+  /// What steps change: main, and the states.
+  std::vector<std::vector<float>> values() const {
+    std::vector<std::vector<float>> list{main()};
+    for (const auto& state : states_) list.push_back(state.values());
+    return list;
+  }
 
   /// Checks that memory around the piece is unchanged.
   bool expect_untouched(std::string_view where) const {
@@ -142,24 +144,37 @@ inline device::StepDecision decided(int taken) {
 
 inline constexpr std::int64_t update_arena_bytes = std::int64_t{4} << 20;
 
-/// Runs some steps on a piece.
+/// Runs three steps on a piece, whose gradients are `factor` times the usual ones and are scaled back.
 template <class O, class Compute>
-void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, int steps = 3) {
+void take_steps(const O& optimizer, OptimizerPiece<Compute>& piece, int threads, float factor = 1) {
   TestRank<device::Cpu> rank(threads, update_arena_bytes);
-  for (int taken = 1; taken <= steps; ++taken) {
-    piece.set_gradient(taken);
-    const device::StepDecision decision = decided(taken);
+  for (int taken = 1; taken <= 3; ++taken) {
+    piece.set_gradient(taken, factor);
+    device::StepDecision decision = decided(taken);
+    decision.gradient_scale /= factor;
     piece.step(optimizer, rank.stream, decision);
   }
 }
 
+/// Compares main and states with those of other elements that begin at `begin`.
+inline bool expect_same_values(std::string_view asked, std::string_view where,
+                               const std::vector<std::vector<float>>& found,
+                               const std::vector<std::vector<float>>& expected, std::int64_t begin = 0) {
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (!expect_values(asked, where, i == 0 ? "main" : message("state ", i - 1), found[i],
+                       std::span(expected[i]).subspan(static_cast<std::size_t>(begin), found[i].size())))
+      return false;
+  return true;
+}
+
+/// Compares a piece with the elements of another one that begin at `begin`.
 template <class Compute>
 bool expect_same_piece(std::string_view asked, std::string_view where, const OptimizerPiece<Compute>& found,
-                       const OptimizerPiece<Compute>& expected) {
-  bool same = expect_values(asked, where, "main", found.main(), expected.main());
-  for (std::size_t state = 0; same && state < found.states(); ++state)
-    same = expect_values(asked, where, message("state ", state), found.state(state), expected.state(state));
-  return same && expect_values(asked, where, "model", found.model(), expected.model());
+                       const OptimizerPiece<Compute>& expected, std::int64_t begin = 0) {
+  const std::vector<Compute> model = found.model(), all = expected.model();
+  return expect_same_values(asked, where, found.values(), expected.values(), begin) &&
+         expect_values(asked, where, "model", model,
+                       std::span(all).subspan(all.empty() ? 0 : static_cast<std::size_t>(begin), model.size()));
 }
 
 template <class Compute>

@@ -14,7 +14,8 @@
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/testing/strategy_runs.hpp>
+#include <tessera/fsdp/testing/results.hpp>
+#include <tessera/fsdp/testing/strategy_loop.hpp>
 
 namespace fsdp::testing {
 
@@ -78,6 +79,6 @@ struct OptimizerRun {
 };
 
 /// Trains. Rethrows the error of the first rank that failed.
-StrategyRun train_with(const AnyOptimizer& optimizer, const OptimizerRun& run);
+RunResult train_with(const AnyOptimizer& optimizer, const OptimizerRun& run);
 
 }  // namespace fsdp::testing

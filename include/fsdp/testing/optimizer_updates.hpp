@@ -72,18 +72,15 @@ void check_optimizer_steps(const O& optimizer) {
             return void(fail("finite weights, states that began as zeros and finite gradients give finite weights",
                              where, message("a weight is ", in_words(value))));
 
-        const auto main = piece.main();
-        std::vector<std::vector<float>> states;
-        for (std::size_t i = 0; i < piece.states(); ++i) states.push_back(piece.state(i));
+        const auto stepped = piece.values();
         constexpr std::string_view skipped = "a skipped step changes nothing but `model`, whatever its gradient is";
         piece.set_gradient_to_nan();
         piece.forget_model();
         const device::StepDecision skip{.taken = taken, .lr = 0.5, .skipped = 1};
         piece.step(optimizer, rank.stream, skip);
-        bool good = expect_values(skipped, where, "main", piece.main(), main);
-        for (std::size_t i = 0; good && i < piece.states(); ++i)
-          good = expect_values(skipped, where, message("state ", i), piece.state(i), states[i]);
-        if (!good || !piece.expect_untouched(where) || !piece.expect_model(where)) return;
+        if (!detail::expect_same_values(skipped, where, piece.values(), stepped) || !piece.expect_untouched(where) ||
+            !piece.expect_model(where))
+          return;
       }
       if (piece.main() == before)
         return void(fail("three steps with a gradient and a learning rate change weights", detail::words_of(parameter),
@@ -117,13 +114,8 @@ void check_optimizer_cuts(const O& optimizer) {
         const std::int64_t end = std::min(begin + length, count);
         detail::OptimizerPiece<bf16> piece(parameter, states, begin, end);
         detail::take_steps(optimizer, piece, 1);
-        const auto part = [&](auto values) { return decltype(values)(values.begin() + begin, values.begin() + end); };
         const std::string where = message(name, ", elements [", begin, ", ", end, ") as a piece");
-        bool same = expect_values(asked, where, "main", piece.main(), part(whole.main())) &&
-                    expect_values(asked, where, "model", piece.model(), part(whole.model()));
-        for (std::size_t i = 0; same && i < states; ++i)
-          same = expect_values(asked, where, message("state ", i), piece.state(i), part(whole.state(i)));
-        if (!same) return;
+        if (!detail::expect_same_piece(asked, where, piece, whole, begin)) return;
       }
     }
   }
@@ -136,18 +128,11 @@ void check_optimizer_scale(const O& optimizer) {
       "the gradient of a step is `gradient` times `decision.gradient_scale`: four times the gradient and a quarter of "
       "the scale give the same bits";
   for (const Parameter& parameter : stepped_parameters()) {
-    const auto stepped = [&](float factor) {
-      TestRank<device::Cpu> rank(1, detail::update_arena_bytes);
-      detail::OptimizerPiece<float> piece(parameter, optimizer.states(parameter).size());
-      for (int taken = 1; taken <= 3; ++taken) {
-        device::StepDecision decision = detail::decided(taken);
-        decision.gradient_scale = 0.5f / factor;
-        piece.set_gradient(taken, factor);
-        piece.step(optimizer, rank.stream, decision);
-      }
-      return piece;
-    };
-    if (!detail::expect_same_piece(asked, detail::words_of(parameter), stepped(4), stepped(1))) return;
+    const std::size_t states = optimizer.states(parameter).size();
+    detail::OptimizerPiece<float> found(parameter, states), expected(parameter, states);
+    detail::take_steps(optimizer, found, 1, 4);
+    detail::take_steps(optimizer, expected, 1);
+    if (!detail::expect_same_piece(asked, detail::words_of(parameter), found, expected)) return;
   }
 }
 

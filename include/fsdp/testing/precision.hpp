@@ -21,6 +21,7 @@
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -128,14 +129,9 @@ void check_gradients_keep_their_digits() {
 
 template <class P>
 class PrecisionSuite : public ::testing::Test {};
-TYPED_TEST_SUITE_P(PrecisionSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PrecisionSuite);  // checks may be called without it
 
-TYPED_TEST_P(PrecisionSuite, HasTypesThatAStackTakes) { check_precision_types<TypeParam>(); }
-TYPED_TEST_P(PrecisionSuite, KeepsWeightsFromComputeToMainAndBack) { check_weights_survive<TypeParam>(); }
-TYPED_TEST_P(PrecisionSuite, KeepsTheDigitsOfGradients) { check_gradients_keep_their_digits<TypeParam>(); }
-
-REGISTER_TYPED_TEST_SUITE_P(PrecisionSuite, HasTypesThatAStackTakes, KeepsWeightsFromComputeToMainAndBack,
-                            KeepsTheDigitsOfGradients);
+FSDP_SUITE(PrecisionSuite, (HasTypesThatAStackTakes, check_precision_types<TypeParam>()),
+           (KeepsWeightsFromComputeToMainAndBack, check_weights_survive<TypeParam>()),
+           (KeepsTheDigitsOfGradients, check_gradients_keep_their_digits<TypeParam>()));
 
 }  // namespace fsdp::testing

@@ -119,14 +119,15 @@ std::string expect_error(std::string_view asked, std::string_view where, std::st
   return "";
 }
 
-/// Runs part of a check. Returns whether it ended without an error; an error is a failure. `where` is the case.
+/// Runs part of a check. Returns whether it ended without an error; an error is a failure, which begins with `ended`.
+/// `where` is the case.
 template <class Part>
-bool report_errors(std::string_view asked, std::string_view where, Part part) {
+bool report_errors(std::string_view asked, std::string_view where, Part part, std::string_view ended = "an error: ") {
   try {
     part();
     return true;
   } catch (const std::exception& error) {
-    return fail(asked, where, message("an error: ", error.what()));
+    return fail(asked, where, message(ended, error.what()));
   }
 }
 

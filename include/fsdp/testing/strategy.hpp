@@ -27,9 +27,10 @@
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/sgd.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
-#include <tessera/fsdp/testing/planned_bytes.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/results.hpp>
 #include <tessera/fsdp/testing/strategy_loop.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 
 namespace fsdp::testing {
 
@@ -67,29 +68,23 @@ bool takes_ranks(const Strategy& strategy, int ranks) {
 /// Trains by AdamW, or by SGD where sums may differ in their last bits: AdamW divides a gradient by its size, so that
 /// elements whose gradient is small would differ by much more (by 1e-4 where SGD gives 5e-7).
 template <class Strategy>
-StrategyRun train_case(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
+RunResult train_case(const Strategy& strategy, const StrategyCase& how, bool to_the_bit = true) {
   return to_the_bit ? train_loop(strategy, how, optim::AdamW{}, 1e-2) : train_loop(strategy, how, optim::Sgd{}, 0.1);
 }
 
-/// Calls expect(case, train(case)) for every case, until one fails. An error of a run is a failure.
-template <class Strategy, class Train, class Expect>
-void check_runs(std::string_view asked, const Strategy& strategy, Train train, Expect expect) {
+/// Calls expect(case), which trains, for every case, until one fails. An error of a run is a failure.
+template <class Strategy, class Expect>
+void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
   int tried = 0;
   for (const StrategyCase& how : strategy_cases()) {
     if (!takes_ranks(strategy, how.ranks)) continue;
     ++tried;
-    try {
-      if (!expect(how, train(how))) return;
-    } catch (const std::exception& error) {
-      return void(fail(asked, how.in_words(), message("training ended with an error: ", error.what())));
-    }
+    bool good = false;
+    report_errors(
+        asked, how.in_words(), [&] { good = expect(how); }, ended_with_error);
+    if (!good) return;
   }
   if (tried == 0) fail(asked, "1 to 4 ranks", "ranks_per_group() divides none of them");
-}
-template <class Strategy, class Expect>
-void check_runs(std::string_view asked, const Strategy& strategy, Expect expect) {
-  check_runs(
-      asked, strategy, [&](const StrategyCase& how) { return train_case(strategy, how); }, expect);
 }
 
 template <class Strategy>
@@ -163,34 +158,25 @@ void check_strategy_lists(const Strategy& strategy) {
 template <class Strategy>
 void check_strategy_trains(const Strategy& strategy) {
   const bool one_axis = detail::ranks_per_group(strategy) == 0;
-  const auto train = [&](const auto& by, const StrategyCase& how) {
-    return detail::train_case(by, how, one_axis && how.micro_batches == 1);
-  };
-  detail::check_runs(
-      "training ends without an error", strategy, [&](const StrategyCase& how) { return train(strategy, how); },
-      [&](const StrategyCase& how, const StrategyRun& found) {
-        const StrategyRun expected = train(Replicated{}, how);
-        // Replicated reduces once per step. A reduction in every micro-batch adds in another order, and so do two axes.
-        const bool to_the_bit = one_axis && (how.micro_batches == 1 || found.reductions == expected.reductions);
-        const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
-                                          to_the_bit ? "to the bit" : "within 1e-5 of the largest");
-        if (!(expected.losses.back() < expected.losses.front()))
-          return fail(asked, how.in_words(), "Replicated learns nothing, so that nothing is shown");
-        const auto expect = to_the_bit ? &expect_values<std::vector<float>, std::vector<float>> : &expect_near;
-        const std::vector<float> found_losses(found.losses.begin(), found.losses.end());
-        const std::vector<float> losses(expected.losses.begin(), expected.losses.end());
-        bool same = expect(asked, how.in_words(), "the losses of the steps", found_losses, losses);
-        for (const auto& [name, weights] : expected.weights)
-          same = same && expect(asked, how.in_words(), name, found.weights.at(name), weights);
-        return same;
-      });
+  detail::check_runs("training ends without an error", strategy, [&](const StrategyCase& how) {
+    const bool same_order = one_axis && how.micro_batches == 1;
+    const RunResult found = detail::train_case(strategy, how, same_order);
+    const RunResult expected = detail::train_case(Replicated{}, how, same_order);
+    // Replicated reduces once per step. A reduction in every micro-batch adds in another order, and so do two axes.
+    const bool to_the_bit = same_order || (one_axis && found.reductions == expected.reductions);
+    const std::string asked = message("losses and weights are those of Replicated on as many ranks, ",
+                                      to_the_bit ? "to the bit" : "within 1e-5 of the largest");
+    if (!(expected.losses.back() < expected.losses.front()))
+      return fail(asked, how.in_words(), "Replicated learns nothing, so that nothing is shown");
+    return (to_the_bit ? expect_same_run : expect_near_run)(asked, how.in_words(), found, expected);
+  });
 }
 
-/// Checks that rank 0 takes the planned bytes.
+/// Checks that every rank takes the planned bytes.
 template <class Strategy>
 void check_strategy_memory(const Strategy& strategy) {
-  detail::check_runs(takes_planned_bytes, strategy, [](const StrategyCase& how, const StrategyRun& found) {
-    return expect_planned_bytes(how.in_words(), 0, found.taken, found.planned);
+  detail::check_runs(takes_planned_bytes, strategy, [&](const StrategyCase& how) {
+    return expect_planned_bytes(how.in_words(), detail::train_case(strategy, how));
   });
 }
 
@@ -200,7 +186,8 @@ void check_strategy_collectives(const Strategy& strategy) {
   constexpr std::string_view asked =
       "a step starts one collective for every gather and every reduction of its list, and no other for weights and "
       "gradients";
-  detail::check_runs(asked, strategy, [&](const StrategyCase& how, const StrategyRun& found) {
+  detail::check_runs(asked, strategy, [&](const StrategyCase& how) {
+    const RunResult found = detail::train_case(strategy, how);
     if (how.ranks == 1 || detail::ranks_per_group(strategy) != 0) return true;  // an axis of one rank sends nothing
     return expect_value(asked, how.in_words(), "the number of gathers", found.gathered, found.gathers) &&
            expect_value(asked, how.in_words(), "the number of reductions", found.reduced, found.reductions);
@@ -219,26 +206,20 @@ class StrategySuite : public ::testing::Test {
       check(strategy);
     }
   }
-};
-TYPED_TEST_SUITE_P(StrategySuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StrategySuite);  // checks may be called without it
-
-TYPED_TEST_P(StrategySuite, MakesSoundLists) {
-  this->each([](const auto& strategy) { check_strategy_lists(strategy); });
-}
-#define FSDP_STRATEGY(test, check)                                                                           \
-  TYPED_TEST_P(StrategySuite, test) {                                                                        \
-    this->each([](const auto& strategy) {                                                                    \
-      if (!detail::has_sound_lists(strategy)) GTEST_SKIP() << "not run: MakesSoundLists says what is wrong"; \
-      check(strategy);                                                                                       \
-    });                                                                                                      \
+  template <class Check>
+  static void each_sound(Check check) {
+    each([&](const auto& strategy) {
+      if (!detail::has_sound_lists(strategy)) GTEST_SKIP() << "not run: MakesSoundLists says what is wrong";
+      check(strategy);
+    });
   }
-FSDP_STRATEGY(TrainsAsReplicatedDoes, check_strategy_trains)
-FSDP_STRATEGY(TakesTheBytesThatWerePlanned, check_strategy_memory)
-FSDP_STRATEGY(SendsWhatItsListSays, check_strategy_collectives)
-#undef FSDP_STRATEGY
+};
 
-REGISTER_TYPED_TEST_SUITE_P(StrategySuite, MakesSoundLists, TrainsAsReplicatedDoes, TakesTheBytesThatWerePlanned,
-                            SendsWhatItsListSays);
+FSDP_SUITE(StrategySuite, (MakesSoundLists, this->each([](const auto& strategy) { check_strategy_lists(strategy); })),
+           (TrainsAsReplicatedDoes, this->each_sound([](const auto& strategy) { check_strategy_trains(strategy); })),
+           (TakesTheBytesThatWerePlanned,
+            this->each_sound([](const auto& strategy) { check_strategy_memory(strategy); })),
+           (SendsWhatItsListSays,
+            this->each_sound([](const auto& strategy) { check_strategy_collectives(strategy); })));
 
 }  // namespace fsdp::testing

@@ -7,21 +7,20 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
-#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/testing/foreign_runs.hpp>
+#include <tessera/fsdp/testing/results.hpp>
 
 namespace fsdp::testing {
 
@@ -43,49 +42,15 @@ struct StrategyCase {
   }
 };
 
-/// The results of a run.
-struct StrategyRun {
-  std::vector<double> losses;
-  std::map<std::string, std::vector<float>> weights;  ///< whole tensors by name
-  std::map<std::string, std::vector<float>> states;   ///< of the optimizer, whole, as "parameter.state"
-  device::BytesByKind planned{}, taken{};             ///< of rank 0
-  std::int64_t gathers = 0, reductions = 0;           ///< that rank 0's schedule has in a step
-  std::int64_t gathered = 0, reduced = 0;             ///< collectives that rank 0 took part in, in one step
-};
+using StrategyRun = RunResult;
 
 namespace detail {
 
-/// Returns the number of collectives of this kind on all axes.
-template <class Module>
-std::int64_t recorded(Module& module, std::string_view what) {
-  std::int64_t count = 0;
-  for (auto* axis : module.communicators())
-    count += std::ranges::count(axis->monitor().records, what,
-                                [](const comm::Record& record) { return std::string_view(record.label.what); });
-  return count;
-}
-
-/// Counts a step's collectives that rank 0 took part in.
-template <class Module>
-void count_step(Module& module, StrategyRun& run) {
-  run.gathered = recorded(module, "weights");
-  run.reduced = recorded(module, "gradients");
-}
-/// Counts the collectives in rank 0's schedule of a step.
-template <class Module>
-void count_schedule(Module& module, StrategyRun& run) {
-  const auto in_list = [&](sharding::Action action) {
-    return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
-  };
-  run.gathers = in_list(sharding::Action::gather);
-  run.reductions = in_list(sharding::Action::reduce);
-}
-
-/// A table of tokens, blocks h + scale * down(tanh(up(norm * h))), and a head with the cross entropy of the next token.
-/// The head's weights are the table's if both are tied.
+/// A table of tokens, then units y = x + tanh(z), in which element k of a tensor w adds w[k] * x[from(k)] to z[to(k)].
+/// The loss is a twentieth of the squared distance from targets. The head's weights are the table's if both are tied.
 struct StrategyNet {
   static constexpr int blocks = 3, width = 13, inner = 17, tokens = 23, length = 2;
-  using Values = std::vector<float>;
+  using States = std::array<std::array<float, width>, length>;  // of one unit, by token
 
   static std::vector<Unit> units(bool tied) {
     const auto tensor = [](std::string name, const Shape& shape, double deviation) {
@@ -106,58 +71,45 @@ struct StrategyNet {
   /// Computes a piece, of `length` tokens, and returns its part of the step's loss.
   template <class Pass>
   static double compute(Pass& pass, int piece, int pieces, bool trains) {
-    const auto token = [&](int at) { return (5 * at + 11 * piece) % tokens; };
-    std::vector<Values> states(1, Values(length * width)), inner_states;
-    Values& first = states.front();
+    const auto token = [&](std::size_t at) { return (5 * static_cast<int>(at) + 11 * piece) % tokens; };
+    std::array<States, blocks + 2> states{};
     {
       const auto use = pass.forward(0);
-      for (int at = 0; at < length; ++at)
-        std::copy_n(use.weight(0).data() + token(at) * width, width, first.begin() + at * width);
+      for (std::size_t at = 0; at < length; ++at)
+        std::copy_n(use.weight(0).data() + token(at) * width, width, states[0][at].begin());
     }
-    for (int block = 0; block < blocks; ++block) {
-      const auto use = pass.forward(1 + block);
-      const float *norm = use.weight(0).data(), scale = use.weight(3).data()[0];
-      Values next = states.back(), activations(length * inner);
-      for (int at = 0; at < length; ++at) {
-        const float* const x = states.back().data() + at * width;
-        float* const u = activations.data() + at * inner;
-        for (int i = 0; i < inner; ++i) {
-          for (int j = 0; j < width; ++j) u[i] += use.weight(1).data()[i * width + j] * norm[j] * x[j];
-          u[i] = std::tanh(u[i]);
+    for (std::size_t unit = 1; unit < states.size(); ++unit) {
+      const auto use = pass.forward(static_cast<int>(unit));
+      for (std::size_t at = 0; at < length; ++at) {
+        const auto& x = states[unit - 1][at];
+        auto& y = states[unit][at];
+        for (std::size_t i = 0; i < tensors(unit); ++i) {
+          const Tensor<const float> w = use.weight(i);
+          for (std::int64_t k = 0; k < w.numel(); ++k) y[to(k)] += w.data()[k] * x[from(k)];
         }
-        for (int j = 0; j < width; ++j)
-          for (int i = 0; i < inner; ++i) next[index(at, j)] += scale * use.weight(2).data()[j * inner + i] * u[i];
+        for (std::size_t j = 0; j < width; ++j) y[j] = x[j] + std::tanh(y[j]);
       }
-      inner_states.push_back(std::move(activations));
-      states.push_back(std::move(next));
     }
+    const float share = 0.1f / static_cast<float>(length * pieces);
     double loss = 0;
-    Values scores(length * tokens);  // then their gradient
-    {
-      const auto use = pass.forward(1 + blocks);
-      const double share = 1.0 / (length * pieces);
-      for (int at = 0; at < length; ++at) {
-        float* const z = scores.data() + at * tokens;
-        double sum = 0;
-        for (int k = 0; k < tokens; ++k) {
-          for (int j = 0; j < width; ++j) z[k] += use.weight(0).data()[k * width + j] * states.back()[index(at, j)];
-          sum += std::exp(static_cast<double>(z[k]));
-        }
-        const int target = (token(at) * 7 + 1) % tokens;
-        loss += share * (std::log(sum) - static_cast<double>(z[target]));
-        for (int k = 0; k < tokens; ++k)
-          z[k] = static_cast<float>(share * (std::exp(static_cast<double>(z[k])) / sum - (k == target ? 1 : 0)));
+    States d = states.back();
+    for (std::size_t at = 0; at < length; ++at)
+      for (std::size_t j = 0; j < width; ++j) {
+        const float off = d[at][j] - static_cast<float>((7 * static_cast<std::size_t>(token(at)) + j) % 5) + 2;
+        d[at][j] = share * off;
+        loss += 0.5 * static_cast<double>(share * off * off);
       }
-    }
-    if (trains) backward(pass, token, states, inner_states, scores);
+    if (trains) backward(pass, token, states, d);
     return loss;
   }
 
  private:
-  static std::size_t index(int at, int column) { return static_cast<std::size_t>(at * width + column); }
+  static std::size_t tensors(std::size_t unit) { return unit <= blocks ? 4 : 1; }
+  static std::size_t from(std::int64_t k) { return static_cast<std::size_t>((k / width + k) % width); }
+  static std::size_t to(std::int64_t k) { return static_cast<std::size_t>(k % width); }
 
   template <class Use>
-  static void put(const Use& use, std::size_t tensor, const Values& values) {
+  static void put(const Use& use, std::size_t tensor, const std::vector<float>& values) {
     const auto gradient = use.gradient(tensor);
     if (!gradient.wanted()) return;
     const bool adds = gradient.next() == Write::accumulate;
@@ -165,82 +117,59 @@ struct StrategyNet {
     for (std::size_t i = 0; i < values.size(); ++i) to[i] = adds ? to[i] + values[i] : values[i];
   }
 
+  /// `d`: the derivatives of the loss by the last states.
   template <class Pass, class Token>
-  static void backward(Pass& pass, Token token, const std::vector<Values>& states,
-                       const std::vector<Values>& inner_states, const Values& scores) {
-    Values d(length * width);
-    {
-      const auto use = pass.backward(1 + blocks);
-      Values of_head(tokens * width);
-      for (int at = 0; at < length; ++at)
-        for (int k = 0; k < tokens; ++k)
-          for (int j = 0; j < width; ++j) {
-            const float score = scores[static_cast<std::size_t>(at * tokens + k)];
-            d[index(at, j)] += score * use.weight(0).data()[k * width + j];
-            of_head[index(k, j)] += score * states.back()[index(at, j)];
-          }
-      put(use, 0, of_head);
-    }
-    for (int block = blocks; block-- > 0;) {
-      const auto use = pass.backward(1 + block);
-      const auto number = static_cast<std::size_t>(block);
-      const float *norm = use.weight(0).data(), *up = use.weight(1).data(), *down = use.weight(2).data();
-      const float scale = use.weight(3).data()[0];
-      Values of_norm(width), of_up(inner * width), of_down(width * inner), of_scale(1);
-      for (int at = 0; at < length; ++at) {
-        const float* const x = states[number].data() + at * width;
-        const float* const u = inner_states[number].data() + at * inner;
-        float* const dy = d.data() + at * width;
-        Values dx(dy, dy + width);
-        for (int i = 0; i < inner; ++i) {
-          float du = 0;
-          for (int j = 0; j < width; ++j) {
-            const auto of_weight = static_cast<std::size_t>(j * inner + i);
-            du += scale * down[of_weight] * dy[j];
-            of_down[of_weight] += scale * dy[j] * u[i];
-            of_scale[0] += down[of_weight] * dy[j] * u[i];
-          }
-          du *= 1 - u[i] * u[i];
-          for (int j = 0; j < width; ++j) {
-            of_up[index(i, j)] += du * norm[j] * x[j];
-            of_norm[static_cast<std::size_t>(j)] += du * up[i * width + j] * x[j];
-            dx[static_cast<std::size_t>(j)] += du * up[i * width + j] * norm[j];
-          }
+  static void backward(Pass& pass, Token token, const std::array<States, blocks + 2>& states, States d) {
+    for (std::size_t unit = states.size(); unit-- > 1;) {
+      const auto use = pass.backward(static_cast<int>(unit));
+      States dz;
+      for (std::size_t at = 0; at < length; ++at)
+        for (std::size_t j = 0; j < width; ++j) {
+          const float tanh = states[unit][at][j] - states[unit - 1][at][j];
+          dz[at][j] = d[at][j] * (1 - tanh * tanh);
         }
-        std::copy(dx.begin(), dx.end(), dy);
+      for (std::size_t i = 0; i < tensors(unit); ++i) {
+        const Tensor<const float> w = use.weight(i);
+        std::vector<float> gradient(static_cast<std::size_t>(w.numel()));
+        for (std::size_t at = 0; at < length; ++at)
+          for (std::int64_t k = 0; k < w.numel(); ++k) {
+            gradient[static_cast<std::size_t>(k)] += dz[at][to(k)] * states[unit - 1][at][from(k)];
+            d[at][from(k)] += w.data()[k] * dz[at][to(k)];
+          }
+        put(use, i, gradient);
       }
-      put(use, 0, of_norm);
-      put(use, 1, of_up);
-      put(use, 2, of_down);
-      put(use, 3, of_scale);
     }
     const auto use = pass.backward(0);
-    Values of_table(tokens * width);
-    for (int at = 0; at < length; ++at)
-      for (int j = 0; j < width; ++j) of_table[index(token(at), j)] += d[index(at, j)];
+    std::vector<float> of_table(tokens * width);
+    for (std::size_t at = 0; at < length; ++at)
+      for (std::size_t j = 0; j < width; ++j) of_table[static_cast<std::size_t>(token(at) * width) + j] += d[at][j];
     put(use, 0, of_table);
   }
 };
 
 }  // namespace detail
 
-/// Trains for four steps. Rethrows the error of the first rank that failed.
+/// Trains for four steps, evaluates, and counts collectives. Rethrows the error of the first rank that failed.
 template <class Strategy, class Optimizer>
-StrategyRun train_loop(const Strategy& strategy, const StrategyCase& how, const Optimizer& optimizer, double lr) {
-  using Comm = comm::Threads<>;
-  using Tested = Sharded<Stack<Strategy, Comm, Fp32>, Optimizer>;
+RunResult train_loop(const Strategy& strategy, const StrategyCase& how, const Optimizer& optimizer, double lr) {
   using Net = detail::StrategyNet;
-  const std::vector<Unit> units = Net::units(how.tied);
-  typename Tested::Settings settings;
+  ShardedSettings<Optimizer> settings;
   settings.micro_batches = how.micro_batches;
   settings.optimizer = optimizer;
   settings.unit_options = how.units;
-  StrategyRun run;
-  Comm::run(how.ranks, {.checks = true, .record = true}, [&](Comm& communicator) {
-    const int first = communicator.rank() * how.micro_batches, pieces = how.ranks * how.micro_batches;
-    Tested sharded(communicator, units, strategy, settings);
+  const auto train = [&](auto& sharded, int rank, RunResult& run) {
+    const int first = rank * how.micro_batches, pieces = how.ranks * how.micro_batches;
     auto& module = sharded.module();
-    sharded.initialize(3);
+    const auto recorded = [&](std::string_view what) {  // on all axes
+      std::int64_t count = 0;
+      for (auto* axis : module.communicators())
+        count += std::ranges::count(axis->monitor().records, what,
+                                    [](const comm::Record& record) { return std::string_view(record.label.what); });
+      return count;
+    };
+    const auto in_schedule = [&](sharding::Action action) {
+      return std::ranges::count(module.schedule(sharding::Pass::train), action, &sharding::Task::action);
+    };
     std::vector<double> losses;
     for (int step = 0; step < 4; ++step) {
       for (auto* axis : module.communicators()) axis->monitor().records.clear();
@@ -248,29 +177,21 @@ StrategyRun train_loop(const Strategy& strategy, const StrategyCase& how, const 
       auto pass = sharded.train();
       for (int m = 0; m < how.micro_batches; ++m) loss += Net::compute(pass, first + m, pieces, true);
       pass.finish();
-      if (communicator.rank() == 0) detail::count_step(module, run);
+      if (rank == 0) {
+        run.gathered = recorded("weights");
+        run.reduced = recorded("gradients");
+        run.gathers = in_schedule(sharding::Action::gather);
+        run.reductions = in_schedule(sharding::Action::reduce);
+      }
       losses.push_back(sharded.step(loss, {.lr = lr}).loss);
     }
-    {
-      auto pass = sharded.evaluate();
-      Net::compute(pass, first, pieces, false);
-      pass.finish();
-    }
-    module.synchronize();
-    const device::BytesByKind planned = Tested::plan(how.ranks, communicator.rank(), units, strategy, settings).bytes;
-    const device::BytesByKind taken = sharded.held().bytes;
-    std::map<std::string, std::vector<float>> weights;
-    sharded.with_full({"*"}, [&](const Parameter& parameter, Tensor<const float> values) {
-      weights[parameter.name].assign(values.data(), values.data() + values.numel());
-    });
-    if (communicator.rank() != 0) return;
-    run.losses = losses;
-    run.weights = weights;
-    run.planned = planned;
-    run.taken = taken;
-    detail::count_schedule(module, run);
-  });
-  return run;
+    auto pass = sharded.evaluate();
+    Net::compute(pass, first, pieces, false);
+    pass.finish();
+    return losses;
+  };
+  return detail::run_sharded(
+      how.ranks, [&] { return Net::units(how.tied); }, strategy, settings, train);
 }
 
 }  // namespace fsdp::testing

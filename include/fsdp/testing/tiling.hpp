@@ -24,6 +24,7 @@
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 #include <tessera/fsdp/testing/module.hpp>
 #include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/suite.hpp>
 #include <tessera/tiling/policies.hpp>
 
 namespace fsdp::testing {
@@ -266,24 +267,14 @@ class TilingSuite : public ::testing::Test {
     }
   }
 };
-TYPED_TEST_SUITE_P(TilingSuite);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TilingSuite);  // checks may be called without it
 
-#define FSDP_TILING(test, check)                           \
-  TYPED_TEST_P(TilingSuite, test) {                        \
-    this->each([](const auto& policy) { check(policy); }); \
-  }
-FSDP_TILING(CoversEveryTokenOnceAndInOrder, check_tiling_covers)
-FSDP_TILING(SaysWhatItsTilesCost, check_tiling_prices)
-FSDP_TILING(KeepsTheLimitsOfTheProblem, check_tiling_limits)
-FSDP_TILING(TakesNoMoreBytesThanUntiled, check_tiling_saves)
-FSDP_TILING(IsAPureFunction, check_tiling_is_pure)
-FSDP_TILING(CutsNothingIntoNoTile, check_tiling_of_nothing)
-FSDP_TILING(ChangesNoGradient, check_tiling_gradients)
-#undef FSDP_TILING
-
-REGISTER_TYPED_TEST_SUITE_P(TilingSuite, CoversEveryTokenOnceAndInOrder, SaysWhatItsTilesCost,
-                            KeepsTheLimitsOfTheProblem, TakesNoMoreBytesThanUntiled, IsAPureFunction,
-                            CutsNothingIntoNoTile, ChangesNoGradient);
+FSDP_SUITE(TilingSuite,
+           (CoversEveryTokenOnceAndInOrder, this->each([](const auto& policy) { check_tiling_covers(policy); })),
+           (SaysWhatItsTilesCost, this->each([](const auto& policy) { check_tiling_prices(policy); })),
+           (KeepsTheLimitsOfTheProblem, this->each([](const auto& policy) { check_tiling_limits(policy); })),
+           (TakesNoMoreBytesThanUntiled, this->each([](const auto& policy) { check_tiling_saves(policy); })),
+           (IsAPureFunction, this->each([](const auto& policy) { check_tiling_is_pure(policy); })),
+           (CutsNothingIntoNoTile, this->each([](const auto& policy) { check_tiling_of_nothing(policy); })),
+           (ChangesNoGradient, this->each([](const auto& policy) { check_tiling_gradients(policy); })));
 
 }  // namespace fsdp::testing

@@ -43,14 +43,9 @@ std::vector<std::string> planned_calls(const StepRecord& record, Axis axis) {
 /// Compares the last step of a run with the record of a dry run of the same step.
 struct Compared {
   const RunTimeAny& strategy;
-  int steps = 2;
-  double lr = 1e-2;
-  bool as_ranks = false;
 
   template <class Training>
-  void begin(Training&) const {}
-  template <class Training>
-  void end(Training& training) const {
+  void operator()(Training& training) const {
     StepRecord record;
     Request request = training.request();
     request.record = &record;
@@ -88,8 +83,10 @@ Estimate estimate(const PlannedLlama& llama, const Request& request, const Clust
 
 void expect_calls_of_a_run(const RunTimeAny& strategy, const testing::StrategyCase& how) {
   SCOPED_TRACE(message(policy_text(strategy), ", ", how.in_words()));
-  const testing::StrategyRun run = testing::train_with(strategy, how, optim::AdamW{}, Compared{strategy});
-  EXPECT_EQ(run.planned, run.taken);
+  const testing::StrategyTask<RunTimeAny> task{.sharding = strategy, .how = how};
+  const testing::RunResult run =
+      testing::train_model(how.ranks, task, {.steps = 2}, optim::AdamW{}, Compared{strategy});
+  EXPECT_EQ(run.planned[0], run.taken[0]);
 }
 
 }  // namespace fsdp::test

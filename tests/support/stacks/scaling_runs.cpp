@@ -175,9 +175,8 @@ testing::ModelTask<Tested, ScalingData> model_task(const ScalingTask& task) {
 
 ScalingRun train_scaling(const ScalingTask& task, int steps, const std::filesystem::path& save_to,
                          const std::filesystem::path& resume) {
-  auto [losses, planned, taken] =
-      testing::train_model(2, model_task(task), {.steps = steps, .save_to = save_to, .resume = resume});
-  return {losses, planned, taken};
+  const auto run = testing::train_model(2, model_task(task), {.steps = steps, .save_to = save_to, .resume = resume});
+  return {run.losses, run.planned, run.taken};
 }
 
 void check_scaling_gradients(std::string_view where, int ranks, const ScalingTask& task) {

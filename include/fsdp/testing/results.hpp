@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The results of a run of training, and their comparison: with another run, and with what was planned. Contains no
+/// tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/has_member.hpp>
+#include <tessera/fsdp/device/memory.hpp>
+#include <tessera/fsdp/testing/report.hpp>
+#include <tessera/fsdp/testing/temporary_folder.hpp>
+
+namespace fsdp::testing {
+
+using TensorsByName = std::map<std::string, std::vector<float>>;
+
+/// What a run over ranks leaves. A kind of run fills what it has.
+struct RunResult {
+  explicit RunResult(int ranks = 0) : planned(static_cast<std::size_t>(ranks)), taken(planned) {}
+
+  std::vector<double> losses;                       ///< of the steps that were taken, the same on all ranks
+  TensorsByName weights;                            ///< whole
+  TensorsByName states;                             ///< of the optimizer, whole, as "parameter.state"
+  std::vector<device::BytesByKind> planned, taken;  ///< by rank
+  std::int64_t gathers = 0, reductions = 0;         ///< that rank 0's schedule has in a step
+  std::int64_t gathered = 0, reduced = 0;           ///< collectives that rank 0 took part in, in one step
+};
+
+namespace detail {
+
+FSDP_HAS_MEMBER(lr)
+
+/// Returns the learning rate of a tested type's runs: its `lr`, or 0.01.
+template <class Tested>
+constexpr double lr_of() {
+  if constexpr (has_lr<Tested>()) return Tested::lr;
+  return 0.01;
+}
+
+}  // namespace detail
+
+inline constexpr std::string_view ended_with_error = "training ended with an error: ";
+
+/// Returns run(). An error is a failure, which begins with `ended`, and nothing is returned.
+template <class Run>
+std::optional<RunResult> result_of(std::string_view asked, std::string_view where, Run run,
+                                   std::string_view ended = ended_with_error) {
+  std::optional<RunResult> result;
+  report_errors(
+      asked, where, [&] { result = run(); }, ended);
+  return result;
+}
+
+/// Calls expect(name, found values, expected values) for every tensor, until one fails.
+template <class Expect>
+bool expect_tensors(std::string_view asked, std::string_view where, const TensorsByName& found,
+                    const TensorsByName& expected, Expect expect) {
+  for (const auto& [name, values] : expected) {
+    const auto at = found.find(name);
+    if (at == found.end()) return fail(asked, where, message("no rank holds ", name));
+    if (!expect(name, at->second, values)) return false;
+  }
+  return found.size() == expected.size() ||
+         fail(asked, where, message(found.size(), " tensors instead of ", expected.size()));
+}
+
+/// Compares losses, weights and states, to the bit.
+inline bool expect_same_run(std::string_view asked, std::string_view where, const RunResult& found,
+                            const RunResult& expected) {
+  const auto same = [&](const std::string& name, const auto& a, const auto& b) {
+    return expect_values(asked, where, name, a, b);
+  };
+  return same("the losses of the steps", found.losses, expected.losses) &&
+         expect_tensors(asked, where, found.weights, expected.weights, same) &&
+         expect_tensors(asked, where, found.states, expected.states, same);
+}
+
+/// Compares losses and weights, within 1e-5 of the first loss and of a tensor's largest weight.
+inline bool expect_near_run(std::string_view asked, std::string_view where, const RunResult& found,
+                            const RunResult& expected) {
+  return expect_losses_near(asked, where, found.losses, expected.losses) &&
+         expect_tensors(asked, where, found.weights, expected.weights,
+                        [&](const std::string& name, const auto& a, const auto& b) {
+                          return expect_near(asked, where, name, a, b);
+                        });
+}
+
+/// Checks that a run of three steps, resumed from its checkpoint for three more, ends as a run of six steps.
+/// train(steps, folder to save to, folder to resume from) trains; a path may be empty.
+template <class Train>
+void check_resumes(std::string_view asked, std::string_view where, Train train) {
+  const TemporaryFolder folder;
+  RunResult whole, resumed;
+  const bool ended = report_errors(
+      asked, where,
+      [&] {
+        whole = train(6, {}, {});
+        train(3, folder.path(), {});
+        resumed = train(6, {}, folder.path());
+      },
+      ended_with_error);
+  if (!ended) return;
+  whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 3);
+  expect_same_run(asked, where, resumed, whole);
+}
+
+inline constexpr std::string_view takes_planned_bytes =
+    "every rank takes as many bytes of every kind as its dry run planned";
+
+/// Fails for every kind of memory that differs.
+inline bool expect_planned_bytes(std::string_view where, std::size_t rank, const device::BytesByKind& taken,
+                                 const device::BytesByKind& planned) {
+  const std::string rank_there = message(where, ", rank ", rank);
+  bool same = true;
+  for (std::size_t kind = 0; kind < planned.size(); ++kind)
+    same = expect_value(takes_planned_bytes, rank_there, device::memory_kind_names[kind], taken[kind], planned[kind]) &&
+           same;
+  return same;
+}
+
+/// The same of all ranks.
+inline bool expect_planned_bytes(std::string_view where, const RunResult& found) {
+  bool same = true;
+  for (std::size_t rank = 0; rank < found.planned.size(); ++rank)
+    same = expect_planned_bytes(where, rank, found.taken[rank], found.planned[rank]) && same;
+  return same;
+}
+
+}  // namespace fsdp::testing
