@@ -10,3 +10,4 @@ s#<tessera/trainer/run/offload_advice\.hpp>#<tessera/trainer/run/memory_advice.h
 s#<tessera/trainer/run/dry_runs\.hpp>#<tessera/trainer/run/planned_step.hpp>#
 s#<tessera/trainer/run/processor\.hpp>#<tessera/trainer/run/arguments.hpp>#
 s#<tessera/trainer/run/plan_options\.hpp>#<tessera/trainer/flags/options.hpp>#
+s#<tessera/fsdp/module/pass_progress\.hpp>#<tessera/fsdp/module/module_state.hpp>#

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <tessera/fsdp/core/checked.hpp>
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
@@ -48,8 +47,8 @@ class ShardedOptimizer {
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
       : module_(&module), optimizer_(optimizer), control_(module, rules) {
     if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
-    require_whole();
-    require_decays();
+    if (optimizer_.grain() == Grain::tensors) require_whole(optimizer_.name(), module.first_cut());
+    if constexpr (!reads_decay<Optimizer>) require_no_decays(optimizer_.name(), module.group_list());
     place_states();
     if constexpr (Module::Group::offloaded) {
       for (const Shard& shard : module.shards())
@@ -103,51 +102,27 @@ class ShardedOptimizer {
     return Module::Group::offloaded ? module.offload_ledger() : module.ledger();
   }
 
-  void require_whole() const {
-    if (optimizer_.grain() == Grain::elements) return;
-    const std::string cut = module_->first_cut();
-    require<InputError>(cut.empty(), "the optimizer ", optimizer_.name(), " works on whole matrices, and the strategy ",
-                        "cuts \"", cut, "\" over ranks; take a layout that keeps tensors whole (--layout owned), or ",
-                        "--sharding replicated");
-  }
-
-  /// Throws InputError if a group of parameters sets a weight decay that the optimizer would not see.
-  void require_decays() const {
-    if constexpr (!reads_decay<Optimizer>)
-      for (const GroupTensors* const group : module_->group_list())
-        for (const Parameter& parameter : group->parameters())
-          require<InputError>(parameter.step.weight_decay.value_or(0) == 0, "the optimizer ", optimizer_.name(),
-                              " has one weight decay for all parameters that decay, and a group sets ",
-                              parameter.step.weight_decay.value_or(0), " for '", parameter.name,
-                              "'; set 0 or nothing, or let the optimizer take Parameter::decay_of and say "
-                              "static constexpr bool reads_decay = true");
-  }
-
-  /// Allocates one block per state. The pieces that have it lie one after the other, in the order of the gradients at
-  /// rest.
+  /// Allocates one block per state.
   void place_states() {
     const auto& shards = module_->shards();
     views_.resize(shards.size());
     std::size_t count = 0;
+    std::vector<StatePiece> pieces;
     for (const Shard& shard : shards) {
       require_state_names(optimizer_.name(), *shard.parameter, state_names(shard));
-      count = std::max(count, state_names(shard).size());
+      pieces.push_back({shard.resting, state_names(shard).size(), shard.trainable});
+      count = std::max(count, pieces.back().states);
     }
     for (std::size_t state = 0; state < count; ++state) {
-      std::vector<std::int64_t> starts(shards.size());
-      std::int64_t skipped = 0;  // elements of trained pieces without this state
-      for (std::size_t i = 0; i < shards.size(); ++i) {
-        starts[i] = shards[i].resting - skipped;
-        if (shards[i].trainable && state_names(shards[i]).size() <= state) skipped += room_of(i);
-      }
-      const std::int64_t bytes = checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)});
+      const StatePlaces places = places_of(pieces, state, module_->trained_size());
+      const std::int64_t bytes = checked_multiply(places.elements, std::int64_t{sizeof(float)});
       if constexpr (Module::Group::offloaded)
         states_.emplace_back(ledger(*module_), device::MemoryKind::optimizer, bytes);
       else
         states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
       auto* const block = reinterpret_cast<float*>(states_.back().data());
       for (std::size_t i = 0; i < shards.size(); ++i)
-        if (state_names(shards[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(shards[i]));
+        if (pieces[i].states > state) views_[i].emplace_back(block + places.starts[i], shape_of(shards[i]));
     }
   }
   /// Returns the parameter's shape if the shard is the whole parameter, else [elements of the shard].
@@ -155,14 +130,6 @@ class ShardedOptimizer {
     const Shape& whole = shard.parameter->shape;
     return shard.main.numel() == whole.numel() ? whole : shard.main.shape();
   }
-  /// Returns the distance in elements from a trained shard to the next one, padding included.
-  std::int64_t room_of(std::size_t shard) const {
-    const auto& shards = module_->shards();
-    for (std::size_t next = shard + 1; next < shards.size(); ++next)
-      if (shards[next].trainable) return shards[next].resting - shards[shard].resting;
-    return module_->trained_size() - shards[shard].resting;
-  }
-
   void update_shard(std::size_t index) {
     const Shard& shard = module_->shards()[index];
     if constexpr (Module::Group::offloaded)

@@ -12,8 +12,6 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
@@ -45,7 +43,7 @@ class StepControl {
   StepControl(Module& module, const device::StepRules& rules)
       : module_(&module),
         rules_(checked(rules)),
-        kinds_(kinds_of(module)),
+        kinds_(module),
         numbers_(module.communicator(), module.ledger(),
                  first_further_loss - 1 + module.settings().passes.micro_batches + kinds_.apart()),
         block_(module.ledger(), device::MemoryKind::scratch, decision_offset + decision_bytes()) {
@@ -55,13 +53,11 @@ class StepControl {
   }
 
   /// Number of steps queued since the start of the run.
-  std::int64_t steps() const { return steps_; }
+  std::int64_t steps() const { return count_.steps(); }
   /// Continues a run after `steps` steps. `taken`: how many changed the weights of each class (`taken()`).
   void resume(std::int64_t steps, std::span<const std::int64_t> taken) {
-    require<InputError>(std::ssize(taken) == module_->step_classes(), "step control: numbers of steps of ",
-                        taken.size(), " classes of groups, and these orders make ", module_->step_classes());
-    steps_ = steps;
-    const std::size_t slot = slot_of(steps - 1);
+    count_.resume(steps, taken.size(), module_->step_classes());
+    const std::size_t slot = count_.last_slot();
     for (std::size_t i = 0; i < kinds_.size(); ++i)
       decision_in(last_[slot], i) = {.taken = taken[static_cast<std::size_t>(kinds_.list()[i].step_class)]};
     last_[slot].send(module_->stream(), decisions_on_device());
@@ -82,17 +78,13 @@ class StepControl {
   }
   /// Number of skipped steps of a run whose orders train the same groups. Blocks the host until the last step's
   /// decision has arrived.
-  std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
+  std::int64_t skipped() { return steps() == 0 ? 0 : steps() - decision().taken; }
 
   /// Begins a step: sends its inputs to the device. `decide` and `end` must follow. Throws InputError for a learning
   /// rate or a loss scale that is not finite; dry runs need none.
   void begin(const device::StepInputs& inputs) {
-    const auto is_float = [](double value) { return is_finite(static_cast<float>(value)); };  // as updates use it
-    require<InputError>(
-        Device::counts_only || (is_float(inputs.lr) && is_float(inputs.loss_scale) && inputs.loss_scale > 0),
-        "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
-        "; both must be finite as floats, and the scale above 0; StepInputs::lr must be given, it has no default");
-    auto& host_inputs = inputs_[slot_of(steps_)];
+    if constexpr (!Device::counts_only) check(inputs);
+    auto& host_inputs = inputs_[count_.next_slot()];
     comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
     host_inputs.value() = inputs;
     host_inputs.send(module_->stream(), inputs_on_device());
@@ -103,8 +95,7 @@ class StepControl {
     auto& stream = module_->stream();
     const Tensor<double> own = numbers_.own();  // [3 + further micro-batches + norms apart]
     const std::int64_t micro_batches = own.numel() - kinds_.apart() - first_further_loss + 1;
-    require(losses.numel() >= 1 && losses.numel() <= micro_batches, "step control: ", losses.numel(), " losses of ",
-            micro_batches, " micro-batches");
+    check_losses(losses.numel(), micro_batches);
     device::move<Device>(stream, losses.data(), own.data(), 1);
     if (const std::int64_t further = losses.numel() - 1; further > 0)
       device::move<Device>(stream, losses.data() + 1, own.data() + first_further_loss, further);
@@ -135,7 +126,7 @@ class StepControl {
   }
   /// Ends the step: enqueues the copy of the decisions to the host.
   void end() {
-    const std::size_t slot = slot_of(steps_++);
+    const std::size_t slot = count_.add();
     made_by_.end_step(kinds_, slot, [this](int step_class) { return module_->steps_class(step_class); });
     last_[slot].fetch(module_->stream(), decisions_on_device());
   }
@@ -150,7 +141,7 @@ class StepControl {
   /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) { return arrived(0, behind); }
   /// Returns whether the device has made that decision. Does not block.
-  bool decided(std::int64_t behind = 0) const { return last_[kept_slot(behind)].copied().happened(); }
+  bool decided(std::int64_t behind = 0) const { return last_[count_.kept_slot(behind)].copied().happened(); }
   /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
   /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
   /// none. Otherwise as `decision`.
@@ -164,13 +155,6 @@ class StepControl {
  private:
   using Copy = device::HostCopy<Device, std::byte>;  ///< of all decisions, as they lie on the device
 
-  static StepKinds kinds_of(const Module& module) {
-    std::vector<int> class_of;
-    for (int group = 0; group < static_cast<int>(module.groups().size()); ++group)
-      class_of.push_back(module.step_class(group));
-    return {module.step_classes(), module.group_list(), class_of};
-  }
-
   std::int64_t decision_bytes() const {
     return (static_cast<std::int64_t>(kinds_.size()) - 1) * stride + std::int64_t{sizeof(Decision)};
   }
@@ -181,15 +165,9 @@ class StepControl {
   static Decision& decision_in(const Copy& copy, std::size_t kind) {
     return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
   }
-  /// Returns the slot of the decision `behind` steps before the last.
-  std::size_t kept_slot(std::int64_t behind) const {
-    require(behind >= 0 && behind < std::ssize(last_) && behind < steps_, "step control: ", behind,
-            " steps behind the last are not kept");
-    return slot_of(steps_ - 1 - behind);
-  }
   /// Returns the decision with a norm's last value; that of the classes has norm 0.
   const Decision& arrived(std::size_t norm, std::int64_t behind) {
-    const std::size_t slot = kept_slot(behind);
+    const std::size_t slot = count_.kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
     return decision_in(last_[slot], made_by_.of(slot, norm));
   }
@@ -224,12 +202,6 @@ class StepControl {
     decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2 (1 + norms apart)]
   }
 
-  static device::StepRules checked(const device::StepRules& rules) {
-    require<InputError>(is_finite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
-                        "; the largest norm of gradients must be finite and above 0, or 0 for no clipping");
-    return rules;
-  }
-  static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
   device::StepInputs* inputs_on_device() const { return reinterpret_cast<device::StepInputs*>(block_.data()); }
 
   Module* module_;
@@ -241,7 +213,7 @@ class StepControl {
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
   NormMakers made_by_{kinds_};
-  std::int64_t steps_ = 0;
+  StepCount count_;
 };
 
 }  // namespace fsdp::optim
