@@ -15,3 +15,5 @@ std::ostream& operator<<(std::ostream& out, const TilePlan& plan) {
 }
 
 }  // namespace fsdp::tiling
+
+template class std::vector<fsdp::tiling::Tile>;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -39,10 +40,7 @@ struct Shape {
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 
  private:
-  [[noreturn]] static void throw_too_many(std::size_t given) {
-    throw InputError(message("shape: ", given, " extents are given, and a shape holds 4; flatten the last ones, ",
-                             "as [n, c, d * h * w]"));
-  }
+  [[noreturn]] static void throw_too_many(std::size_t given);
 };
 
 /// Whether a result overwrites an output (beta = 0) or is added to it (beta = 1).
@@ -114,3 +112,16 @@ class Tensor {
 static_assert(std::is_trivially_copyable_v<Tensor<float>>);
 
 }  // namespace fsdp
+
+/// Compiled into the library.
+/// @{
+extern template class fsdp::Tensor<float>;
+extern template class fsdp::Tensor<const float>;
+extern template class fsdp::Tensor<fsdp::bf16>;
+extern template class fsdp::Tensor<const fsdp::bf16>;
+extern template class fsdp::Tensor<double>;
+extern template class fsdp::Tensor<const double>;
+extern template class std::vector<fsdp::Shape>;
+extern template class std::vector<fsdp::Tensor<float>>;
+extern template class std::vector<fsdp::Tensor<fsdp::bf16>>;
+/// @}

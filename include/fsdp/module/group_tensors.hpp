@@ -69,3 +69,8 @@ const Parameter& parameter_named(GroupList groups, std::string_view name);
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned);
 
 }  // namespace fsdp
+
+/// Compiled into the library.
+/// @{
+extern template class std::vector<const fsdp::GroupTensors*>;
+/// @}

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tessera/fsdp/core/parameter.hpp>
 
@@ -50,3 +51,8 @@ inline constexpr std::array<GroupNumber, 3> group_numbers{{{"lr", &OptimizerGrou
 std::string name_of(Role role);
 
 }  // namespace fsdp
+
+/// Compiled into the library.
+/// @{
+extern template class std::vector<fsdp::OptimizerGroup>;
+/// @}

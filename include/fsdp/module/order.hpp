@@ -53,3 +53,8 @@ struct PassPlan {
 };
 
 }  // namespace fsdp
+
+/// Compiled into the library.
+/// @{
+extern template class std::vector<fsdp::Order>;
+/// @}

@@ -266,7 +266,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   }
 
   Module& module_;
-  GroupTasks<Stack> tasks_;
+  GroupTasks<TypesOf<Stack>> tasks_;
   PassCursor cursor_;
   Observer observer_;
   ActivationWork activations_;

@@ -136,3 +136,11 @@ std::int64_t trained_elements(std::span<const Unit> units, const UnitOptions& op
 sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Facts& facts, bool sharded);
 
 }  // namespace fsdp
+
+/// Compiled into the library.
+/// @{
+extern template class std::vector<fsdp::Unit>;
+extern template class std::vector<fsdp::GroupedParameters>;
+extern template class std::vector<fsdp::Reference>;
+extern template class std::vector<std::vector<fsdp::Reference>>;
+/// @}

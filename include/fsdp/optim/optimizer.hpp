@@ -197,3 +197,8 @@ consteval bool check_optimizer() {
 }
 
 }  // namespace fsdp::optim
+
+/// Compiled into the library.
+/// @{
+extern template class std::vector<fsdp::optim::StatePiece>;
+/// @}

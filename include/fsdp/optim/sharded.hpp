@@ -41,6 +41,7 @@
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>

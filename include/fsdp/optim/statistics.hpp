@@ -135,3 +135,8 @@ class Statistics : public StatisticList {
 };
 
 }  // namespace fsdp
+
+/// Compiled into the library.
+/// @{
+extern template class std::vector<fsdp::Statistic>;
+/// @}

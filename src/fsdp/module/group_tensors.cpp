@@ -98,3 +98,5 @@ std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> gro
 }
 
 }  // namespace fsdp
+
+template class std::vector<const fsdp::GroupTensors*>;

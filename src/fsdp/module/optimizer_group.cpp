@@ -54,3 +54,5 @@ std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<cons
 }
 
 }  // namespace fsdp
+
+template class std::vector<fsdp::OptimizerGroup>;

@@ -36,3 +36,5 @@ Order chain(int units) {
 }
 
 }  // namespace fsdp
+
+template class std::vector<fsdp::Order>;

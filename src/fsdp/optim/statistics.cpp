@@ -44,3 +44,5 @@ Parameter StatisticList::parameter(std::size_t index) const {
 }
 
 }  // namespace fsdp
+
+template class std::vector<fsdp::Statistic>;

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp::sharding {
 
@@ -24,3 +25,9 @@ std::string text_of(const Task& task, const Names& names) {
 }
 
 }  // namespace fsdp::sharding
+
+template class std::vector<fsdp::sharding::Task>;
+
+template class std::vector<fsdp::sharding::UnitUse>;
+template class std::vector<fsdp::sharding::GroupFacts>;
+template class std::vector<fsdp::sharding::Computation>;
