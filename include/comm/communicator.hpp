@@ -310,8 +310,6 @@ int run_rank(F& f, C& communicator) {
 
 }  // namespace fsdp::comm
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::comm::Segment<float>>;
 extern template class std::vector<fsdp::comm::Segment<fsdp::bf16>>;
-/// @}

@@ -53,7 +53,5 @@ std::ostream& operator<<(std::ostream& out, const TilePlan& plan);
 
 }  // namespace fsdp::tiling
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::tiling::Tile>;
-/// @}

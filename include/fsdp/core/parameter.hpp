@@ -107,8 +107,6 @@ struct Field {
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::Parameter>;
 extern template class std::vector<fsdp::Field>;
-/// @}

@@ -113,8 +113,7 @@ static_assert(std::is_trivially_copyable_v<Tensor<float>>);
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class fsdp::Tensor<float>;
 extern template class fsdp::Tensor<const float>;
 extern template class fsdp::Tensor<fsdp::bf16>;
@@ -124,4 +123,3 @@ extern template class fsdp::Tensor<const double>;
 extern template class std::vector<fsdp::Shape>;
 extern template class std::vector<fsdp::Tensor<float>>;
 extern template class std::vector<fsdp::Tensor<fsdp::bf16>>;
-/// @}

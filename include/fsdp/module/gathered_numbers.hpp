@@ -20,7 +20,11 @@ class GatheredNumbers {
  public:
   using Device = typename C::Device;
 
-  GatheredNumbers(C& communicator, device::Ledger& ledger, std::int64_t count);
+  GatheredNumbers(C& communicator, device::Ledger& ledger, std::int64_t count)
+      : communicator_(&communicator),
+        counts_(static_cast<std::size_t>(communicator.size()), count),
+        block_(ledger, device::MemoryKind::scratch,
+               communicator.size() * count * static_cast<std::int64_t>(sizeof(T))) {}
 
   /// Returns this rank's numbers, to be written before `gather`.
   Tensor<T> own() const {
@@ -29,29 +33,20 @@ class GatheredNumbers {
   }
   /// Gathers every rank's numbers, as written by work already enqueued on its `queue`. Returns [ranks, count], for work
   /// enqueued on `queue` after this call.
-  Tensor<const T> gather(typename Device::Queue& queue, comm::Label label);
+  Tensor<const T> gather(typename Device::Queue& queue, comm::Label label) {
+    const Tensor<T> all(reinterpret_cast<T*>(block_.data()), {communicator_->size(), counts_.front()});
+    if (communicator_->size() > 1) {
+      comm::after(*communicator_, queue.record());
+      const std::array segments{comm::Segment<T>{.local = own().data(), .full = all.data(), .counts = counts_}};
+      comm::all_gather(*communicator_, segments, label).wait(queue);
+    }
+    return all;
+  }
 
  private:
   C* communicator_;
   std::vector<std::int64_t> counts_;
   device::Block<Device> block_;
 };
-
-template <comm::Communicator C, class T>
-GatheredNumbers<C, T>::GatheredNumbers(C& communicator, device::Ledger& ledger, std::int64_t count)
-    : communicator_(&communicator),
-      counts_(static_cast<std::size_t>(communicator.size()), count),
-      block_(ledger, device::MemoryKind::scratch, communicator.size() * count * static_cast<std::int64_t>(sizeof(T))) {}
-
-template <comm::Communicator C, class T>
-Tensor<const T> GatheredNumbers<C, T>::gather(typename Device::Queue& queue, comm::Label label) {
-  const Tensor<T> all(reinterpret_cast<T*>(block_.data()), {communicator_->size(), counts_.front()});
-  if (communicator_->size() > 1) {
-    comm::after(*communicator_, queue.record());
-    const std::array segments{comm::Segment<T>{.local = own().data(), .full = all.data(), .counts = counts_}};
-    comm::all_gather(*communicator_, segments, label).wait(queue);
-  }
-  return all;
-}
 
 }  // namespace fsdp

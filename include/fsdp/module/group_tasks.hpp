@@ -16,7 +16,7 @@
 
 namespace fsdp {
 
-/// Runs a ShardedModule's gathers, releases and reductions, and gives views of weights and gradients.
+/// Runs a module's gathers, releases and reductions, and gives views of weights and gradients.
 template <class Types>
 class GroupTasks {
  public:
@@ -29,17 +29,46 @@ class GroupTasks {
   explicit GroupTasks(Module& module, bool reduces = true) : module_(module), reduces_(reduces) {}
 
   /// Starts a training step: the next reduction of each gradient overwrites the gradients at rest.
-  void begin_step();
+  void begin_step() {
+    for (auto& group : module_.groups()) group.begin_step(module_.stream());
+  }
   /// Collectives of the pass start after `start`.
-  void begin_pass(const Event& start);
+  void begin_pass(const Event& start) {
+    start_ = start;
+    module_.free_slots(start);
+  }
   /// Ends a pass: the compute stream waits for all of its reductions.
-  void end_pass();
+  void end_pass() {
+    for (auto& group : module_.groups()) group.end_pass(module_.stream());
+  }
   /// Ends a pass that an exception has left: waits for the collectives that it has started, and drops what it gathered.
-  void abandon_pass();
+  void abandon_pass() {
+    for (auto& group : module_.groups()) group.abandon_pass(module_.stream());
+    module_.close_slots();
+  }
 
   /// Runs a task that works on a group (sharding::works_on_unit). `computed`: whether this rank computes its
   /// micro-batch.
-  void execute(const sharding::Task& task, bool computed = true);
+  void execute(const sharding::Task& task, bool computed = true) {
+    using sharding::Action;
+    switch (task.action) {
+      case Action::gather: return gather(task);
+      case Action::gather_in_group: return gather_in_group(task);
+      case Action::gather_across: return group(task.index).gather_across(start_);
+      case Action::keep: return group(task.index).keep(module_.stream());
+      case Action::release: return release(task);
+      case Action::open_gradient: return open_gradient(task);
+      case Action::reduce: return reduce(task.index, computed);
+      case Action::reduce_across: return group(task.index).reduce_across(module_.stream());
+      case Action::close_gradient: return close_gradient(task);
+      case Action::forward:
+      case Action::loss:
+      case Action::backward:
+      case Action::send_input:
+      case Action::fetch_input:
+      case Action::exchange: return;
+    }
+  }
 
   /// Whether `execute` of this task would make the host wait for a collective. Lets it progress.
   bool would_wait(const sharding::Task& task) {
@@ -50,9 +79,18 @@ class GroupTasks {
       return task.action == sharding::Action::close_gradient && !group(task.index).reduction_over();
   }
   /// Whether the weights that a unit uses have arrived. Lets their gathers progress.
-  bool weights_arrived(int unit);
+  bool weights_arrived(int unit) {
+    bool all = true;
+    for (const int index : groups_of(unit)) all = group(index).weights_arrived() && all;
+    return all;
+  }
   /// Makes the compute stream wait for a unit's weights.
-  void wait_for_weights(int unit);
+  void wait_for_weights(int unit) {
+    for (const int index : groups_of(unit)) {
+      group(index).wait_for_weights(module_.stream());
+      std::erase(gathering_, index);
+    }
+  }
   /// Views of a unit's tensor, in the order of its fields; empty where it has none.
   /// @{
   Tensor<const Compute> weight(int unit, std::size_t field) {
@@ -68,7 +106,10 @@ class GroupTasks {
   /// @}
 
   /// Lets collectives on their way progress.
-  void progress();
+  void progress() {
+    for (const int index : gathering_) group(index).progress();
+    for (const int index : reducing_) group(index).progress();
+  }
 
  private:
   typename Module::Group& group(int index) { return module_.groups()[static_cast<std::size_t>(index)]; }
@@ -84,13 +125,35 @@ class GroupTasks {
     gathering_.push_back(task.index);
   }
 
-  void release(const sharding::Task& task);
+  void release(const sharding::Task& task) {
+    group(task.index).reshard();
+    if (task.slot < 0) return;
+    auto& slot = module_.weight_slot(task.slot);
+    slot.free = module_.stream().record();
+    slot.close();
+  }
 
-  void open_gradient(const sharding::Task& task);
+  void open_gradient(const sharding::Task& task) {
+    if (task.slot < 0) return group(task.index).begin_gradient(nullptr);
+    const auto& slot = module_.gradient_slot(task.slot);
+    module_.stream().wait(slot.free);
+    group(task.index).begin_gradient(slot.open());
+  }
 
-  void reduce(int index, bool computed);
+  void reduce(int index, bool computed) {
+    if (!reduces_) return group(index).drop_gradient();
+    group(index).reduce(module_.stream(), computed);
+    reducing_.push_back(index);
+  }
 
-  void close_gradient(const sharding::Task& task);
+  void close_gradient(const sharding::Task& task) {
+    const auto reduced = group(task.index).reduced();
+    std::erase(reducing_, task.index);
+    if (task.slot < 0) return;
+    auto& slot = module_.gradient_slot(task.slot);
+    slot.free = reduced;
+    slot.close();
+  }
 
   Module& module_;
   bool reduces_;
@@ -98,104 +161,5 @@ class GroupTasks {
   std::vector<int> gathering_;  ///< groups whose weights are on their way
   std::vector<int> reducing_;   ///< groups whose gradients are being reduced, until their slot is closed
 };
-
-template <class Types>
-void GroupTasks<Types>::begin_step() {
-  for (auto& group : module_.groups()) group.begin_step(module_.stream());
-}
-
-template <class Types>
-void GroupTasks<Types>::begin_pass(const Event& start) {
-  start_ = start;
-  module_.free_slots(start);
-}
-
-template <class Types>
-void GroupTasks<Types>::end_pass() {
-  for (auto& group : module_.groups()) group.end_pass(module_.stream());
-}
-
-template <class Types>
-void GroupTasks<Types>::abandon_pass() {
-  for (auto& group : module_.groups()) group.abandon_pass(module_.stream());
-  module_.close_slots();
-}
-
-template <class Types>
-void GroupTasks<Types>::execute(const sharding::Task& task, bool computed) {
-  using sharding::Action;
-  switch (task.action) {
-    case Action::gather: return gather(task);
-    case Action::gather_in_group: return gather_in_group(task);
-    case Action::gather_across: return group(task.index).gather_across(start_);
-    case Action::keep: return group(task.index).keep(module_.stream());
-    case Action::release: return release(task);
-    case Action::open_gradient: return open_gradient(task);
-    case Action::reduce: return reduce(task.index, computed);
-    case Action::reduce_across: return group(task.index).reduce_across(module_.stream());
-    case Action::close_gradient: return close_gradient(task);
-    case Action::forward:
-    case Action::loss:
-    case Action::backward:
-    case Action::send_input:
-    case Action::fetch_input:
-    case Action::exchange: return;
-  }
-}
-
-template <class Types>
-bool GroupTasks<Types>::weights_arrived(int unit) {
-  bool all = true;
-  for (const int index : groups_of(unit)) all = group(index).weights_arrived() && all;
-  return all;
-}
-
-template <class Types>
-void GroupTasks<Types>::wait_for_weights(int unit) {
-  for (const int index : groups_of(unit)) {
-    group(index).wait_for_weights(module_.stream());
-    std::erase(gathering_, index);
-  }
-}
-
-template <class Types>
-void GroupTasks<Types>::progress() {
-  for (const int index : gathering_) group(index).progress();
-  for (const int index : reducing_) group(index).progress();
-}
-
-template <class Types>
-void GroupTasks<Types>::release(const sharding::Task& task) {
-  group(task.index).reshard();
-  if (task.slot < 0) return;
-  auto& slot = module_.weight_slot(task.slot);
-  slot.free = module_.stream().record();
-  slot.close();
-}
-
-template <class Types>
-void GroupTasks<Types>::open_gradient(const sharding::Task& task) {
-  if (task.slot < 0) return group(task.index).begin_gradient(nullptr);
-  const auto& slot = module_.gradient_slot(task.slot);
-  module_.stream().wait(slot.free);
-  group(task.index).begin_gradient(slot.open());
-}
-
-template <class Types>
-void GroupTasks<Types>::reduce(int index, bool computed) {
-  if (!reduces_) return group(index).drop_gradient();
-  group(index).reduce(module_.stream(), computed);
-  reducing_.push_back(index);
-}
-
-template <class Types>
-void GroupTasks<Types>::close_gradient(const sharding::Task& task) {
-  const auto reduced = group(task.index).reduced();
-  std::erase(reducing_, task.index);
-  if (task.slot < 0) return;
-  auto& slot = module_.gradient_slot(task.slot);
-  slot.free = reduced;
-  slot.close();
-}
 
 }  // namespace fsdp

@@ -70,7 +70,5 @@ std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> gro
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<const fsdp::GroupTensors*>;
-/// @}

@@ -52,7 +52,5 @@ std::string name_of(Role role);
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::OptimizerGroup>;
-/// @}

@@ -54,7 +54,5 @@ struct PassPlan {
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::Order>;
-/// @}

@@ -137,10 +137,8 @@ sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Fa
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::Unit>;
 extern template class std::vector<fsdp::GroupedParameters>;
 extern template class std::vector<fsdp::Reference>;
 extern template class std::vector<std::vector<fsdp::Reference>>;
-/// @}

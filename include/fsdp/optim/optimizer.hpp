@@ -198,7 +198,5 @@ consteval bool check_optimizer() {
 
 }  // namespace fsdp::optim
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::optim::StatePiece>;
-/// @}

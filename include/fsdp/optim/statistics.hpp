@@ -136,7 +136,5 @@ class Statistics : public StatisticList {
 
 }  // namespace fsdp
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::Statistic>;
-/// @}

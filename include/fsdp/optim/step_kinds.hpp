@@ -96,7 +96,5 @@ void check_losses(std::int64_t losses, std::int64_t micro_batches);
 
 }  // namespace fsdp::optim
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::optim::StepKind>;
-/// @}

@@ -111,7 +111,5 @@ std::string text_of(const Task& task, const Names& names);
 
 }  // namespace fsdp::sharding
 
-/// Compiled into the library.
-/// @{
+// Compiled into the library.
 extern template class std::vector<fsdp::sharding::Task>;
-/// @}

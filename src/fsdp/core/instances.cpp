@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of the usual element types, and lists of this folder's structs, so that no other object need have them.
+// Errors, views of the usual element types, and lists of this folder's structs, so that no other object need have them.
 #include <vector>
 
 #include <tessera/fsdp/core/bf16.hpp>
@@ -8,6 +8,13 @@
 #include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp {
+
+Error::~Error() = default;
+InputError::~InputError() = default;
+DivergedError::~DivergedError() = default;
+CorruptionError::~CorruptionError() = default;
+LogicError::~LogicError() = default;
+MemoryError::~MemoryError() = default;
 
 void Shape::throw_too_many(std::size_t given) {
   throw InputError(message("shape: ", given, " extents are given, and a shape holds 4; flatten the last ones, ",
