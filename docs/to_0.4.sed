@@ -10,4 +10,10 @@ s#<tessera/trainer/run/offload_advice\.hpp>#<tessera/trainer/run/memory_advice.h
 s#<tessera/trainer/run/dry_runs\.hpp>#<tessera/trainer/run/planned_step.hpp>#
 s#<tessera/trainer/run/processor\.hpp>#<tessera/trainer/run/arguments.hpp>#
 s#<tessera/trainer/run/plan_options\.hpp>#<tessera/trainer/flags/options.hpp>#
-s#<tessera/fsdp/module/pass_progress\.hpp>#<tessera/fsdp/module/module_state.hpp>#
+s#<tessera/fsdp/module/pass_progress\.hpp>#<tessera/fsdp/module/module_plan.hpp>#
+s#<tessera/fsdp/module/parameter_shard\.hpp>#<tessera/fsdp/module/group_tensors.hpp>#
+s#<tessera/fsdp/precision/local\.hpp>#<tessera/fsdp/precision/policies.hpp>#
+s#<tessera/fsdp/core/gradient_view\.hpp>#<tessera/fsdp/core/tensor.hpp>#
+s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
+s#<tessera/comm/together\.hpp>#<tessera/comm/agreement.hpp>#
+s#<tessera/fsdp/training/optimizer_instances\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <vector>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>

@@ -27,9 +27,8 @@
 #include <tessera/fsdp/device/offload.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/module_state.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/parameter_group.hpp>
-#include <tessera/fsdp/module/parameter_shard.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>

@@ -15,7 +15,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
-#include <tessera/fsdp/core/gradient_view.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>

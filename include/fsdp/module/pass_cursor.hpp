@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/fsdp/module/module_state.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 

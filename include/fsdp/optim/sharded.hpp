@@ -26,7 +26,6 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/simulated.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/comm/traffic.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
@@ -35,7 +34,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
-#include <tessera/fsdp/module/module_state.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>

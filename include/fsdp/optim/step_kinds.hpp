@@ -15,7 +15,7 @@
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/module_state.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 
 namespace fsdp::optim {
 

@@ -25,7 +25,6 @@
 #include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/plan/dry_run.hpp>
-#include <tessera/fsdp/training/optimizer_instances.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/fsdp/training/step_size.hpp>
 

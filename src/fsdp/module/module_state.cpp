@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/module/module_state.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 
 #include <utility>
 

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tessera/fsdp/optim/instances.hpp>
 
-FSDP_MODULE_INSTANCES(template, fsdp::comm::Threads<>, fsdp::Fp32)
-FSDP_MODULE_INSTANCES(template, fsdp::comm::Threads<>, fsdp::Bf16Mixed)
-FSDP_MODULE_INSTANCES(template, fsdp::comm::Simulated<>, fsdp::Fp32)
-FSDP_MODULE_INSTANCES(template, fsdp::comm::Simulated<>, fsdp::Bf16Mixed)
+#include <type_traits>
+
+#include <tessera/fsdp/module/stack.hpp>
+
+static_assert(std::is_same_v<fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Fp32>,
+                             fsdp::TypesOf<fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Fp32>>>);
+
+FSDP_MODULE_INSTANCES(template, Threads<>, Fp32)
+FSDP_MODULE_INSTANCES(template, Threads<>, Bf16Mixed)
+FSDP_MODULE_INSTANCES(template, Simulated<>, Fp32)
+FSDP_MODULE_INSTANCES(template, Simulated<>, Bf16Mixed)
