@@ -144,6 +144,7 @@ extern template class fsdp::Tensor<fsdp::bf16>;
 extern template class fsdp::Tensor<const fsdp::bf16>;
 extern template class fsdp::Tensor<double>;
 extern template class fsdp::Tensor<const double>;
+extern template class std::vector<fsdp::bf16>;
 extern template class std::vector<fsdp::Shape>;
 extern template class std::vector<fsdp::Tensor<float>>;
 extern template class std::vector<fsdp::Tensor<fsdp::bf16>>;

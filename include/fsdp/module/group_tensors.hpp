@@ -52,8 +52,6 @@ class GroupTensors {
 
 /// The groups of a module, in order.
 using GroupList = std::span<const GroupTensors* const>;
-/// Adds a group, which must outlive the list.
-void append(std::vector<const GroupTensors*>& list, const GroupTensors& group);
 
 /// Returns three counts of elements of a rank of the world: trained ones at rest, all at rest, and those that it keeps
 /// after forward.
@@ -93,3 +91,5 @@ struct ParameterShard {
 
 // Compiled into the library.
 extern template class std::vector<const fsdp::GroupTensors*>;
+extern template class std::vector<fsdp::ParameterShard<float, float, float>>;
+extern template class std::vector<fsdp::ParameterShard<float, fsdp::bf16, float>>;

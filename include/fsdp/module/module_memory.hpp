@@ -105,7 +105,10 @@ class ModuleMemory : public ModuleState {
 
   /// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. The
   /// same on all ranks.
-  std::string first_cut() const;
+  std::string first_cut() const {
+    if (whole_at_rest()) return {};
+    return fsdp::first_cut(group_list(), std::is_same_v<typename Types::OptimizerPlacement, buffer::Shard>);
+  }
 
   /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
   /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
@@ -120,10 +123,16 @@ class ModuleMemory : public ModuleState {
   GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
   /// @}
   /// Marks all slots as free after `event`, which must follow all uses of them so far.
-  void free_slots(const typename Device::Event& event);
+  void free_slots(const typename Device::Event& event) {
+    for (auto& slot : weight_slots_) slot.free = event;
+    for (auto& slot : gradient_slots_) slot.free = event;
+  }
 
   /// Closes all slots, whoever holds them.
-  void close_slots();
+  void close_slots() {
+    for (const auto& slot : weight_slots_) slot.close();
+    for (const auto& slot : gradient_slots_) slot.close();
+  }
 
   /// Allocates zeroed memory for a purpose, the host's if it lends some.
   device::Block<Device> block_of(device::MemoryKind kind, std::int64_t bytes) {
@@ -215,30 +224,12 @@ device::BytesByKind ModuleMemory<Types>::peak_bytes() const {
 }
 
 template <class Types>
-std::string ModuleMemory<Types>::first_cut() const {
-  if (whole_at_rest()) return {};
-  return fsdp::first_cut(group_list(), std::is_same_v<typename Types::OptimizerPlacement, buffer::Shard>);
-}
-
-template <class Types>
 void ModuleMemory<Types>::sync_model_weights(FunctionRef<bool(const std::string&)> were_set) {
   give_values(were_set);
   if constexpr (!Group::one_copy)
     for (const ParameterShard& shard : shards_)
       if (shard.has_main())
         device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(shard.main), .y = shard.model});
-}
-
-template <class Types>
-void ModuleMemory<Types>::free_slots(const typename Device::Event& event) {
-  for (auto& slot : weight_slots_) slot.free = event;
-  for (auto& slot : gradient_slots_) slot.free = event;
-}
-
-template <class Types>
-void ModuleMemory<Types>::close_slots() {
-  for (const auto& slot : weight_slots_) slot.close();
-  for (const auto& slot : gradient_slots_) slot.close();
 }
 
 template <class Types>

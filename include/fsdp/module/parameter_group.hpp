@@ -183,15 +183,28 @@ class ParameterGroup : public GroupTensors {
   /// Drops the partial gradient instead of reducing it.
   void drop_gradient() { partial_.consume(); }
   /// Starts the reduction over the outer axis, after that over the inner one.
-  void reduce_across(Stream& stream);
+  void reduce_across(Stream& stream) {
+    start_across(adds_in_place() ? stream.record() : reducing_.done(), "gradients across");
+  }
   /// Returns the event at the end of the last reduction started.
   Event reduced() { return reducing_.done(); }
   /// Ends a pass: makes `stream` wait for the last reduction, so that work enqueued after this may use the reduced
   /// gradients. Drops the pass's events, since work that follows `stream` follows them.
-  void end_pass(Stream& stream);
+  void end_pass(Stream& stream) {
+    reducing_.wait(stream);
+    crossing_ = {};
+    gathering_ = {};
+    reducing_ = {};
+  }
 
   /// Ends a pass that an exception has left: waits for what it started, and drops its gathered weights and gradients.
-  void abandon_pass(Stream& stream);
+  void abandon_pass(Stream& stream) {
+    crossing_.wait(stream);
+    gathering_.wait(stream);
+    end_pass(stream);
+    partial_ = {};
+    if (!facts_.resident) gathered_ = {};
+  }
 
   /// Gathers the main weights (in a frozen group, the model weights) into `full`, of layout().full_size elements, for
   /// work enqueued on `stream` after this. `part` is workspace of model_size() elements.
@@ -323,28 +336,6 @@ void ParameterGroup<Stack>::reduce(Stream& stream, bool computed) {
   reducing_ = buffer::redistribute<Wire>(*axes_.reduce, std::move(partial_), summed_,
                                          std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
                                          {"gradients", index_}, order_);
-}
-
-template <class Stack>
-void ParameterGroup<Stack>::reduce_across(Stream& stream) {
-  start_across(adds_in_place() ? stream.record() : reducing_.done(), "gradients across");
-}
-
-template <class Stack>
-void ParameterGroup<Stack>::end_pass(Stream& stream) {
-  reducing_.wait(stream);
-  crossing_ = {};
-  gathering_ = {};
-  reducing_ = {};
-}
-
-template <class Stack>
-void ParameterGroup<Stack>::abandon_pass(Stream& stream) {
-  crossing_.wait(stream);
-  gathering_.wait(stream);
-  end_pass(stream);
-  partial_ = {};
-  if (!facts_.resident) gathered_ = {};
 }
 
 template <class Stack>

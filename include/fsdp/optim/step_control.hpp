@@ -61,7 +61,11 @@ class StepControl {
   /// rank's sums, on the device: one for each micro-batch, or one for all.
   void decide(Tensor<const double> losses);
   /// Ends the step: enqueues the copy of the decisions to the host.
-  void end();
+  void end() {
+    const std::size_t slot = count_.add();
+    made_by_.end_step(kinds_, slot, [this](int step_class) { return module_->steps_class(step_class); });
+    last_[slot].fetch(module_->stream(), decisions_on_device());
+  }
 
   /// A number in device memory that is free between steps: the next step's inputs take its place.
   Tensor<std::int64_t> between_steps() const { return {reinterpret_cast<std::int64_t*>(block_.data()), {1}}; }
@@ -77,7 +81,12 @@ class StepControl {
   /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
   /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
   /// none. Otherwise as `decision`.
-  std::vector<double> norms_apart(std::int64_t behind = 0);
+  std::vector<double> norms_apart(std::int64_t behind = 0) {
+    std::vector<double> norms;
+    for (std::size_t norm = 1; norm <= static_cast<std::size_t>(kinds_.apart()); ++norm)
+      norms.push_back(arrived(norm, behind).norm);
+    return norms;
+  }
 
  private:
   using Copy = device::HostCopy<Device, std::byte>;  ///< of all decisions, as they lie on the device
@@ -93,7 +102,11 @@ class StepControl {
     return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
   }
   /// Returns the decision with a norm's last value; that of the classes has norm 0.
-  const Decision& arrived(std::size_t norm, std::int64_t behind);
+  const Decision& arrived(std::size_t norm, std::int64_t behind) {
+    const std::size_t slot = count_.kept_slot(behind);
+    comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
+    return decision_in(last_[slot], made_by_.of(slot, norm));
+  }
 
   static constexpr std::int64_t first_further_loss = 3;  ///< column of DecideStep::sums
   static constexpr std::int64_t decision_offset = device::alignment;
@@ -200,28 +213,6 @@ void StepControl<Types>::decide(Tensor<const double> losses) {
     decision.step = on_device(i);
     device::enqueue(stream, decision);
   }
-}
-
-template <class Types>
-void StepControl<Types>::end() {
-  const std::size_t slot = count_.add();
-  made_by_.end_step(kinds_, slot, [this](int step_class) { return module_->steps_class(step_class); });
-  last_[slot].fetch(module_->stream(), decisions_on_device());
-}
-
-template <class Types>
-std::vector<double> StepControl<Types>::norms_apart(std::int64_t behind) {
-  std::vector<double> norms;
-  for (std::size_t norm = 1; norm <= static_cast<std::size_t>(kinds_.apart()); ++norm)
-    norms.push_back(arrived(norm, behind).norm);
-  return norms;
-}
-
-template <class Types>
-const device::StepDecision& StepControl<Types>::arrived(std::size_t norm, std::int64_t behind) {
-  const std::size_t slot = count_.kept_slot(behind);
-  comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
-  return decision_in(last_[slot], made_by_.of(slot, norm));
 }
 
 template <class Types>

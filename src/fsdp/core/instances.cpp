@@ -29,6 +29,7 @@ template class fsdp::Tensor<fsdp::bf16>;
 template class fsdp::Tensor<const fsdp::bf16>;
 template class fsdp::Tensor<double>;
 template class fsdp::Tensor<const double>;
+template class std::vector<fsdp::bf16>;
 template class std::vector<fsdp::Shape>;
 template class std::vector<fsdp::Tensor<float>>;
 template class std::vector<fsdp::Tensor<fsdp::bf16>>;

@@ -43,8 +43,6 @@ std::uint64_t GroupTensors::digest_of_layouts() const {
   return hash;
 }
 
-void append(std::vector<const GroupTensors*>& list, const GroupTensors& group) { list.push_back(&group); }
-
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
   std::array<std::int64_t, 3> elements{};
   for (const GroupTensors* const group : groups) {
@@ -100,3 +98,5 @@ std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> gro
 }  // namespace fsdp
 
 template class std::vector<const fsdp::GroupTensors*>;
+template class std::vector<fsdp::ParameterShard<float, float, float>>;
+template class std::vector<fsdp::ParameterShard<float, fsdp::bf16, float>>;

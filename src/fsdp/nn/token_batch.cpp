@@ -59,3 +59,5 @@ nn::RowRuns TokenBatch::pattern() const {
 }
 
 }  // namespace fsdp
+
+template class std::vector<fsdp::TokenBatch>;
