@@ -130,6 +130,3 @@ Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
 
 }  // namespace detail
 }  // namespace fsdp::comm
-
-template class std::vector<fsdp::comm::Segment<float>>;
-template class std::vector<fsdp::comm::Segment<fsdp::bf16>>;

@@ -15,5 +15,3 @@ std::ostream& operator<<(std::ostream& out, const TilePlan& plan) {
 }
 
 }  // namespace fsdp::tiling
-
-template class std::vector<fsdp::tiling::Tile>;

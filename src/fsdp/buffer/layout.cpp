@@ -291,9 +291,3 @@ Layout Flat::of_group(std::span<const Shape> shapes, int parts) {
 }
 
 }  // namespace fsdp::buffer
-
-template class std::vector<fsdp::buffer::Run>;
-template class std::vector<fsdp::buffer::Layout>;
-template class std::vector<fsdp::buffer::TensorRange>;
-template class std::vector<fsdp::buffer::TensorSpec>;
-template class std::vector<fsdp::buffer::TensorGroup>;

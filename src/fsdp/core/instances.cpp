@@ -7,6 +7,19 @@
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 
+template class fsdp::Tensor<float>;
+template class fsdp::Tensor<const float>;
+template class fsdp::Tensor<fsdp::bf16>;
+template class fsdp::Tensor<const fsdp::bf16>;
+template class fsdp::Tensor<double>;
+template class fsdp::Tensor<const double>;
+template class std::vector<fsdp::bf16>;
+template class std::vector<fsdp::Shape>;
+template class std::vector<fsdp::Tensor<float>>;
+template class std::vector<fsdp::Tensor<fsdp::bf16>>;
+template class std::vector<fsdp::Parameter>;
+template class std::vector<fsdp::Field>;
+
 namespace fsdp {
 
 Error::~Error() = default;
@@ -22,16 +35,3 @@ void Shape::throw_too_many(std::size_t given) {
 }
 
 }  // namespace fsdp
-
-template class fsdp::Tensor<float>;
-template class fsdp::Tensor<const float>;
-template class fsdp::Tensor<fsdp::bf16>;
-template class fsdp::Tensor<const fsdp::bf16>;
-template class fsdp::Tensor<double>;
-template class fsdp::Tensor<const double>;
-template class std::vector<fsdp::bf16>;
-template class std::vector<fsdp::Shape>;
-template class std::vector<fsdp::Tensor<float>>;
-template class std::vector<fsdp::Tensor<fsdp::bf16>>;
-template class std::vector<fsdp::Parameter>;
-template class std::vector<fsdp::Field>;

@@ -96,7 +96,3 @@ std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> gro
 }
 
 }  // namespace fsdp
-
-template class std::vector<const fsdp::GroupTensors*>;
-template class std::vector<fsdp::ParameterShard<float, float, float>>;
-template class std::vector<fsdp::ParameterShard<float, fsdp::bf16, float>>;

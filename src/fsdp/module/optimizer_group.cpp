@@ -53,5 +53,3 @@ std::vector<Parameter> parameters_of(const OptimizerGroup& group, std::span<cons
 }
 
 }  // namespace fsdp
-
-template class std::vector<fsdp::OptimizerGroup>;

@@ -36,5 +36,3 @@ Order chain(int units) {
 }
 
 }  // namespace fsdp
-
-template class std::vector<fsdp::Order>;

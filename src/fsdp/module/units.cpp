@@ -348,8 +348,3 @@ sharding::GroupFacts facts_of(const GroupedParameters& group, const sharding::Fa
 }
 
 }  // namespace fsdp
-
-template class std::vector<fsdp::Unit>;
-template class std::vector<fsdp::GroupedParameters>;
-template class std::vector<fsdp::Reference>;
-template class std::vector<std::vector<fsdp::Reference>>;

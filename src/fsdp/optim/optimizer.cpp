@@ -60,5 +60,3 @@ StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std
 }
 
 }  // namespace fsdp::optim
-
-template class std::vector<fsdp::optim::StatePiece>;

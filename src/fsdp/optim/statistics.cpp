@@ -44,5 +44,3 @@ Parameter StatisticList::parameter(std::size_t index) const {
 }
 
 }  // namespace fsdp
-
-template class std::vector<fsdp::Statistic>;

@@ -100,5 +100,3 @@ void check_losses(std::int64_t losses, std::int64_t micro_batches) {
 }
 
 }  // namespace fsdp::optim
-
-template class std::vector<fsdp::optim::StepKind>;

@@ -265,5 +265,3 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
 }
 
 }  // namespace fsdp::sharding
-
-template class std::vector<fsdp::sharding::Hold>;

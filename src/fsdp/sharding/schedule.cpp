@@ -25,9 +25,3 @@ std::string text_of(const Task& task, const Names& names) {
 }
 
 }  // namespace fsdp::sharding
-
-template class std::vector<fsdp::sharding::Task>;
-
-template class std::vector<fsdp::sharding::UnitUse>;
-template class std::vector<fsdp::sharding::GroupFacts>;
-template class std::vector<fsdp::sharding::Computation>;

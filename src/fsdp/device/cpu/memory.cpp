@@ -14,7 +14,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
-#include <tessera/fsdp/device/meta.hpp>
 
 #include "../../core/control_groups.hpp"
 
@@ -82,10 +81,5 @@ int available_cores() {
   const auto cores = static_cast<int>(std::ranges::count(affinity_mask(), '1'));
   return std::max(std::min(cores, quota_of_cores().value_or(cores)), 1);
 }
-
-template class Block<Cpu>;
-template class Arena<Cpu>;
-template class Block<Meta>;
-template class Arena<Meta>;
 
 }  // namespace fsdp::device
