@@ -16,3 +16,10 @@ s#<tessera/fsdp/plan/middle_parts\.hpp>#<tessera/fsdp/sequence/middle_parts.hpp>
 s#<tessera/fsdp/nn/attention_slices\.hpp>#<tessera/fsdp/sequence/attention_slices.hpp>#
 s#<tessera/fsdp/testing/planned_bytes\.hpp>#<tessera/fsdp/testing/results.hpp>#
 s#<tessera/fsdp/testing/between_checkpoints\.hpp>#<tessera/fsdp/testing/model_runs.hpp>#
+s#<tessera/fsdp/module/pass_progress\.hpp>#<tessera/fsdp/module/module_plan.hpp>#
+s#<tessera/fsdp/module/parameter_shard\.hpp>#<tessera/fsdp/module/group_tensors.hpp>#
+s#<tessera/fsdp/precision/local\.hpp>#<tessera/fsdp/precision/policies.hpp>#
+s#<tessera/fsdp/core/gradient_view\.hpp>#<tessera/fsdp/core/tensor.hpp>#
+s#<tessera/fsdp/module/optimizer_group\.hpp>#<tessera/fsdp/module/units.hpp>#
+s#<tessera/comm/together\.hpp>#<tessera/comm/agreement.hpp>#
+s#<tessera/fsdp/training/optimizer_instances\.hpp>#<tessera/fsdp/training/run_time_optimizer.hpp>#

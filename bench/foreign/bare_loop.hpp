@@ -13,7 +13,6 @@
 
 #include <Eigen/Core>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>

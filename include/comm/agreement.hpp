@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Agreement between ranks: gathers texts, and compares the ranks' arguments and input files.
+/// Agreement between ranks: gathers texts, and compares the ranks' arguments and input files. And failing together:
+/// encodes the exception of one rank, and throws it on all ranks with its type and text.
 ///
 /// Every function with ranks as its argument is collective and exchanges a few bytes per rank.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/ranks.hpp>
@@ -37,5 +41,42 @@ void agree_on_arguments(const Ranks& ranks, const std::string& arguments);
 /// Throws the same InputError on every rank unless all ranks pass the same text about the files that they opened.
 /// `opened`: lines of "name = value".
 void agree_on_opened(const Ranks& ranks, const std::string& opened);
+
+/// Returns the exception that is being handled as text for gather_texts, never empty; call it in a
+/// catch block. Rethrows a CollectiveError, after which ranks can no longer communicate.
+std::string encoded_exception();
+
+/// Throws the first text that is not empty as the exception that it encodes. `exceptions`: by rank. `monitor`: if
+/// given, the message names the rank, unless all ranks have the same exception.
+void throw_first(std::span<const std::string> exceptions, const Monitor* monitor = nullptr);
+
+namespace detail {
+
+/// together for an f that returns nothing.
+void call_together(const Ranks& ranks, std::string_view label, FunctionRef<void()> f);
+
+/// Calls run(f) and returns what f returned.
+template <class F, class Run>
+auto result_of(F& f, const Run& run) {
+  using Result = std::invoke_result_t<F&>;
+  if constexpr (std::is_void_v<Result>) {
+    run(FunctionRef<void()>(f));
+  } else {
+    std::optional<Result> result;
+    const auto keep = [&] { result.emplace(f()); };
+    run(FunctionRef<void()>(keep));
+    return std::move(*result);
+  }
+}
+
+}  // namespace detail
+
+/// Calls f() on every rank and returns its result. If f throws on any rank, all ranks throw the error of the first such
+/// rank. f must not start collectives. Collective; exchanges a few bytes per rank. `label`: a literal that says what f
+/// is about.
+template <class F>
+auto together(const Ranks& ranks, std::string_view label, F f) {
+  return detail::result_of(f, [&](FunctionRef<void()> call) { detail::call_together(ranks, label, call); });
+}
 
 }  // namespace fsdp::comm

@@ -14,6 +14,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/comm/monitor.hpp>
 #include <tessera/fsdp/core/bf16.hpp>
@@ -308,3 +309,7 @@ int run_rank(F& f, C& communicator) {
 }
 
 }  // namespace fsdp::comm
+
+// Compiled into the library.
+extern template class std::vector<fsdp::comm::Segment<float>>;
+extern template class std::vector<fsdp::comm::Segment<fsdp::bf16>>;

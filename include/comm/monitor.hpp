@@ -20,6 +20,7 @@ namespace fsdp::comm {
 class CollectiveError : public Error {
  public:
   using Error::Error;
+  ~CollectiveError() override;
 };
 
 /// Says what a collective is for in error messages, records and traces.

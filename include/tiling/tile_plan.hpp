@@ -52,3 +52,6 @@ struct TilePlan {
 std::ostream& operator<<(std::ostream& out, const TilePlan& plan);
 
 }  // namespace fsdp::tiling
+
+// Compiled into the library.
+extern template class std::vector<fsdp::tiling::Tile>;

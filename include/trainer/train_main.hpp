@@ -16,7 +16,6 @@
 #include <tessera/fsdp/models/llama.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
-#include <tessera/fsdp/training/optimizer_instances.hpp>
 #include <tessera/fsdp/training/run_time_optimizer.hpp>
 #include <tessera/trainer/flags/flags.hpp>
 #include <tessera/trainer/flags/model_choice.hpp>

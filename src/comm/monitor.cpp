@@ -9,6 +9,8 @@
 
 namespace fsdp::comm {
 
+CollectiveError::~CollectiveError() = default;
+
 std::string describe(const Record& record) {
   std::string text(name_of(record.op));
   if (!record.label.what.empty()) text += message(" of ", record.label.what);

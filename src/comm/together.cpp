@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/comm/together.hpp>
+#include <tessera/comm/agreement.hpp>
 
 #include <algorithm>
 #include <exception>
 
-#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/stopped.hpp>
 #include <tessera/fsdp/core/error.hpp>
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 
 namespace fsdp {
 namespace {

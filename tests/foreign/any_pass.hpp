@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 

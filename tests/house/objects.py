@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks by the compiler's dependency files that test sources see a stack only in tests/support/stacks. Each object that sees
-executor.hpp or training.hpp takes 7 to 15 s to compile.
+"""Checks by the compiler's dependency files that test sources see a stack only in tests/support/stacks: each object that sees
+executor.hpp or training.hpp takes seconds to compile. And that objects of users, which are the examples, do not have what the
+library has: lists of its structs, and the copies and destructors of those with lists or strings.
 
 usage: objects.py BUILD
 
 BUILD is a build folder of Ninja's; its objects are checked as they were last compiled.
 """
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,39 @@ EXCEPTIONS = {
     "tests/testing/optimizer_test.cpp": "tests the suite of optimizers, which are types",
 }
 assert len(EXCEPTIONS) <= 6
+
+# Two of users' objects: of Training, and of Sharded.
+USERS = ("03_own_loop/main", "16_recommender/main")
+# A member of a list of a plain struct, and a struct's own copy, move or destructor, as nm prints them. Member templates, as
+# emplace_back, and the members that std::vector defaults are in every object.
+LIST = re.compile(r"std::vector<(fsdp::[\w:]+)(?: const\*)?, std::allocator<\1(?: const\*)?> ?>::(?!vector\(\)|vector\(std::vector<.*&&\)$)~?\w+\(")
+SPECIAL = re.compile(r"(fsdp::(?:\w+::)*(\w+))::(?:~\2\(\)|\2\(\1(?: const&|&&)\)|operator=\(\1(?: const&|&&)\))$")
+# Structs that designated initialisers make: a declared constructor would forbid them.
+AGGREGATES = {"fsdp::" + name for name in (
+    "LlamaConfig", "LoraConfig", "ModuleSettings", "NamedValue", "Order", "Parameter", "PassPlan", "RopeConfig", "RowRequests", "RunShape",
+    "Statistic", "StrategyCalls", "Unit", "UnitOptions", "comm::Options", "plan::Plan", "plan::Request", "sharding::Residency",
+    "tiling::TilePlan")}
+
+
+def in_object(symbols):
+    """The structs of which an object with these symbols, as `nm -C` prints them, has what the library has, and what that is."""
+    weak = [line.split(" W ", 1)[1].strip() for line in symbols.splitlines() if " W " in line]
+    return {(match[1], what) for what, pattern in (("members of lists", LIST), ("copy or destructor", SPECIAL))
+            for match in map(pattern.match, weak) if match}
+
+
+def check_symbols(objects):
+    """What is wrong, one sentence for each struct. `objects`: name -> what `nm -C` prints of it."""
+    wrong = []
+    for name, symbols in sorted(objects.items()):
+        for struct, what in sorted(in_object(symbols)):
+            if what == "members of lists":
+                wrong.append(f"{name}: it has {what} of {struct}; put extern template class std::vector<{struct}> behind the struct, and "
+                             "instantiate it in a source")
+            elif struct not in AGGREGATES:
+                wrong.append(f"{name}: it has the {what} of {struct}; default these in a source, or name it in AGGREGATES of "
+                             "tests/house/objects.py if designated initialisers make it")
+    return wrong
 
 
 def dependencies(text):
@@ -72,6 +107,9 @@ def main():
 
     wrong, objects = check(dependencies(ninja("deps")),
                            lambda name: ninja("query", name).split("  outputs:\n")[-1].split())
+    users = [name for name in dependencies(ninja("deps")) if any(user in name for user in USERS) and Path(build, name).exists()]
+    wrong += check_symbols({name: subprocess.run(["nm", "-C", f"{build}/{name}"], check=True, capture_output=True, text=True).stdout
+                            for name in users})
     for sentence in wrong:
         print(sentence)
     print(f"{objects} objects of tests, {len(wrong)} wrong")

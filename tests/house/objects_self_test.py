@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""objects.py finds test sources that see a stack, and leaves others alone."""
+"""objects.py finds test sources that see a stack, and what objects have that the library has; it leaves others alone."""
 import objects
 import pytest
 
@@ -39,4 +39,27 @@ def test_stacks_exceptions_and_others_are_left_alone(count, files):
 ])
 def test_what_is_wrong_is_found(sentence, files, users):
     wrong, _ = check(files, users)
+    assert len(wrong) == 1 and sentence in wrong[0], wrong
+
+
+UNITS = "std::vector<fsdp::Unit, std::allocator<fsdp::Unit> >"
+
+
+@pytest.mark.parametrize("symbol", [
+    f"U {UNITS}::push_back(fsdp::Unit const&)",  # used, not defined
+    f"W {UNITS}::vector()", f"W {UNITS}::vector({UNITS}&&)", f"W fsdp::Unit& {UNITS}::emplace_back<fsdp::Unit>(fsdp::Unit&&)",
+    "W std::vector<int, std::allocator<int> >::push_back(int const&)", "W fsdp::Unit::~Unit()", "W fsdp::Rows::Rows(int)",
+])
+def test_what_every_object_may_have_is_left_alone(symbol):
+    assert objects.check_symbols({"a.o": f"0000000000000000 {symbol}\n"}) == []
+
+
+@pytest.mark.parametrize("symbol, sentence", [
+    (f"{UNITS}::push_back(fsdp::Unit const&)", "a.o: it has members of lists of fsdp::Unit; put extern template"),
+    (f"{UNITS}::~vector()", "a.o: it has members of lists of fsdp::Unit"),
+    ("fsdp::a::Rows::~Rows()", "a.o: it has the copy or destructor of fsdp::a::Rows; default these in a source"),
+    ("fsdp::Rows::Rows(fsdp::Rows const&)", "of fsdp::Rows;"), ("fsdp::Rows::operator=(fsdp::Rows&&)", "of fsdp::Rows;"),
+])
+def test_what_the_library_has_is_found(symbol, sentence):
+    wrong = objects.check_symbols({"a.o": f"                 U abort\n0000000000000000 W {symbol}\n"})
     assert len(wrong) == 1 and sentence in wrong[0], wrong

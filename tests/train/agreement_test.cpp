@@ -7,7 +7,6 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/signals.hpp>
 #include <tessera/comm/threads.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/device/cpu.hpp>
 #include <tessera/fsdp/sharding/run_time.hpp>
 #include <tessera/fsdp/version.hpp>

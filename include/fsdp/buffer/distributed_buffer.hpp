@@ -136,15 +136,6 @@ std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinate
   }
 }
 
-/// Instantiated in src/fsdp/buffer/segments.cpp for the types that stacks move.
-#define FSDP_SEGMENTS(how, T)                                                                    \
-  how std::vector<comm::Segment<T>> segments_of<false, T>(const Layout&, Coordinates, T*, T*);   \
-  how std::vector<comm::Segment<T>> segments_of<true, T>(const Layout&, Coordinates, T*, T*);    \
-  how std::vector<comm::Segment<T>> segments_in_place<false, T>(const Layout&, Coordinates, T*); \
-  how std::vector<comm::Segment<T>> segments_in_place<true, T>(const Layout&, Coordinates, T*);
-FSDP_SEGMENTS(extern template, float)
-FSDP_SEGMENTS(extern template, bf16)
-
 template <class From, class To>
 inline constexpr bool reduces =
     change<From, To>.move == Move::reduce_scatter || change<From, To>.move == Move::all_reduce;

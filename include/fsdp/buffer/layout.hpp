@@ -165,3 +165,10 @@ struct Flat {
 static_assert(LayoutPolicy<PerParameter> && LayoutPolicy<Flat>);
 
 }  // namespace fsdp::buffer
+
+// Compiled into the library.
+extern template class std::vector<fsdp::buffer::Run>;
+extern template class std::vector<fsdp::buffer::Layout>;
+extern template class std::vector<fsdp::buffer::TensorRange>;
+extern template class std::vector<fsdp::buffer::TensorSpec>;
+extern template class std::vector<fsdp::buffer::TensorGroup>;

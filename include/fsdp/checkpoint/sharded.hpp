@@ -19,8 +19,8 @@
 #include <system_error>
 #include <vector>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/folder.hpp>
 #include <tessera/fsdp/checkpoint/listing.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>

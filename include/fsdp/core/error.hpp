@@ -16,36 +16,42 @@ namespace fsdp {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  ~Error() override;
 };
 
 /// Wrong arguments, files or sizes, which the user can fix.
 class InputError : public Error {
  public:
   using Error::Error;
+  ~InputError() override;
 };
 
 /// A loss, gradient, weight or optimizer state is not finite, so training cannot continue.
 class DivergedError : public Error {
  public:
   using Error::Error;
+  ~DivergedError() override;
 };
 
 /// A rank computed or holds wrong values, so its machine cannot be trusted.
 class CorruptionError : public Error {
  public:
   using Error::Error;
+  ~CorruptionError() override;
 };
 
 /// A broken contract between parts of a program: always a bug in the caller.
 class LogicError : public Error {
  public:
   using Error::Error;
+  ~LogicError() override;
 };
 
 /// The system or a device refused memory, or an arena needs more than was planned.
 class MemoryError : public Error {
  public:
   using Error::Error;
+  ~MemoryError() override;
 };
 
 /// Joins its arguments with operator<< into one message.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <tessera/fsdp/core/tensor.hpp>
 
@@ -105,3 +106,7 @@ struct Field {
 };
 
 }  // namespace fsdp
+
+// Compiled into the library.
+extern template class std::vector<fsdp::Parameter>;
+extern template class std::vector<fsdp::Field>;

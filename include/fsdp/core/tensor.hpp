@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A typed, non-owning view of memory: rank 0 to 4, row-major.
+/// A typed, non-owning view of memory: rank 0 to 4, row-major. And a gradient's view, with the rule of its first write.
 ///
 /// Only rows may be strided: a rank-2 view may be a range of columns of a wider matrix; all other views are contiguous.
 /// A Tensor is trivially copyable, so that bit_cast turns an aggregate of tensors into an array and back.
@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <tessera/fsdp/core/dtype.hpp>
 #include <tessera/fsdp/core/error.hpp>
@@ -39,10 +41,7 @@ struct Shape {
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 
  private:
-  [[noreturn]] static void throw_too_many(std::size_t given) {
-    throw InputError(message("shape: ", given, " extents are given, and a shape holds 4; flatten the last ones, ",
-                             "as [n, c, d * h * w]"));
-  }
+  [[noreturn]] static void throw_too_many(std::size_t given);
 };
 
 /// Whether a result overwrites an output (beta = 0) or is added to it (beta = 1).
@@ -113,4 +112,39 @@ class Tensor {
 
 static_assert(std::is_trivially_copyable_v<Tensor<float>>);
 
+/// A weight gradient's memory, and the flag that says whether it was written since the last reduction.
+template <class T>
+struct GradientView {
+  Tensor<T> tensor;
+  bool* written = nullptr;
+
+  /// False for a frozen weight, whose gradient has a shape and no memory: skip what would compute it.
+  bool wanted() const { return tensor.data() != nullptr; }
+  /// Returns rows [begin, end); `part_written` is the flag of this part alone.
+  GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
+  }
+  /// Returns columns [begin, end), with a flag of their own as in `rows`.
+  GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
+    return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
+            part_written};
+  }
+
+  /// Returns the mode of the next write and sets the flag: the first write overwrites (beta = 0), later writes add
+  /// (beta = 1).
+  Write next() const { return std::exchange(*written, true) ? Write::accumulate : Write::overwrite; }
+};
+
 }  // namespace fsdp
+
+// Compiled into the library.
+extern template class fsdp::Tensor<float>;
+extern template class fsdp::Tensor<const float>;
+extern template class fsdp::Tensor<fsdp::bf16>;
+extern template class fsdp::Tensor<const fsdp::bf16>;
+extern template class fsdp::Tensor<double>;
+extern template class fsdp::Tensor<const double>;
+extern template class std::vector<fsdp::bf16>;
+extern template class std::vector<fsdp::Shape>;
+extern template class std::vector<fsdp::Tensor<float>>;
+extern template class std::vector<fsdp::Tensor<fsdp::bf16>>;

@@ -128,4 +128,8 @@ void keep_to_instruction_set(std::string_view name);
 
 FSDP_ENQUEUE(extern template, Cpu::Stream)
 
+// Compiled into the library.
+extern template class Block<Cpu>;
+extern template class Arena<Cpu>;
+
 }  // namespace fsdp::device

@@ -109,4 +109,8 @@ struct Planning<MetaOf<Target>> {
 template <class Device>
 using MetaFor = typename detail::Planning<Device>::Meta;
 
+// Compiled into the library.
+extern template class Block<Meta>;
+extern template class Arena<Meta>;
+
 }  // namespace fsdp::device

@@ -11,7 +11,6 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/collectives.hpp>
 #include <tessera/comm/stopped.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>

@@ -6,7 +6,6 @@
 #include <array>
 #include <span>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>

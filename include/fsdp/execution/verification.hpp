@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/comm/together.hpp>
+#include <tessera/comm/agreement.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/operations/digest.hpp>
 #include <tessera/fsdp/execution/executor.hpp>

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/weight_files.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/model_files/model_files.hpp>

@@ -9,18 +9,17 @@
 #include <cstddef>
 #include <vector>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/sharding/schedule.hpp>
 
 namespace fsdp {
 
-/// Runs a ShardedModule's gathers, releases and reductions, and gives views of weights and gradients.
-template <class Stack>
+/// Runs a module's gathers, releases and reductions, and gives views of weights and gradients.
+template <class Types>
 class GroupTasks {
  public:
-  using Module = ShardedModule<Stack>;
+  using Module = ModuleMemory<Types>;
   using Compute = typename Module::Compute;
   using Accumulate = typename Module::Accumulate;
   using Event = typename Module::Device::Event;

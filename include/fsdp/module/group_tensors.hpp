@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 
@@ -50,8 +52,6 @@ class GroupTensors {
 
 /// The groups of a module, in order.
 using GroupList = std::span<const GroupTensors* const>;
-/// Adds a group, which must outlive the list.
-void append(std::vector<const GroupTensors*>& list, const GroupTensors& group);
 
 /// Returns three counts of elements of a rank of the world: trained ones at rest, all at rest, and those that it keeps
 /// after forward.
@@ -68,4 +68,28 @@ const Parameter& parameter_named(GroupList groups, std::string_view name);
 /// TensorGroup.
 std::vector<buffer::TensorGroup> specs_of(std::span<const GroupedParameters> groups, StepWork work, bool aligned);
 
+/// A part of a parameter that this rank holds; the views are into the buffers at rest.
+template <class Main, class Compute, class Accumulate>
+struct ParameterShard {
+  const Parameter* parameter = nullptr;
+  int group = 0;           ///< index of its group
+  std::int64_t begin = 0;  ///< first element, in the whole tensor
+  Tensor<Main> main;       ///< empty if the shard is frozen and main weights would be a separate copy
+  Tensor<Compute> model;   ///< the same memory as `main` if there is one copy of the weights
+  Tensor<const Accumulate> gradient;
+  std::int64_t resting = 0;  ///< its first element among all trained ones of this rank: index into optimizer state
+  bool trainable = true;
+  bool owned = true;  ///< one rank among replicas owns a shard: it writes it to files and counts it in norms
+
+  /// Whether the shard has main weights.
+  bool has_main() const { return main.data() != nullptr; }
+  /// Elements of the shard.
+  std::int64_t count() const { return model.numel(); }
+};
+
 }  // namespace fsdp
+
+// Compiled into the library.
+extern template class std::vector<const fsdp::GroupTensors*>;
+extern template class std::vector<fsdp::ParameterShard<float, float, float>>;
+extern template class std::vector<fsdp::ParameterShard<float, fsdp::bf16, float>>;

@@ -53,3 +53,6 @@ struct PassPlan {
 };
 
 }  // namespace fsdp
+
+// Compiled into the library.
+extern template class std::vector<fsdp::Order>;

@@ -15,7 +15,7 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/buffer/distributed_buffer.hpp>
-#include <tessera/fsdp/core/gradient_view.hpp>
+#include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
@@ -76,15 +76,7 @@ class ParameterGroup : public GroupTensors {
   /// `layout` is over the ranks of the axes; `kept` over those of axes.keep, if there is one.
   /// `order`: in which its gradients are added.
   ParameterGroup(std::vector<Parameter> parameters, int index, const Axes& axes, const sharding::GroupFacts& facts,
-                 buffer::Layout layout, buffer::Layout kept, comm::SumOrder order = comm::SumOrder::any)
-      : GroupTensors(std::move(parameters), facts, std::move(layout), std::move(kept)),
-        index_(index),
-        order_(order),
-        axes_(axes),
-        at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
-    facts_.slot_elements = adds_in_place() ? 0 : layout_->full_size;
-    facts_.weights_at_rest = in_place();
-  }
+                 buffer::Layout layout, buffer::Layout kept, comm::SumOrder order = comm::SumOrder::any);
 
   /// The axes of its ranks.
   const Axes& axes() const { return axes_; }
@@ -112,17 +104,7 @@ class ParameterGroup : public GroupTensors {
 
   /// Sets the memory of the buffers at rest. With one_copy `main` is ignored: the main weights are part of the model
   /// weights.
-  void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
-    model_ = {*layout_, at_, model};
-    summed_ = {*layout_, at_, gradient};
-    kept_data_ = kept;
-    model_part_ = part_of(model);
-    if (gradient != nullptr || model_size() == 0) main_gradient_ = part_of(gradient);
-    if constexpr (one_copy)
-      main_ = model_part_;
-    else if (has_main())
-      main_ = {*layout_, at_, main};
-  }
+  void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept);
 
   /// What the optimizer steps: main weights (empty without has_main), their rounded copy in the model weights, and
   /// their gradient.
@@ -139,47 +121,15 @@ class ParameterGroup : public GroupTensors {
 
   /// Starts the in-place all-gather of the model weights over the outer axis, after the event `written`. Does nothing
   /// unless the optimizer is sharded there.
-  void gather_across(const Event& written) {
-    if constexpr (optimizer_sharded_across) {
-      if (axes_.across == nullptr) return;
-      comm::after(*axes_.across, written);
-      crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
-    }
-  }
+  void gather_across(const Event& written);
 
   /// Starts the all-gather of the weights at rest into `slot`, of layout().full_size elements. The weights must have
   /// been written before `slot.free`. If in_place(), `slot` is not used.
-  void unshard(const Slot<Compute, Device>& slot) {
-    if (in_place()) {
-      gathered_ = {*layout_, at_, model_.data()};
-      return;
-    }
-    gathered_ = {*layout_, at_, slot.open()};
-    comm::after(*axes_.shard, crossing_.done());
-    comm::after(*axes_.shard, slot.free);
-    gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
-  }
+  void unshard(const Slot<Compute, Device>& slot);
   /// Copies the part that this rank keeps, as one of k ranks, out of the gathered weights.
-  void keep(Stream& stream) {
-    for (const buffer::Run& run : kept_layout_->runs) {
-      const int rank = axes_.keep->rank();
-      const Shape count{run.counts[static_cast<std::size_t>(rank)]};
-      device::enqueue(stream,
-                      device::Copy<Compute>{.x = Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
-                                            .y = Tensor<Compute>(kept_data_ + run.local, count)});
-    }
-    kept_ = stream.record();
-  }
+  void keep(Stream& stream);
   /// Starts the all-gather of the kept parts into `slot`.
-  void unshard_in_group(const Slot<Compute, Device>& slot) {
-    const Coordinates at(axes_.keep->rank());
-    gathered_ = {*layout_, at_, slot.open()};
-    comm::after(*axes_.keep, kept_);
-    comm::after(*axes_.keep, slot.free);
-    gathering_ =
-        buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
-                             Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
-  }
+  void unshard_in_group(const Slot<Compute, Device>& slot);
   /// Whether the gathered weights have memory, even if the gather is still running.
   bool is_gathered() const { return gathered_.placed(); }
   /// Lets the group's collectives make progress, if their backend needs the host for it.
@@ -224,32 +174,12 @@ class ParameterGroup : public GroupTensors {
 
   /// Starts a step: the next reduction (or, if adds_in_place(), the first write) overwrites the gradients. A group that
   /// is never gathered accumulates at rest; its gradients are zeroed.
-  void begin_step(Stream& stream) {
-    reduced_ = false;
-    std::fill_n(written_.get(), parameters_.size(), false);
-    if (!facts_.gathered && facts_.trainable && summed_.size() > 0)
-      device::enqueue(stream, device::Fill<Accumulate>{.y = {summed_.data(), {summed_.size()}}, .value = 0.0f});
-  }
+  void begin_step(Stream& stream);
 
   /// Zeroes the gradients that nothing was written to, then starts the reduction over the inner axis. A group that
   /// adds_in_place() is reduced over the outer axis instead, unless reduce_across does that. `computed`: whether this
   /// rank computed the micro-batch; if not, it contributes -0, which changes no bit of any sum.
-  void reduce(Stream& stream, bool computed = true) {
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-      if (!written_[i]) {
-        device::enqueue(stream, device::Fill<Accumulate>{.y = partial_.tensor(static_cast<std::int64_t>(i)),
-                                                         .value = computed ? 0.0f : -0.0f});
-        written_[i] = true;
-      }
-    if (adds_in_place()) {
-      if (facts_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
-      return;
-    }
-    comm::after(*axes_.reduce, stream.record());
-    reducing_ = buffer::redistribute<Wire>(*axes_.reduce, std::move(partial_), summed_,
-                                           std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
-                                           {"gradients", index_}, order_);
-  }
+  void reduce(Stream& stream, bool computed = true);
   /// Drops the partial gradient instead of reducing it.
   void drop_gradient() { partial_.consume(); }
   /// Starts the reduction over the outer axis, after that over the inner one.
@@ -278,29 +208,7 @@ class ParameterGroup : public GroupTensors {
 
   /// Gathers the main weights (in a frozen group, the model weights) into `full`, of layout().full_size elements, for
   /// work enqueued on `stream` after this. `part` is workspace of model_size() elements.
-  void gather_main(Stream& stream, Main* part, Main* full) const {
-    const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
-    const auto own = part_of(part);
-    const Tensor<Main> mine(own.data(), {own.size()});
-    if (has_main())
-      device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(main_.data(), {main_.size()}), .y = mine});
-    else
-      device::enqueue(
-          stream, device::Copy<Compute, Main>{.x = Tensor<const Compute>(model_part_.data(), {own.size()}), .y = mine});
-    if constexpr (optimizer_sharded_across)
-      if (axes_.across != nullptr) {
-        comm::after(*axes_.across, stream.record());
-        buffer::redistribute(*axes_.across, own, shard, {"main weights across", index_}).wait(stream);
-      }
-    if (in_place()) {
-      device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(part, {layout_->full_size}),
-                                                 .y = Tensor<Main>(full, {layout_->full_size})});
-      return;
-    }
-    const Buffer<Main, Replicate, Replicate> whole(*layout_, at_, full);
-    comm::after(*axes_.shard, stream.record());
-    buffer::redistribute(*axes_.shard, shard, whole, {"main weights", index_}).wait(stream);
-  }
+  void gather_main(Stream& stream, Main* part, Main* full) const;
 
  private:
   using Coordinates = buffer::Coordinates;
@@ -315,16 +223,7 @@ class ParameterGroup : public GroupTensors {
       return whole;
   }
 
-  void start_across(const Event& summed, const char* what) {
-    if (axes_.across == nullptr) return;
-    comm::after(*axes_.across, summed);
-    auto sum = summed_;
-    const comm::Label label{what, index_};
-    if constexpr (optimizer_sharded_across)
-      reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, Write::overwrite, label);
-    else
-      reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, label);
-  }
+  void start_across(const Event& summed, const char* what);
 
   int index_;
   comm::SumOrder order_;
@@ -344,5 +243,136 @@ class ParameterGroup : public GroupTensors {
   comm::Pending<Comm> gathering_;
   comm::Pending<Comm> reducing_;
 };
+
+template <class Stack>
+ParameterGroup<Stack>::ParameterGroup(std::vector<Parameter> parameters, int index, const Axes& axes,
+                                      const sharding::GroupFacts& facts, buffer::Layout layout, buffer::Layout kept,
+                                      comm::SumOrder order)
+    : GroupTensors(std::move(parameters), facts, std::move(layout), std::move(kept)),
+      index_(index),
+      order_(order),
+      axes_(axes),
+      at_(Axes::rank(axes.shard), Axes::rank(axes.across)) {
+  facts_.slot_elements = adds_in_place() ? 0 : layout_->full_size;
+  facts_.weights_at_rest = in_place();
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
+  model_ = {*layout_, at_, model};
+  summed_ = {*layout_, at_, gradient};
+  kept_data_ = kept;
+  model_part_ = part_of(model);
+  if (gradient != nullptr || model_size() == 0) main_gradient_ = part_of(gradient);
+  if constexpr (one_copy)
+    main_ = model_part_;
+  else if (has_main())
+    main_ = {*layout_, at_, main};
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::gather_across(const Event& written) {
+  if constexpr (optimizer_sharded_across) {
+    if (axes_.across == nullptr) return;
+    comm::after(*axes_.across, written);
+    crossing_ = buffer::redistribute(*axes_.across, model_part_, model_, {"weights across", index_});
+  }
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::unshard(const Slot<Compute, Device>& slot) {
+  if (in_place()) {
+    gathered_ = {*layout_, at_, model_.data()};
+    return;
+  }
+  gathered_ = {*layout_, at_, slot.open()};
+  comm::after(*axes_.shard, crossing_.done());
+  comm::after(*axes_.shard, slot.free);
+  gathering_ = buffer::redistribute(*axes_.shard, model_, gathered_, {"weights", index_});
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::keep(Stream& stream) {
+  for (const buffer::Run& run : kept_layout_->runs) {
+    const int rank = axes_.keep->rank();
+    const Shape count{run.counts[static_cast<std::size_t>(rank)]};
+    device::enqueue(stream, device::Copy<Compute>{.x = Tensor<const Compute>(gathered_.data() + run.begin(rank), count),
+                                                  .y = Tensor<Compute>(kept_data_ + run.local, count)});
+  }
+  kept_ = stream.record();
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::unshard_in_group(const Slot<Compute, Device>& slot) {
+  const Coordinates at(axes_.keep->rank());
+  gathered_ = {*layout_, at_, slot.open()};
+  comm::after(*axes_.keep, kept_);
+  comm::after(*axes_.keep, slot.free);
+  gathering_ = buffer::redistribute(*axes_.keep, Buffer<Compute, Shard>(*kept_layout_, at, kept_data_),
+                                    Buffer<Compute, Replicate>(*kept_layout_, at, slot.data), {"kept weights", index_});
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::begin_step(Stream& stream) {
+  reduced_ = false;
+  std::fill_n(written_.get(), parameters_.size(), false);
+  if (!facts_.gathered && facts_.trainable && summed_.size() > 0)
+    device::enqueue(stream, device::Fill<Accumulate>{.y = {summed_.data(), {summed_.size()}}, .value = 0.0f});
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::reduce(Stream& stream, bool computed) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!written_[i]) {
+      device::enqueue(stream, device::Fill<Accumulate>{.y = partial_.tensor(static_cast<std::int64_t>(i)),
+                                                       .value = computed ? 0.0f : -0.0f});
+      written_[i] = true;
+    }
+  if (adds_in_place()) {
+    if (facts_.across == sharding::Across::nothing) start_across(stream.record(), "gradients");
+    return;
+  }
+  comm::after(*axes_.reduce, stream.record());
+  reducing_ = buffer::redistribute<Wire>(*axes_.reduce, std::move(partial_), summed_,
+                                         std::exchange(reduced_, true) ? Write::accumulate : Write::overwrite,
+                                         {"gradients", index_}, order_);
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::gather_main(Stream& stream, Main* part, Main* full) const {
+  const Buffer<Main, Replicate, Shard> shard(*layout_, at_, part);
+  const auto own = part_of(part);
+  const Tensor<Main> mine(own.data(), {own.size()});
+  if (has_main())
+    device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(main_.data(), {main_.size()}), .y = mine});
+  else
+    device::enqueue(
+        stream, device::Copy<Compute, Main>{.x = Tensor<const Compute>(model_part_.data(), {own.size()}), .y = mine});
+  if constexpr (optimizer_sharded_across)
+    if (axes_.across != nullptr) {
+      comm::after(*axes_.across, stream.record());
+      buffer::redistribute(*axes_.across, own, shard, {"main weights across", index_}).wait(stream);
+    }
+  if (in_place()) {
+    device::enqueue(stream, device::Copy<Main>{.x = Tensor<const Main>(part, {layout_->full_size}),
+                                               .y = Tensor<Main>(full, {layout_->full_size})});
+    return;
+  }
+  const Buffer<Main, Replicate, Replicate> whole(*layout_, at_, full);
+  comm::after(*axes_.shard, stream.record());
+  buffer::redistribute(*axes_.shard, shard, whole, {"main weights", index_}).wait(stream);
+}
+
+template <class Stack>
+void ParameterGroup<Stack>::start_across(const Event& summed, const char* what) {
+  if (axes_.across == nullptr) return;
+  comm::after(*axes_.across, summed);
+  auto sum = summed_;
+  const comm::Label label{what, index_};
+  if constexpr (optimizer_sharded_across)
+    reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, Write::overwrite, label);
+  else
+    reducing_ = buffer::redistribute<Wire>(*axes_.across, std::move(sum), main_gradient_, label);
+}
 
 }  // namespace fsdp

@@ -13,19 +13,13 @@
 /// that depends on timing.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <limits>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <type_traits>
-#include <utility>
 
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/module/group_tasks.hpp>
-#include <tessera/fsdp/module/pass_progress.hpp>
+#include <tessera/fsdp/module/pass_cursor.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/use.hpp>
 
@@ -67,25 +61,21 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
        Reductions reductions = Reductions::made, const ActivationWork& activations = {})
       : module_(module),
         tasks_(module, reductions == Reductions::made),
-        kind_(kind),
-        makes_step_(kind == sharding::Pass::train && reductions == Reductions::made),
-        planned_(module.planned(kind, order, micro_batches)),
+        cursor_(module, kind, order, micro_batches, kind == sharding::Pass::train && reductions == Reductions::made,
+                activations.execute != nullptr),
         observer_(observer),
-        activations_(activations),
-        thrown_(std::uncaught_exceptions()) {
-    require(!schedule().empty(),
-            "a ShardedModule ran a pass that its purpose does not have; construct it for this one");
-    if (activations.execute == nullptr) require_no_activation_work();
-    begin_anew();
+        activations_(activations) {
+    if (cursor_.must_abandon()) tasks_.abandon_pass();
+    cursor_.begin();
     try {
-      if (makes_step_) {
+      if (cursor_.makes_step()) {
         module_.train_by(order);
         tasks_.begin_step();
       }
       tasks_.begin_pass(module_.stream().record());
       run_until_computation_or_wait();
     } catch (...) {
-      module_.progress().state = PassProgress::State::interrupted;
+      cursor_.abandon();
       throw;
     }
   }
@@ -94,15 +84,15 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// Abandons the pass if an exception unwinds. Otherwise destroying an unfinished pass makes the next pass and step
   /// throw; the pass after that begins anew.
   ~Pass() {
-    if (over_) return;
-    if (std::uncaught_exceptions() > thrown_) {
+    if (cursor_.over()) return;
+    if (cursor_.unwinds()) {
       try {
         abandon();
       } catch (...) {  // the device is broken; its next use throws
-        module_.progress().state = PassProgress::State::interrupted;
+        cursor_.abandon();
       }
     } else {
-      module_.progress() = {.state = PassProgress::State::left, .at = at_};
+      cursor_.leave();
     }
   }
 
@@ -114,9 +104,8 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   Use<Stack> backward(int unit)& { return enter(sharding::Action::backward, unit); }
   Use<Stack> both(int unit)& { return enter(sharding::Action::loss, unit); }  ///< forward and backward in one go
   Use<Stack> enter()& {
-    const std::optional<sharding::Task> task = next();
-    require(task.has_value(), "pass: nothing is left to compute");
-    return enter(task->action, task->index);
+    const sharding::Task task = cursor_.require_next();
+    return enter(task.action, task.index);
   }
   template <class Unit>
   Use<Stack> forward(Unit unit)&& {
@@ -136,32 +125,26 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   }
   /// @}
   /// The next computation; nothing at the end of the pass.
-  std::optional<sharding::Task> next() const {
-    for (std::size_t i = at_; i < schedule().size(); ++i)
-      if (sharding::computes(schedule()[i].action)) return schedule()[i];
-    return std::nullopt;
-  }
+  std::optional<sharding::Task> next() const { return cursor_.next(); }
 
   /// Sets the queue on which the caller computes, if not the module's stream: its own CUDA stream, say. Two events per
   /// Use order the queues: work enqueued on `queue` inside of a Use may access the Use's tensors, and the library's
   /// later work follows it. After `finish`, work on the module's stream, such as a step that reads the loss, follows
   /// all work on `queue`. Throws LogicError inside of a Use. `queue` must outlive the pass.
   void compute_on(typename Device::Queue & queue) requires(Device::asynchronous) {
-    require_under_way();
-    require_outside("compute_on");
+    cursor_.require_outside("compute_on");
     own_queue_ = &queue;
   }
 
   /// For an event loop: runs at most `most` tasks, up to one that would wait. Returns whether the next computation can
   /// begin, or the pass be finished, without waiting. Throws LogicError inside of a Use.
   bool poll(int most = std::numeric_limits<int>::max()) {
-    require_under_way();
-    require_outside("poll", "call progress");
+    cursor_.require_outside("poll", "call progress");
     run_until_computation_or_wait(most);
-    if (at_ == schedule().size()) return true;
-    const sharding::Task& task = schedule()[at_];
+    if (cursor_.at_end()) return true;
+    const sharding::Task& task = cursor_.task();
     return sharding::computes(task.action) &&
-           (!reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
+           (!cursor_.reads(task) || Device::asynchronous || tasks_.weights_arrived(task.index));
   }
   /// Lets collectives progress, inside of a Use too: call it in long computations where the host moves the data.
   void progress() {
@@ -172,10 +155,7 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// Ends the pass. Throws LogicError if something is left to compute, or the pass is over. After a training pass, the
   /// gradients at rest are then complete for work that follows on the compute stream.
   void finish() {
-    require_under_way();
-    require_outside("finish");
-    if (const auto left = next())
-      throw LogicError(message("pass: finished before ", text(*left), " of micro-batch ", left->micro_batch));
+    cursor_.require_finished();
     end();
   }
   /// For a rank without data for the next micro-batch: takes part in the rest of it without computing, and adds nothing
@@ -183,56 +163,30 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// into pieces (ShardedModule::step_piece), a rank without a piece must call this. Throws LogicError inside of a Use,
   /// in the middle of a micro-batch, and if the rank has a piece.
   void skip() {
-    require_under_way();
-    require_outside("skip");
-    const std::optional<sharding::Task> first = next();
-    require(first.has_value(), "pass: nothing is left to compute");
-    const int micro_batch = first->micro_batch;
-    require(computed_ != micro_batch, "pass: micro-batch ", micro_batch,
-            " is skipped, and some of it was computed already; forfeit the pass");
-    require(!makes_step_ || module_.step_pieces() == 0 || !module_.step_piece(micro_batch), "pass: micro-batch ",
-            micro_batch, " is skipped, and this rank has a piece of the step to compute in it");
-    skipped_ = micro_batch;
-    for (auto left = first; left.has_value() && left->micro_batch == micro_batch; left = next()) {
-      for (; !sharding::computes(schedule()[at_].action); ++at_) execute(schedule()[at_]);
-      execute_or_pass_over(schedule()[at_++]);
+    const int micro_batch = cursor_.skip();
+    for (auto left = next(); left.has_value() && left->micro_batch == micro_batch; left = next()) {
+      run_to_computation();
+      execute_or_pass_over(cursor_.advance());
     }
     run_until_computation_or_wait();
   }
   /// For a rank that can no longer compute: takes part in the rest of the pass without computing. All ranks skip the
   /// step that follows, and training goes on.
   void forfeit() {
-    require_under_way();
-    inside_ = false;
-    forfeited_ = true;
+    cursor_.forfeit();
     follow_own_queue();
-    if (makes_step_) module_.progress().forfeited = true;
-    for (; at_ < schedule().size(); ++at_) execute_or_pass_over(schedule()[at_]);
+    for (; !cursor_.at_end(); cursor_.advance()) execute_or_pass_over(cursor_.task());
     end();
   }
   /// Drops the pass after an exception that all ranks caught at the same computation; the next one begins anew.
   void abandon() {
-    if (!over_) follow_own_queue();
-    over_ = true;
-    inside_ = false;
-    module_.progress().state = PassProgress::State::interrupted;
+    if (!cursor_.over()) follow_own_queue();
+    cursor_.abandon();
   }
 
  private:
   friend class Use<Stack>;
 
-  const sharding::Schedule& schedule() const { return planned_.schedule; }
-  bool reads(const sharding::Task& task) const { return planned_.problem.uses_weights(task); }
-  bool writes(const sharding::Task& task) const { return planned_.problem.writes_gradients(task); }
-  /// A task as the caller wrote it: Action::loss is requested by `both`.
-  std::string text(const sharding::Task& task) const {
-    return task.action == sharding::Action::loss ? "both " + name_of(task.index) : text_of(task, module_.names());
-  }
-  void require_under_way() const { require(!over_, "pass: it is over; begin another one"); }
-  void require_outside(std::string_view what, const char* then = "end that use first, by done() or its scope") const {
-    if (inside_)
-      throw LogicError(message("pass: ", what, " inside of a use, that of ", text(schedule()[at_]), "; ", then));
-  }
   template <class Temporary>
   static Temporary& named(Temporary & pass) {
     static_assert(!std::is_same_v<Temporary, Temporary>,
@@ -240,37 +194,11 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
                   "auto pass = module.train(), and pass.forward(unit)");
     return pass;
   }
-  const std::string& name_of(int unit) const { return module_.names().units[static_cast<std::size_t>(unit)]; }
-
-  void begin_anew() {
-    using State = PassProgress::State;
-    if (const auto& without = module_.without_values(); !without.empty())
-      throw LogicError(message("pass: ", without.front(), without.size() == 1 ? " has" : " and others have",
-                               " no values yet; initialize, load or set them first"));
-    PassProgress& progress = module_.progress();
-    require(progress.state != State::running, "pass: another one is under way; finish, forfeit or abandon it first");
-    if (progress.state == State::left) {
-      progress.state = State::interrupted;
-      throw LogicError(message("pass: the one before was left unfinished, ", progress.at,
-                               " tasks after its begin; finish it, or forfeit or abandon it"));
-    }
-    if (progress.state == State::interrupted) tasks_.abandon_pass();
-    const bool has_gradients = progress.has_gradients && !makes_step_;
-    progress = {
-        .state = State::running, .has_gradients = has_gradients, .forfeited = has_gradients && progress.forfeited};
-  }
-
-  void require_no_activation_work() const {
-    for (const sharding::Task& task : schedule())
-      require(!sharding::moves_activations(task.action), "pass: ", text(task),
-              " moves activations, which is the caller's work; give ActivationWork, or leave out what asks for it "
-              "(UnitOptions::offload_inputs, Unit::stages)");
-  }
   void execute(const sharding::Task& task) {
     if (observer_.before != nullptr) observer_.before(observer_.state, task);
-    const bool computed = task.micro_batch != skipped_;
+    const bool computed = cursor_.computes(task);
     if constexpr (requires { typename Device::Range; }) {
-      const typename Device::Range range(text_of(task, module_.names()).c_str());
+      const typename Device::Range range(cursor_.text_of(task).c_str());
       execute(task, computed);
     } else {
       execute(task, computed);
@@ -280,54 +208,45 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   void execute(const sharding::Task& task, bool computed) {
     if (!sharding::moves_activations(task.action))
       tasks_.execute(task, computed);
-    else if (computed && (!forfeited_ || task.action == sharding::Action::exchange))
+    else if (cursor_.moves(task))
       activations_.execute(activations_.state, task);
   }
   void execute_or_pass_over(const sharding::Task& task) {
     if (!sharding::computes(task.action))
       execute(task);
-    else if (reads(task))
+    else if (cursor_.reads(task))
       tasks_.wait_for_weights(task.index);
   }
   void run_until_computation_or_wait(int most = std::numeric_limits<int>::max()) {
-    for (; most > 0 && at_ < schedule().size(); ++at_, --most) {
-      const sharding::Task& task = schedule()[at_];
+    for (; most > 0 && !cursor_.at_end(); cursor_.advance(), --most) {
+      const sharding::Task& task = cursor_.task();
       if (sharding::computes(task.action) || tasks_.would_wait(task)) return;
       execute(task);
     }
   }
+  void run_to_computation() {
+    for (; !sharding::computes(cursor_.task().action); cursor_.advance()) execute(cursor_.task());
+  }
 
   Use<Stack> enter(sharding::Action action, int unit) {
-    require_under_way();
-    if (inside_) require_outside(text({.action = action, .index = unit}));
-    const std::optional<sharding::Task> found = next();
-    require(found.has_value(), "pass: nothing is left to compute");
-    if (found->action != action || found->index != unit)
-      throw LogicError(message("pass: the next computation is ", text(*found), " of micro-batch ", found->micro_batch,
-                               ", not ", text({.action = action, .index = unit})));
-    if (makes_step_ && !module_.step_piece(found->micro_batch))
-      throw LogicError(message("pass: of the step's ", module_.step_pieces(),
-                               " pieces this rank has none in micro-batch ", found->micro_batch,
-                               " (ShardedModule::step_piece); call skip"));
-    for (; !sharding::computes(schedule()[at_].action); ++at_) execute(schedule()[at_]);
-    inside_ = true;
-    computed_ = found->micro_batch;
-    arrived_ = !reads(*found);
+    cursor_.require_next(action, unit);
+    run_to_computation();
+    cursor_.begin_use();
     if (own_queue_ != nullptr) wait_for_weights();
     own_queue_follows();
-    if (observer_.before != nullptr) observer_.before(observer_.state, schedule()[at_]);
-    return {*this, schedule()[at_]};
+    if (observer_.before != nullptr) observer_.before(observer_.state, cursor_.task());
+    return {*this, cursor_.task()};
   }
   void wait_for_weights() {
-    if (!std::exchange(arrived_, true)) tasks_.wait_for_weights(schedule()[at_].index);
+    if (cursor_.must_wait_for_weights()) tasks_.wait_for_weights(cursor_.task().index);
   }
   void computed() {
-    if (over_) return;   // forfeited or abandoned inside of the use
-    wait_for_weights();  // a gather in flight may not be released
+    if (cursor_.over()) return;  // forfeited or abandoned inside of the use
+    wait_for_weights();          // a gather in flight may not be released
     follow_own_queue();
-    inside_ = false;
-    if (observer_.after != nullptr) observer_.after(observer_.state, schedule()[at_]);
-    ++at_;
+    cursor_.end_use();
+    if (observer_.after != nullptr) observer_.after(observer_.state, cursor_.task());
+    cursor_.advance();
     run_until_computation_or_wait();
   }
   /// Order the caller's queue after the module's stream, and the other way round.
@@ -341,30 +260,17 @@ class [[nodiscard("a Pass that is not named is left unfinished at once; write au
   /// @}
   void end() {
     follow_own_queue();
-    for (; at_ < schedule().size(); ++at_) execute(schedule()[at_]);
+    for (; !cursor_.at_end(); cursor_.advance()) execute(cursor_.task());
     tasks_.end_pass();
-    over_ = true;
-    PassProgress& progress = module_.progress();
-    progress.state = PassProgress::State::idle;
-    if (makes_step_) progress.has_gradients = true;
+    cursor_.end();
   }
 
   Module& module_;
-  GroupTasks<Stack> tasks_;
-  sharding::Pass kind_;
-  bool makes_step_;  ///< a step follows, of this pass's gradients
-  const PlannedPass& planned_;
+  GroupTasks<TypesOf<Stack>> tasks_;
+  PassCursor cursor_;
   Observer observer_;
   ActivationWork activations_;
   typename Device::Queue* own_queue_ = nullptr;  ///< where the caller computes; null: on the module's stream
-  int thrown_;                                   ///< exceptions in flight at construction
-  std::size_t at_ = 0;                           ///< number of the next task
-  int computed_ = -1;                            ///< micro-batch of the last computation
-  int skipped_ = -1;                             ///< micro-batch that was skipped last
-  bool inside_ = false;                          ///< whether a Use is alive
-  bool arrived_ = false;                         ///< whether the weights of this Use have been waited for
-  bool forfeited_ = false;
-  bool over_ = false;
 };
 
 }  // namespace fsdp

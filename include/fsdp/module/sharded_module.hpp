@@ -6,416 +6,58 @@
 /// Memory is planned from the schedules and allocated in the constructor; a step allocates no tensor memory.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
-#include <tessera/comm/collectives.hpp>
 #include <tessera/comm/mesh.hpp>
-#include <tessera/comm/traffic.hpp>
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/function_ref.hpp>
-#include <tessera/fsdp/core/tensor.hpp>
-#include <tessera/fsdp/device/memory.hpp>
-#include <tessera/fsdp/device/offload.hpp>
-#include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/group_tensors.hpp>
-#include <tessera/fsdp/module/module_plan.hpp>
-#include <tessera/fsdp/module/order.hpp>
-#include <tessera/fsdp/module/parameter_group.hpp>
-#include <tessera/fsdp/module/parameter_shard.hpp>
-#include <tessera/fsdp/module/pass_progress.hpp>
+#include <tessera/fsdp/buffer/layout.hpp>
+#include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 #include <tessera/fsdp/sharding/schedule_of.hpp>
-#include <tessera/fsdp/sharding/sequence.hpp>
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 
-/// Returns memory of so many bytes for a purpose, zeroed and aligned to device::alignment; or nullptr, for the device's
-/// own.
-using LendMemory = std::function<std::shared_ptr<std::byte>(device::MemoryKind, std::int64_t bytes)>;
-
-/// What a ShardedModule is made for, besides its units and strategy.
-struct ModuleSettings {
-  PassPlan passes = {};
-  int threads = 1;                        ///< of the library's own operations
-  std::int64_t arena_bytes = 0;           ///< of temporary tensors, from a dry run; ignored in a dry run
-  StepWork step_work = elementwise_work;  ///< what buffer::Owned balances over the ranks
-  LendMemory lend = {};                   ///< not used for memory that ranks of other processes read in place
-};
-
 /// This rank's part of sharded units: the buffers at rest, slots for gathered weights and gradients, an arena, and the
 /// schedules of the passes. Pass runs them.
 template <class StackT>
-class ShardedModule {
+class ShardedModule : public ModuleMemory<TypesOf<StackT>> {
+  using Memory = ModuleMemory<TypesOf<StackT>>;
+
  public:
   using Stack = StackT;
-  using Device = typename Stack::Device;
   using Comm = typename Stack::Comm;
-  using Group = ParameterGroup<Stack>;
-  using Main = typename Group::Main;
-  using Compute = typename Group::Compute;
-  using Accumulate = typename Group::Accumulate;
-  using Offload = device::HostOffload<Device>;
-  using WeightSlot = Slot<Compute, Device>;
-  using GradientSlot = Slot<Accumulate, Device>;
-  using ParameterShard = fsdp::ParameterShard<Main, Compute, Accumulate>;
 
   /// `communicator` must outlive the module. Weights are zero until they are initialised or loaded. Collective. Throws
   /// InputError on all ranks if units, orders and strategy do not fit together or differ between ranks.
   ShardedModule(Comm& communicator, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
-      : ShardedModule(StackMesh<Stack>(communicator, sharding), units, sharding, std::move(settings)) {}
+      : Memory({communicator, {ranks_per_group(sharding)}}, units, std::move(settings), calls_of(sharding)) {}
 
   /// The same on a mesh, which must have as many axes as the strategy works on.
   template <int axes>
   ShardedModule(comm::Mesh<Comm, axes> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
                 ModuleSettings settings)
-      : ShardedModule(StackMesh<Stack>(std::move(mesh)), units, sharding, std::move(settings)) {}
-
-  ShardedModule(const ShardedModule&) = delete;
-  ShardedModule& operator=(const ShardedModule&) = delete;
-  /// Ends the run on its communicators, after the last collective: see Communicator's end_run.
-  ~ShardedModule() {
-    groups_.clear();  // waits for collectives that an exception has left in flight
-    mesh_.end_run();
-  }
-
-  /// All ranks.
-  Comm& communicator() const { return mesh_.world(); }
-  /// Returns the world's communicator and, if the strategy works on two axes, those of the outer and the inner axis.
-  std::vector<Comm*> communicators() { return mesh_.communicators(); }
-  /// Whether it works on two axes.
-  bool has_groups() const { return mesh_.has_groups(); }
-  /// The ranks that share this rank's sequences; nullptr if each has its own.
-  Comm* sequence_axis() { return mesh_.sequence_axis(); }
-  /// Collectives of these communicators since they were made, by axis and kind; the difference of two is what was
-  /// called in between.
-  comm::MeshTraffic traffic() { return mesh_.traffic(); }
-  /// What it was made for, its arena and the compute stream.
-  /// @{
-  const ModuleSettings& settings() const { return settings_; }
-  typename Device::Arena& arena() { return arena_; }
-  typename Device::Stream& stream() { return stream_; }
-  /// @}
-  /// Blocks the host until all enqueued work is done. Call it before the host reads what the device wrote.
-  void synchronize() { comm::synchronize(mesh_.world(), stream_); }
-  /// Counts this rank's tensors on the device.
-  device::Ledger& ledger() { return ledger_; }
-  /// Counts main weights and optimizer state that are offloaded to host memory.
-  device::Ledger& offload_ledger() { return offload_ledger_; }
-  /// The groups, in the order of sharding::Problem::groups.
-  /// @{
-  std::vector<Group>& groups() { return groups_; }
-  const std::vector<Group>& groups() const { return groups_; }
-  /// @}
-  /// The problem and the placed schedule of a pass with so many micro-batches (0: as many as planned); empty if the
-  /// module's purpose has no such pass. Throws LogicError for an order or a number that was not planned.
-  const PlannedPass& planned(sharding::Pass pass, int order = 0, int micro_batches = 0) const {
-    return plan_.planned(pass, order, micro_batches == 0 ? plan_.micro_batches() : micro_batches);
-  }
-  /// The placed schedule of a pass by the first order, with as many micro-batches as planned.
-  const sharding::Schedule& schedule(sharding::Pass pass) const { return planned(pass).schedule; }
-  /// How long groups are held by the strategy's budget; no holds if it has none.
-  const sharding::Residency& residency() const { return plan_.residency(); }
-  /// The problem that all of them share, without pass, order and micro-batches.
-  const sharding::Problem& problem() const { return plan_.problem(); }
-  /// This rank's place among the ranks that share sequences (PassPlan::ranks_per_sequence).
-  SequenceGroup sequence_group() const {
-    return fsdp::sequence_group(communicator().rank(), communicator().size(), settings_.passes.ranks_per_sequence);
-  }
-  /// `step_pieces`: pieces of a step's batch (Reproducible); 0: one for each micro-batch of each group of ranks that
-  /// share sequences. `own_micro_batches`: the first ones of a step, which this rank computes; in a dry run all.
-  /// `step_piece`: this rank's piece in a micro-batch, of which it computes its part of the rows; nothing if it has
-  /// none, in the last one.
-  /// @{
-  int step_pieces() const { return problem().pieces; }
-  int own_micro_batches() const {
-    if (step_pieces() == 0 || Device::counts_only) return plan_.micro_batches();
-    const SequenceGroup group = sequence_group();
-    return sharding::pieces_of_rank(step_pieces(), group.index, group.count);
-  }
-  std::optional<int> step_piece(int micro_batch) const {
-    if (step_pieces() > 0 && micro_batch >= own_micro_batches()) return std::nullopt;
-    const SequenceGroup group = sequence_group();
-    return sharding::piece_of(micro_batch, group.index, group.count);
-  }
-  /// @}
-  /// Which groups each unit uses.
-  const std::vector<sharding::UnitUse>& uses() const { return problem().units; }
-  /// The lowest unit that has a backward; units before it save nothing.
-  int first_backward() const { return plan_.first_backward(); }
-
-  /// Tensor memory by kind. Activations and scratch are counted at their common peak; scratch includes the
-  /// communicators'.
-  device::BytesByKind peak_bytes() const {
-    device::BytesByKind bytes = ledger_.current();
-    bytes[static_cast<std::size_t>(device::MemoryKind::activations)] = arena_.peak() - arena_.peak_scratch();
-    bytes[static_cast<std::size_t>(device::MemoryKind::scratch)] += arena_.peak_scratch() + mesh_.scratch_bytes();
-    return bytes;
-  }
-
-  /// Everything that this rank holds at rest. Gradients exist only in training.
-  const std::vector<ParameterShard>& shards() const { return shards_; }
-  /// Whether the last training pass made its gradient, so that a step changes it.
-  bool is_stepped(const ParameterShard& shard) const { return shard.trainable && steps_class(step_class(shard)); }
-  /// Groups trained by the same orders form a class: they are stepped equally often. The number of classes, the class
-  /// of a shard or of a group's index, and whether the last training pass made a class's gradients.
-  /// @{
-  int step_classes() const { return plan_.step_classes(); }
-  int step_class(const ParameterShard& shard) const { return step_class(shard.group); }
-  int step_class(int group) const { return plan_.step_class(group); }
-  bool steps_class(int step_class) const { return plan_.class_trained_by(step_class, stepped_order_); }
-  /// @}
-  /// Number of elements that are trained on this rank, padding included.
-  std::int64_t trained_size() const { return trained_size_; }
-
-  /// Returns its groups as stack-independent bases.
-  std::vector<const GroupTensors*> group_list() const {
-    std::vector<const GroupTensors*> list;
-    for (const Group& group : groups_) append(list, group);
-    return list;
-  }
-  /// Returns three counts of elements of a rank of the world: trained ones at rest, all at rest, and those that it
-  /// keeps after forward. They may differ between ranks.
-  std::array<std::int64_t, 3> elements_of(int rank) const { return fsdp::elements_of(group_list(), rank); }
-
-  /// Whether every rank holds all weights between steps (sharding::Facts).
-  bool whole_at_rest() const { return whole_at_rest_; }
-  /// Returns the name of the first trained parameter that some rank steps only in part; empty if there is none. The
-  /// same on all ranks.
-  std::string first_cut() const {
-    if (whole_at_rest_) return {};
-    return fsdp::first_cut(group_list(), std::is_same_v<typename Stack::OptimizerPlacement, buffer::Shard>);
-  }
-
-  /// Rounds the main weights into the model weights. Call it after weights were set from outside, on all ranks alike:
-  /// all of them, or those for which `were_set(name)` holds. Passes begin once every parameter has values.
-  void sync_model_weights(FunctionRef<bool(const std::string&)> were_set = [](const std::string&) { return true; }) {
-    remove_names(without_values_, were_set);
-    if constexpr (!Group::one_copy)
-      for (const ParameterShard& shard : shards_)
-        if (shard.has_main())
-          device::enqueue(stream_, device::Copy<Main, Compute>{.x = Tensor<const Main>(shard.main), .y = shard.model});
-  }
-
-  /// Parameters whose weights were neither initialised, nor loaded, nor set.
-  const std::vector<std::string>& without_values() const { return without_values_; }
-
-  /// Names of units and groups, for messages.
-  const sharding::Names& names() const { return plan_.names(); }
-
-  /// The slots of the placed schedules, by number.
-  /// @{
-  WeightSlot& weight_slot(int index) { return weight_slots_[static_cast<std::size_t>(index)]; }
-  GradientSlot& gradient_slot(int index) { return gradient_slots_[static_cast<std::size_t>(index)]; }
-  /// @}
-  /// Marks all slots as free after `event`, which must follow all uses of them so far.
-  void free_slots(const typename Device::Event& event) {
-    for (auto& slot : weight_slots_) slot.free = event;
-    for (auto& slot : gradient_slots_) slot.free = event;
-  }
-
-  /// Closes all slots, whoever holds them.
-  void close_slots() {
-    for (const auto& slot : weight_slots_) slot.close();
-    for (const auto& slot : gradient_slots_) slot.close();
-  }
-
-  /// Returns, for each parameter of a unit, its group and its index in the group.
-  const std::vector<Reference>& references(int unit) const { return plan_.references(unit); }
-  /// Return a parameter that a unit refers to, or one by its name; InputError if there is none.
-  /// @{
-  const Parameter& parameter(const Reference& reference) const {
-    return groups_[static_cast<std::size_t>(reference.group)].parameters()[static_cast<std::size_t>(reference.index)];
-  }
-  const Parameter& parameter(std::string_view name) const { return parameter_named(group_list(), name); }
-  /// @}
-
-  /// For Pass: the progress of passes, and the start of a training pass by this order.
-  /// @{
-  PassProgress& progress() { return progress_; }
-  void train_by(int order) { stepped_order_ = order; }
-  /// @}
-  /// Allocates zeroed memory for a purpose, the host's if it lends some.
-  device::Block<Device> block_of(device::MemoryKind kind, std::int64_t bytes) {
-    return device::Block<Device>(ledger_, kind, bytes, lent(kind, bytes));
-  }
+      : Memory(StackMesh<TypesOf<Stack>>(std::move(mesh)), units, std::move(settings), calls_of(sharding)) {}
 
  private:
-  using Kind = device::MemoryKind;
-  using Block = device::Block<Device>;
-
-  ShardedModule(StackMesh<Stack> mesh, std::span<const Unit> units, const typename Stack::Sharding& sharding,
-                ModuleSettings settings)
-      : mesh_(std::move(mesh)),
-        settings_(std::move(settings)),
-        stream_(arena_, settings_.threads),
-        whole_at_rest_(sharding::facts_of(sharding).whole_at_rest),
-        plan_(units, settings_.passes, sharding::facts_of(sharding), mesh_.axes(sharding::facts_of(sharding)),
-              mesh_.world().size(), Device::overlaps) {
-    collect_groups(sharding::facts_of(sharding), layout_of(sharding));
-    plan_.make_schedules(
-        [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },
-        static_cast<std::int64_t>(sizeof(Compute)));
-    if constexpr (!Device::counts_only) plan_.require_same(mesh_.world());
-    mesh_.share_sequences(settings_.passes.ranks_per_sequence);  // of ranks that agree on it
-    arena_ = Device::Arena::planned(ledger_, settings_.arena_bytes);
-    allocate();
-    if constexpr (!Device::counts_only)
-      for (const Parameter& parameter : distinct_parameters(units)) without_values_.push_back(parameter.name);
+  static int ranks_per_group([[maybe_unused]] const typename Stack::Sharding& sharding) {
+    if constexpr (Stack::mesh_axes == 2)
+      return sharding.ranks_per_group();
+    else
+      return 0;
   }
-
-  void collect_groups(const sharding::Facts& facts, const typename Stack::Sharding::Layout& layout) {
-    const bool sharded = !facts.whole_at_rest;
-    std::vector<GroupAxes<Comm>> axes;
-    std::vector<int> shards, keepers;
-    for (const GroupedParameters& group : plan_.grouped()) {
-      const GroupAxes<Comm>& on = axes.emplace_back(mesh_.axes_of(facts_of(group, facts, sharded), facts, problem()));
-      shards.push_back(GroupAxes<Comm>::size(on.shard));
-      keepers.push_back(on.keep == nullptr ? 0 : on.keep->size());
-    }
-    const std::vector<buffer::TensorGroup> specs = specs_of(plan_.grouped(), settings_.step_work, facts.pieces > 0);
-    auto layouts = buffer::build_layouts(layout, specs, shards);
-    auto kept = buffer::build_layouts(layout, specs, keepers);
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      GroupedParameters& group = plan_.grouped()[i];
-      const sharding::GroupFacts own = facts_of(group, facts, sharded);
-      layouts[i].cut_across(GroupAxes<Comm>::size(axes[i].across));
-      groups_.emplace_back(std::move(group.parameters), static_cast<int>(i), axes[i], own, std::move(layouts[i]),
-                           std::move(kept[i]), facts.pieces > 0 ? comm::SumOrder::ranks : comm::SumOrder::any);
-      plan_.add(groups_.back().facts(), Device::counts_only ? 0 : groups_.back().digest_of_layouts());
-    }
+  static StrategyCalls calls_of(const typename Stack::Sharding& sharding) {
+    return {.facts = sharding::facts_of(sharding),
+            .schedule_of =
+                [sharding](const sharding::Problem& problem) { return sharding::schedule_of(sharding, problem); },
+            .build_layouts = [layout = layout_of(sharding)](
+                                 std::span<const buffer::TensorGroup> groups,
+                                 std::span<const int> parts) { return buffer::build_layouts(layout, groups, parts); }};
   }
-
-  /// Elements of every group's buffers at rest, one group after the other.
-  struct Sizes {
-    std::int64_t main = 0, model = 0, gradient = 0, kept = 0;
-    void add(const Group& group) {
-      main += group.main_size();
-      model += group.model_size();
-      gradient += group.facts().trainable ? group.model_size() : 0;
-      kept += group.kept_size();
-    }
-  };
-
-  void allocate() {
-    Sizes all;
-    bool reduces_across = false;  // if so, other ranks read the gradients at rest
-    for (const Group& group : groups_) {
-      all.add(group);
-      reduces_across = reduces_across || group.axes().across != nullptr;
-    }
-    const bool trains = settings_.passes.purpose == Purpose::train;
-    Main* main = nullptr;
-    if constexpr (Group::offloaded)
-      main = reinterpret_cast<Main*>(
-          offload_blocks_.emplace_back(offload_ledger_, Kind::weights, bytes_of<Main>(all.main)).data());
-    else if constexpr (!Group::one_copy)
-      main = keep<Main>(Kind::weights, all.main, false);
-    Compute* const model = keep<Compute>(Kind::weights, all.model, true);
-    Accumulate* const gradient = trains ? keep<Accumulate>(Kind::gradients, all.gradient, reduces_across) : nullptr;
-    Compute* const kept = trains && all.kept > 0 ? keep<Compute>(Kind::weights, all.kept, true) : nullptr;
-    use_memory(main, model, gradient, kept);
-    allocate_slots();
-  }
-
-  /// Gives every group its part of each block, one group after the other. A block that nobody needs is null.
-  void use_memory(Main* main, Compute* model, Accumulate* gradient, Compute* kept) {
-    const auto part = []<class T>(T* block, std::int64_t at) { return block == nullptr ? nullptr : block + at; };
-    Sizes at;
-    int index = 0;
-    for (Group& group : groups_) {
-      group.use_memory(part(main, at.main), part(model, at.model),
-                       group.facts().trainable ? part(gradient, at.gradient) : nullptr, part(kept, at.kept));
-      list_shards(group, index++);
-      at.add(group);
-      if (group.facts().resident) group.unshard({});
-    }
-  }
-
-  void allocate_slots() {
-    const auto make_slots = [&]<class T>(std::vector<Slot<T, Device>>& slots, const std::vector<std::int64_t>& sizes,
-                                         Kind kind) {
-      for (const std::int64_t size : sizes) {
-        slots.push_back({size == 0 ? nullptr : keep<T>(kind, size, kind == Kind::gradients), size});
-        slots.back().close();
-      }
-    };
-    make_slots(weight_slots_, plan_.slots().weights, Kind::gathered);
-    make_slots(gradient_slots_, plan_.slots().gradients, Kind::gradients);
-  }
-
-  template <class T>
-  static std::int64_t bytes_of(std::int64_t elements) {
-    return checked_multiply(elements, static_cast<std::int64_t>(sizeof(T)));
-  }
-  /// Allocates a block. Blocks that collectives of other ranks read (gathered weights, reduced gradients) lie in the
-  /// communicator's shared memory. Others do not, since ordinary memory may have larger pages.
-  template <class T>
-  T* keep(Kind kind, std::int64_t elements, bool read_by_peers) {
-    const std::int64_t bytes = bytes_of<T>(elements);
-    std::shared_ptr<std::byte> memory = read_by_peers ? comm::shared_memory(mesh_.world(), bytes) : nullptr;
-    blocks_.emplace_back(ledger_, kind, bytes, memory == nullptr ? lent(kind, bytes) : std::move(memory));
-    return reinterpret_cast<T*>(blocks_.back().data());
-  }
-
-  std::shared_ptr<std::byte> lent(Kind kind, std::int64_t bytes) const {
-    if (!settings_.lend || bytes == 0 || Device::counts_only) return nullptr;
-    std::shared_ptr<std::byte> memory = settings_.lend(kind, bytes);
-    require<InputError>(reinterpret_cast<std::uintptr_t>(memory.get()) % device::alignment == 0, "memory: the ", bytes,
-                        " bytes that LendMemory gave for ", device::memory_kind_names[static_cast<std::size_t>(kind)],
-                        " do not begin at a multiple of ", device::alignment, " bytes; align them");
-    return memory;
-  }
-
-  void list_shards(const Group& group, int index) {
-    const bool trains = group.facts().trainable;
-    for (const buffer::TensorRange& part : group.model_part().ranges()) {
-      ParameterShard shard{.parameter = &group.parameters()[static_cast<std::size_t>(part.tensor)],
-                           .group = index,
-                           .begin = part.begin,
-                           .main = group.has_main() ? group.main().range(part) : Tensor<Main>(),
-                           .model = group.model_part().range(part),
-                           .gradient = {},
-                           .resting = trained_size_ + part.local,
-                           .trainable = trains,
-                           .owned = group.owns()};
-      if (settings_.passes.purpose == Purpose::train && trains) shard.gradient = group.main_gradient().range(part);
-      shards_.push_back(shard);
-    }
-    if (trains) trained_size_ += group.main_size();
-  }
-
-  StackMesh<Stack> mesh_;
-  ModuleSettings settings_;
-  device::Ledger ledger_, offload_ledger_;
-  typename Device::Arena arena_;
-  typename Device::Stream stream_;
-  bool whole_at_rest_;
-  ModulePlan plan_;
-  std::vector<Block> blocks_;  // outlive the groups: other ranks may be reading them in collectives in flight
-  std::vector<device::Block<Offload>> offload_blocks_;
-  std::vector<Group> groups_;
-  std::vector<WeightSlot> weight_slots_;
-  std::vector<GradientSlot> gradient_slots_;
-  std::vector<ParameterShard> shards_;
-  std::int64_t trained_size_ = 0;
-  PassProgress progress_;
-  int stepped_order_ = 0;  ///< order of the last training pass
-  std::vector<std::string> without_values_;
 };
 
 }  // namespace fsdp

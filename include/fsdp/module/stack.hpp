@@ -12,7 +12,6 @@
 #include <tessera/fsdp/core/policy_text.hpp>
 #include <tessera/fsdp/device/device.hpp>
 #include <tessera/fsdp/device/offload.hpp>
-#include <tessera/fsdp/precision/local.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 #include <tessera/fsdp/sharding/check_strategy.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>

@@ -32,7 +32,31 @@ struct GroupAxes {
   static int rank(const Comm* axis) { return axis == nullptr ? 0 : axis->rank(); }
 };
 
-/// The mesh that a stack's strategy works on, and which of its communicators a group of parameters uses.
+/// What the memory of a module depends on, of its stack: stacks of other strategies and tilings share it.
+template <class CommT, class PrecisionT, class Across, class Space, int axes, bool by_value, class SequenceT>
+struct ModuleTypes {
+  using Comm = CommT;
+  using Device = typename CommT::Device;
+  using Precision = PrecisionT;
+  using OptimizerPlacement = Across;
+  using OptimizerSpace = Space;
+  using Sequence = SequenceT;
+  static constexpr int mesh_axes = axes;
+  static constexpr bool axes_by_value = by_value;
+  /// A strategy's ranks per group, by value.
+  struct Sharding {
+    int ranks = 0;
+    int ranks_per_group() const { return ranks; }
+  };
+};
+/// Those of a Stack.
+template <class Stack>
+using TypesOf =
+    ModuleTypes<typename Stack::Comm, typename Stack::Precision, typename Stack::OptimizerPlacement,
+                typename Stack::OptimizerSpace, Stack::mesh_axes, Stack::axes_by_value, typename Stack::Sequence>;
+
+/// The mesh that a stack's strategy works on, and which of its communicators a group of parameters uses. `Stack` may
+/// be ModuleTypes.
 template <class Stack>
 class StackMesh {
  public:

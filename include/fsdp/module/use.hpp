@@ -7,15 +7,12 @@
 #include <cstddef>
 #include <exception>
 #include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/module/pass_cursor.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 
 namespace fsdp {
@@ -54,32 +51,32 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   /// none. The first request for a weight waits for the unit's gather.
   /// @{
   Tensor<const Compute> weight(std::size_t index) const& {
-    require_weights();
-    require_index(index);
+    check().weights();
+    check().index(index);
     pass_->wait_for_weights();
     return pass_->tasks_.weight(task_.index, index);
   }
-  Tensor<const Compute> weight(std::string_view name) const& { return weight(index_of(name)); }
+  Tensor<const Compute> weight(std::string_view name) const& { return weight(check().index_of(name)); }
   GradientView<Accumulate> gradient(std::size_t index) const& {
-    require_gradients();
-    require_index(index);
-    return pass_->tasks_.gradient(task_.index, index, pass_->writes(task_));
+    check().gradients();
+    check().index(index);
+    return pass_->tasks_.gradient(task_.index, index, pass_->cursor_.writes(task_));
   }
-  GradientView<Accumulate> gradient(std::string_view name) const& { return gradient(index_of(name)); }
+  GradientView<Accumulate> gradient(std::string_view name) const& { return gradient(check().index_of(name)); }
   /// @}
   /// All of them, in the order of the unit's fields: into a list of that length, or as a struct.
   /// @{
   void weights(std::span<Tensor<const Compute>> list) const& {
-    require_weights();
+    check().weights();
     pass_->wait_for_weights();
-    require_count(list.size());
+    check().count(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) list[i] = pass_->tasks_.weight(task_.index, i);
   }
   void gradients(std::span<GradientView<Accumulate>> list) const& {
-    require_gradients();
-    require_count(list.size());
+    check().gradients();
+    check().count(list.size());
     for (std::size_t i = 0; i < list.size(); ++i)
-      list[i] = pass_->tasks_.gradient(task_.index, i, pass_->writes(task_));
+      list[i] = pass_->tasks_.gradient(task_.index, i, pass_->cursor_.writes(task_));
   }
   template <template <class> class Fields>
   Fields<Tensor<const Compute>> weights() const& {
@@ -104,7 +101,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
     }
     return view.tensor;
   }
-  Tensor<Accumulate> zeroed(std::string_view name) const& { return zeroed(index_of(name)); }
+  Tensor<Accumulate> zeroed(std::string_view name) const& { return zeroed(check().index_of(name)); }
   /// @}
   /// Of a temporary, which ends before its views are used, they do not compile.
   /// @{
@@ -153,41 +150,7 @@ class [[nodiscard("a Use that is not named ends at once; write auto use = pass.f
   Use(Pass<Stack> & pass, const sharding::Task& task)
       : pass_(&pass), task_(task), thrown_(std::uncaught_exceptions()) {}
 
-  bool under_way() const { return pass_ != nullptr && !pass_->over_; }
-  void require_weights() const {
-    require(under_way(), "use: a weight is asked for after the end of the use");
-    if (!pass_->reads(task_))
-      throw LogicError(message("use: ", pass_->text(task_), " was declared to need no weights; set the unit's ",
-                               "backward_needs_weights"));
-  }
-  void require_gradients() const {
-    require(under_way(), "use: a gradient is asked for after the end of the use");
-    if (pass_->kind_ != sharding::Pass::train || task_.action == sharding::Action::forward)
-      throw LogicError(
-          message("use: ", pass_->text(task_), " makes no gradient in a pass of ", sharding::name_of(pass_->kind_)));
-  }
-  std::size_t count() const { return pass_->module_.references(task_.index).size(); }
-  void require_index(std::size_t index) const {
-    if (index >= count())
-      throw LogicError(message("use: tensor ", static_cast<std::ptrdiff_t>(index), " is asked for, and ",
-                               pass_->name_of(task_.index), " has ", count(), ", counted from 0"));
-  }
-  void require_count(std::size_t fields) const {
-    if (fields != count())
-      throw LogicError(message("use: a struct of ", fields, " fields for ", pass_->name_of(task_.index), ", which has ",
-                               count(), " tensors"));
-  }
-  std::size_t index_of(std::string_view name) const {
-    require(under_way(), "use: '", name, "' is asked for after the end of the use");
-    const auto& references = pass_->module_.references(task_.index);
-    for (std::size_t i = 0; i < references.size(); ++i)
-      if (references[i].present() && pass_->module_.parameter(references[i]).name == name) return i;
-    std::vector<std::string> names;
-    for (const Reference& reference : references)
-      if (reference.present()) names.push_back(pass_->module_.parameter(reference).name);
-    throw LogicError(message("use: ", pass_->name_of(task_.index), " has no tensor '", name, "'; ",
-                             names.empty() ? "it has none" : suggestion(name, names)));
-  }
+  UseCheck check() const { return {pass_ == nullptr ? nullptr : &pass_->cursor_, task_}; }
 
   Pass<Stack>* pass_;
   sharding::Task task_;

@@ -14,13 +14,11 @@
 #include <span>
 #include <utility>
 
-#include <tessera/fsdp/core/gradient_view.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/nn/tile_plans.hpp>
-#include <tessera/fsdp/precision/local.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 
 namespace fsdp::nn {

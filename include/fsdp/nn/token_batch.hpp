@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/documents.hpp>
@@ -73,3 +74,6 @@ struct TokenBatch {
 };
 
 }  // namespace fsdp
+
+// Compiled into the library.
+extern template class std::vector<fsdp::TokenBatch>;

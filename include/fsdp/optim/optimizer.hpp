@@ -23,13 +23,16 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <tessera/fsdp/core/has_member.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp::optim {
@@ -129,6 +132,28 @@ StepWork step_work(const O& optimizer) {
 void require_state_names(std::string_view optimizer, const Parameter& parameter,
                          std::span<const std::string_view> names);
 
+/// Throws InputError if a group of parameters sets a weight decay, which the optimizer would not see.
+void require_no_decays(std::string_view optimizer, GroupList groups);
+
+/// Throws InputError unless `cut`, the name of a parameter that is stepped only in part, is empty.
+void require_whole(std::string_view optimizer, std::string_view cut);
+
+/// What places the states of a rank's piece of a parameter: its first element among all trained ones, and its number of
+/// states, 0 if it is frozen.
+struct StatePiece {
+  std::int64_t resting = 0;
+  std::size_t states = 0;
+  bool trainable = true;
+};
+/// Where the pieces' parts of one state begin in its block, which has so many elements. The pieces that have the state
+/// lie one after the other, in the order of the gradients at rest.
+struct StatePlaces {
+  std::vector<std::int64_t> starts;  // [pieces]
+  std::int64_t elements = 0;
+};
+/// `trained`: elements of all trained pieces, padding included.
+StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained);
+
 /// Throws InputError unless `holds`. The message names the constant as flags do, its value, and the valid range.
 void require_constant(bool holds, std::string_view name, double value, std::string_view range);
 
@@ -172,3 +197,6 @@ consteval bool check_optimizer() {
 }
 
 }  // namespace fsdp::optim
+
+// Compiled into the library.
+extern template class std::vector<fsdp::optim::StatePiece>;

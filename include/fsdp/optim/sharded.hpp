@@ -26,9 +26,7 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/simulated.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/comm/traffic.hpp>
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
@@ -36,12 +34,13 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/pass.hpp>
-#include <tessera/fsdp/module/pass_progress.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
+#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
@@ -71,11 +70,7 @@ struct PlannedBytes {
   std::int64_t arena = 0;       ///< of the library's temporary tensors
 
   /// Sum of the bytes of all kinds.
-  std::int64_t sum() const {
-    std::int64_t sum = 0;
-    for (const std::int64_t part : bytes) sum += part;
-    return sum;
-  }
+  std::int64_t sum() const;
   friend bool operator==(const PlannedBytes&, const PlannedBytes&) = default;
 };
 
@@ -84,6 +79,29 @@ namespace detail {
 /// Throws InputError on all ranks unless all have the same optimizer, rules and statistics.
 void require_same_settings(const comm::Ranks& ranks, std::string_view optimizer, const NamedValues& constants,
                            const device::StepRules& rules, const std::vector<Statistic>& statistics);
+
+/// Throws MemoryError if `planned` is more than a budget that is not 0.
+void require_budget(const PlannedBytes& planned, std::int64_t budget, int rank);
+/// Returns the chain of all units that are gathered.
+std::vector<Order> chain_of(const std::vector<Unit>& units);
+/// Sets the micro-batches of passes from the strategy's `pieces`, if it has any. Throws InputError for pieces and
+/// statistics.
+void set_pieces(PassPlan& passes, int pieces, int ranks, const std::vector<Statistic>& statistics);
+/// Throws LogicError while a pass is under way: weights are then in use.
+void require_no_pass(const PassProgress& progress, const char* what);
+/// Throws LogicError unless a training pass has finished since the last step.
+void require_gradients(const PassProgress& progress);
+/// Throws LogicError unless there is a loss for each piece of the step that this rank computed; there may be fewer of a
+/// pass that was forfeited.
+void require_losses(std::size_t losses, ModuleState& module);
+/// How many losses this rank gives: one for each piece, or one for all.
+int own_losses(const ModuleState& module);
+/// Elements of the losses on the device: one for each micro-batch where a step is cut into pieces.
+std::int64_t losses_of(const ModuleState& module);
+/// Throws InputError unless a whole tensor has as many elements as the parameter.
+void require_elements(const Parameter& parameter, std::size_t given);
+/// Throws DivergedError: step number `step` was stopped.
+[[noreturn]] void throw_diverged(std::int64_t step, const device::StepDecision& decision);
 
 }  // namespace detail
 
@@ -115,8 +133,8 @@ class Sharded {
         optimizer_(module_, settings.optimizer, settings.rules),
         statistics_(module_, settings.statistics),
         loss_block_(loss_block_of(module_)),
-        loss_(reinterpret_cast<double*>(loss_block_.data()), {losses_of(module_)}),
-        losses_on_host_(losses_of(module_)) {
+        loss_(reinterpret_cast<double*>(loss_block_.data()), {detail::losses_of(module_)}),
+        losses_on_host_(detail::losses_of(module_)) {
     statistics_.initialize(0);  // for weights that are not initialized, but filled, set or loaded
   }
 
@@ -129,7 +147,7 @@ class Sharded {
     optim::ShardedOptimizer<MetaStack, OptimizerT> optimizer(module, settings.optimizer, settings.rules);
     const Statistics<ShardedModule<MetaStack>> statistics(module, settings.statistics);
     const auto loss = loss_block_of(module);
-    optimizer.step({reinterpret_cast<double*>(loss.data()), {losses_of(module)}}, {});
+    optimizer.step({reinterpret_cast<double*>(loss.data()), {detail::losses_of(module)}}, {});
     return held_by(module);
   }
 
@@ -140,12 +158,12 @@ class Sharded {
   /// Throws InputError for an unknown name or another number of elements, LogicError inside of a pass.
   /// @{
   void initialize(std::uint64_t seed) {
-    require_no_pass("initialize");
+    detail::require_no_pass(module_.progress(), "initialize");
     optim::initialize(module_, seed);
     statistics_.initialize(seed);
   }
   void fill(const std::function<void(const Parameter&, std::int64_t begin, std::span<float>)>& values) {
-    require_no_pass("fill");
+    detail::require_no_pass(module_.progress(), "fill");
     for (const auto& shard : module_.shards())
       with_host_weights(module_, shard, Access::write, [&](Tensor<float> part, std::int64_t begin) {
         values(*shard.parameter, begin, {part.data(), static_cast<std::size_t>(part.numel())});
@@ -154,14 +172,13 @@ class Sharded {
     module_.sync_model_weights();
   }
   void set(std::string_view name, std::span<const float> whole) {
-    require_no_pass("set");
+    detail::require_no_pass(module_.progress(), "set");
     comm::check_same(module_.communicator(), "set", "set: ranks give other weights", [&] {
       const std::uint64_t hash = detail::hash_of(hash_seed, Tensor<const float>(whole.data(), {std::ssize(whole)}));
       return message("hash of the ", whole.size(), " elements of ", name, " = ", hash);
     });
     const Parameter& parameter = module_.parameter(name);
-    require<InputError>(std::ssize(whole) == parameter.shape.numel(), "set: '", name, "' has ", parameter.shape.numel(),
-                        " elements, and ", whole.size(), " are given");
+    detail::require_elements(parameter, whole.size());
     for (const auto& shard : module_.shards()) {
       if (shard.parameter->name != name) continue;
       with_host_weights(module_, shard, Access::replace, [&](Tensor<float> part, std::int64_t begin) {
@@ -198,15 +215,11 @@ class Sharded {
   /// @{
   device::StepDecision step(double loss, const device::StepInputs& inputs) {
     // After a forfeited pass, a rank without a piece passes no loss.
-    const std::size_t given = module_.progress().forfeited && own_losses() == 0 ? 0 : 1;
+    const std::size_t given = module_.progress().forfeited && detail::own_losses(module_) == 0 ? 0 : 1;
     return step(std::span<const double>(&loss, given), inputs);
   }
   device::StepDecision step(std::span<const double> losses, const device::StepInputs& inputs) {
-    const auto expected = own_losses();
-    const bool gave_up = module_.progress().forfeited;  // then there may be fewer losses
-    require(std::ssize(losses) == expected || (gave_up && std::ssize(losses) <= expected), "step: ", losses.size(),
-            " losses are given, and ", expected,
-            module_.step_pieces() > 0 ? " are needed: one for each piece that this rank computed" : " is needed");
+    detail::require_losses(losses.size(), module_);
     const Tensor<double> values = losses_on_host_.values();
     std::fill_n(values.data(), values.numel(), 0.0);
     std::copy(losses.begin(), losses.end(), values.data());
@@ -215,14 +228,13 @@ class Sharded {
     const device::StepDecision decision = result();
     if (decision.stopped == 0) return decision;
     optimizer_.control().resume(optimizer_.steps(), optimizer_.control().taken());  // no longer stopped
-    throw DivergedError(message("step ", optimizer_.steps(), ": the loss is ", decision.loss,
-                                " and the gradient norm is ", decision.norm, "; no weight was changed"));
+    detail::throw_diverged(optimizer_.steps(), decision);
   }
   /// @}
   /// The same without waiting for the device, with the losses in `loss()`; after a loss or gradient that is not finite
   /// all later steps are skipped (StepDecision::stopped).
   void queue_step(const device::StepInputs& inputs) {
-    require_gradients();
+    detail::require_gradients(module_.progress());
     begin_step(inputs);
     update();
     end_step();
@@ -240,7 +252,7 @@ class Sharded {
   /// @{
   void begin_step(const device::StepInputs& inputs) { optimizer_.control().begin(inputs); }
   void update() {
-    require_gradients();
+    detail::require_gradients(module_.progress());
     optimizer_.update(loss_);
     statistics_.merge();
     module_.progress() = {};
@@ -276,44 +288,21 @@ class Sharded {
 
  private:
   template <class Held>
-  static std::int64_t losses_of(const Held& module) {
-    return module.step_pieces() > 0 ? module.settings().passes.micro_batches : 1;
-  }
-  template <class Held>
   static auto loss_block_of(Held& module) {
-    return module.block_of(device::MemoryKind::scratch, losses_of(module) * std::int64_t{sizeof(double)});
-  }
-  std::int64_t own_losses() const { return module_.step_pieces() == 0 ? 1 : module_.own_micro_batches(); }
-  void require_gradients() {
-    const PassProgress& progress = module_.progress();
-    require(progress.state == PassProgress::State::idle,
-            "step: the last pass was neither finished nor forfeited, so that gradients may still be in use");
-    require(progress.has_gradients,
-            "step: no training pass was finished since the last one; its gradients would not be those of a whole step");
-  }
-  static std::vector<Order> orders_of(const std::vector<Unit>& units, const Settings& settings) {
-    if (!settings.orders.empty()) return settings.orders;
-    std::vector<int> uses;
-    for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
-      if (units[static_cast<std::size_t>(unit)].gathered) uses.push_back(unit);
-    return {mirrored(uses)};
+    return module.block_of(device::MemoryKind::scratch, detail::losses_of(module) * std::int64_t{sizeof(double)});
   }
   static ModuleSettings settings_of(const std::vector<Unit>& units, const Strategy& strategy, int ranks,
                                     const Settings& settings, std::int64_t arena) {
-    const int pieces = sharding::facts_of(strategy).pieces;
-    const bool derived = pieces > 0 && settings.micro_batches == 1;
-    require<InputError>(pieces == 0 || settings.statistics.empty(),
-                        "sharded: statistics follow from the pieces that each rank computes, so that they would depend "
-                        "on the ranks; leave either them or the strategy's pieces out");
-    return {.passes = {.unit_options = settings.unit_options,
-                       .orders = orders_of(units, settings),
-                       .micro_batches = derived ? sharding::micro_batches_of(pieces, ranks) : settings.micro_batches,
-                       .fewer = pieces == 0,
-                       .fixed_slots = settings.fixed_slots},
-            .threads = settings.threads,
-            .arena_bytes = arena,
-            .step_work = optim::step_work(settings.optimizer),
-            .lend = settings.lend};
+    ModuleSettings made{.passes = {.unit_options = settings.unit_options,
+                                   .orders = settings.orders.empty() ? detail::chain_of(units) : settings.orders,
+                                   .micro_batches = settings.micro_batches,
+                                   .fixed_slots = settings.fixed_slots},
+                        .threads = settings.threads,
+                        .arena_bytes = arena,
+                        .step_work = optim::step_work(settings.optimizer),
+                        .lend = settings.lend};
+    detail::set_pieces(made.passes, sharding::facts_of(strategy).pieces, ranks, settings.statistics);
+    return made;
   }
   template <class Held>
   static PlannedBytes held_by(Held& module) {
@@ -324,21 +313,13 @@ class Sharded {
                                   const Settings& settings) {
     const PlannedBytes planned = comm::together(communicator, "plan", [&] {
       const PlannedBytes mine = plan(communicator.size(), communicator.rank(), units, strategy, settings);
-      require<MemoryError>(settings.budget == 0 || mine.sum() <= settings.budget, "rank ", communicator.rank(),
-                           " would hold ", mine.sum(), " bytes, and its budget is ", settings.budget,
-                           "; raise the budget, or take more ranks or a strategy that shards more");
+      detail::require_budget(mine, settings.budget, communicator.rank());
       return mine;
     });
     OptimizerT constants = settings.optimizer;
     detail::require_same_settings(communicator, constants.name(), constants, settings.rules, settings.statistics);
     return planned;
   }
-  /// While a pass is under way, weights are in use.
-  void require_no_pass(const char* what) {
-    require(module_.progress().state != PassProgress::State::running, what,
-            ": a pass is under way, whose units have been handed out with the weights as they were; finish it first");
-  }
-
   PlannedBytes planned_;
   Module module_;
   Optimizer optimizer_;

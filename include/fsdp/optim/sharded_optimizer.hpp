@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <tessera/fsdp/core/checked.hpp>
-#include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
@@ -21,10 +20,103 @@
 
 namespace fsdp::optim {
 
-/// An optimizer that steps what this rank holds of a module, and its states. States live where the main weights do: on
-/// the device, or in the offload space.
+/// The states of an optimizer and the decisions of its steps: the part of ShardedOptimizer that depends on `Types`
+/// (ModuleTypes) alone. States live where the main weights do: on the device, or in the offload space.
+template <class Types>
+class ShardedStates {
+ public:
+  using Module = ModuleMemory<Types>;
+  using Device = typename Module::Device;
+  using Shard = typename Module::ParameterShard;
+  using Compute = typename Module::Compute;
+
+  /// The decisions of the steps: skipped or not, loss, norm, learning rate.
+  /// @{
+  StepControl<Types>& control() { return control_; }
+  const StepControl<Types>& control() const { return control_; }
+  /// @}
+  /// Number of steps enqueued so far, skipped ones included.
+  std::int64_t steps() const { return control_.steps(); }
+  /// The states of the module's shard number `shard`, in the order of their names. Each has the shard's elements, in
+  /// the parameter's shape if the shard is the whole parameter.
+  std::span<const Tensor<float>> states(std::size_t shard) const { return views_[shard]; }
+
+ protected:
+  using Space = typename Module::Group::MainSpace;
+  using Block = device::Block<Space>;
+  static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients in flight at a time
+
+  ShardedStates(Module& module, const device::StepRules& rules);
+  ~ShardedStates();
+
+  /// Allocates one block per state, for `pieces`, which are the module's shards.
+  void place_states(const std::vector<StatePiece>& pieces);
+  /// If main weights are offloaded: allocates memory for the chunks in which shards are stepped, of which each may be
+  /// `whole`.
+  void stage(bool whole);
+  /// Returns the parameter's shape if the shard is the whole parameter, else [elements of the shard].
+  static Shape shape_of(const Shard& shard);
+
+  Module* module_;
+  StepControl<Types> control_;
+  std::vector<Block> states_;                      // [states]
+  std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the shard]
+  Block staging_;                                  ///< if offloaded: a chunk of gradients, then of stepped weights
+  std::int64_t chunk_ = 0;
+
+ private:
+  device::Ledger& ledger() { return Module::Group::offloaded ? module_->offload_ledger() : module_->ledger(); }
+};
+
+template <class Types>
+ShardedStates<Types>::ShardedStates(Module& module, const device::StepRules& rules)
+    : module_(&module), control_(module, rules) {}
+
+template <class Types>
+ShardedStates<Types>::~ShardedStates() = default;
+
+template <class Types>
+void ShardedStates<Types>::place_states(const std::vector<StatePiece>& pieces) {
+  const auto& shards = module_->shards();
+  views_.resize(shards.size());
+  std::size_t count = 0;
+  for (const StatePiece& piece : pieces) count = std::max(count, piece.states);
+  for (std::size_t state = 0; state < count; ++state) {
+    const StatePlaces places = places_of(pieces, state, module_->trained_size());
+    const std::int64_t bytes = checked_multiply(places.elements, std::int64_t{sizeof(float)});
+    if constexpr (Module::Group::offloaded)
+      states_.emplace_back(ledger(), device::MemoryKind::optimizer, bytes);
+    else
+      states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
+    auto* const block = reinterpret_cast<float*>(states_.back().data());
+    for (std::size_t i = 0; i < shards.size(); ++i)
+      if (pieces[i].states > state) views_[i].emplace_back(block + places.starts[i], shape_of(shards[i]));
+  }
+}
+
+template <class Types>
+void ShardedStates<Types>::stage(bool whole) {
+  if constexpr (Module::Group::offloaded) {
+    for (const Shard& shard : module_->shards())
+      if (shard.trainable) chunk_ = std::max(chunk_, shard.main.numel());
+    if (!whole) chunk_ = std::min(chunk_, largest_chunk);
+    chunk_ = round_up(chunk_, device::alignment);
+    staging_ = {ledger(), device::MemoryKind::optimizer, chunk_ * std::int64_t{sizeof(float) + sizeof(Compute)}};
+  }
+}
+
+template <class Types>
+Shape ShardedStates<Types>::shape_of(const Shard& shard) {
+  const Shape& whole = shard.parameter->shape;
+  return shard.main.numel() == whole.numel() ? whole : shard.main.shape();
+}
+
+/// An optimizer that steps what this rank holds of a module, and its states.
 template <class StackT, class OptimizerT = RunTimeOptimizer>
-class ShardedOptimizer {
+class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
+  using States = ShardedStates<TypesOf<StackT>>;
+  using States::chunk_, States::control_, States::module_, States::shape_of, States::staging_, States::views_;
+
  public:
   using Stack = StackT;
   using Module = ShardedModule<Stack>;
@@ -46,31 +138,21 @@ class ShardedOptimizer {
   /// `module` must outlive it. Throws InputError for an invalid constant, or if an optimizer that was chosen at run
   /// time needs whole tensors and the strategy cuts them.
   ShardedOptimizer(Module& module, const Optimizer& optimizer, const device::StepRules& rules = {})
-      : module_(&module), optimizer_(optimizer), control_(module, rules) {
+      : States(module, rules), optimizer_(optimizer) {
     if constexpr (requires { optimizer_.validate(); }) optimizer_.validate();
-    require_whole();
-    require_decays();
-    place_states();
-    if constexpr (Module::Group::offloaded) {
-      for (const Shard& shard : module.shards())
-        if (shard.trainable) chunk_ = std::max(chunk_, shard.main.numel());
-      if (optimizer_.grain() == Grain::elements) chunk_ = std::min(chunk_, largest_chunk);
-      chunk_ = round_up(chunk_, device::alignment);
-      staging_ = {ledger(module), device::MemoryKind::optimizer,
-                  chunk_ * std::int64_t{sizeof(float) + sizeof(Compute)}};
+    if (optimizer_.grain() == Grain::tensors) require_whole(optimizer_.name(), module.first_cut());
+    if constexpr (!reads_decay<Optimizer>) require_no_decays(optimizer_.name(), module.group_list());
+    std::vector<StatePiece> pieces;
+    for (const Shard& shard : module.shards()) {
+      require_state_names(optimizer_.name(), *shard.parameter, state_names(shard));
+      pieces.push_back({shard.resting, state_names(shard).size(), shard.trainable});
     }
+    this->place_states(pieces);
+    this->stage(optimizer_.grain() == Grain::tensors);
   }
 
   /// The constants.
   const Optimizer& optimizer() const { return optimizer_; }
-  /// The decisions of the steps: skipped or not, loss, norm, learning rate.
-  /// @{
-  StepControl<Stack>& control() { return control_; }
-  const StepControl<Stack>& control() const { return control_; }
-  /// @}
-  /// Number of steps enqueued so far, skipped ones included.
-  std::int64_t steps() const { return control_.steps(); }
-
   /// Enqueues one optimizer step on the module's gradients. `loss`: this rank's losses on the device, one for each
   /// micro-batch or one for all (Executor::loss).
   void step(Tensor<const double> loss, const device::StepInputs& inputs) {
@@ -90,78 +172,9 @@ class ShardedOptimizer {
     return shard.trainable ? std::span<const std::string_view>(optimizer_.states(*shard.parameter))
                            : std::span<const std::string_view>();
   }
-  /// The states of the module's shard number `shard`, in the order of their names. Each has the shard's elements, in
-  /// the parameter's shape if the shard is the whole parameter.
-  std::span<const Tensor<float>> states(std::size_t shard) const { return views_[shard]; }
 
  private:
   using Space = typename Module::Group::MainSpace;
-  using Block = device::Block<Space>;
-  static constexpr std::int64_t largest_chunk = 1 << 18;  // elements: 1 MiB of gradients in flight at a time
-
-  static device::Ledger& ledger(Module& module) {
-    return Module::Group::offloaded ? module.offload_ledger() : module.ledger();
-  }
-
-  void require_whole() const {
-    if (optimizer_.grain() == Grain::elements) return;
-    const std::string cut = module_->first_cut();
-    require<InputError>(cut.empty(), "the optimizer ", optimizer_.name(), " works on whole matrices, and the strategy ",
-                        "cuts \"", cut, "\" over ranks; take a layout that keeps tensors whole (--layout owned), or ",
-                        "--sharding replicated");
-  }
-
-  /// Throws InputError if a group of parameters sets a weight decay that the optimizer would not see.
-  void require_decays() const {
-    if constexpr (!reads_decay<Optimizer>)
-      for (const GroupTensors* const group : module_->group_list())
-        for (const Parameter& parameter : group->parameters())
-          require<InputError>(parameter.step.weight_decay.value_or(0) == 0, "the optimizer ", optimizer_.name(),
-                              " has one weight decay for all parameters that decay, and a group sets ",
-                              parameter.step.weight_decay.value_or(0), " for '", parameter.name,
-                              "'; set 0 or nothing, or let the optimizer take Parameter::decay_of and say "
-                              "static constexpr bool reads_decay = true");
-  }
-
-  /// Allocates one block per state. The pieces that have it lie one after the other, in the order of the gradients at
-  /// rest.
-  void place_states() {
-    const auto& shards = module_->shards();
-    views_.resize(shards.size());
-    std::size_t count = 0;
-    for (const Shard& shard : shards) {
-      require_state_names(optimizer_.name(), *shard.parameter, state_names(shard));
-      count = std::max(count, state_names(shard).size());
-    }
-    for (std::size_t state = 0; state < count; ++state) {
-      std::vector<std::int64_t> starts(shards.size());
-      std::int64_t skipped = 0;  // elements of trained pieces without this state
-      for (std::size_t i = 0; i < shards.size(); ++i) {
-        starts[i] = shards[i].resting - skipped;
-        if (shards[i].trainable && state_names(shards[i]).size() <= state) skipped += room_of(i);
-      }
-      const std::int64_t bytes = checked_multiply(module_->trained_size() - skipped, std::int64_t{sizeof(float)});
-      if constexpr (Module::Group::offloaded)
-        states_.emplace_back(ledger(*module_), device::MemoryKind::optimizer, bytes);
-      else
-        states_.push_back(module_->block_of(device::MemoryKind::optimizer, bytes));
-      auto* const block = reinterpret_cast<float*>(states_.back().data());
-      for (std::size_t i = 0; i < shards.size(); ++i)
-        if (state_names(shards[i]).size() > state) views_[i].emplace_back(block + starts[i], shape_of(shards[i]));
-    }
-  }
-  /// Returns the parameter's shape if the shard is the whole parameter, else [elements of the shard].
-  static Shape shape_of(const Shard& shard) {
-    const Shape& whole = shard.parameter->shape;
-    return shard.main.numel() == whole.numel() ? whole : shard.main.shape();
-  }
-  /// Returns the distance in elements from a trained shard to the next one, padding included.
-  std::int64_t room_of(std::size_t shard) const {
-    const auto& shards = module_->shards();
-    for (std::size_t next = shard + 1; next < shards.size(); ++next)
-      if (shards[next].trainable) return shards[next].resting - shards[shard].resting;
-    return module_->trained_size() - shards[shard].resting;
-  }
 
   void update_shard(std::size_t index) {
     const Shard& shard = module_->shards()[index];
@@ -208,13 +221,7 @@ class ShardedOptimizer {
     }
   }
 
-  Module* module_;
   Optimizer optimizer_;
-  StepControl<Stack> control_;
-  std::vector<Block> states_;                      // [states]
-  std::vector<std::vector<Tensor<float>>> views_;  // [pieces][states of the shard]
-  Block staging_;                                  ///< if offloaded: a chunk of gradients, then of stepped weights
-  std::int64_t chunk_ = 0;
 };
 
 }  // namespace fsdp::optim

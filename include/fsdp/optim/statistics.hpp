@@ -13,14 +13,12 @@
 
 #include <tessera/comm/collectives.hpp>
 #include <tessera/fsdp/core/checked.hpp>
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/nearest.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/on_host.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
-#include <tessera/fsdp/module/units.hpp>
+#include <tessera/fsdp/module/group_tensors.hpp>
 #include <tessera/fsdp/optim/initialize.hpp>
 
 namespace fsdp {
@@ -39,39 +37,46 @@ struct Statistic {
   Merge merge = Merge::mean;
 };
 
+/// Statistics one after the other in one block of memory: the part of Statistics that does not depend on a stack's
+/// types.
+class StatisticList {
+ public:
+  /// What was declared.
+  const std::vector<Statistic>& list() const { return list_; }
+
+ protected:
+  /// Throws InputError for a name that is taken.
+  StatisticList(std::vector<Statistic> list, GroupList groups);
+  ~StatisticList();
+
+  /// Returns the index of a statistic. Throws InputError for an unknown name.
+  std::size_t index_of(std::string_view name) const;
+  /// Returns a statistic as a parameter, by which its initial values are found.
+  Parameter parameter(std::size_t index) const;
+
+  std::vector<Statistic> list_;
+  std::vector<std::int64_t> starts_;  ///< first element of each
+  std::int64_t elements_ = 0;         ///< of all, padding included
+};
+
 /// A rank's statistics in one block of memory.
 template <class Module>
-class Statistics {
+class Statistics : public StatisticList {
  public:
   using Comm = typename Module::Comm;
   using Device = typename Module::Device;
 
   /// `module` must outlive it. Throws InputError for a name that is taken.
-  Statistics(Module& module, std::vector<Statistic> list) : module_(&module), list_(std::move(list)) {
-    std::int64_t elements = 0;
-    for (const Statistic& statistic : list_) {
-      require_free(statistic);
-      check_shape(message("statistic '", statistic.name, "'"), statistic.shape);
-      starts_.push_back(elements);
-      elements += round_up(statistic.shape.numel(), device::alignment / std::int64_t{sizeof(float)});
-    }
-    if (elements > 0)
-      block_ = module.block_of(device::MemoryKind::weights, checked_multiply(elements, std::int64_t{sizeof(float)}));
+  Statistics(Module& module, std::vector<Statistic> list)
+      : StatisticList(std::move(list), module.group_list()), module_(&module) {
+    if (elements_ > 0)
+      block_ = module.block_of(device::MemoryKind::weights, checked_multiply(elements_, std::int64_t{sizeof(float)}));
     list_merged();
   }
 
-  /// What was declared.
-  const std::vector<Statistic>& list() const { return list_; }
   /// Return a statistic's values, where the device reads them. Throw InputError for an unknown name.
   /// @{
-  Tensor<float> values(std::string_view name) const {
-    for (std::size_t i = 0; i < list_.size(); ++i)
-      if (list_[i].name == name) return values(i);
-    std::vector<std::string> names;
-    for (const Statistic& statistic : list_) names.push_back(statistic.name);
-    throw InputError(message("there is no statistic '", name, "'; ",
-                             names.empty() ? "Settings::statistics declares none" : suggestion(name, names)));
-  }
+  Tensor<float> values(std::string_view name) const { return values(index_of(name)); }
   Tensor<float> values(std::size_t index) const {
     return {reinterpret_cast<float*>(block_.data()) + starts_[index], list_[index].shape};
   }
@@ -80,9 +85,8 @@ class Statistics {
   /// Sets initial values, which depend on seed, name and index alone.
   void initialize(std::uint64_t seed) {
     for (std::size_t i = 0; i < list_.size(); ++i) {
-      const Parameter parameter{.name = list_[i].name, .shape = list_[i].shape, .initial = list_[i].initial};
       device::OnHost<Device, float> host(module_->stream(), flat(i), device::Fetch::nothing);
-      optim::initialize(host.values(), parameter, 0, seed);
+      optim::initialize(host.values(), parameter(i), 0, seed);
       host.write_back();
     }
   }
@@ -124,20 +128,13 @@ class Statistics {
                          .counts = counts_[i]});
     }
   }
-  void require_free(const Statistic& statistic) const {
-    bool taken = statistic.name.empty();
-    for (std::size_t i = 0; i < starts_.size(); ++i) taken = taken || list_[i].name == statistic.name;
-    for (const auto& group : module_->groups())
-      for (const Parameter& parameter : group.parameters()) taken = taken || parameter.name == statistic.name;
-    require<InputError>(!taken, "statistic: the name '", statistic.name, "' is empty or taken");
-  }
-
   Module* module_;
-  std::vector<Statistic> list_;
-  std::vector<std::int64_t> starts_;               ///< first element of each
   std::vector<std::vector<std::int64_t>> counts_;  ///< of the segments below
   std::vector<comm::Segment<float>> merged_;       ///< those that a step merges
   device::Block<Device> block_;
 };
 
 }  // namespace fsdp
+
+// Compiled into the library.
+extern template class std::vector<fsdp::Statistic>;

@@ -12,15 +12,13 @@
 #include <vector>
 
 #include <tessera/comm/collectives.hpp>
-#include <tessera/fsdp/core/error.hpp>
-#include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/device/host_copy.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/operations/elements.hpp>
 #include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/gathered_numbers.hpp>
-#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/module_memory.hpp>
 #include <tessera/fsdp/optim/step_kinds.hpp>
 
 namespace fsdp::optim {
@@ -33,109 +31,38 @@ namespace fsdp::optim {
 ///
 /// Groups of parameters (OptimizerGroup) may have another learning rate and be clipped by a norm of their own, which
 /// the global norm leaves out. There is a decision for each combination; all are to step, or all to skip.
-template <class StackT>
+template <class Types>
 class StepControl {
  public:
-  using Stack = StackT;
-  using Module = ShardedModule<Stack>;
+  using Module = ModuleMemory<Types>;
   using Device = typename Module::Device;
   using Decision = device::StepDecision;
 
   /// `module` must outlive it. Throws InputError for a clip that is negative or not finite.
-  StepControl(Module& module, const device::StepRules& rules)
-      : module_(&module),
-        rules_(checked(rules)),
-        kinds_(kinds_of(module)),
-        numbers_(module.communicator(), module.ledger(),
-                 first_further_loss - 1 + module.settings().passes.micro_batches + kinds_.apart()),
-        block_(module.ledger(), device::MemoryKind::scratch, decision_offset + decision_bytes()) {
-    if (module.step_pieces() == 0) return;
-    largest_.emplace(module.communicator(), module.ledger(), 1 + kinds_.apart());
-    exact_.emplace(module.communicator(), module.ledger(), 2 * (1 + kinds_.apart()));
-  }
+  StepControl(Module& module, const device::StepRules& rules);
 
   /// Number of steps queued since the start of the run.
-  std::int64_t steps() const { return steps_; }
+  std::int64_t steps() const { return count_.steps(); }
   /// Continues a run after `steps` steps. `taken`: how many changed the weights of each class (`taken()`).
-  void resume(std::int64_t steps, std::span<const std::int64_t> taken) {
-    require<InputError>(std::ssize(taken) == module_->step_classes(), "step control: numbers of steps of ",
-                        taken.size(), " classes of groups, and these orders make ", module_->step_classes());
-    steps_ = steps;
-    const std::size_t slot = slot_of(steps - 1);
-    for (std::size_t i = 0; i < kinds_.size(); ++i)
-      decision_in(last_[slot], i) = {.taken = taken[static_cast<std::size_t>(kinds_.list()[i].step_class)]};
-    last_[slot].send(module_->stream(), decisions_on_device());
-    module_->synchronize();
-  }
+  void resume(std::int64_t steps, std::span<const std::int64_t> taken);
   /// The same for a run whose orders train the same groups, with the number of its skipped steps.
   void resume(std::int64_t steps, std::int64_t skipped) { resume(steps, std::array{steps - skipped}); }
   /// Number of steps that changed the weights of each class; groups trained by the same orders form a class. Blocks the
   /// host until the last step is done.
-  std::vector<std::int64_t> taken() {
-    std::vector<std::int64_t> list;
-    Copy copy(decision_bytes());
-    copy.fetch(module_->stream(), decisions_on_device());
-    module_->synchronize();
-    for (int i = 0; i < module_->step_classes(); ++i)
-      list.push_back(decision_in(copy, static_cast<std::size_t>(i)).taken);
-    return list;
-  }
+  std::vector<std::int64_t> taken();
   /// Number of skipped steps of a run whose orders train the same groups. Blocks the host until the last step's
   /// decision has arrived.
-  std::int64_t skipped() { return steps_ == 0 ? 0 : steps_ - decision().taken; }
+  std::int64_t skipped() { return steps() == 0 ? 0 : steps() - decision().taken; }
 
   /// Begins a step: sends its inputs to the device. `decide` and `end` must follow. Throws InputError for a learning
   /// rate or a loss scale that is not finite; dry runs need none.
-  void begin(const device::StepInputs& inputs) {
-    const auto is_float = [](double value) { return is_finite(static_cast<float>(value)); };  // as updates use it
-    require<InputError>(
-        Device::counts_only || (is_float(inputs.lr) && is_float(inputs.loss_scale) && inputs.loss_scale > 0),
-        "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
-        "; both must be finite as floats, and the scale above 0; StepInputs::lr must be given, it has no default");
-    auto& host_inputs = inputs_[slot_of(steps_)];
-    comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
-    host_inputs.value() = inputs;
-    host_inputs.send(module_->stream(), inputs_on_device());
-  }
+  void begin(const device::StepInputs& inputs);
   /// Enqueues the decision from the module's gradients; the same work for the device in every step. `losses` are this
   /// rank's sums, on the device: one for each micro-batch, or one for all.
-  void decide(Tensor<const double> losses) {
-    auto& stream = module_->stream();
-    const Tensor<double> own = numbers_.own();  // [3 + further micro-batches + norms apart]
-    const std::int64_t micro_batches = own.numel() - kinds_.apart() - first_further_loss + 1;
-    require(losses.numel() >= 1 && losses.numel() <= micro_batches, "step control: ", losses.numel(), " losses of ",
-            micro_batches, " micro-batches");
-    device::move<Device>(stream, losses.data(), own.data(), 1);
-    if (const std::int64_t further = losses.numel() - 1; further > 0)
-      device::move<Device>(stream, losses.data() + 1, own.data() + first_further_loss, further);
-    const Tensor<double> squares = own.slice(1, 2), forfeited = own.slice(2, 3);
-    const Tensor<double> squares_apart = own.slice(own.numel() - kinds_.apart(), own.numel());
-    device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0.0f});
-    device::enqueue(stream, device::Fill<double>{.y = forfeited, .value = module_->progress().forfeited ? 1.0f : 0.0f});
-    if (kinds_.apart() > 0) device::enqueue(stream, device::Fill<double>{.y = squares_apart, .value = 0.0f});
-    device::DecideStep decision{
-        .rules = rules_, .apart = kinds_.apart(), .inputs = {inputs_on_device(), {1}}, .sums = {}, .step = {}};
-    if (exact_)
-      sum_exactly(decision);
-    else
-      for_each_stepped([&](const auto& shard, std::int64_t norm) {
-        const Tensor<double> sum = norm == 0 ? squares : squares_apart.slice(norm - 1, norm);
-        device::enqueue(stream, device::SumOfSquares{.x = shard.gradient, .sum = sum});
-      });
-    decision.sums = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, numbers of a rank]
-    for (std::size_t i = 0; i < kinds_.size(); ++i) {
-      const StepKind& kind = kinds_.list()[i];
-      if (!module_->steps_class(kind.step_class)) continue;
-      decision.rules.clip = kind.norm == 0 ? rules_.clip : kind.clip;
-      decision.lr = kind.lr;
-      decision.norm = static_cast<std::int64_t>(kind.norm);
-      decision.step = on_device(i);
-      device::enqueue(stream, decision);
-    }
-  }
+  void decide(Tensor<const double> losses);
   /// Ends the step: enqueues the copy of the decisions to the host.
   void end() {
-    const std::size_t slot = slot_of(steps_++);
+    const std::size_t slot = count_.add();
     made_by_.end_step(kinds_, slot, [this](int step_class) { return module_->steps_class(step_class); });
     last_[slot].fetch(module_->stream(), decisions_on_device());
   }
@@ -150,7 +77,7 @@ class StepControl {
   /// has made it. Throws CollectiveError at the deadline, or if a rank has failed.
   const Decision& decision(std::int64_t behind = 0) { return arrived(0, behind); }
   /// Returns whether the device has made that decision. Does not block.
-  bool decided(std::int64_t behind = 0) const { return last_[kept_slot(behind)].copied().happened(); }
+  bool decided(std::int64_t behind = 0) const { return last_[count_.kept_slot(behind)].copied().happened(); }
   /// Returns the norms of the unscaled gradients of the groups of parameters that are clipped apart, in their order.
   /// Each is of the last step, up to the one that `decision` returns, that made gradients of the group; 0 if there is
   /// none. Otherwise as `decision`.
@@ -164,13 +91,6 @@ class StepControl {
  private:
   using Copy = device::HostCopy<Device, std::byte>;  ///< of all decisions, as they lie on the device
 
-  static StepKinds kinds_of(const Module& module) {
-    std::vector<int> class_of;
-    for (int group = 0; group < static_cast<int>(module.groups().size()); ++group)
-      class_of.push_back(module.step_class(group));
-    return {module.step_classes(), module.group_list(), class_of};
-  }
-
   std::int64_t decision_bytes() const {
     return (static_cast<std::int64_t>(kinds_.size()) - 1) * stride + std::int64_t{sizeof(Decision)};
   }
@@ -181,15 +101,9 @@ class StepControl {
   static Decision& decision_in(const Copy& copy, std::size_t kind) {
     return *reinterpret_cast<Decision*>(copy.values().data() + static_cast<std::int64_t>(kind) * stride);
   }
-  /// Returns the slot of the decision `behind` steps before the last.
-  std::size_t kept_slot(std::int64_t behind) const {
-    require(behind >= 0 && behind < std::ssize(last_) && behind < steps_, "step control: ", behind,
-            " steps behind the last are not kept");
-    return slot_of(steps_ - 1 - behind);
-  }
   /// Returns the decision with a norm's last value; that of the classes has norm 0.
   const Decision& arrived(std::size_t norm, std::int64_t behind) {
-    const std::size_t slot = kept_slot(behind);
+    const std::size_t slot = count_.kept_slot(behind);
     comm::wait_for(module_->communicator(), last_[slot].copied(), {"a step's decision"});
     return decision_in(last_[slot], made_by_.of(slot, norm));
   }
@@ -207,29 +121,8 @@ class StepControl {
       if (shard.owned && module_->is_stepped(shard)) f(shard, shard.parameter->step.clip_group);
   }
   /// Sums the squares of each norm in integers, relative to the largest gradient of any rank.
-  void sum_exactly(device::DecideStep& decision) {
-    auto& stream = module_->stream();
-    const Tensor<std::int64_t> largest = largest_->own(), sum = exact_->own();
-    device::clear(stream, largest);
-    device::clear(stream, sum);
-    for_each_stepped([&](const auto& shard, std::int64_t norm) {
-      device::enqueue(stream, device::LargestMagnitude{.x = shard.gradient, .largest = largest.slice(norm, norm + 1)});
-    });
-    decision.largest = largest_->gather(stream, {"largest gradient"});  // [ranks, 1 + norms apart]
-    for_each_stepped([&](const auto& shard, std::int64_t norm) {
-      device::enqueue(stream, device::FixedPointSquares{.x = shard.gradient,
-                                                        .largest = decision.largest.slice_columns(norm, norm + 1),
-                                                        .sum = sum.slice(2 * norm, 2 * norm + 2)});
-    });
-    decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2 (1 + norms apart)]
-  }
+  void sum_exactly(device::DecideStep& decision);
 
-  static device::StepRules checked(const device::StepRules& rules) {
-    require<InputError>(is_finite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
-                        "; the largest norm of gradients must be finite and above 0, or 0 for no clipping");
-    return rules;
-  }
-  static std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
   device::StepInputs* inputs_on_device() const { return reinterpret_cast<device::StepInputs*>(block_.data()); }
 
   Module* module_;
@@ -241,7 +134,103 @@ class StepControl {
   std::array<device::HostCopy<Device, device::StepInputs>, 2> inputs_;
   std::array<Copy, 2> last_{Copy(decision_bytes()), Copy(decision_bytes())};
   NormMakers made_by_{kinds_};
-  std::int64_t steps_ = 0;
+  StepCount count_;
 };
+
+template <class Types>
+StepControl<Types>::StepControl(Module& module, const device::StepRules& rules)
+    : module_(&module),
+      rules_(checked(rules)),
+      kinds_(module),
+      numbers_(module.communicator(), module.ledger(),
+               first_further_loss - 1 + module.settings().passes.micro_batches + kinds_.apart()),
+      block_(module.ledger(), device::MemoryKind::scratch, decision_offset + decision_bytes()) {
+  if (module.step_pieces() == 0) return;
+  largest_.emplace(module.communicator(), module.ledger(), 1 + kinds_.apart());
+  exact_.emplace(module.communicator(), module.ledger(), 2 * (1 + kinds_.apart()));
+}
+
+template <class Types>
+void StepControl<Types>::resume(std::int64_t steps, std::span<const std::int64_t> taken) {
+  count_.resume(steps, taken.size(), module_->step_classes());
+  const std::size_t slot = count_.last_slot();
+  for (std::size_t i = 0; i < kinds_.size(); ++i)
+    decision_in(last_[slot], i) = {.taken = taken[static_cast<std::size_t>(kinds_.list()[i].step_class)]};
+  last_[slot].send(module_->stream(), decisions_on_device());
+  module_->synchronize();
+}
+
+template <class Types>
+std::vector<std::int64_t> StepControl<Types>::taken() {
+  std::vector<std::int64_t> list;
+  Copy copy(decision_bytes());
+  copy.fetch(module_->stream(), decisions_on_device());
+  module_->synchronize();
+  for (int i = 0; i < module_->step_classes(); ++i)
+    list.push_back(decision_in(copy, static_cast<std::size_t>(i)).taken);
+  return list;
+}
+
+template <class Types>
+void StepControl<Types>::begin(const device::StepInputs& inputs) {
+  if constexpr (!Device::counts_only) check(inputs);
+  auto& host_inputs = inputs_[count_.next_slot()];
+  comm::wait_for(module_->communicator(), host_inputs.copied(), {"a step's inputs"});  // two steps ago
+  host_inputs.value() = inputs;
+  host_inputs.send(module_->stream(), inputs_on_device());
+}
+
+template <class Types>
+void StepControl<Types>::decide(Tensor<const double> losses) {
+  auto& stream = module_->stream();
+  const Tensor<double> own = numbers_.own();  // [3 + further micro-batches + norms apart]
+  const std::int64_t micro_batches = own.numel() - kinds_.apart() - first_further_loss + 1;
+  check_losses(losses.numel(), micro_batches);
+  device::move<Device>(stream, losses.data(), own.data(), 1);
+  if (const std::int64_t further = losses.numel() - 1; further > 0)
+    device::move<Device>(stream, losses.data() + 1, own.data() + first_further_loss, further);
+  const Tensor<double> squares = own.slice(1, 2), forfeited = own.slice(2, 3);
+  const Tensor<double> squares_apart = own.slice(own.numel() - kinds_.apart(), own.numel());
+  device::enqueue(stream, device::Fill<double>{.y = squares, .value = 0.0f});
+  device::enqueue(stream, device::Fill<double>{.y = forfeited, .value = module_->progress().forfeited ? 1.0f : 0.0f});
+  if (kinds_.apart() > 0) device::enqueue(stream, device::Fill<double>{.y = squares_apart, .value = 0.0f});
+  device::DecideStep decision{
+      .rules = rules_, .apart = kinds_.apart(), .inputs = {inputs_on_device(), {1}}, .sums = {}, .step = {}};
+  if (exact_)
+    sum_exactly(decision);
+  else
+    for_each_stepped([&](const auto& shard, std::int64_t norm) {
+      const Tensor<double> sum = norm == 0 ? squares : squares_apart.slice(norm - 1, norm);
+      device::enqueue(stream, device::SumOfSquares{.x = shard.gradient, .sum = sum});
+    });
+  decision.sums = numbers_.gather(stream, {"loss and gradient norm"});  // [ranks, numbers of a rank]
+  for (std::size_t i = 0; i < kinds_.size(); ++i) {
+    const StepKind& kind = kinds_.list()[i];
+    if (!module_->steps_class(kind.step_class)) continue;
+    decision.rules.clip = kind.norm == 0 ? rules_.clip : kind.clip;
+    decision.lr = kind.lr;
+    decision.norm = static_cast<std::int64_t>(kind.norm);
+    decision.step = on_device(i);
+    device::enqueue(stream, decision);
+  }
+}
+
+template <class Types>
+void StepControl<Types>::sum_exactly(device::DecideStep& decision) {
+  auto& stream = module_->stream();
+  const Tensor<std::int64_t> largest = largest_->own(), sum = exact_->own();
+  device::clear(stream, largest);
+  device::clear(stream, sum);
+  for_each_stepped([&](const auto& shard, std::int64_t norm) {
+    device::enqueue(stream, device::LargestMagnitude{.x = shard.gradient, .largest = largest.slice(norm, norm + 1)});
+  });
+  decision.largest = largest_->gather(stream, {"largest gradient"});  // [ranks, 1 + norms apart]
+  for_each_stepped([&](const auto& shard, std::int64_t norm) {
+    device::enqueue(stream, device::FixedPointSquares{.x = shard.gradient,
+                                                      .largest = decision.largest.slice_columns(norm, norm + 1),
+                                                      .sum = sum.slice(2 * norm, 2 * norm + 2)});
+  });
+  decision.exact = exact_->gather(stream, {"exact gradient norm"});  // [ranks, 2 (1 + norms apart)]
+}
 
 }  // namespace fsdp::optim

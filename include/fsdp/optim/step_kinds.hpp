@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The decisions that an optimizer's step needs: one for each class of groups that are stepped together, and for each
-/// combination of learning rate and clip that groups of parameters (OptimizerGroup) make.
+/// combination of learning rate and clip that groups of parameters (OptimizerGroup) make. And the part of StepControl
+/// that does not depend on a stack's types.
 #pragma once
 
 #include <array>
@@ -12,7 +13,9 @@
 
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/core/parameter.hpp>
+#include <tessera/fsdp/device/operations/optimizer.hpp>
 #include <tessera/fsdp/module/group_tensors.hpp>
+#include <tessera/fsdp/module/module_plan.hpp>
 
 namespace fsdp::optim {
 
@@ -30,6 +33,8 @@ class StepKinds {
  public:
   /// `class_of` [groups]: the class of each group.
   StepKinds(int classes, GroupList groups, std::span<const int> class_of);
+  /// Those of a module.
+  explicit StepKinds(const ModuleState& module);
 
   /// In order, and how many: first those of the classes, without groups of parameters.
   /// @{
@@ -61,4 +66,35 @@ class NormMakers {
   std::array<std::vector<std::size_t>, 2> made_by_;  // [1 + norms apart]
 };
 
+/// The steps of a run. Decisions of the last two are kept, in two slots that they take in turn.
+class StepCount {
+ public:
+  /// Number of steps so far.
+  std::int64_t steps() const { return steps_; }
+  /// The slot of the next step, of the last one, and of the one `behind` steps before the last. Throws LogicError if
+  /// that is not kept.
+  /// @{
+  std::size_t next_slot() const;
+  std::size_t last_slot() const;
+  std::size_t kept_slot(std::int64_t behind) const;
+  /// @}
+  /// Counts a step, and returns its slot.
+  std::size_t add();
+  /// Continues after `steps` steps. Throws InputError unless `taken`, a number for each class, has `classes` of them.
+  void resume(std::int64_t steps, std::size_t taken, int classes);
+
+ private:
+  std::int64_t steps_ = 0;
+};
+
+/// Returns the rules. Throws InputError for a clip that is negative or not finite.
+device::StepRules checked(const device::StepRules& rules);
+/// Throws InputError for a learning rate or a loss scale that is not finite as a float, or a scale that is not above 0.
+void check(const device::StepInputs& inputs);
+/// Throws LogicError unless there is a loss, and at most one for each micro-batch.
+void check_losses(std::int64_t losses, std::int64_t micro_batches);
+
 }  // namespace fsdp::optim
+
+// Compiled into the library.
+extern template class std::vector<fsdp::optim::StepKind>;

@@ -198,3 +198,8 @@ constexpr std::vector<int> buffers_of_inputs(const Problem& problem) {
 }
 
 }  // namespace fsdp::sharding
+
+// Compiled into the library.
+extern template class std::vector<fsdp::sharding::UnitUse>;
+extern template class std::vector<fsdp::sharding::GroupFacts>;
+extern template class std::vector<fsdp::sharding::Computation>;

@@ -50,3 +50,6 @@ Residency choose_residency(FunctionRef<Schedule(const Problem&)> schedule_of, st
                            std::span<const Problem> others, const WeightSlots& slots);
 
 }  // namespace fsdp::sharding
+
+// Compiled into the library.
+extern template class std::vector<fsdp::sharding::Hold>;

@@ -44,3 +44,6 @@ std::string subject_of(const Task& task, const Names& names);
 std::string text_of(const Task& task, const Names& names);
 
 }  // namespace fsdp::sharding
+
+// Compiled into the library.
+extern template class std::vector<fsdp::sharding::Task>;

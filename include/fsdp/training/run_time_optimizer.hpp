@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An optimizer that is chosen at run time, as by `--optimizer`.
+/// An optimizer that is chosen at run time, as by `--optimizer`. Its updates on the CPU, and of their dry runs, are
+/// compiled into the library.
 #pragma once
 
 #include <span>
 #include <string_view>
 #include <variant>
 
+#include <tessera/fsdp/core/bf16.hpp>
 #include <tessera/fsdp/core/named_values.hpp>
+#include <tessera/fsdp/device/cpu.hpp>
+#include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/optim/adamw.hpp>
 #include <tessera/fsdp/optim/optimizer.hpp>
 #include <tessera/fsdp/optim/sgd.hpp>
@@ -49,5 +53,14 @@ void RunTimeOptimizer::visit(Self& self, Visitor&& visitor) {
   std::visit([&]<class O>(O& optimizer) { O::visit(optimizer, visitor); }, self.kind);
 }
 extern template void RunTimeOptimizer::visit(RunTimeOptimizer&, ValueList&);
+
+/// One of its updates that are compiled into the library; `how` is `extern template` or `template`.
+#define FSDP_RUN_TIME_UPDATE(how, Stream, Compute) \
+  how void RunTimeOptimizer::update(Stream&, const Update<Compute>&, Tensor<const device::StepDecision>) const;
+
+FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, float)
+FSDP_RUN_TIME_UPDATE(extern template, device::Cpu::Stream, bf16)
+FSDP_RUN_TIME_UPDATE(extern template, device::Meta::Stream, float)
+FSDP_RUN_TIME_UPDATE(extern template, device::Meta::Stream, bf16)
 
 }  // namespace fsdp::optim

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include <tessera/fsdp/core/config_values.hpp>
-#include <tessera/fsdp/module/optimizer_group.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 namespace fsdp {
 

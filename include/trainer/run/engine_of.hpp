@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/signals.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/checkpoint/shards_io.hpp>
 #include <tessera/fsdp/device/compute/cpu.hpp>
 #include <tessera/fsdp/execution/verification.hpp>

@@ -5,8 +5,8 @@
 
 #include <optional>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/ranks.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/function_ref.hpp>
 #include <tessera/fsdp/plan/cluster.hpp>

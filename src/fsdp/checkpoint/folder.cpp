@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include <tessera/comm/agreement.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 

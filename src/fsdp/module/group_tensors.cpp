@@ -43,8 +43,6 @@ std::uint64_t GroupTensors::digest_of_layouts() const {
   return hash;
 }
 
-void append(std::vector<const GroupTensors*>& list, const GroupTensors& group) { list.push_back(&group); }
-
 std::array<std::int64_t, 3> elements_of(GroupList groups, int rank) {
   std::array<std::int64_t, 3> elements{};
   for (const GroupTensors* const group : groups) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/fsdp/module/optimizer_group.hpp>
+#include <tessera/fsdp/module/units.hpp>
 
 #include <algorithm>
 #include <set>
@@ -8,7 +8,6 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/finite.hpp>
-#include <tessera/fsdp/module/units.hpp>
 
 #include "../core/value_names.hpp"
 

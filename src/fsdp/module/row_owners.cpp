@@ -24,6 +24,10 @@ RowOwners::RowOwners(const buffer::Layout& layout, std::int64_t tensor, const st
   std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
 }
 
+RowOwners::RowOwners(const RowOwners&) = default;
+RowOwners& RowOwners::operator=(const RowOwners&) = default;
+RowOwners::~RowOwners() = default;
+
 RowPlace RowOwners::place_of(std::int64_t row) const {
   const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), row,
                                       [](std::int64_t id, const Range& range) { return id < range.first; });

@@ -5,6 +5,8 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 
+template class std::vector<fsdp::TokenBatch>;
+
 namespace fsdp {
 
 TokenBatch TokenBatch::unread(std::int64_t sequences, std::int64_t sequence_length) {

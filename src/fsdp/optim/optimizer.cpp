@@ -27,4 +27,36 @@ void require_state_names(std::string_view optimizer, const Parameter& parameter,
                         "'; checkpoints store states by name, so give each a different one");
 }
 
+void require_no_decays(std::string_view optimizer, GroupList groups) {
+  for (const GroupTensors* const group : groups)
+    for (const Parameter& parameter : group->parameters()) {
+      const double decay = parameter.step.weight_decay.value_or(0);
+      require<InputError>(decay == 0, "the optimizer ", optimizer,
+                          " has one weight decay for all parameters that decay, and a group sets ", decay, " for '",
+                          parameter.name,
+                          "'; set 0 or nothing, or let the optimizer take Parameter::decay_of and say "
+                          "static constexpr bool reads_decay = true");
+    }
+}
+
+void require_whole(std::string_view optimizer, std::string_view cut) {
+  require<InputError>(cut.empty(), "the optimizer ", optimizer, " works on whole matrices, and the strategy ",
+                      "cuts \"", cut, "\" over ranks; take a layout that keeps tensors whole (--layout owned), or ",
+                      "--sharding replicated");
+}
+
+StatePlaces places_of(std::span<const StatePiece> pieces, std::size_t state, std::int64_t trained) {
+  StatePlaces places;
+  std::int64_t skipped = 0;  // elements of trained pieces without this state
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    places.starts.push_back(pieces[i].resting - skipped);
+    if (!pieces[i].trainable || pieces[i].states > state) continue;
+    const auto next = std::find_if(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1, pieces.end(),
+                                   [](const StatePiece& piece) { return piece.trainable; });
+    skipped += (next == pieces.end() ? trained : next->resting) - pieces[i].resting;  // padding included
+  }
+  places.elements = trained - skipped;
+  return places;
+}
+
 }  // namespace fsdp::optim

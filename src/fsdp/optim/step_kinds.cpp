@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/core/finite.hpp>
+
 namespace fsdp::optim {
 namespace {
 
@@ -18,7 +21,19 @@ void find_makers(std::vector<std::size_t>& made_by, const StepKinds& kinds, Func
     if (steps(kinds.list()[i].step_class)) made_by[kinds.list()[i].norm] = i;
 }
 
+std::vector<int> classes_of(const ModuleState& module) {
+  std::vector<int> list;
+  for (int group = 0; group < static_cast<int>(module.group_list().size()); ++group)
+    list.push_back(module.step_class(group));
+  return list;
+}
+
+std::size_t slot_of(std::int64_t step) { return static_cast<std::size_t>(step & 1); }
+
 }  // namespace
+
+StepKinds::StepKinds(const ModuleState& module)
+    : StepKinds(module.step_classes(), module.group_list(), classes_of(module)) {}
 
 StepKinds::StepKinds(int classes, GroupList groups, std::span<const int> class_of) {
   for (int i = 0; i < classes; ++i) list_.push_back({.step_class = i});
@@ -45,6 +60,43 @@ NormMakers::NormMakers(const StepKinds& kinds) {
 void NormMakers::end_step(const StepKinds& kinds, std::size_t slot, FunctionRef<bool(int)> steps) {
   made_by_[slot] = made_by_[1 - slot];
   find_makers(made_by_[slot], kinds, steps);
+}
+
+std::size_t StepCount::next_slot() const { return slot_of(steps_); }
+
+std::size_t StepCount::last_slot() const { return slot_of(steps_ - 1); }
+
+std::size_t StepCount::kept_slot(std::int64_t behind) const {
+  require(behind >= 0 && behind < 2 && behind < steps_, "step control: ", behind,
+          " steps behind the last are not kept");
+  return slot_of(steps_ - 1 - behind);
+}
+
+std::size_t StepCount::add() { return slot_of(steps_++); }
+
+void StepCount::resume(std::int64_t steps, std::size_t taken, int classes) {
+  require<InputError>(static_cast<int>(taken) == classes, "step control: numbers of steps of ", taken,
+                      " classes of groups, and these orders make ", classes);
+  steps_ = steps;
+}
+
+device::StepRules checked(const device::StepRules& rules) {
+  require<InputError>(is_finite(rules.clip) && rules.clip >= 0, "step: the clip is ", rules.clip,
+                      "; the largest norm of gradients must be finite and above 0, or 0 for no clipping");
+  return rules;
+}
+
+void check(const device::StepInputs& inputs) {
+  const auto is_float = [](double value) { return is_finite(static_cast<float>(value)); };  // as updates use it
+  require<InputError>(is_float(inputs.lr) && is_float(inputs.loss_scale) && inputs.loss_scale > 0,
+                      "step: the learning rate is ", inputs.lr, " and the loss scale ", inputs.loss_scale,
+                      "; both must be finite as floats, and the scale above 0; StepInputs::lr must be given, it has no "
+                      "default");
+}
+
+void check_losses(std::int64_t losses, std::int64_t micro_batches) {
+  require(losses >= 1 && losses <= micro_batches, "step control: ", losses, " losses of ", micro_batches,
+          " micro-batches");
 }
 
 }  // namespace fsdp::optim

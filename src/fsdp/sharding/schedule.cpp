@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <tessera/fsdp/core/error.hpp>
+#include <tessera/fsdp/sharding/problem.hpp>
 
 namespace fsdp::sharding {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Separate from run_time_optimizer.cpp, which a program without the CPU device can link without this file.
-#include <tessera/fsdp/training/optimizer_instances.hpp>
+#include <tessera/fsdp/training/run_time_optimizer.hpp>
 
 namespace fsdp::optim {
 

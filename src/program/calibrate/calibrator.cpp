@@ -16,7 +16,6 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/cores.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/identity.hpp>
 #include <tessera/trainer/run/rank_memory.hpp>

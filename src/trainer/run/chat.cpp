@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>
 #include <tessera/trainer/generate/chat_session.hpp>
 #include <tessera/trainer/generate/generation_config.hpp>

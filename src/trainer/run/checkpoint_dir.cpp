@@ -10,7 +10,6 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/checked.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>

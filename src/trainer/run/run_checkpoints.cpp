@@ -8,7 +8,6 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/fsdp/core/hash.hpp>
 #include <tessera/fsdp/core/identity.hpp>

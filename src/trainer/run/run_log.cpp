@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
+#include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/trainer/flags/learning_rate.hpp>
 #include <tessera/trainer/report/report.hpp>

@@ -7,7 +7,6 @@
 
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/file.hpp>
 #include <tessera/trainer/flags/disk_deadline.hpp>

@@ -9,7 +9,6 @@
 #include <tessera/comm/agreement.hpp>
 #include <tessera/comm/launch/print.hpp>
 #include <tessera/comm/launch/signals.hpp>
-#include <tessera/comm/together.hpp>
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/terminal_text.hpp>
 #include <tessera/fsdp/training/program.hpp>
