@@ -11,6 +11,7 @@
 
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/models/model.hpp>
+#include <tessera/fsdp/module/meta_instances.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/recomputed.hpp>

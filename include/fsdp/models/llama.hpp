@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <tessera/fsdp/models/llama_config.hpp>
+#include <tessera/fsdp/module/meta_instances.hpp>
 #include <tessera/fsdp/module/stack.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/nn/embedding.hpp>
