@@ -9,7 +9,10 @@
 #include <gtest/gtest.h>
 
 #include <support/any_strategy.hpp>
+#include <support/errors.hpp>
+#include <support/stacks/llama_training.hpp>
 #include <support/stacks/planned_llama.hpp>
+#include <tessera/comm/threads.hpp>
 
 namespace fsdp::plan {
 namespace {
@@ -117,6 +120,16 @@ TEST(Plan, OfInputsInHostMemoryTakesEachOfThemOffTheDevice) {
     EXPECT_EQ(kept.peak_bytes() - far.peak_bytes(), count * input);
   }
   EXPECT_EQ(plan_of(1).peak_bytes(), plan_of(31 / 32.0).peak_bytes()) << "the last block's input stays";
+}
+
+/// The library's Meta instances of a Llama can verify, whatever the strategy.
+TEST(DryRun, RefusesToVerifyUnderAStrategyWithoutPieces) {
+  comm::Threads<>::run(1, {}, [](comm::Threads<>& communicator) {
+    EXPECT_INPUT_ERROR(
+        test::LlamaTraining(communicator, {.sequence_length = 16, .verifies = true}),
+        "verification: each rank computes a piece of another one again, and this strategy does not cut steps into "
+        "pieces; take Reproducible");
+  });
 }
 
 }  // namespace

@@ -130,7 +130,9 @@ std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> 
   const detail::Build build = [](const void* held, std::span<const TensorGroup> together, int ranks) {
     return static_cast<const L*>(held)->build(together, ranks);
   };
-  return detail::build_layouts(L::name, &policy, build, groups, parts);
+  std::string_view name = L::name;
+  if constexpr (requires { policy.held_name(); }) name = policy.held_name();
+  return detail::build_layouts(name, &policy, build, groups, parts);
 }
 
 /// Places tensors one after the other in the full buffer, each in a multiple of `alignment` elements.

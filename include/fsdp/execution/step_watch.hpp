@@ -9,6 +9,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/core/only_if.hpp>
 #include <tessera/fsdp/core/tensor.hpp>
+#include <tessera/fsdp/execution/run_shape.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
 #include <tessera/fsdp/execution/step_digests.hpp>
 #include <tessera/fsdp/execution/stream_probe.hpp>
@@ -16,6 +17,12 @@
 #include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
+
+/// Throws InputError if a run verifies steps under a strategy whose type has no pieces.
+inline void check_verifies(const RunShape& shape, bool has_pieces) {
+  require<InputError>(has_pieces || !shape.verifies, "verification: each rank computes a piece of another one again, ",
+                      "and this strategy does not cut steps into pieces; take Reproducible");
+}
 
 /// Belongs to one Executor, which reports each pass that begins and each computation's output.
 template <class Model>
@@ -33,8 +40,7 @@ class StepWatch {
     if constexpr (may_verify) {
       if (module.shape().verifies) first_.emplace(module), repeated_.emplace(module);
     } else {
-      require<InputError>(!module.shape().verifies, "verification: each rank computes a piece of another one again, ",
-                          "and this strategy does not cut steps into pieces; take Reproducible");
+      check_verifies(module.shape(), false);
     }
   }
   StepWatch(const StepWatch&) = delete;

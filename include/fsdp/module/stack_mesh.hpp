@@ -15,6 +15,7 @@
 #include <tessera/fsdp/core/error.hpp>
 #include <tessera/fsdp/sharding/problem.hpp>
 #include <tessera/fsdp/sharding/sequence.hpp>
+#include <tessera/fsdp/sharding/strategies.hpp>
 
 namespace fsdp {
 
@@ -64,9 +65,12 @@ class StackMesh {
   using Sharding = typename Stack::Sharding;
   /// Collective if the strategy works on two axes. `world` must outlive it.
   StackMesh(Comm& world, const Sharding& sharding) : world_(&world) {
+    const MeshChoice mesh = mesh_of(sharding);
+    axes_by_value_ = mesh.by_value;
     if constexpr (Stack::mesh_axes == 2)
-      if (const int ranks = sharding.ranks_per_group(); ranks != 0 || !Stack::axes_by_value)
-        groups_.emplace(world, ranks);
+      if (mesh.ranks_per_group) groups_.emplace(world, *mesh.ranks_per_group);
+    if constexpr (std::is_base_of_v<AnyDescribed, Sharding>)
+      shares_sequences_ = sharding.stack_limits().shares_sequences;
   }
   /// Takes an existing mesh. A mesh with another number of axes than the strategy's does not compile, or is refused by
   /// `axes` where values of the strategy's type differ in it.
@@ -84,14 +88,12 @@ class StackMesh {
   /// Makes the axis of the consecutive ranks that share a sequence, whose groups must make up the world. Collective if
   /// there are several. Throws InputError if the stack has whole sequences.
   void share_sequences(int ranks_per_sequence) {
-    if constexpr (Stack::Sequence::shards) {
+    require<InputError>(shares_sequences_ || ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
+                        " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its "
+                        "fifth policy, or 1 rank");
+    if constexpr (Stack::Sequence::shards)
       if (ranks_per_sequence > 1)
         sequence_.emplace(comm::split(world(), [=](int rank) { return rank / ranks_per_sequence; }));
-    } else {
-      require<InputError>(ranks_per_sequence == 1, "sequence: ", ranks_per_sequence,
-                          " ranks are to share each sequence, and this stack has whole ones; take fsdp::Ulysses as its "
-                          "fifth policy, or 1 rank");
-    }
   }
   /// The ranks that share this rank's sequences; nullptr if each has its own.
   Comm* sequence_axis() {
@@ -172,7 +174,7 @@ class StackMesh {
                         "sharding::Across::shard; set `using Across = buffer::Shard` and that together, or neither");
     require<InputError>(
         has_groups() || (facts.across == sharding::Across::nothing && !facts.group_after_forward),
-        Stack::axes_by_value
+        axes_by_value_
             ? "sharding: a strategy's facts state what crosses groups of ranks or stays in them, and there are none: "
               "its "
               "ranks_per_group() is 0, or the mesh has one axis; give it groups, or leave facts.across and "
@@ -221,6 +223,8 @@ class StackMesh {
  private:
   struct Nothing {};
   Comm* world_;
+  bool axes_by_value_ = Stack::axes_by_value;
+  bool shares_sequences_ = Stack::Sequence::shards;
   /// The groups of ranks, if the strategy has some; only stacks that may have two axes.
   [[no_unique_address]] std::conditional_t<Stack::mesh_axes == 2, std::optional<comm::Mesh<Comm, 2>>, Nothing> groups_;
   /// Only stacks that shard sequences have such an axis.

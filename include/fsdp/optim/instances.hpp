@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Modules that are compiled into the library, so that other objects need not have them: among threads of a process, on
-/// the CPU, and their dry runs.
+/// Modules that are compiled into the library, so that other objects need not contain them: of threads of a process, on
+/// the CPU; and of dry runs on the CPU, of stacks whose optimizer state is neither sharded across groups nor in host
+/// memory.
 #pragma once
 
 #include <tessera/comm/simulated.hpp>
 #include <tessera/comm/threads.hpp>
 #include <tessera/fsdp/module/group_tasks.hpp>
+#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/module/module_memory.hpp>
+#include <tessera/fsdp/module/pass.hpp>
+#include <tessera/fsdp/module/sharded_module.hpp>
+#include <tessera/fsdp/module/stack.hpp>
+#include <tessera/fsdp/module/stack_mesh.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/precision/policies.hpp>
 
@@ -18,16 +24,27 @@ template <class Comm, class Precision>
 using OneAxis =
     ModuleTypes<Comm, Precision, buffer::Replicate, typename Comm::Device, 1, /*by_value=*/false, WholeSequences>;
 
+/// The types of dry runs.
+template <class Precision>
+using MetaTypes = TypesOf<detail::PlainMetaStack<device::Cpu, Precision>>;
+
 }  // namespace fsdp
 
 /// All of a module that does not depend on its strategy; `how` is `extern template` or `template`.
-#define FSDP_MODULE_INSTANCES(how, Comm, Precision)                                     \
-  how class fsdp::ParameterGroup<fsdp::OneAxis<fsdp::comm::Comm, fsdp::Precision>>;     \
-  how class fsdp::ModuleMemory<fsdp::OneAxis<fsdp::comm::Comm, fsdp::Precision>>;       \
-  how class fsdp::GroupTasks<fsdp::OneAxis<fsdp::comm::Comm, fsdp::Precision>>;         \
-  how class fsdp::optim::StepControl<fsdp::OneAxis<fsdp::comm::Comm, fsdp::Precision>>; \
-  how class fsdp::optim::ShardedStates<fsdp::OneAxis<fsdp::comm::Comm, fsdp::Precision>>;
-FSDP_MODULE_INSTANCES(extern template, Threads<>, Fp32)
-FSDP_MODULE_INSTANCES(extern template, Threads<>, Bf16Mixed)
-FSDP_MODULE_INSTANCES(extern template, Simulated<>, Fp32)
-FSDP_MODULE_INSTANCES(extern template, Simulated<>, Bf16Mixed)
+#define FSDP_MODULE_INSTANCES(how, ...)            \
+  how class fsdp::ParameterGroup<__VA_ARGS__>;     \
+  how class fsdp::ModuleMemory<__VA_ARGS__>;       \
+  how class fsdp::GroupTasks<__VA_ARGS__>;         \
+  how class fsdp::optim::StepControl<__VA_ARGS__>; \
+  how class fsdp::optim::ShardedStates<__VA_ARGS__>;
+/// What a dry run's module has besides these.
+#define FSDP_META_MODULES(how, Precision)                                                    \
+  FSDP_MODULE_INSTANCES(how, fsdp::MetaTypes<Precision>)                                     \
+  how class fsdp::StackMesh<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>;     \
+  how class fsdp::ShardedModule<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>; \
+  how class fsdp::Pass<fsdp::detail::PlainMetaStack<fsdp::device::Cpu, Precision>>;
+
+FSDP_MODULE_INSTANCES(extern template, fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Fp32>)
+FSDP_MODULE_INSTANCES(extern template, fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Bf16Mixed>)
+FSDP_META_MODULES(extern template, fsdp::Fp32)
+FSDP_META_MODULES(extern template, fsdp::Bf16Mixed)

@@ -34,6 +34,7 @@
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
 #include <tessera/fsdp/module/host_weights.hpp>
+#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/module/module_plan.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/sharded_module.hpp>
@@ -43,6 +44,8 @@
 #include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
 #include <tessera/fsdp/optim/statistics.hpp>
+#include <tessera/fsdp/precision/policies.hpp>
+#include <tessera/fsdp/sharding/described.hpp>
 #include <tessera/fsdp/sharding/rules.hpp>
 
 namespace fsdp {
@@ -103,6 +106,41 @@ void require_elements(const Parameter& parameter, std::size_t given);
 /// Throws DivergedError: step number `step` was stopped.
 [[noreturn]] void throw_diverged(std::int64_t step, const device::StepDecision& decision);
 
+/// The memory of a step's losses, and what a module holds.
+/// @{
+template <class Module>
+auto loss_block_of(Module& module) {
+  return module.block_of(device::MemoryKind::scratch, losses_of(module) * std::int64_t{sizeof(double)});
+}
+template <class Module>
+PlannedBytes held_by(Module& module) {
+  return {.bytes = module.peak_bytes(), .arena = module.arena().peak()};
+}
+/// @}
+
+/// See Sharded::plan. `Meta`: a MetaModuleStack.
+template <class Meta, class Strategy, class Optimizer>
+PlannedBytes planned_bytes(const comm::SimulatedWorld& world, const std::vector<Unit>& units, const Strategy& strategy,
+                           const ModuleSettings& settings, const Optimizer& constants, const device::StepRules& rules,
+                           const std::vector<Statistic>& list) {
+  typename Meta::Comm simulated(world);
+  ShardedModule<Meta> module(simulated, units, strategy, settings);
+  optim::ShardedOptimizer<Meta, Optimizer> optimizer(module, constants, rules);
+  const Statistics<ShardedModule<Meta>> statistics(module, list);
+  const auto loss = loss_block_of(module);
+  optimizer.step({reinterpret_cast<double*>(loss.data()), {losses_of(module)}}, {});
+  return held_by(module);
+}
+
+/// `how`: `extern template` or `template`. src/fsdp/optim/meta_cpu.cpp compiles those on Cpu with the default
+/// optimizer.
+#define FSDP_PLANNED_BYTES(how, Precision)                                                                \
+  how PlannedBytes planned_bytes<PlainMetaStack<device::Cpu, Precision>>(                                 \
+      const comm::SimulatedWorld&, const std::vector<Unit>&, const PlainSharding&, const ModuleSettings&, \
+      const optim::AdamW&, const device::StepRules&, const std::vector<Statistic>&);
+FSDP_PLANNED_BYTES(extern template, Fp32)
+FSDP_PLANNED_BYTES(extern template, Bf16Mixed)
+
 }  // namespace detail
 
 /// Units of named tensors and their optimizer, sharded over the ranks of a communicator. See the head of this file.
@@ -132,7 +170,7 @@ class Sharded {
                 settings_of(units, strategy, communicator.size(), settings, planned_.arena)),
         optimizer_(module_, settings.optimizer, settings.rules),
         statistics_(module_, settings.statistics),
-        loss_block_(loss_block_of(module_)),
+        loss_block_(detail::loss_block_of(module_)),
         loss_(reinterpret_cast<double*>(loss_block_.data()), {detail::losses_of(module_)}),
         losses_on_host_(detail::losses_of(module_)) {
     statistics_.initialize(0);  // for weights that are not initialized, but filled, set or loaded
@@ -141,14 +179,10 @@ class Sharded {
   /// Returns what rank `rank` of `ranks` would hold. Allocates nothing, and needs no communicator.
   static PlannedBytes plan(int ranks, int rank, const std::vector<Unit>& units, const Strategy& strategy = {},
                            const Settings& settings = {}) {
-    using MetaStack = typename Stack::template WithComm<comm::Simulated<device::MetaFor<Device>>>;
-    typename MetaStack::Comm simulated(comm::simulated_world<Comm>(ranks, rank));
-    ShardedModule<MetaStack> module(simulated, units, strategy, settings_of(units, strategy, ranks, settings, 0));
-    optim::ShardedOptimizer<MetaStack, OptimizerT> optimizer(module, settings.optimizer, settings.rules);
-    const Statistics<ShardedModule<MetaStack>> statistics(module, settings.statistics);
-    const auto loss = loss_block_of(module);
-    optimizer.step({reinterpret_cast<double*>(loss.data()), {detail::losses_of(module)}}, {});
-    return held_by(module);
+    using Meta = MetaModuleStack<Stack>;
+    return detail::planned_bytes<Meta>(
+        comm::simulated_world<Comm>(ranks, rank), units, described<Stack, Meta>(strategy),
+        settings_of(units, strategy, ranks, settings, 0), settings.optimizer, settings.rules, settings.statistics);
   }
 
   /// Set the weights. `initialize`: as functions of seed, name and index. `fill`: by a callback, for this rank's ranges
@@ -280,17 +314,13 @@ class Sharded {
   /// Bytes of this rank as planned, and as held: equal once a step has been made.
   /// @{
   const PlannedBytes& planned() const { return planned_; }
-  PlannedBytes held() { return held_by(module_); }
+  PlannedBytes held() { return detail::held_by(module_); }
   /// @}
   /// Calls and bytes of collectives, by axis and kind; see ShardedModule::traffic. Those of a graph that the caller
   /// captures are counted once, at the capture.
   comm::MeshTraffic traffic() { return module_.traffic(); }
 
  private:
-  template <class Held>
-  static auto loss_block_of(Held& module) {
-    return module.block_of(device::MemoryKind::scratch, detail::losses_of(module) * std::int64_t{sizeof(double)});
-  }
   static ModuleSettings settings_of(const std::vector<Unit>& units, const Strategy& strategy, int ranks,
                                     const Settings& settings, std::int64_t arena) {
     ModuleSettings made{.passes = {.unit_options = settings.unit_options,
@@ -303,10 +333,6 @@ class Sharded {
                         .lend = settings.lend};
     detail::set_pieces(made.passes, sharding::facts_of(strategy).pieces, ranks, settings.statistics);
     return made;
-  }
-  template <class Held>
-  static PlannedBytes held_by(Held& module) {
-    return {.bytes = module.peak_bytes(), .arena = module.arena().peak()};
   }
   /// An error of one rank is thrown on all: else they would wait for it.
   static PlannedBytes agreed_plan(Comm& communicator, const std::vector<Unit>& units, const Strategy& strategy,

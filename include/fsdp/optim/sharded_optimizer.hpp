@@ -20,6 +20,16 @@
 
 namespace fsdp::optim {
 
+/// Refuses an optimizer of whole tensors with a strategy that cuts them.
+template <class Optimizer, class Sharding>
+consteval bool check_whole_tensors() {
+  static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<Sharding>,
+                "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
+                "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
+                "groups, or Replicated");
+  return true;
+}
+
 /// The states of an optimizer and the decisions of its steps: the part of ShardedOptimizer that depends on `Types`
 /// (ModuleTypes) alone. States live where the main weights do: on the device, or in the offload space.
 template <class Types>
@@ -130,10 +140,7 @@ class ShardedOptimizer : public ShardedStates<TypesOf<StackT>> {
                 "fsdp: an optimizer lacks the update of this stack's weights; give it template <class Stream, class "
                 "Compute> void update(Stream&, const optim::Update<Compute>&, Tensor<const device::StepDecision>) "
                 "const");
-  static_assert(!needs_whole_tensors<Optimizer> || tensors_whole<typename Stack::Sharding>,
-                "fsdp: this optimizer works on whole matrices, and the strategy cuts them over ranks; take a strategy "
-                "that keeps them whole: WithLayout<..., buffer::Owned> of one whose optimizer is not sharded across "
-                "groups, or Replicated");
+  static_assert(check_whole_tensors<Optimizer, typename Stack::Sharding>());
 
   /// `module` must outlive it. Throws InputError for an invalid constant, or if an optimizer that was chosen at run
   /// time needs whole tensors and the strategy cuts them.

@@ -21,9 +21,13 @@
 #include <tessera/fsdp/execution/count_exchange.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/execution/step_watch.hpp>
 #include <tessera/fsdp/execution/verification.hpp>
 #include <tessera/fsdp/execution/whole_sequences.hpp>
+#include <tessera/fsdp/module/meta_stack.hpp>
+#include <tessera/fsdp/optim/instances.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
+#include <tessera/fsdp/plan/meta_twin.hpp>
 #include <tessera/fsdp/plan/plan.hpp>
 #include <tessera/fsdp/plan/ranks.hpp>
 #include <tessera/fsdp/plan/step_record.hpp>
@@ -31,10 +35,12 @@
 
 namespace fsdp::plan {
 
-/// The same model on a device without storage that counts for the model's device; one type for all tilings.
-template <class Model>
-using MetaTwin = typename Model::template On<
-    typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
+/// The tasks of a module's training pass, and their names.
+struct PlannedSchedule {
+  sharding::Schedule tasks = {};
+  sharding::Names names = {};
+  sharding::Residency residency = {};
+};
 
 namespace detail {
 
@@ -62,53 +68,32 @@ class MostLoaded {
   Plan most_;
 };
 
-}  // namespace detail
-
-/// The tasks of a module's training pass, and their names.
-struct PlannedSchedule {
-  sharding::Schedule tasks = {};
-  sharding::Names names = {};
-  sharding::Residency residency = {};
-};
-
-/// Dry runs and schedules of a model's Meta instance, MetaTwin. Stacks that differ in communicator and tiling share it,
-/// so that a program with several stacks compiles these functions once (`extern template`).
-template <class MetaModel, class Optimizer = optim::RunTimeOptimizer>
-struct MetaRuns {
-  using Sharding = typename MetaModel::Stack::Sharding;
-
-  /// See plan::dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
-  static Plan dry_run(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
-                      const comm::SimulatedWorld& world, const Optimizer& with);
-  /// See planned_schedule.
-  static PlannedSchedule schedule(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, int ranks);
-};
-
-template <class MetaModel, class Optimizer>
-PlannedSchedule MetaRuns<MetaModel, Optimizer>::schedule(const MetaModel& meta, const Sharding& sharding,
-                                                         const RunShape& shape, int ranks) {
+/// See planned_schedule. `MetaModel`: a model's MetaTwin; `Sharding`: the strategy of its stack.
+template <class MetaModel, class Sharding>
+PlannedSchedule schedule_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, int ranks) {
   typename MetaModel::Stack::Comm communicator({.ranks = ranks, .rank = 0});
   const ShardedModel<MetaModel> module(communicator, meta, sharding, shape);
   return {.tasks = module.schedule(sharding::Pass::train), .names = module.names(), .residency = module.residency()};
 }
 
-template <class MetaModel, class Optimizer>
-Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Sharding& sharding, const RunShape& shape,
-                                             const Request& request, const comm::SimulatedWorld& world,
-                                             const Optimizer& with) {
+/// See dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
+template <class MetaModel, class Sharding, class Optimizer>
+Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
+                     const comm::SimulatedWorld& world, const Optimizer& with) {
   typename MetaModel::Stack::Comm communicator(world, {.record = request.record != nullptr});
   ShardedModel<MetaModel> module(communicator, meta, sharding, shape, request.purpose);
   if (request.rank == most_loaded) {
-    detail::MostLoaded most(request);
-    for (const int rank : detail::ranks_to_try(module, request, with)) {
+    MostLoaded most(request);
+    for (const int rank : ranks_to_try(module, request, with)) {
       comm::SimulatedWorld other = world;
       other.rank = rank;
-      most.add(dry_run(meta, sharding, shape, most.request_of(rank), other, with));
+      most.add(dry_run_on_meta(meta, sharding, shape, most.request_of(rank), other, with));
     }
-    return most.plan(loads_ranks_alike(module.group_list(), request.ranks, detail::rows_of_ranks(request)));
+    return most.plan(loads_ranks_alike(module.group_list(), request.ranks, rows_of_ranks(request)));
   }
   StepRecorder recorder(request.record);
   if (request.record != nullptr) recorder.watch(watched(module));
+  check_verifies(shape, sharding.stack_limits().has_pieces);
   Executor<MetaModel> executor(module, recorder.observer());
   std::optional<CountExchange<typename MetaModel::Stack::Comm>> counts_of_training, counts_of_evaluation;
   if (request.purpose == Purpose::train) counts_of_training.emplace(communicator, module.ledger());
@@ -222,6 +207,8 @@ Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Shardi
   return result;
 }
 
+}  // namespace detail
+
 /// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
 /// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
 /// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
@@ -229,22 +216,25 @@ Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Shardi
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
              const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {}) {
+  static_assert(optim::check_whole_tensors<Optimizer, typename Model::Stack::Sharding>());
   auto world = comm::simulated_world<typename Model::Stack::Comm>(request.ranks, std::max(request.rank, 0));
   if (request.scratch_bytes_for != nullptr) world.scratch_bytes_for = request.scratch_bytes_for;
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
   shape.middle_parts =
       SequencesOf<Model>::middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
-  return MetaRuns<MetaTwin<Model>, Optimizer>::dry_run(MetaTwin<Model>(model.config(), model.units()), sharding, shape,
-                                                       request, world, with);
+  const auto meta_sharding = described<typename Model::Stack, typename MetaTwin<Model>::Stack>(sharding);
+  return detail::dry_run_on_meta(MetaTwin<Model>(model.config(), model.units()), meta_sharding, shape, request, world,
+                                 with);
 }
 
 /// Returns the training pass of rank 0 of a request's ranks.
-template <class Model, class Optimizer = optim::RunTimeOptimizer>
+template <class Model>
 PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack::Sharding& sharding,
                                  const Request& request) {
-  return MetaRuns<MetaTwin<Model>, Optimizer>::schedule(MetaTwin<Model>(model.config(), model.units()), sharding,
-                                                        request.shape, request.ranks);
+  const auto meta_sharding = described<typename Model::Stack, typename MetaTwin<Model>::Stack>(sharding);
+  return detail::schedule_on_meta(MetaTwin<Model>(model.config(), model.units()), meta_sharding, request.shape,
+                                  request.ranks);
 }
 
 /// Returns how a full micro-batch is tiled, as text: a line for each tiled unit, equal consecutive blocks once.
@@ -280,5 +270,31 @@ std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling
   if (parts > 1) text += message("tiling: attention in ", parts, " parts\n");
   return text;
 }
+
+namespace detail {
+
+/// The dry runs of a Llama on a device in a precision: `how` is `extern template` or `template`. src/fsdp/training/
+/// compiles a precision per file.
+#define FSDP_META_LLAMA(how, Target, ...)                                \
+  FSDP_META_LLAMA_OF(how, Target, buffer::Replicate, false, __VA_ARGS__) \
+  FSDP_META_LLAMA_OF(how, Target, buffer::Replicate, true, __VA_ARGS__)  \
+  FSDP_META_LLAMA_OF(how, Target, buffer::Shard, false, __VA_ARGS__)     \
+  FSDP_META_LLAMA_OF(how, Target, buffer::Shard, true, __VA_ARGS__)
+/// The same for one placement and memory of optimizer state.
+#define FSDP_META_LLAMA_OF(how, Target, Across, offloads, ...)                                     \
+  how Plan dry_run_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,                \
+                           const MetaSharding<Across, offloads>&, const RunShape&, const Request&, \
+                           const comm::SimulatedWorld&, const optim::RunTimeOptimizer&);           \
+  how PlannedSchedule schedule_on_meta(const MetaLlama<Target, Across, offloads, __VA_ARGS__>&,    \
+                                       const MetaSharding<Across, offloads>&, const RunShape&, int ranks);
+
+FSDP_META_LLAMA(extern template, device::Cpu, Fp32)
+FSDP_META_LLAMA(extern template, device::Cpu, Bf16Mixed)
+FSDP_META_LLAMA(extern template, device::Cpu, Bf16Wire<Bf16Mixed>)
+FSDP_META_LLAMA(extern template, device::Cuda, Fp32)
+FSDP_META_LLAMA(extern template, device::Cuda, Bf16Mixed)
+FSDP_META_LLAMA(extern template, device::Cuda, Bf16Wire<Bf16Mixed>)
+
+}  // namespace detail
 
 }  // namespace fsdp::plan

@@ -22,6 +22,7 @@
 #include <tessera/fsdp/core/finite.hpp>
 #include <tessera/fsdp/device/memory.hpp>
 #include <tessera/fsdp/device/meta.hpp>
+#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/module/pass.hpp>
 #include <tessera/fsdp/module/units.hpp>
 #include <tessera/fsdp/optim/sharded.hpp>
@@ -50,9 +51,7 @@ namespace detail {
 
 /// The same Sharded on a device without storage.
 template <class ShardedT>
-using MetaSharded =
-    Sharded<typename ShardedT::Stack::template WithComm<comm::Simulated<device::MetaFor<typename ShardedT::Device>>>,
-            typename ShardedT::Optimizer::Optimizer>;
+using MetaSharded = Sharded<MetaModuleStack<typename ShardedT::Stack>, typename ShardedT::Optimizer::Optimizer>;
 
 /// Makes a training step of `twin`, whose computations compute nothing, and records it.
 template <class Twin>
@@ -110,7 +109,7 @@ Estimate estimate(const std::vector<Unit>& units, const typename ShardedT::Strat
   settings.budget = 0;
   const auto with_twin = [&](int rank, auto f) {
     typename Twin::Comm communicator(comm::simulated_world<typename ShardedT::Comm>(ranks, rank), {.record = true});
-    Twin twin(communicator, units, strategy, settings);
+    Twin twin(communicator, units, described<typename ShardedT::Stack, typename Twin::Stack>(strategy), settings);
     return f(twin);
   };
   Request request;

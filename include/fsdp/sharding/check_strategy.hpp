@@ -18,6 +18,8 @@ namespace fsdp {
 
 template <class First, class... Rest>
 struct RunTimeStrategy;  // tessera/fsdp/sharding/run_time.hpp
+template <class Across, bool offloads, bool pieces>
+struct Described;  // tessera/fsdp/sharding/described.hpp
 
 namespace detail {
 
@@ -96,6 +98,9 @@ inline constexpr bool judged_by_library<Reproducible<S>> = judged_by_library<S>;
 template <class First, class... Rest>
 inline constexpr bool judged_by_library<RunTimeStrategy<First, Rest...>> = judged_by_library<First> &&
                                                                            (judged_by_library<Rest> && ...);
+/// The stack of the described strategy has judged it.
+template <class Across, bool offloads, bool pieces>
+inline constexpr bool judged_by_library<Described<Across, offloads, pieces>> = true;
 /// @}
 
 /// Has `static consteval void check()`, which checks the schedules of a strategy that is not the library's. Only

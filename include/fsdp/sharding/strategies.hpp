@@ -11,6 +11,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -311,6 +312,25 @@ inline constexpr bool axes_by_value = false;
 template <class S>
 requires requires { S::axes_by_value; }
 inline constexpr bool axes_by_value<S> = S::axes_by_value;
+
+/// The axes of the mesh that a value of a strategy type works on.
+struct MeshChoice {
+  std::optional<int> ranks_per_group = {};  ///< the ranks of the inner axis; none: there is one axis
+  bool by_value = false;                    ///< other values of its type work on another number of axes
+};
+
+class AnyDescribed;  // tessera/fsdp/sharding/described.hpp
+
+/// Returns a strategy's choice of axes.
+template <class S>
+MeshChoice mesh_of(const S& strategy) {
+  MeshChoice mesh{.by_value = axes_by_value<S>};
+  if constexpr (std::is_base_of_v<AnyDescribed, S>)
+    mesh = strategy.mesh_choice();
+  else if constexpr (mesh_axes_of<S> == 2)
+    if (const int ranks = strategy.ranks_per_group(); ranks != 0 || !mesh.by_value) mesh.ranks_per_group = ranks;
+  return mesh;
+}
 
 namespace detail {
 template <class S>

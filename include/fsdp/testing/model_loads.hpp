@@ -19,8 +19,8 @@
 #include <tessera/fsdp/core/tensor.hpp>
 #include <tessera/fsdp/execution/executor.hpp>
 #include <tessera/fsdp/execution/sharded_model.hpp>
+#include <tessera/fsdp/module/meta_stack.hpp>
 #include <tessera/fsdp/optim/sharded_optimizer.hpp>
-#include <tessera/fsdp/plan/dry_run.hpp>
 #include <tessera/fsdp/testing/model_runs.hpp>
 #include <tessera/fsdp/training/training.hpp>
 
@@ -191,12 +191,13 @@ void step_and_evaluate(Training& training, const Batches& batches) {
 /// The peak of the same on Meta, as one rank of `ranks`.
 template <class Model, class Task, class Batches>
 std::int64_t peak_on_meta(const Task& task, const plan::Request& request, const Batches& batches) {
-  using MetaModel = plan::MetaTwin<Model>;
+  using MetaModel = typename Model::template On<MetaStack<typename Model::Stack>>;
   typename MetaModel::Stack::Comm communicator(
       comm::simulated_world<typename Model::Stack::Comm>(request.ranks, request.rank));
   RunShape shape = request.shape;
   shape.plans = std::make_shared<const nn::TilePlans>(task.tiling);
-  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units), task.sharding, shape);
+  ShardedModel<MetaModel> module(communicator, MetaModel(task.config, task.units),
+                                 described<typename Model::Stack>(task.sharding), shape);
   optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, optim::RunTimeOptimizer> optimizer(
       module, optim::RunTimeOptimizer());
   Executor<MetaModel> executor(module);

@@ -98,12 +98,13 @@ std::vector<StrategyCase> list_cases(const Strategy& strategy) {
 /// Returns the placed schedules of the passes of a purpose, in a dry run. Throws where one is invalid.
 template <class Strategy>
 std::vector<sharding::Schedule> lists_of(const Strategy& strategy, const StrategyCase& how, Purpose purpose) {
-  using Planned = typename Stack<Strategy, comm::Threads<>, Fp32>::template WithComm<comm::Simulated<device::Meta>>;
+  using Tested = Stack<Strategy, comm::Threads<>, Fp32>;
+  using Planned = MetaModuleStack<Tested>;
   comm::Simulated<device::Meta> communicator(comm::simulated_world<comm::Threads<>>(how.ranks, 0));
   ModuleSettings settings;
   settings.passes = {.unit_options = how.units, .micro_batches = how.micro_batches, .purpose = purpose};
   const std::vector<Unit> units = StrategyNet::units(how.tied);
-  const ShardedModule<Planned> module(communicator, units, strategy, settings);
+  const ShardedModule<Planned> module(communicator, units, described<Tested, Planned>(strategy), settings);
   using sharding::Pass;
   std::vector<sharding::Schedule> lists;
   for (const Pass pass : {Pass::train, Pass::evaluate, Pass::generate, Pass::generate_again})

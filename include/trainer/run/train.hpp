@@ -78,8 +78,7 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   const bool asks = step.asks_for_memory();
   settle_budgets(step, optimizer, memory, speaks, options.dry_run);
   if (options.print_schedule) {
-    const plan::PlannedSchedule planned =
-        plan::planned_schedule<Model, Optimizer>(step.model, step.sharding, step.request);
+    const plan::PlannedSchedule planned = plan::planned_schedule(step.model, step.sharding, step.request);
     print(report::schedule_text(planned.tasks, planned.names));
     if (!options.dry_run && !planned.residency.holds.empty()) print(report::residency_text(planned.residency) + "\n");
   }

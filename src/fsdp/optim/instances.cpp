@@ -56,7 +56,5 @@ template class std::vector<fsdp::tiling::Tile>;
 static_assert(std::is_same_v<fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Fp32>,
                              fsdp::TypesOf<fsdp::Stack<fsdp::FullyShard<>, fsdp::comm::Threads<>, fsdp::Fp32>>>);
 
-FSDP_MODULE_INSTANCES(template, Threads<>, Fp32)
-FSDP_MODULE_INSTANCES(template, Threads<>, Bf16Mixed)
-FSDP_MODULE_INSTANCES(template, Simulated<>, Fp32)
-FSDP_MODULE_INSTANCES(template, Simulated<>, Bf16Mixed)
+FSDP_MODULE_INSTANCES(template, fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Fp32>)
+FSDP_MODULE_INSTANCES(template, fsdp::OneAxis<fsdp::comm::Threads<>, fsdp::Bf16Mixed>)

@@ -9,11 +9,3 @@ namespace fsdp::stacks {
 std::vector<PlannedStack> planned_on_cpu() { return planned_stacks<device::Cpu>(); }
 
 }  // namespace fsdp::stacks
-
-namespace fsdp {
-
-using stacks::PlannedMeta;
-#define FSDP_STRATEGY(type) FSDP_META_RUNS(device::Cpu, type)
-FSDP_STRATEGIES
-
-}  // namespace fsdp

@@ -9,11 +9,3 @@ namespace fsdp::stacks {
 std::vector<PlannedStack> planned_on_cuda() { return planned_stacks<device::Cuda>(); }
 
 }  // namespace fsdp::stacks
-
-namespace fsdp {
-
-using stacks::PlannedMeta;
-#define FSDP_STRATEGY(type) FSDP_META_RUNS(device::Cuda, type)
-FSDP_STRATEGIES
-
-}  // namespace fsdp

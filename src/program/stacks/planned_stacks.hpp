@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compiles the stacks that `tessera plan` knows, for one device, and the dry runs of the program's stacks.
+/// Compiles the stacks that `tessera plan` knows, for one device.
 #pragma once
 
 #include <vector>
@@ -54,14 +54,4 @@ std::vector<PlannedStack> planned_stacks() {
   return list;
 }
 
-template <class Target, class Strategy, class Precision>
-using PlannedMeta = plan::MetaTwin<
-    Llama<Stack<Strategy, comm::Simulated<device::MetaOf<Target>>, Precision, tiling::RunTimeTiling, Ulysses>>>;
-
 }  // namespace fsdp::stacks
-
-/// Compiles the dry runs of a strategy on a device; stacks declare them `extern`.
-#define FSDP_META_RUNS(Target, Strategy)                                    \
-  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Fp32>>;      \
-  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Bf16Mixed>>; \
-  template struct plan::MetaRuns<PlannedMeta<Target, Strategy, Bf16Wire<Bf16Mixed>>>;
