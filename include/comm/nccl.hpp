@@ -9,7 +9,7 @@
 /// Contributions rounded to bf16 or f16 are summed here, in rank order, and with SumOrder::ranks floats are too.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <cstdint>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Failing together: encodes the exception of one rank, and throws it on all ranks with its type and text.
+/// Collective error handling: encodes the exception of one rank, and throws it on all ranks with its type and text.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,20 @@
 
 namespace fsdp::comm {
 
-/// Returns the exception that is being handled as text for gather_texts (agreement.hpp), never empty; call it in a
-/// catch block. Rethrows a CollectiveError, after which ranks can no longer communicate.
+/// Encodes the exception that is being handled as a text for gather_texts (agreement.hpp), never empty; call it in a
+/// catch block. Rethrows a CollectiveError, since ranks can no longer communicate after it.
 std::string encoded_exception();
 
-/// Throws the first text that is not empty as the exception that it encodes. `exceptions`: by rank. `monitor`: if
-/// given, the message names the rank, unless all ranks have the same exception.
+/// Decodes the first text that is not empty and throws its exception. `exceptions`: one text per rank. `monitor`: if
+/// given, the message identifies the rank, unless all ranks have the same exception.
 void throw_first(std::span<const std::string> exceptions, const Monitor* monitor = nullptr);
 
 namespace detail {
 
-/// together for an f that returns nothing.
+/// Implements `together` for an f that returns void.
 void call_together(const Ranks& ranks, std::string_view label, FunctionRef<void()> f);
 
-/// Calls run(f) and returns what f returned.
+/// Calls run(f) and returns the result of f.
 template <class F, class Run>
 auto result_of(F& f, const Run& run) {
   using Result = std::invoke_result_t<F&>;
@@ -45,8 +45,7 @@ auto result_of(F& f, const Run& run) {
 }  // namespace detail
 
 /// Calls f() on every rank and returns its result. If f throws on any rank, all ranks throw the error of the first such
-/// rank. f must not start collectives. Collective; exchanges a few bytes per rank. `label`: a literal that says what f
-/// is about.
+/// rank. f must not start collectives. Collective; exchanges a few bytes per rank. `label`: a literal that describes f.
 template <class F>
 auto together(const Ranks& ranks, std::string_view label, F f) {
   return detail::result_of(f, [&](FunctionRef<void()> call) { detail::call_together(ranks, label, call); });
