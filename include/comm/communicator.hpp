@@ -107,18 +107,17 @@ concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
 /// A communication backend. One object belongs to one rank. All calls are collective: all ranks make the same calls in
 /// the same order.
 ///  - all_gather: gathers every `local` into its place in every rank's `full`.
-/// - reduce_scatter<Wire>: sums this rank's piece of all ranks' `full` into `local`, which is overwritten or
-/// accumulated into.
-/// Contributions are rounded to Wire and added in float in rank order, ((c0 + c1) + c2) + ... or ((local + c0) + c1) +
-/// ..., so that results are bit-identical on all backends. A backend that saves memory or calls when contributions are
-/// spent takes Contributions as a third argument. One that has its own order of summation (only Nccl, for float
-/// contributions) takes SumOrder as a fourth, and so does a wrapper around such a backend.
+///  - reduce_scatter<Wire>: sums this rank's piece of all ranks' `full` into `local`, which is overwritten or
+///  accumulated into. Contributions are rounded to Wire and added in float in rank order, ((c0 + c1) + c2) + ... or
+///  ((local + c0) + c1) + ..., so that results are bit-identical on all backends. A backend that saves memory or calls
+///  when contributions are spent takes Contributions as a third argument. One that has its own order of summation (only
+///  Nccl, for float contributions) takes SumOrder as a fourth, and so does a wrapper around such a backend.
 ///  - all_reduce<Wire>: reduce_scatter into each rank's piece of its own `full`, then all_gather. `local` must be in
 ///  place inside `full`.
 ///  - reduce: reduces a few values (losses, counts, norms) in rank order. Blocks.
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
-/// - end_run (optional): called once when a run on it ends (a ShardedModule is destroyed), also if an error ends it;
-/// `axis` is "world", or "across" or "shard" for a communicator that `split` made. It calls no collective.
+///  - end_run (optional): called once when a run on it ends (a ShardedModule is destroyed), also if an error ends it;
+///  `axis` is "world", or "across" or "shard" for a communicator that `split` made. It calls no collective.
 template <class C>
 concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && detail::Gathers<C, float> &&
     detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersWith<C, Contributions> &&
@@ -138,8 +137,8 @@ concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && d
 };
 
 /// The additional requirements on a backend of an asynchronous device, whose collectives run on their own queue.
-/// - after: makes the next collective start after `event`. Several calls accumulate: it then starts after all of the
-/// events.
+///  - after: makes the next collective start after `event`. Several calls accumulate: it then starts after all of the
+///  events.
 ///  - Request::done: returns the event after which the results are in place and no peer uses this rank's memory any
 ///  more. The host may wait for the peers' hosts, never for a device.
 ///  - wait_for: blocks the host until `event`. Throws CollectiveError at the deadline or when another rank has failed.

@@ -5,10 +5,10 @@
 /// A transfer first sends each peer an arrival message with its outline. This distinguishes waiting from moving data,
 /// identifies the missing ranks after a missed deadline, and detects ranks that disagree. The arrival also specifies
 /// how the rank's part reaches the peer:
-/// - in place, if the part lies in windows that the peer can map: the arrival contains its places, and the peer copies
-/// or sums from there and answers `done`, after which the memory may change;
-/// - otherwise in messages, which are received only after both outlines were compared: Open MPI 4.1 writes beyond the
-/// end of the buffer if a message is longer than its receive.
+///  - in place, if the part lies in windows that the peer can map: the arrival contains its places, and the peer copies
+///  or sums from there and answers `done`, after which the memory may change;
+///  - otherwise in messages, which are received only after both outlines were compared: Open MPI 4.1 writes beyond the
+///  end of the buffer if a message is longer than its receive.
 /// Sums run one at a time, because they share scratch. In an all_reduce, a rank's sums reach the peers in the same way
 /// as its contribution: in place, peers read them after its message `reduced`.
 ///
