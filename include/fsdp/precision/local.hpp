@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of a stack that code on one rank sees: its device and its element types.
+/// The part of a stack that rank-local code depends on: its device and its element types.
 #pragma once
 
 namespace fsdp {
@@ -9,12 +9,12 @@ namespace fsdp {
 /// context, so that one instantiation serves every tiling.
 template <class DeviceT, class PrecisionT>
 struct Local {
-  using Device = DeviceT;                             ///< where tensors are and kernels run
+  using Device = DeviceT;                             ///< device that stores the tensors and runs the kernels
   using Precision = PrecisionT;                       ///< the element types of weights, gradients and sums
-  using Compute = typename Precision::Compute;        ///< of weights as modules see them, and of activations
-  using Accumulate = typename Precision::Accumulate;  ///< of gradients while they are summed
-  using Arena = typename Device::Arena;               ///< where temporaries live
-  using Frame = typename Device::Arena::Frame;        ///< frees what was allocated during its lifetime
+  using Compute = typename Precision::Compute;        ///< type of weights as modules see them, and of activations
+  using Accumulate = typename Precision::Accumulate;  ///< type of gradients while they are accumulated
+  using Arena = typename Device::Arena;               ///< memory for temporaries
+  using Frame = typename Device::Arena::Frame;        ///< frees the memory that is allocated during its lifetime
 };
 
 }  // namespace fsdp
