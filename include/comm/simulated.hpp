@@ -2,7 +2,7 @@
 /// @file
 /// The dry run's communicator: one rank that simulates the others. It moves no data and never waits.
 ///
-/// It assumes that other ranks hold the same values as this one: a sum of values is size times this rank's value.
+/// It assumes that all ranks have the same values: a sum of values is this rank's value times the number of ranks.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class Simulated {
     /// @}
     /// Returns true.
     bool test() const { return true; }
-    /// Returns at once.
+    /// Returns immediately.
     void wait() const {}
   };
 

@@ -30,8 +30,8 @@ class ThreadRanks {
   explicit ThreadRanks(int ranks, const Options& options = {});
 
   int size() const;  ///< the number of ranks
-  /// Returns the communicator of `rank`. Call it once per rank, on the thread that will use it; returns at once. Throws
-  /// InputError for a rank that does not exist or has already joined.
+  /// Returns the communicator of `rank`. Call it once per rank, on the thread that will use it; returns immediately.
+  /// Throws InputError for a rank that does not exist or has already joined.
   template <class DeviceType = device::Cpu>
   Threads<DeviceType> join(int rank) {
     return Threads<DeviceType>(comm::core_of<DeviceType>(joined(rank)));

@@ -19,16 +19,13 @@ struct Problem {
   std::int64_t tokens = 0;   ///< number of tokens to cut: those of a micro-batch
   std::int64_t columns = 0;  ///< columns by which a tile may also be cut: I of an MLP, V of a head; 0: none
   std::int64_t kept_bytes_per_token = 0;  ///< activations that backward needs per kept token
-  std::int64_t tile_bytes_per_token =
-      0;  ///< workspace per token of the current tile, excluding the part that depends on columns
+  std::int64_t tile_bytes_per_token = 0;  ///< workspace per token of the current tile, without the part per column
   std::int64_t tile_bytes_per_token_column = 0;  ///< workspace per token and column of the current block
-  std::int64_t blocked_bytes_per_token =
-      0;  ///< additional workspace per token if there are blocks of columns: their sums
-  std::int64_t recomputed_flops_per_token = 0;  ///< FLOPs in backward per token that is recomputed
+  std::int64_t blocked_bytes_per_token = 0;      ///< additional workspace per token with blocks of columns: their sums
+  std::int64_t recomputed_flops_per_token = 0;   ///< FLOPs in backward per token that is recomputed
   std::int64_t traffic_per_tile = 0;  ///< bytes of weights and gradients that every tile reads and writes again
   std::int64_t flops_per_byte = 40;   ///< cost of one byte of that traffic, in FLOPs: a constant of the device
-  std::int64_t repeats =
-      1;  ///< number of units like this whose kept tiles are alive at the same time: a model's blocks
+  std::int64_t repeats = 1;  ///< number of such units whose kept tiles are alive at the same time: a model's blocks
 
   /// Returns the minimum tile length under every policy: 64 tokens; below 4096 tokens, the length that gives at most 64
   /// tiles. Every tile adds to the weights' gradients in float, and the error of the sum grows with the square root of

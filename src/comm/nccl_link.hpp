@@ -43,7 +43,8 @@ class NcclLink {
 
   /// Finalises and destroys the communicator, after all its work is done on all ranks. Aborts it at the deadline.
   void end(Deadline deadline) noexcept;
-  /// Starts an abort and returns at once, even if graphs hold collectives of the communicator; see nccl_abort.hpp.
+  /// Starts an abort and returns immediately, even if graphs contain collectives of the communicator; see
+  /// nccl_abort.hpp.
   void give_up() noexcept;
   /// Waits for the end of an abort, if one was started. Graphs should be destroyed by now.
   void finish_abort(Deadline deadline) noexcept { abort_.finish(deadline); }

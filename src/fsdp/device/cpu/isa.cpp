@@ -40,7 +40,7 @@ std::atomic<Isa>& current() {
   return isa;
 }
 
-/// Returns the names as a sentence lists them: "a, b and c".
+/// Returns a list of all names for messages: "a, b and c".
 std::string known_names() {
   std::string known;
   for (std::size_t i = 0; i < isa_names.size(); ++i)

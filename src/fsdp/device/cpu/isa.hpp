@@ -3,7 +3,7 @@
 /// Run-time dispatch by instruction set.
 ///
 /// Every file in a folder kernels/ (src/fsdp/device/cpu, src/fsdp/device/compute/cpu, src/comm) is compiled once per
-/// set, with matching compiler flags and the macro FSDP_ISA, which names the set (baseline, avx2, avx512_bf16). Such a
+/// set, with matching compiler flags and the macro FSDP_ISA, the name of the set (baseline, avx2, avx512_bf16). Such a
 /// file keeps its functions in an anonymous namespace, calls no inline function of a library (the linker would keep one
 /// copy for all sets), and exports one constant table of function pointers:
 ///

@@ -56,7 +56,7 @@ struct Softmax {
     const float above = logit - maximum;
     const float smaller = expf(-fabsf(above));
     if (above > 0) {
-      sum = sum * smaller + (1.0f + (logit - logit));  // exp(logit - logit): NaN where that is infinite
+      sum = sum * smaller + (1.0f + (logit - logit));  // exp(logit - logit), or NaN if logit is infinite
       maximum = logit;
     } else {
       sum += smaller;

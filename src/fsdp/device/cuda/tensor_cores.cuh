@@ -4,7 +4,7 @@
 /// feed them.
 ///
 /// Of a 16 x 8 result, lane l has the elements (l / 4, 2 (l % 4) + {0, 1}) and the two elements 8 rows below. A result,
-/// rounded and packed, can be an operand of the next product, since its layout is that of a left operand's halves.
+/// rounded and packed, can be an operand of the next product, since it has the layout of a left operand's halves.
 #pragma once
 
 #include <bit>

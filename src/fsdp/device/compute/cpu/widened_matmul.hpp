@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A matmul of bf16 operands that multiplies in float, for processors whose float is faster or that have no bf16.
+/// A matmul of bf16 operands that multiplies in float, for processors on which float is faster or bf16 is not
+/// available.
 ///
 /// Blocks of both operands are widened to float in the cache, multiplied by oneDNN, and summed in float; each element
 /// of the result is rounded once. One thread computes a block of C, over all of K in order.
