@@ -20,19 +20,19 @@
 
 namespace fsdp::comm {
 
-/// Returns the name of a rank for errors; with its host if the ranks are on several hosts.
+/// Returns the name of a rank for error messages, with its host if the ranks are on several hosts.
 std::string name_of(const Monitor& monitor, std::ptrdiff_t rank);
 
 /// Throws InputError unless all texts are equal; quotes the first line that differs from rank 0's, and both versions of
-/// it. `what`: the problem, such as "ranks were started with different arguments". `then`: what to do.
+/// it. `what`: a description of the problem, such as "ranks were started with different arguments". `then`: the remedy.
 void require_same_texts(const Monitor& monitor, std::span<const std::string> texts, std::string_view what,
                         std::string_view then);
 
-/// Returns every rank's text, by rank. Texts must not contain NUL. `label`: names the collective in errors.
+/// Returns every rank's text, by rank. Texts must not contain NUL. `label`: identifies the collective in errors.
 std::vector<std::string> gather_texts(const Ranks& ranks, const std::string& mine, std::string_view label);
 
-/// Under Options::checks, throws the same InputError on every rank unless all ranks pass the same text of lines
-/// "name = value"; otherwise it does not call `text`. `what`: the problem, for require_same_texts.
+/// Under Options::checks, throws the same InputError on every rank unless all ranks pass the same text of lines "name =
+/// value"; without Options::checks, `text` is not called. `what`: as in require_same_texts.
 void check_same(const Ranks& ranks, std::string_view label, std::string_view what, FunctionRef<std::string()> text);
 
 /// Throws the same InputError on every rank unless flags, policies and the program's build are equal on all ranks.

@@ -25,7 +25,7 @@ using AnyEvent = std::shared_ptr<const void>;
 /// AnyQueue converts to false and means "no queue".
 struct AnyQueue {
   std::function<AnyEvent()> record;
-  std::function<void(const AnyEvent&)> wait;  ///< makes the queue wait; the host does not
+  std::function<void(const AnyEvent&)> wait;  ///< makes the queue wait for the event, without blocking the host
   std::function<bool(const AnyEvent&)> happened;
   std::function<void()> synchronize;  ///< blocks the host, without a deadline
   std::function<void(const std::byte* from, std::byte* to, std::int64_t bytes)> move;
@@ -34,8 +34,8 @@ struct AnyQueue {
   std::function<void(std::span<const Contribution>, DType wire, std::int64_t count, Write, float* to)> sum;
   /// Allocates zeroed device memory; not ordered with the queue.
   std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate;
-  /// Allocates zeroed host memory that `move` copies asynchronously (pinned where the device needs it). Copying other
-  /// host memory may block the host until the queue reaches the copy, and no deadline applies to that.
+  /// Allocates zeroed host memory that `move` copies asynchronously (pinned if the device needs it). Copying other host
+  /// memory may block the host until the queue reaches the copy, and no deadline applies to that.
   std::function<std::shared_ptr<std::byte>(std::int64_t bytes)> allocate_on_host;
   /// The handle that the device's libraries take, such as a cudaStream_t; null if the device has none.
   void* native = nullptr;

@@ -2,7 +2,8 @@
 /// @file
 /// The typed front end that Self, Threads, Mpi and Nccl share; it drives an untyped core.
 ///
-/// A core is one rank with its element types erased. It has `rank`, `size`, `monitor`, `scratch_bytes`, `split`, and
+/// A core is one rank's implementation, with element types erased. It has `rank`, `size`, `monitor`, `scratch_bytes`,
+/// `split`, and
 ///  - `Transfer& prepare()`: returns the next transfer's description, for the caller to fill in; `Ticket start()`:
 ///  starts it;
 ///  - `test(ticket)`, `wait(ticket)`: see AsyncRequest; `abandon(ticket)`: this rank has failed and will not wait;
@@ -36,7 +37,7 @@ class TransferRequest {
   TransferRequest() = default;
   /// Wraps transfer `ticket`, which `core` has started.
   TransferRequest(Core& core, Ticket ticket) : core_(&core), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {}
-  /// Takes over the other's transfer. Assignment first finishes the transfer that this object held.
+  /// Takes over the other object's transfer. Assignment first finishes the transfer that this object owned.
   /// @{
   TransferRequest(TransferRequest&& other) noexcept
       : core_(std::exchange(other.core_, nullptr)),
@@ -80,10 +81,10 @@ class TransferRequest {
   }
 
  private:
-  enum class State : std::uint8_t { started, joined, over };  ///< joined: the caller holds the completion event
+  enum class State : std::uint8_t { started, joined, over };  ///< `joined`: the caller has taken the completion event
 
-  /// Waits for the transfer, or abandons it at once while an exception unwinds this rank. Swallows errors: a failure
-  /// shows in the next collective.
+  /// Waits for the transfer, or abandons it immediately if an exception unwinds this rank. Ignores errors: the next
+  /// collective reports the failure.
   void finish() noexcept {
     if (core_ == nullptr || state_ == State::over) return;
     if (std::uncaught_exceptions() > exceptions_) return core_->abandon(ticket_);
@@ -96,7 +97,7 @@ class TransferRequest {
 
   Core* core_ = nullptr;
   Ticket ticket_ = 0;
-  int exceptions_ = 0;  ///< in flight at construction
+  int exceptions_ = 0;  ///< number of exceptions in flight at construction
   State state_ = State::started;
 };
 
@@ -123,7 +124,7 @@ class Backend {
   Monitor& monitor() { return core_->monitor(); }
   const Monitor& monitor() const { return core_->monitor(); }
   /// @}
-  /// Returns the bytes that this communicator holds for its whole lifetime, besides the caller's tensors.
+  /// Returns the number of bytes that this communicator allocates for its whole lifetime.
   std::int64_t scratch_bytes() const { return core_->scratch_bytes(); }
 
   /// See Communicator.
@@ -160,7 +161,7 @@ class Backend {
   void wait_for(const typename Device::Event& event) requires(Device::asynchronous) { core_->wait_for(event); }
   /// @}
 
-  /// See Communicator. All of them block.
+  /// See Communicator. All of these functions block.
   /// @{
   void reduce(std::span<double> values, Reduction reduction) { reduce_values(values, reduction, 1); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { reduce_values(values, reduction, 2); }

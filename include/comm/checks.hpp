@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Compares the collective that each rank is about to start, before it starts. Enabled by Options::checks, which must
-/// be set alike on all ranks.
+/// be the same on all ranks.
 #pragma once
 
 #include <array>
@@ -32,17 +32,17 @@ struct Fingerprint {
 
 Fingerprint fingerprint_of(const Record& record, std::int64_t segments, std::uint64_t sizes, std::uint8_t variant);
 
-/// Throws CollectiveError unless all fingerprints are equal, but for the bytes of an all_to_all, which each rank counts
-/// itself. Every rank throws the same error.
+/// Throws CollectiveError, the same on every rank, unless all fingerprints are equal. The bytes of an all_to_all are
+/// not compared, since each rank counts only its own.
 void require_agreement(const Monitor& monitor, std::span<const Fingerprint> by_rank);
 
 /// Gathers all ranks' fingerprints with `gather` (an all-gather of bytes), then calls require_agreement.
 void check_agreement(const Monitor& monitor, int ranks, const Fingerprint& mine,
                      FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 
-/// Gathers what all ranks send and receive in an all_to_all. Throws CollectiveError, the same on every rank, if one
-/// receives another number of elements than its peer sends. `mine`: for each exchange, the elements that this rank
-/// sends to each rank, then those that it receives from each.
+/// Gathers the numbers of elements that all ranks send and receive in an all_to_all. Throws CollectiveError, the same
+/// on every rank, if a rank receives a different number of elements than its peer sends. `mine`: for each exchange, the
+/// number of elements that this rank sends to each rank, then the number that it receives from each.
 void check_exchanged_counts(const Monitor& monitor, int ranks, std::span<const std::int64_t> mine,
                             FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 

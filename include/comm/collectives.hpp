@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The collectives that all other code calls. They check arguments, compare ranks, record, time, and name the
-/// collective in errors.
+/// The collectives that all other code calls. They check arguments, compare ranks, record and time each collective, and
+/// identify it in errors.
 ///
-/// The communicator's `monitor().options` says which of these are on. Nothing calls a backend directly.
-/// `segments` is a std::vector, std::array or std::span of Segment<T>, and `exchanges` one of Exchange<T>.
+/// The communicator's `monitor().options` determines which of these are enabled. No other code calls a backend
+/// directly. `segments` is a std::vector, std::array or std::span of Segment<T>; `exchanges` is such a range of
+/// Exchange<T>.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ namespace detail {
 template <template <class> class Part, class T>
 std::type_identity<T> element_of(const Part<T>&);
 
-/// The T of a contiguous range of Segment<T> or Exchange<T>.
+/// The element type T of a contiguous range of Segment<T> or Exchange<T>.
 template <class Segments>
 using ElementOf = typename decltype(element_of(*std::declval<const Segments&>().data()))::type;
 
@@ -38,12 +39,12 @@ std::span<const Part<ElementOf<Segments>>> view_of(const Segments& segments) {
   return {segments.data(), segments.size()};
 }
 
-/// How a reduce_scatter adds, in one byte.
+/// Encodes the Write and SumOrder of a reduce_scatter in one byte.
 constexpr std::uint8_t variant_of(Write write, SumOrder order) {
   return static_cast<std::uint8_t>(static_cast<int>(write) | static_cast<int>(order) << 1);
 }
 
-/// What `enter` needs to know of a collective that is about to start.
+/// The description of a collective that is about to start, as `enter` records and compares it.
 struct Entered {
   Op op = Op::barrier;
   DType dtype = DType::u8;
@@ -52,24 +53,24 @@ struct Entered {
   std::int64_t segments = 0;
   std::uint64_t hash = 0;
   std::uint8_t variant = 0;
-  std::span<const std::int64_t> exchanged = {};  ///< all_to_all, with Options::checks: see check_exchanged_counts
+  std::span<const std::int64_t> exchanged = {};  ///< counts of an all_to_all, for check_exchanged_counts
 };
 
-/// The same of a collective of segments, with their totals; `elements` and `hash` are those of all `full`. Of exchanges
-/// it has `elements` alone, those of all `receive`.
+/// An Entered that is computed from segments or exchanges, with their totals. For segments, `elements` and `hash` cover
+/// all `full`. For exchanges, `elements` covers all `receive`, and `hash` is not set.
 struct Sizes : Entered {
-  std::int64_t own_elements = 0;  ///< of all `local`
-  std::int64_t own_copied = 0;    ///< of those `local` that are not in place inside `full`
+  std::int64_t own_elements = 0;  ///< number of elements of all `local`
+  std::int64_t own_copied = 0;    ///< number of elements of all `local` that are not in place inside `full`
   int ranks = 1;
 };
 
-/// Checks segment or exchange number `index` and adds it to `sizes`. Throws if its counts, its memory or aliasing are
-/// wrong for the collective.
+/// Checks segment or exchange number `index` and adds it to `sizes`. Throws if its counts, memory or aliasing are
+/// invalid for the collective.
 void add_segment(Sizes& sizes, std::size_t index, const ByteSegment& segment, std::int64_t element_bytes, int rank,
                  Write write);
 
-/// Throws if what exchange `i` of an all_to_all receives overlaps what exchange `j` of the same call sends, or another
-/// one receives.
+/// Throws if the memory that exchange `i` of an all_to_all receives into overlaps the memory that exchange `j` of the
+/// same call sends, or that another exchange receives into.
 void require_apart(std::size_t i, const ByteSegment& receiving, std::size_t j, const ByteSegment& other,
                    std::int64_t element_bytes);
 
@@ -83,8 +84,8 @@ Sizes sizes_of(std::span<const Part<T>> segments, int rank, int size, Entered en
   return sizes;
 }
 
-/// Numbers and records a collective that is about to start. With Options::checks, compares it with the other ranks' by
-/// `gather`.
+/// Assigns a sequence number to and records a collective that is about to start. With Options::checks, compares it with
+/// the other ranks' collectives, which it gathers with `gather`.
 Record enter(Monitor& monitor, int rank, int size, const Entered& entered,
              FunctionRef<void(std::span<const std::byte>, std::span<std::byte>)> gather);
 template <Communicator C>
@@ -140,9 +141,9 @@ template <Communicator C, class Exchanges>
   return {watch(c.monitor(), record, [&] { return c.all_to_all(list); }), c.monitor(), record};
 }
 
-/// Sums this rank's piece of all ranks' `full` into `local`, or adds each contribution in turn to what `local` holds,
-/// as `write` says. Contributions are rounded to Wire and added in float in rank order; with SumOrder::any, Nccl adds
-/// floats in NCCL's order.
+/// Sums this rank's piece of all ranks' `full`. `write` specifies whether `local` is overwritten or each contribution
+/// in turn is added to it. Contributions are rounded to Wire and added in float in rank order; with SumOrder::any, Nccl
+/// adds floats in NCCL's order.
 template <class Wire, Communicator C, class Segments>
 [[nodiscard]] Pending<C> reduce_scatter(C& c, const Segments& segments, Write write, Label label = {},
                                         Contributions contributions = Contributions::kept,
@@ -232,7 +233,8 @@ void barrier(C& c, Label label = {}) {
   watch(c.monitor(), record, [&] { c.barrier(); });
 }
 
-/// Makes the next collective of `c` start after `event`. Several events add up. Does nothing on a synchronous device.
+/// Makes the next collective of `c` start after `event`. Several calls accumulate: it then starts after all of the
+/// events. Does nothing on a synchronous device.
 template <Communicator C>
 void after(C& c, const typename C::Device::Event& event) {
   if constexpr (C::Device::asynchronous) c.after(event);
@@ -240,7 +242,7 @@ void after(C& c, const typename C::Device::Event& event) {
 
 /// Returns whether a device graph can capture collectives of `c` (device::Captures). All ranks must capture the same
 /// collectives and launch the graphs together. Always true for a single rank; otherwise the backend must support it
-/// (Nccl does; in the others the host takes part in each collective) and Options::checks must be off.
+/// (only Nccl does; with the others, the host takes part in each collective) and Options::checks must be off.
 template <Communicator C>
 bool can_be_captured(C& c) {
   if (c.size() == 1) return true;
@@ -261,16 +263,17 @@ void synchronize(C& c, typename C::Device::Queue& queue) {
     });
 }
 
-/// Blocks the host until `event` has happened; `label` names what it waits for in errors. Throws as synchronize does.
+/// Blocks the host until `event` has happened; `label` identifies the awaited work in errors. Throws as synchronize
+/// does.
 template <Communicator C>
 void wait_for(C& c, const typename C::Device::Event& event, Label label) {
   if constexpr (C::Device::asynchronous)
     watch(c.monitor(), Record{.sequence = c.monitor().sequence, .label = label}, [&] { c.wait_for(event); });
 }
 
-/// Allocates zeroed memory that collectives move without a staging copy: peers or NCCL read it in place. Use it for
-/// what collectives read (`local` of a gather, `full` of a reduction). Returns nullptr if the communicator has or needs
-/// no such memory. The memory may outlive the communicator.
+/// Allocates zeroed memory that collectives transfer without a staging copy: peers or NCCL read it in place. Use it for
+/// the buffers that collectives read (`local` of a gather, `full` of a reduction). Returns nullptr if the communicator
+/// has or needs no such memory. The memory may outlive the communicator.
 template <Communicator C>
 std::shared_ptr<std::byte> shared_memory(C& c, std::int64_t bytes) {
   if constexpr (requires { c.shared_memory(bytes); })

@@ -2,9 +2,9 @@
 /// @file
 /// The concept of a communication backend, with its segments, exchanges and requests.
 ///
-/// A backend only moves bytes. Recording, checks and labels live in tessera/comm/collectives.hpp, the layer of free
-/// functions that all other code calls; they keep their state in each backend's Monitor. To add a backend, write a
-/// header beside this one that passes check_communicator, and add its row in tests/comm/.
+/// A backend only moves bytes. Recording, checks and labels are implemented in tessera/comm/collectives.hpp, the layer
+/// of free functions that all other code calls; these functions store their state in each backend's Monitor. To add a
+/// backend, write a header next to this one that passes check_communicator, and add its row in tests/comm/.
 #pragma once
 
 #include <concepts>
@@ -36,8 +36,9 @@ struct Segment {
 };
 
 /// One tensor's part in an all_to_all. This rank sends each rank r a piece of send_counts[r] elements of `send` and
-/// receives one of receive_counts[r] elements from it; pieces lie one after the other, in the order of ranks. Counts
-/// may differ and may be 0; what rank r sends to s is what s receives from r. No `receive` may overlap other memory of
+/// receives one of receive_counts[r] elements from it; pieces are contiguous, in rank order. Counts may differ and may
+/// be 0; the number of elements that rank r sends to s must equal the number that s receives from r. No `receive` may
+/// overlap other memory of
 /// the call.
 template <class T>
 struct Exchange {
@@ -47,18 +48,19 @@ struct Exchange {
   std::span<const std::int64_t> receive_counts;  ///< elements of the piece from each rank; must outlive the request
 };
 
-/// Whether a reduction must preserve `full`. If contributions are spent, the communicator may overwrite this rank's
-/// piece of `full`, which it uses as scratch for the sum; the other ranks' pieces are unchanged.
+/// Whether a reduction must preserve `full` (kept) or not (spent). If contributions are spent, the communicator may
+/// overwrite this rank's piece of `full`, which it uses as scratch for the sum; the other ranks' pieces are unchanged.
 enum class Contributions : std::uint8_t { kept, spent };
 
 /// The order in which a reduce_scatter adds. `ranks`: every contribution in rank order, whatever the backend, so that
-/// the bits do not depend on it. `any`: the backend's own order if it has one, as Nccl does for float contributions.
+/// results are bit-identical on all backends. `any`: the backend's own order if it has one, as Nccl does for float
+/// contributions.
 enum class SumOrder : std::uint8_t { any, ranks };
 
 /// How `reduce` combines small values, in rank order.
 enum class Reduction : std::uint8_t { sum, max, min };
 
-/// A handle of a collective that was started. Its destructor waits for the collective unless the caller has.
+/// A handle of a started collective. Its destructor waits for the collective unless the caller has.
 ///
 /// `test` makes progress and returns whether the collective is complete. `wait` returns when this rank's results are in
 /// place and no peer reads or writes this rank's memory any more; it throws CollectiveError at the deadline or when
@@ -86,8 +88,8 @@ concept Scatters = requires(C c, std::span<const Segment<float>> segments, Write
   { c.template reduce_scatter<float>(segments, write) } -> std::same_as<typename C::Request>;
 };
 
-/// Either no reduce_scatter takes these arguments as well (Contributions; Contributions and SumOrder), or that one
-/// returns the same type.
+/// Requires that a reduce_scatter overload with these additional arguments (Contributions, or Contributions and
+/// SumOrder) either does not exist or returns a Request.
 template <class C, class... More>
 concept ScattersWith = !requires(C c, std::span<const Segment<float>> segments, Write write, More... more) {
   c.template reduce_scatter<float>(segments, write, more...);
@@ -106,17 +108,17 @@ concept Reduces = requires(C c, std::span<const Segment<float>> segments) {
 /// A communication backend. One object belongs to one rank. All calls are collective: all ranks make the same calls in
 /// the same order.
 ///  - all_gather: gathers every `local` into its place in every rank's `full`.
-///  - reduce_scatter<Wire>: sums this rank's piece of all ranks' `full` into `local`, which it overwrites or adds to.
-///  Contributions are rounded to Wire and added in float in rank order, ((c0 + c1) + c2) + ... or
-///  ((local + c0) + c1) + ..., so that all backends give the same bits. A backend that saves memory or calls when
-///  contributions are spent takes Contributions as a third argument. One that has an order of its own (only Nccl, for
-///  float contributions) takes SumOrder as a fourth, and so does one that hands its calls on to such a backend.
+///  - reduce_scatter<Wire>: sums this rank's piece of all ranks' `full` into `local`, which is overwritten or
+///  accumulated into. Contributions are rounded to Wire and added in float in rank order, ((c0 + c1) + c2) + ... or
+///  ((local + c0) + c1) + ..., so that results are bit-identical on all backends. A backend that saves memory or calls
+///  when contributions are spent takes Contributions as a third argument. One that has its own order of summation (only
+///  Nccl, for float contributions) takes SumOrder as a fourth, and so does a wrapper around such a backend.
 ///  - all_reduce<Wire>: reduce_scatter into each rank's piece of its own `full`, then all_gather. `local` must be in
 ///  place inside `full`.
 ///  - reduce: reduces a few values (losses, counts, norms) in rank order. Blocks.
 ///  - split: ranks with equal `color` form a new communicator, ordered by their rank here.
-///  - end_run, if there is one: called once when a run on it ends (a ShardedModule is destroyed), also where an error
-///  ends it; `axis` is "world", or "across" or "shard" for a part that `split` made. It calls no collective.
+///  - end_run (optional): called once when a run on it ends (a ShardedModule is destroyed), also if an error ends it;
+///  `axis` is "world", or "across" or "shard" for a communicator that `split` made. It calls no collective.
 template <class C>
 concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && detail::Gathers<C, float> &&
     detail::Gathers<C, bf16> && detail::Scatters<C> && detail::ScattersWith<C, Contributions> &&
@@ -136,7 +138,8 @@ concept Communicator = std::movable<C> && AsyncRequest<typename C::Request> && d
 };
 
 /// The additional requirements on a backend of an asynchronous device, whose collectives run on their own queue.
-///  - after: makes the next collective start after `event`. Several events add up.
+///  - after: makes the next collective start after `event`. Several calls accumulate: it then starts after all of the
+///  events.
 ///  - Request::done: returns the event after which the results are in place and no peer uses this rank's memory any
 ///  more. The host may wait for the peers' hosts, never for a device.
 ///  - wait_for: blocks the host until `event`. Throws CollectiveError at the deadline or when another rank has failed.
@@ -211,8 +214,8 @@ consteval bool check_optional_parts() {
 
 }  // namespace detail
 
-/// Explains in static_assert messages what a type lacks to be a communication backend. Call it where the type is first
-/// used.
+/// Explains in static_assert messages which requirements of a communication backend a type does not meet. Call it where
+/// the type is first used.
 template <class C>
 consteval bool check_communicator() {
   static_assert(std::movable<C>,
@@ -284,7 +287,7 @@ consteval bool check_communicator() {
   return Communicator<C>;
 }
 
-/// Explains in a static_assert message what a communicator lacks to exchange pieces.
+/// Explains in a static_assert message which requirement for exchanging pieces a communicator does not meet.
 template <class C>
 consteval bool check_exchanges() {
   static_assert(
@@ -295,7 +298,8 @@ consteval bool check_exchanges() {
   return ExchangingCommunicator<C>;
 }
 
-/// Whether a backend can reduce with this wire type. Backends specialise it; tessera/comm/collectives.hpp asserts it.
+/// Whether a backend supports reductions with this wire type. Backends specialise it; tessera/comm/collectives.hpp
+/// asserts it.
 template <class C, class Wire>
 inline constexpr bool supports_wire = std::is_same_v<Wire, float>;
 

@@ -7,11 +7,11 @@
 
 namespace fsdp::comm {
 
-/// The ranks of a communicator, arranged on `axes` axes. The communicator must outlive the mesh.
+/// The ranks of a communicator, arranged in a grid with `axes` axes. The communicator must outlive the mesh.
 template <Communicator C, int axes>
 class Mesh;
 
-/// A mesh of one axis, which holds all ranks.
+/// A mesh of one axis, which contains all ranks.
 template <Communicator C>
 class Mesh<C, 1> {
  public:
@@ -28,8 +28,8 @@ class Mesh<C, 1> {
 template <Communicator C>
 Mesh(C&) -> Mesh<C, 1>;
 
-/// A mesh of two axes: rank r of `world` is at (r / shards, r % shards). All ranks make their meshes in the same order.
-/// The constructor throws InputError if `shards` does not divide the number of ranks.
+/// A mesh of two axes: rank r of `world` is at (r / shards, r % shards). All ranks construct their meshes in the same
+/// order. The constructor throws InputError if `shards` does not divide the number of ranks.
 template <Communicator C>
 class Mesh<C, 2> {
  public:
@@ -42,11 +42,11 @@ class Mesh<C, 2> {
 
   /// Returns the communicator of all ranks.
   C& world() const { return *world_; }
-  C& replicate_axis() { return replicate_; }  ///< ranks that hold the same shard
-  /// The same, const.
+  C& replicate_axis() { return replicate_; }  ///< the ranks that store the same shard as this one
+  /// The same for a const mesh.
   const C& replicate_axis() const { return replicate_; }
-  C& shard_axis() { return shard_; }  ///< consecutive ranks, which hold one replica together
-  /// The same, const.
+  C& shard_axis() { return shard_; }  ///< the consecutive ranks that together store one replica
+  /// The same for a const mesh.
   const C& shard_axis() const { return shard_; }
   /// Returns the number of ranks on the shard axis.
   int shards() const { return shards_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Per-rank bookkeeping of collectives: options, records, times, bytes, and the collective waited for now.
+/// Per-rank bookkeeping of collectives: options, records, times, bytes, and the collective that is currently waited
+/// for.
 #pragma once
 
 #include <chrono>
@@ -23,9 +24,9 @@ class CollectiveError : public Error {
   ~CollectiveError() override;
 };
 
-/// Says what a collective is for in error messages, records and traces.
+/// The purpose of a collective, for error messages, records and traces.
 struct Label {
-  std::string_view what = "";  ///< must outlive the communicator: a literal
+  std::string_view what = "";  ///< the purpose, such as "weights"; must outlive the communicator: a literal
   int unit = -1;
 
   friend bool operator==(const Label&, const Label&) = default;
@@ -36,7 +37,7 @@ struct Record {
   std::int64_t sequence = 0;
   Op op = Op::barrier;
   DType dtype = DType::u8;
-  std::int64_t bytes = 0;  ///< of all segments' `full` or exchanges' `receive`, in the dtype of the wire
+  std::int64_t bytes = 0;  ///< total bytes of all segments' `full` or exchanges' `receive`, in the wire dtype
   Label label;
 
   friend bool operator==(const Record&, const Record&) = default;
@@ -44,19 +45,19 @@ struct Record {
 
 /// Run-time switches of one communicator.
 struct Options {
-  /// Longest wait for other ranks in one collective. Includes the time that they spend computing. milliseconds::max()
+  /// Longest wait for other ranks in one collective. Includes the time for which they compute. milliseconds::max()
   /// disables it.
   std::chrono::milliseconds deadline{600'000};
   std::chrono::milliseconds device_deadline{600'000};  ///< longest wait for work of this rank's own device
-  bool checks = false;                   ///< compare op, dtype, sizes and sequence number over ranks first
-  bool record = false;                   ///< keep a Record for every collective
-  std::int64_t message_bytes = 1 << 30;  ///< longest single message; MPI 3 counts in int
-  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; a split reads it again
+  bool checks = false;  ///< whether to compare op, dtype, sizes and sequence number over ranks before each collective
+  bool record = false;  ///< whether to store a Record of every collective
+  std::int64_t message_bytes = 1 << 30;  ///< length of the longest single message; MPI 3 counts in int
+  bool windows = true;  ///< Mpi: ranks of one machine read each other's shared_memory in place; splits check this again
   /// OpenMP threads of each copy and sum in host memory. 0: as many as the rank's thread has for its own parallel
-  /// regions; in a host program's ranks (ThreadRanks, Mpi::adopt) 1.
+  /// regions; 1 for ranks inside a host program (ThreadRanks, Mpi::adopt).
   int threads = 0;
-  /// Called on this rank before each collective. For tests: a delay (random_delays) must change no result, and when it
-  /// throws or ends the rank, the other ranks must end by the deadline.
+  /// Called on this rank before each collective. For tests: a delay (random_delays) must not change any result, and if
+  /// it throws or ends the rank, the other ranks must end by the deadline.
   std::function<void(int rank, const Record&)> before = {};
 };
 
@@ -64,7 +65,7 @@ struct Options {
 /// collective's sequence number.
 std::function<void(int rank, const Record&)> random_delays(std::uint64_t seed, std::chrono::microseconds longest);
 
-/// Returns a record in words: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
+/// Returns a record as text: "all_gather of weights, unit 3 (f32, 1024 elements, sequence 17)".
 std::string describe(const Record& record);
 
 /// Returns seconds as text: "0.100 s".
@@ -72,30 +73,30 @@ std::string in_seconds(std::chrono::duration<double> seconds);
 
 /// Returns the error text for a missed Options::deadline.
 std::string missed_deadline(std::chrono::duration<double> waited, std::string_view whom, const Options& options);
-/// Returns the error text for a missed Options::device_deadline. `besides` names other possible culprits, such as
-/// " or the other ranks".
+/// Returns the error text for a missed Options::device_deadline. `besides`: other possible causes, such as " or the
+/// other ranks".
 std::string missed_device_deadline(std::chrono::duration<double> waited, const Options& options,
                                    std::string_view besides = "");
 
 /// Totals since the communicator was made.
 struct Totals {
-  double copy_seconds = 0;        ///< moving and summing; counted by the backend
+  double copy_seconds = 0;        ///< time spent moving and summing data; counted by the backend
   double waiting_seconds = 0;     ///< all other time inside collectives: mostly waiting for other ranks
-  std::int64_t copied_bytes = 0;  ///< read or received from other ranks, plus copies within this one
-  std::int64_t shared_bytes = 0;  ///< Mpi: the part of these that was read in other ranks' windows
-  Traffic traffic;                ///< counted as collectives start
+  std::int64_t copied_bytes = 0;  ///< bytes read or received from other ranks, plus bytes copied within this one
+  std::int64_t shared_bytes = 0;  ///< Mpi: the part of copied_bytes that was read in other ranks' windows
+  Traffic traffic;                ///< collectives, counted when they start
 };
 
-/// The state of the free functions in tessera/comm/collectives.hpp. Each communicator has one, never shared between
-/// ranks. Its address is stable when the communicator is moved.
+/// The state of the free functions in tessera/comm/collectives.hpp. Each communicator has its own, which ranks never
+/// share. Its address stays the same when the communicator is moved.
 class Monitor {
  public:
   Monitor();
   ~Monitor();
 
   int rank = 0;
-  std::vector<int> world_ranks;    ///< job-wide ranks, by rank; may be empty if they are the same
-  std::vector<std::string> hosts;  ///< by rank, if ranks may run on several hosts; else empty
+  std::vector<int> world_ranks;    ///< job-wide rank of each rank; may be empty if both are the same
+  std::vector<std::string> hosts;  ///< host of each rank if ranks may run on several hosts; else empty
   Options options;
   Totals totals;
   std::vector<Record> records;
@@ -104,7 +105,7 @@ class Monitor {
 
   /// Returns the job-wide rank of a rank of this communicator.
   int world_rank_of(int peer) const { return world_ranks.empty() ? peer : world_ranks[static_cast<std::size_t>(peer)]; }
-  /// Returns a peer's name for messages: "rank 3 (has not come; host b)". `state` may be empty.
+  /// Returns a peer's name for messages: "rank 3 (has not come; host b)". `state`, here "has not come", may be empty.
   std::string name_of(int peer, std::string_view state = "") const;
 };
 

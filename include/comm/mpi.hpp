@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The MPI backend: ranks are processes, of a program of ours that mpirun started (Mpi::run) or of a program that has
-/// initialised MPI itself (Mpi::adopt). This header does not need mpi.h; a build without MPI omits src/comm/mpi*.cpp,
-/// src/comm/launch/mpi*.cpp and src/comm/messages*.cpp.
+/// The MPI backend: ranks are processes, either of a Tessera program that mpirun started (Mpi::run) or of a host
+/// program that has initialised MPI itself (Mpi::adopt). This header does not need mpi.h; a build without MPI omits
+/// src/comm/mpi*.cpp, src/comm/launch/mpi*.cpp and src/comm/messages*.cpp.
 ///
-/// Ranks of one machine read each other's `shared_memory` in place, as ranks of Threads do. All other data travel in
-/// point-to-point messages and are summed here, in rank order: MPI has no bf16, and Open MPI's own nonblocking
-/// reductions move 3 to 4 times the bytes. Both ways give the same bits. Messages progress only inside calls, so a long
-/// computation should call `test` on pending requests. On an asynchronous device every collective is staged through the
-/// host, one at a time.
+/// Ranks of one machine read each other's `shared_memory` in place, as ranks of Threads do. All other data is sent in
+/// point-to-point messages and summed here, in rank order: MPI has no bf16, and Open MPI's own nonblocking reductions
+/// move 3 to 4 times as many bytes. The results of both are bit-identical. Messages progress only inside calls, so a
+/// long computation should call `test` on pending requests. On an asynchronous device every collective is staged
+/// through the host, one at a time.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <cstdint>
 #include <functional>
@@ -33,12 +33,13 @@ namespace fsdp::comm {
 /// prints one line with the rank and aborts all processes with its exit_status_of. If all ranks throw the same error
 /// (other than CollectiveError) within two seconds, rank 0 alone prints it, and all ranks return its status.
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f);
-/// Initialises MPI until the last copy of what it returns is gone; run_mpi then neither initialises nor finalises it.
+/// Initialises MPI until the last copy of the returned pointer is destroyed; meanwhile run_mpi neither initialises nor
+/// finalises it.
 std::shared_ptr<void> keep_mpi(const Options& options);
 
 namespace detail {
 
-/// What mpi.h calls MPI_Comm: a pointer to a structure in Open MPI, an int in MPICH and its kin.
+/// The type that mpi.h calls MPI_Comm: a pointer to a structure in Open MPI, an int in MPICH and its derivatives.
 template <class T>
 inline constexpr bool is_mpi_comm = std::is_same_v<T, int> ||
                                     (std::is_pointer_v<T> && std::is_class_v<std::remove_pointer_t<T>>);
@@ -68,7 +69,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) requires(!DeviceType::asynchronous) {
     return this->core().shared_memory(bytes);
   }
-  /// Calls MPI_Allgather on equal pieces: the reference that `tessera_bench comm` compares with.
+  /// Calls MPI_Allgather on equal pieces: the reference for `tessera_bench comm`.
   void library_all_gather(std::span<const float> local, std::span<float> full) requires(!DeviceType::asynchronous) {
     this->core().library_all_gather(local, full);
   }
@@ -76,20 +77,20 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   void library_reduce_scatter(std::span<const float> full, std::span<float> local) requires(!DeviceType::asynchronous) {
     this->core().library_reduce_scatter(full, local);
   }
-  /// Returns what scratch_bytes() would be with `ranks` ranks, for the dry run.
+  /// Returns the value of scratch_bytes() for a job of `ranks` ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) {
     return DeviceType::asynchronous ? 0 : MpiRank::scratch_bytes_for(ranks);
   }
 
   /// Makes a communicator of the processes of `communicator`, an MPI_Comm, in a program that initialises MPI itself. It
-  /// works on a duplicate; the processes may be some of the job's. Collective. Nothing is installed, printed or ended:
-  /// errors are exceptions, on the other ranks too. After a CollectiveError the program may go on and adopt the same
-  /// `communicator` again, unless adopt itself missed the deadline. A peer that has not called MPI for 10 s by then may
-  /// still be receiving a message: keep that collective's memory until it has finished.
+  /// works on a duplicate; they may be a subset of the job's processes. Collective. It installs no handlers, prints
+  /// nothing and ends no process: errors are exceptions, also on the other ranks. After a CollectiveError the program
+  /// may continue and adopt the same `communicator` again, unless adopt itself missed the deadline. A peer that has not
+  /// called MPI for 10 s by then may still be receiving a message: keep that collective's memory until it has finished.
   ///
-  /// MPI must be initialised with at least MPI_THREAD_FUNNELED; if with no more, this must be MPI's main thread. Else
-  /// throws InputError. Calls of a communicator, of those split from it, and frees of its shared memory come from one
-  /// thread at a time. Destroy it before MPI_Finalize.
+  /// MPI must be initialised with at least MPI_THREAD_FUNNELED; if with exactly that level, this must be MPI's main
+  /// thread. Otherwise throws InputError. Only one thread at a time may use a communicator and the communicators split
+  /// from it, or free its shared memory. Destroy it before MPI_Finalize.
   template <class MpiComm>
   static Mpi adopt(const MpiComm& communicator, const Options& options = {}) {
     static_assert(detail::is_mpi_comm<MpiComm>, "fsdp: adopt takes an MPI_Comm of mpi.h itself, not its address");
@@ -97,7 +98,7 @@ class Mpi : public Backend<MpiCore<DeviceType>, DeviceType> {
   }
 
   /// Prepares the process for several calls of `run`, one after another, since a process can initialise MPI once. Keep
-  /// what it returns until the last call has ended, in the thread that called this.
+  /// the returned pointer until the last call has ended, in the thread that called this.
   static std::shared_ptr<void> keep(const Options& options) { return keep_mpi(options); }
 
   /// Runs f(communicator) on this process's rank; see run_mpi. Returns f's status.

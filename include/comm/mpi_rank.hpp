@@ -18,9 +18,9 @@ struct MpiWatch;
 /// One process of a communicator. Moves host memory.
 class MpiRank {
  public:
-  /// `watch`: what the launcher observes, or null.
+  /// `watch`: the state that the launcher observes, or null.
   MpiRank(Messages messages, const Options& options, MpiWatch* watch);
-  /// Makes a rank of a program that has initialised MPI itself; see Mpi::adopt. `communicator`: the address of an
+  /// Makes a rank in a host program that has initialised MPI itself; see Mpi::adopt. `communicator`: the address of an
   /// MPI_Comm of `bytes` bytes.
   static std::unique_ptr<MpiRank> adopt(const void* communicator, std::size_t bytes, const Options& options);
   MpiRank(const MpiRank&) = delete;

@@ -14,8 +14,8 @@
 
 namespace fsdp::comm {
 
-/// One process of a communicator. Simple, not fast: `start` copies the inputs to the host, runs the collective there,
-/// copies the results back, and blocks until all that is done.
+/// One process of a communicator. Simple rather than fast: `start` copies the inputs to the host, runs the collective
+/// there, copies the results back, and blocks until the results are in place.
 class StagedMpiRank {
  public:
   static constexpr std::string_view queue_name = "mpi";
@@ -26,7 +26,7 @@ class StagedMpiRank {
   int size() const { return host_->size(); }
   Monitor& monitor() { return host_->monitor(); }
   const Monitor& monitor() const { return std::as_const(*host_).monitor(); }
-  std::int64_t scratch_bytes() const { return 0; }  ///< device memory only
+  std::int64_t scratch_bytes() const { return 0; }  ///< counts device memory only
 
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   Transfer& prepare() { return transfer_; }
@@ -48,7 +48,7 @@ class StagedMpiRank {
   AnyQueue queue_;
   Transfer transfer_;
   std::vector<AnyEvent> after_;         ///< events that the next transfer of tensors starts after
-  std::shared_ptr<std::byte> staging_;  ///< host memory
+  std::shared_ptr<std::byte> staging_;  ///< host memory through which tensors are staged
   std::int64_t staging_bytes_ = 0;
 };
 

@@ -5,11 +5,11 @@
 /// This header does not need nccl.h: all calls go through a table of functions (tessera/comm/nccl_table.hpp). A program
 /// normally uses `nccl::library()` of the target tessera::nccl, which a build without NCCL omits.
 ///
-/// NCCL makes the sums of float contributions, in an order of its own but with the same bits in every run.
+/// NCCL computes sums of float contributions, in its own order, but with bit-identical results in every run.
 /// Contributions rounded to bf16 or f16 are summed here, in rank order, and with SumOrder::ranks floats are too.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <cstdint>
 #include <memory>
@@ -43,7 +43,7 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   /// See comm::shared_memory. Allocates with ncclMemAlloc and registers the memory, so that NCCL moves it without a
   /// copy.
   std::shared_ptr<std::byte> shared_memory(std::int64_t bytes) { return this->core().erased().shared_memory(bytes); }
-  /// Returns what scratch_bytes() would be with `ranks` ranks, for the dry run.
+  /// Returns the value of scratch_bytes() for a job of `ranks` ranks, for the dry run.
   static std::int64_t scratch_bytes_for(int ranks) { return NcclRank::scratch_bytes_for(ranks); }
 
   /// Runs f(communicator) on this process's rank, with the NCCL that the program is linked with. Returns f's status.
@@ -51,12 +51,12 @@ class Nccl : public Backend<QueuedCore<NcclRank, DeviceType>, DeviceType> {
   static int run(const Options& options, F f) {
     return run(nccl::library(), options, std::move(f));
   }
-  /// The same with the given table. The rank is torchrun's, or the only one; see torchrun_place.
+  /// The same with the given table of functions. The rank's place comes from torchrun_place.
   template <class F>
   static int run(const nccl::Table& table, const Options& options, F f) {
     return run(table, torchrun_place(), options, std::move(f));
   }
-  /// The same for a rank that another launcher started at `place`. Selects the device of its local rank. Throws
+  /// The same for a rank at `place`, which another launcher started. Selects the device of its local rank. Throws
   /// InputError if the machine has fewer devices than ranks.
   template <class F>
   static int run(const nccl::Table& table, const JobPlace& place, const Options& options, F f) {

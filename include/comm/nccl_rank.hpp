@@ -17,7 +17,7 @@ namespace fsdp::comm {
 class NcclLink;
 class NcclBatch;
 
-/// One rank. Collectives of tensors are enqueued when `start` returns. Small host values are copied through device
+/// One rank. Collectives of tensors are enqueued when `start` returns. Small host values are staged through device
 /// memory, and `start` blocks until they have arrived.
 class NcclRank {
  public:
@@ -42,7 +42,7 @@ class NcclRank {
   void move_with(AnyQueue queue);
   Transfer& prepare() { return transfer_; }
   Ticket start();
-  bool test(Ticket);  ///< whether the host's part is done: always; throws if the communicator has failed
+  bool test(Ticket);  ///< whether the host's part is complete: always true; throws if the communicator has failed
   void abandon(Ticket) noexcept;
   std::unique_ptr<NcclRank> split(int color);
 
@@ -66,7 +66,7 @@ class NcclRank {
 
   std::shared_ptr<NcclLink> link_;  ///< shared with registered memory, which may outlive the rank
   int size_;
-  int exceptions_;  ///< in flight at construction
+  int exceptions_;  ///< number of exceptions in flight at construction
   Monitor monitor_;
   Transfer transfer_;
   AnyQueue queue_;
@@ -74,7 +74,7 @@ class NcclRank {
   std::shared_ptr<std::byte> values_;  ///< host copy of small values
   std::vector<AnyEvent> after_;        ///< events that the next transfer of tensors starts after
   std::vector<AnyEvent> done_;         ///< completion events of the last transfers, by ticket modulo the size
-  AnyEvent last_done_;                 ///< the latest of them; implies completion of all earlier transfers
+  AnyEvent last_done_;                 ///< the latest completion event; implies completion of all earlier transfers
   Ticket next_ = 0;
 };
 

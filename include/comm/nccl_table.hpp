@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The NCCL interface that Tessera calls: a table of functions with our own types, so that only one source needs nccl.h
-/// and tests can replace the library.
+/// The NCCL interface that Tessera calls: a table of functions with Tessera's own types, so that only one source file
+/// needs nccl.h and tests can replace the library.
 ///
-/// Functions behave as NCCL's of the same name. Communicators are always nonblocking (ncclConfig_t's blocking = 0).
+/// Functions behave like the NCCL functions of the same name. Communicators are always nonblocking (ncclConfig_t's
+/// blocking = 0).
 #pragma once
 
 #include <array>
@@ -12,15 +13,15 @@
 
 #include <tessera/fsdp/core/dtype.hpp>
 
-struct ncclComm;  // NCCL's own
+struct ncclComm;  // NCCL's own type
 
 namespace fsdp::comm::nccl {
 
 using Comm = ::ncclComm*;
-using Stream = void*;  ///< cudaStream_t
+using Stream = void*;  ///< a cudaStream_t
 using Id = std::array<std::byte, 128>;
 
-/// ncclResult_t.
+/// NCCL's ncclResult_t.
 enum class Result : int {
   success,
   unhandled_cuda_error,
@@ -32,20 +33,20 @@ enum class Result : int {
   in_progress
 };
 
-/// One call of a group. Sums are of floats.
+/// One NCCL call within a group. Sums are of floats.
 struct Call {
   enum class Kind : std::uint8_t { all_gather, all_reduce, broadcast, reduce, reduce_scatter, send, receive };
 
   Kind kind = Kind::all_gather;
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  std::int64_t count = 0;  ///< elements, in the meaning of NCCL's function of this name
+  std::int64_t count = 0;  ///< number of elements, as the NCCL function of this name defines it
   DType dtype = DType::u8;
   int peer = 0;  ///< root of a broadcast or reduce; peer of a send or receive
 };
 
 struct Table {
-  int (*version)();  ///< NCCL_VERSION_CODE of the loaded library
+  int (*version)();  ///< returns NCCL_VERSION_CODE of the loaded library
   Result (*get_unique_id)(Id& id);
   Result (*init)(Comm& made, int size, const Id& id, int rank);
   /// NCCL may set `made` late: it is valid once async_error(comm) no longer reports in_progress.
@@ -55,7 +56,7 @@ struct Table {
   Result (*abort)(Comm comm);
   Result (*async_error)(Comm comm, Result& state);
   const char* (*error_string)(Result result);
-  const char* (*last_error)(Comm comm);  ///< NCCL's last error message; `comm` may be null
+  const char* (*last_error)(Comm comm);  ///< returns NCCL's last error message; `comm` may be null
 
   Result (*group_start)();
   Result (*group_end)();
@@ -63,7 +64,7 @@ struct Table {
 
   // Null if Tessera was compiled with an nccl.h older than 2.19.
   Result (*mem_alloc)(void*& data, std::size_t bytes);
-  Result (*mem_free)(void* data);  ///< first waits until the device is idle
+  Result (*mem_free)(void* data);  ///< waits until the device is idle before it frees
   Result (*register_memory)(Comm comm, void* data, std::size_t bytes, void*& handle);
   Result (*deregister_memory)(Comm comm, void* handle);
 };
@@ -71,7 +72,7 @@ struct Table {
 /// Returns the table of the NCCL library that this program is linked with (tessera::nccl).
 const Table& library();
 
-/// One rank's place in an NCCL communicator. All ranks have the same id, which one of them made with get_unique_id.
+/// One rank's place in an NCCL communicator. All ranks pass the same id, which one of them created with get_unique_id.
 struct Seat {
   int rank = 0;
   int size = 1;

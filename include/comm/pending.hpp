@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A started collective together with its record, so that errors name it and its time is counted.
+/// A started collective together with its record, so that errors identify it and its time is counted.
 #pragma once
 
 #include <chrono>
@@ -70,7 +70,7 @@ class Pending {
     if (monitor_ != nullptr) watch(*monitor_, record_, [&] { request_.wait(); });
   }
   /// Returns the event after which `wait` would return, for queues to wait on; the same event in every call. On a
-  /// synchronous device it waits instead.
+  /// synchronous device, it blocks until the collective is complete.
   typename C::Device::Event done() {
     if constexpr (C::Device::asynchronous) {
       if (monitor_ == nullptr) return {};
@@ -80,7 +80,7 @@ class Pending {
       return {};
     }
   }
-  /// Makes all work enqueued on `queue` from here on start after this collective.
+  /// Makes all work enqueued on `queue` after this call start after this collective.
   void wait(typename C::Device::Queue& queue) { queue.wait(done()); }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace fsdp::comm {
 
-/// Returns begin + deadline, or the clock's last time if the sum is later: a deadline may be as long as its type
-/// allows.
+/// Returns begin + deadline, or the clock's largest time point if the sum would overflow: a deadline may be as long as
+/// its type allows.
 inline std::chrono::steady_clock::time_point deadline_after(std::chrono::steady_clock::time_point begin,
                                                             std::chrono::milliseconds deadline) {
   using Time = std::chrono::steady_clock::time_point;

@@ -2,8 +2,8 @@
 /// @file
 /// TCP rendezvous: rank 0 sends a few bytes to all other processes, before any communicator exists.
 ///
-/// Messages begin with a mark and state the numbers of ranks and bytes, so that processes of other jobs are refused.
-/// Wrong settings and a missed deadline throw InputError.
+/// Messages begin with a magic number and contain the numbers of ranks and bytes, so that processes of other jobs are
+/// rejected. Wrong settings and a missed deadline throw InputError.
 #pragma once
 
 #include <chrono>
@@ -13,19 +13,19 @@
 
 namespace fsdp::comm {
 
-/// A process's place in its job, as its launcher gives it.
+/// A process's rank and address in its job, as its launcher specifies them.
 struct JobPlace {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  ///< among the job's processes on this machine
+  int local_rank = 0;  ///< rank among the job's processes on this machine
   int local_size = 1;
-  std::string address = "";  ///< rank 0's machine; empty in a job of one rank
+  std::string address = "";  ///< address of rank 0's machine; empty in a job of one rank
   int port = 0;
 
   friend bool operator==(const JobPlace&, const JobPlace&) = default;
 };
 
-/// Returns whether RANK or WORLD_SIZE is set, as torchrun does.
+/// Returns whether RANK or WORLD_SIZE is set, as it is under torchrun.
 bool launched_by_torchrun();
 
 /// Reads the place from RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (default: LOCAL_RANK + 1), MASTER_ADDR and
@@ -38,7 +38,7 @@ JobPlace torchrun_place();
 /// Throws InputError if this machine has fewer devices than ranks.
 void require_devices(const JobPlace& place, int devices);
 
-/// One rank's part in a rendezvous: which of how many, and the longest wait for the others.
+/// One rank's part in a rendezvous: its rank, the number of ranks, and the longest wait for the others.
 struct Meeting {
   int rank = 0;
   int size = 1;

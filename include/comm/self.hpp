@@ -4,7 +4,7 @@
 /// asynchronous device it copies on its own queue.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <memory>
 #include <string_view>
@@ -18,7 +18,7 @@
 
 namespace fsdp::comm {
 
-/// The core of Self. Every transfer is done, or enqueued on a device's queue, when `start` returns.
+/// The core of Self. When `start` returns, the transfer is complete or, on an asynchronous device, enqueued.
 class SelfRank {
  public:
   static constexpr std::string_view queue_name = "self";
@@ -38,7 +38,7 @@ class SelfRank {
   void abandon(Ticket) const noexcept {}
   std::unique_ptr<SelfRank> split(int) const { return std::make_unique<SelfRank>(monitor_.options); }
 
-  // On an asynchronous device:
+  // Functions for asynchronous devices:
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   AnyEvent done(Ticket) const { return done_; }
@@ -51,7 +51,7 @@ class SelfRank {
   Transfer transfer_;
   AnyQueue queue_;  ///< empty if the host moves the data
   std::vector<AnyEvent> after_;
-  AnyEvent done_;  ///< end of the last transfer; implies that of all earlier ones
+  AnyEvent done_;  ///< completion event of the last transfer; implies completion of all earlier transfers
 };
 
 /// A communicator of one rank. Gathers and reductions are local copies, or nothing if the source is the destination.
@@ -62,7 +62,7 @@ class Self : public Backend<CoreOf<SelfRank, DeviceType>, DeviceType> {
  public:
   static constexpr std::string_view name = "self";
 
-  /// Uses only `options.record` and `before`, and `device_deadline` on an asynchronous device.
+  /// Uses only `options.record` and `options.before`, and `options.device_deadline` on an asynchronous device.
   explicit Self(const Options& options = {}) : Self(comm::core_of<DeviceType>(std::make_unique<SelfRank>(options))) {}
 
   Self split(int color) { return Self(this->core().split(color)); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The dry run's communicator: one rank that simulates the others. It moves nothing and never waits.
+/// The dry run's communicator: one rank that simulates the others. It moves no data and never waits.
 ///
-/// It assumes that other ranks hold the same values as this one: a sum of values is size times this rank's value.
+/// It assumes that all ranks have the same values: a sum of values is this rank's value times the number of ranks.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace fsdp::comm {
 
-/// The simulated rank and size, and the scratch of the communicator that is simulated, as a function of its ranks (see
-/// Mpi::scratch_bytes_for); nullptr if it has no scratch.
+/// The simulated rank and size, and the scratch size of the simulated communicator as a function of its number of ranks
+/// (see Mpi::scratch_bytes_for).
 struct SimulatedWorld {
-  int ranks = 1;                                           ///< of the world
-  int rank = 0;                                            ///< this one
-  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;  ///< bytes that a rank's communicator holds
+  int ranks = 1;                                           ///< number of ranks of the world
+  int rank = 0;                                            ///< the simulated rank
+  std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;  ///< scratch bytes of a rank; nullptr: none
 };
 
 /// Returns the world of rank `rank` of a communicator C with `ranks` ranks.
@@ -35,7 +35,7 @@ SimulatedWorld simulated_world(int ranks, int rank) {
 /// Makes the simulated rank's monitor. Throws InputError unless 0 <= rank < ranks.
 std::unique_ptr<Monitor> simulated_monitor(const SimulatedWorld& world, const Options& options);
 
-/// A communicator that moves nothing and never waits. Collectives are checked and recorded as on any other, so that a
+/// A communicator that moves no data and never waits. Collectives are checked and recorded as on any other, so that a
 /// dry run makes the same calls as a run.
 template <class DeviceType = device::Meta>
 class Simulated {
@@ -45,7 +45,7 @@ class Simulated {
 
   /// A request that is always complete.
   struct Request {
-    static constexpr bool complete = true;  ///< nothing progresses
+    static constexpr bool complete = true;  ///< nothing is ever pending
     Request() = default;
     /// Movable, as AsyncRequest requires.
     /// @{
@@ -54,7 +54,7 @@ class Simulated {
     /// @}
     /// Returns true.
     bool test() const { return true; }
-    /// Returns at once.
+    /// Returns immediately.
     void wait() const {}
   };
 
@@ -69,12 +69,12 @@ class Simulated {
   Monitor& monitor() { return *monitor_; }
   const Monitor& monitor() const { return *monitor_; }
   /// @}
-  /// Returns the scratch of the communicator that is simulated.
+  /// Returns the scratch bytes of the simulated communicator.
   std::int64_t scratch_bytes() const {
     return world_.scratch_bytes_for == nullptr ? 0 : world_.scratch_bytes_for(world_.ranks);
   }
 
-  /// See Communicator. They move nothing.
+  /// See Communicator. These functions move no data.
   /// @{
   template <class T>
   Request all_gather(std::span<const Segment<T>>) {
@@ -94,7 +94,7 @@ class Simulated {
   }
   /// @}
 
-  /// See Communicator. All ranks count as having passed the same values.
+  /// See Communicator. These functions assume that all ranks pass the same values.
   /// @{
   void reduce(std::span<double> values, Reduction reduction) { repeat(values, reduction); }
   void reduce(std::span<std::int64_t> values, Reduction reduction) { repeat(values, reduction); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What signals ask of a run, as ranks exchange it. This header catches no signal; see tessera/comm/launch/signals.hpp.
+/// The requests that signals make of a run, in the form that ranks exchange. This header does not install signal
+/// handlers; see tessera/comm/launch/signals.hpp.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 
 namespace fsdp::comm {
 
-/// Thrown where a signal ends work that has no step to finish. The program ends with status 128 + signal.
+/// Thrown if a signal ends work that is not divided into steps. The program ends with status 128 + signal.
 class StoppedError : public Error {
  public:
-  /// The sentence: "SIGTERM: " and what became of the work.
+  /// `sentence`: "SIGTERM: " followed by the outcome of the work.
   StoppedError(int signal, const std::string& sentence) : Error(sentence), signal_(signal) {}
-  int signal_number() const { return signal_; }  ///< its number
+  int signal_number() const { return signal_; }  ///< the number of the signal that ended the work
 
  private:
   int signal_;
@@ -23,7 +24,7 @@ class StoppedError : public Error {
 
 /// The signals that a rank has received.
 struct SignalRequests {
-  int stop = 0;            ///< the first signal that asks the run to end; 0: none came
+  int stop = 0;            ///< the first signal that asks the run to end; 0 if no such signal was received
   std::int64_t saves = 0;  ///< number of SIGUSR1 received
 
   friend bool operator==(const SignalRequests&, const SignalRequests&) = default;

@@ -4,12 +4,12 @@
 /// machine.
 ///
 /// A collective publishes addresses; each rank then copies or sums its own part directly from its peers' memory,
-/// without packing or sending. Waiting ranks spin for some microseconds, then sleep, so that ranks may outnumber cores.
-/// On an asynchronous device all ranks share the device: the host threads synchronise in the same way, and each rank
-/// enqueues its part on its own queue.
+/// without packing or sending. Waiting ranks spin for some microseconds, then sleep, so that there may be more ranks
+/// than cores. On an asynchronous device all ranks share the device: the host threads synchronise in the same way, and
+/// each rank enqueues its part on its own queue.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <cstddef>
 #include <cstdint>
@@ -31,9 +31,9 @@ namespace fsdp::comm {
 
 class ThreadRanks;
 
-/// The launcher of Threads, in src/comm/launch: runs f(core) on `ranks` threads and joins them. Returns the first
-/// nonzero status, by rank. When one throws, the others' collectives throw CollectiveError; the first failure is
-/// rethrown here after all threads have ended.
+/// The launcher of Threads, in src/comm/launch: runs f(core) on `ranks` threads and joins them. Returns the nonzero
+/// status of the lowest rank that has one, else 0. If one throws, the others' collectives throw CollectiveError; the
+/// first failure is rethrown here after all threads have ended.
 int run_threads(int ranks, const Options& options, const std::function<int(std::unique_ptr<ThreadsRank>)>& f);
 
 /// A communicator of threads of this process, which read each other's memory.

@@ -14,7 +14,7 @@
 
 namespace fsdp::comm {
 
-class ThreadsGroup;  ///< state that the ranks of one communicator share; in src/comm/threads_group.hpp
+class ThreadsGroup;  ///< the state that the ranks of one communicator share; in src/comm/threads_group.hpp
 
 /// One rank. A collective publishes addresses; then each rank copies or sums its own part directly from its peers'
 /// memory.
@@ -22,7 +22,7 @@ class ThreadsRank {
  public:
   static constexpr std::string_view queue_name = "threads";
 
-  /// Who tells the other ranks of an exception that destroys this object.
+  /// Which component reports an exception that destroys this object to the other ranks.
   enum class End : std::uint8_t { is_reported_by_launcher, is_reported_here };
 
   ThreadsRank(std::shared_ptr<ThreadsGroup> group, int rank, int world_rank, const Options& options, End end);
@@ -46,15 +46,16 @@ class ThreadsRank {
   // On an asynchronous device a queue moves the tensors; the host still moves small values.
   /// Sets the queue. Call it before the first transfer.
   void move_with(AnyQueue queue) { queue_ = std::move(queue); }
-  /// Sets a second queue, which only waits for the end of each transfer on all ranks' queues, so that the first need
-  /// not.
+  /// Sets a second queue that only waits for the end of each transfer on all ranks' queues, so that the first queue
+  /// does not have to wait.
   void join_with(AnyQueue queue) { joins_ = std::move(queue); }
-  /// Makes the next transfer of tensors start after `event`, on this rank's queue and on those that read its memory.
+  /// Makes the next transfer of tensors start after `event`, on this rank's queue and on the queues of ranks that read
+  /// its memory.
   void after(AnyEvent event) { after_.push_back(std::move(event)); }
   /// Returns the event after which a transfer is complete on all ranks' queues (or a later one if the transfer is old);
-  /// null if hosts moved it. Blocks until the peers' hosts have enqueued their parts.
+  /// null if the hosts moved the data. Blocks until the peers' hosts have enqueued their parts.
   AnyEvent done(Ticket ticket);
-  /// Blocks the host until `event`. Throws as `wait` does.
+  /// Blocks the host until `event` has happened. Throws as `wait` does.
   void wait_for(const AnyEvent& event);
 
  private:
@@ -85,19 +86,19 @@ class ThreadsRank {
   int rank_;
   int world_rank_;
   End end_;
-  int exceptions_;  ///< in flight at construction
+  int exceptions_;  ///< number of exceptions in flight at construction
   Monitor monitor_;
-  Ticket next_ = 0;                          ///< transfers started
-  Ticket active_ = 0;                        ///< transfers whose own part is done; also the active transfer's ticket
-  std::vector<char> copied_;                 ///< whether the active transfer has copied from a peer, by peer
-  std::vector<Contribution> contributions_;  ///< to a sum, by rank
+  Ticket next_ = 0;    ///< number of transfers started
+  Ticket active_ = 0;  ///< number of transfers whose own part is complete; also the ticket of the active transfer
+  std::vector<char> copied_;                 ///< by peer: whether the active transfer has copied from it
+  std::vector<Contribution> contributions_;  ///< contributions to the current sum, by rank
 
   AnyQueue queue_;  ///< empty if the host moves the data
   AnyQueue joins_;
   std::vector<AnyEvent> after_;  ///< events that the next transfer of tensors starts after
-  Ticket joined_ = 0;            ///< transfers whose completion event is in `done_`
+  Ticket joined_ = 0;            ///< number of transfers whose completion event is in `done_`
   std::vector<AnyEvent> done_;   ///< completion events of the last transfers, by slot
-  AnyEvent last_done_;           ///< the latest of them
+  AnyEvent last_done_;           ///< the latest completion event
 };
 
 }  // namespace fsdp::comm

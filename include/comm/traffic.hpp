@@ -21,17 +21,17 @@ enum class Op : std::uint8_t {
   gather_bytes,
   barrier
 };
-/// All of them, in their order.
+/// All kinds of collectives, in the order of Op.
 inline constexpr std::array all_ops = {Op::all_gather, Op::reduce_scatter, Op::all_reduce,   Op::all_to_all,
                                        Op::reduce,     Op::broadcast,      Op::gather_bytes, Op::barrier};
 /// Returns the name in records and messages, such as "all_gather".
 std::string_view name_of(Op op);
 
-/// Collectives of one kind. All ranks of a communicator count the same, except bytes of an all_to_all whose ranks
-/// receive unequal amounts: each counts its own, since it does not know the others'.
+/// Collectives of one kind. The counts are the same on all ranks of a communicator, except the bytes of an all_to_all
+/// whose ranks receive unequal amounts: each rank counts only its own.
 struct Calls {
   std::int64_t calls = 0;
-  std::int64_t bytes = 0;  ///< of whole buffers, with the parts of all ranks: the sum of Record::bytes
+  std::int64_t bytes = 0;  ///< total bytes of whole buffers, with the pieces of all ranks: the sum of Record::bytes
 
   /// Add and subtract both numbers.
   /// @{
@@ -53,18 +53,18 @@ struct Calls {
 struct Traffic {
   std::array<Calls, all_ops.size()> by_op = {};
 
-  /// Those of one kind.
+  /// Returns the counts of one kind.
   /// @{
   constexpr Calls& operator[](Op op) { return by_op[static_cast<std::size_t>(op)]; }
   constexpr const Calls& operator[](Op op) const { return by_op[static_cast<std::size_t>(op)]; }
   /// @}
-  /// Calls of all kinds.
+  /// Returns the number of calls of all kinds.
   constexpr std::int64_t calls() const {
     std::int64_t sum = 0;
     for (const Calls& each : by_op) sum += each.calls;
     return sum;
   }
-  /// Adds kind by kind; `later - earlier` is what was called in between.
+  /// Adds kind by kind; `later - earlier` gives the calls made in between.
   constexpr Traffic& operator+=(const Traffic& other) {
     for (const Op op : all_ops) (*this)[op] += other[op];
     return *this;
@@ -76,11 +76,12 @@ struct Traffic {
   friend constexpr bool operator==(const Traffic&, const Traffic&) = default;
 };
 
-/// Collectives by axis of the mesh that a strategy works on. An axis that it lacks, or of one rank, has none.
+/// Collectives by axis of the mesh that a strategy works on. Counts are 0 for an axis that the mesh does not have or
+/// that has only one rank.
 struct MeshTraffic {
   Traffic world = {};     ///< all ranks
-  Traffic across = {};    ///< ranks at the same place of each group of consecutive ranks
-  Traffic shard = {};     ///< the ranks of one such group: K of them in hybrid:K and fsdp2:K
+  Traffic across = {};    ///< ranks with the same position in each group of consecutive ranks
+  Traffic shard = {};     ///< ranks of one group of consecutive ranks: K of them in hybrid:K and fsdp2:K
   Traffic sequence = {};  ///< the consecutive ranks that share a sequence
 
   /// Calls visitor(name, traffic) for each axis.

@@ -14,27 +14,27 @@
 
 namespace fsdp::comm {
 
-/// A Segment with its element type erased, or an Exchange, whose `send` is `local` and whose `receive` is `full`.
-/// Counts are in elements of Transfer::dtype.
+/// A Segment with its element type erased, or an Exchange: `local` is then its `send`, and `full` its `receive`. Counts
+/// are in elements of Transfer::dtype.
 struct ByteSegment {
   std::byte* local = nullptr;
   std::byte* full = nullptr;
-  std::span<const std::int64_t> counts;     ///< of the pieces of `full`, one per rank
-  std::span<const std::int64_t> sent = {};  ///< of the pieces of an exchange's `local`, one per rank; else empty
+  std::span<const std::int64_t> counts;     ///< sizes of the pieces of `full`, one per rank
+  std::span<const std::int64_t> sent = {};  ///< sizes of the pieces of an exchange's `local`; empty for a segment
 
   /// Returns the number of elements of `full` before `rank`'s piece.
   std::int64_t begin(int rank) const;
-  /// Elements of `rank`'s piece.
+  /// Returns the number of elements of `rank`'s piece.
   std::int64_t count(int rank) const { return counts[static_cast<std::size_t>(rank)]; }
   /// Returns the number of elements of `full`.
   std::int64_t total() const;
-  /// Returns the number of elements of `local` before those that `peer` gets: 0 except in an exchange.
+  /// Returns the number of elements of `local` before the piece for `peer`; 0 except in an exchange.
   std::int64_t sent_begin(int peer) const;
-  /// Returns the number of elements of `local` that `peer` gets from this rank, which is `rank`.
+  /// Returns the number of elements of `local` that this rank, `rank`, sends to `peer`.
   std::int64_t sent_count(int rank, int peer) const {
     return sent.empty() ? count(rank) : sent[static_cast<std::size_t>(peer)];
   }
-  /// Returns the number of elements of `local` on this rank, which is `rank`.
+  /// Returns the number of elements of `local` on this rank, `rank`.
   std::int64_t local_total(int rank) const;
 };
 
@@ -56,31 +56,32 @@ ByteSegment bytes_of(const Exchange<T>& exchange) {
 /// @}
 
 /// One rank's description of a collective. A reduce or gather_bytes is an all_gather of bytes. A barrier has no
-/// segments. A broadcast has one segment, whose `local` is the buffer (source on root, destination elsewhere) of
-/// counts[0] bytes.
+/// segments. A broadcast has one segment, whose `local` is the buffer (source on root, destination on the other ranks)
+/// of counts[0] bytes.
 struct Transfer {
   Op op = Op::barrier;
-  DType dtype = DType::u8;  ///< of elements in memory
-  DType wire = DType::u8;   ///< contributions to a sum are rounded to it
+  DType dtype = DType::u8;  ///< type of the elements in memory
+  DType wire = DType::u8;   ///< type that contributions to a sum are rounded to
   Write write = Write::overwrite;
   Contributions contributions = Contributions::kept;
-  SumOrder order = SumOrder::any;  ///< of a reduce_scatter
+  SumOrder order = SumOrder::any;  ///< order of summation in a reduce_scatter
   int root = 0;
-  bool values = false;         ///< small values: in host memory, whatever the device
-  std::uint8_t reduction = 0;  ///< of a reduce: a different number for each Reduction and type
+  bool values = false;         ///< whether the data are small values, which are in host memory whatever the device
+  std::uint8_t reduction = 0;  ///< a different number for each Reduction and value type in a reduce; else 0
   std::vector<ByteSegment> segments;
-  std::int64_t elements = 0;      ///< of all `full`, except of exchanges
-  std::uint64_t counts_hash = 0;  ///< of all counts of the segments, except of exchanges
+  std::int64_t elements = 0;      ///< number of elements of all `full`; exchanges are not counted
+  std::uint64_t counts_hash = 0;  ///< hash of all counts of the segments; exchanges are not included
 
-  /// Bytes of an element in memory.
+  /// Returns the bytes of an element in memory.
   std::int64_t element_bytes() const { return size_of(dtype); }
-  /// Whether it sums.
+  /// Returns whether the collective sums contributions.
   bool reduces() const { return op == Op::reduce_scatter || op == Op::all_reduce; }
-  /// Whether each rank copies its piece of every rank's `local` into its own `full`.
+  /// Returns whether each rank copies its piece of every rank's `local` into its own `full`.
   bool copies() const { return op == Op::all_gather || op == Op::all_to_all; }
 };
 
-/// What ranks must agree on in a transfer. It is small enough to be compared always, even without Options::checks.
+/// The properties of a transfer that must be the same on all ranks. They are few enough to be compared in every
+/// transfer, even without Options::checks.
 struct Outline {
   Op op = Op::barrier;
   DType dtype = DType::u8;
@@ -104,20 +105,21 @@ inline Outline outline_of(const Transfer& transfer) {
           .elements = transfer.elements,
           .counts_hash = transfer.counts_hash};
 }
-/// Throws CollectiveError, which names both outlines, unless they are equal.
+/// Throws CollectiveError, with both outlines, unless they are equal.
 void require_same(int rank, const Outline& mine, int peer, const Outline& theirs);
-/// One piece of an exchange, as its two ranks count it.
+/// One piece of an exchange, with the number of elements that each of its two ranks expects.
 struct CountedPiece {
-  std::size_t exchange = 0;  ///< index in the list
+  std::size_t exchange = 0;  ///< index of the exchange in the call
   int from = 0;
   int to = 0;
   std::int64_t sent = 0;
   std::int64_t received = 0;
 };
-/// Throws CollectiveError, which names both ranks, unless one receives as many elements as the other sends.
+/// Throws CollectiveError, which identifies both ranks, unless the receiver expects as many elements as the sender
+/// sends.
 void require_same_counts(const Monitor& monitor, const CountedPiece& piece);
 
-/// Resets `transfer` for a new collective: sets all fields and removes the segments, whose capacity is kept.
+/// Resets `transfer` for a new collective: sets all fields and clears the list of segments, but keeps its capacity.
 void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write = Write::overwrite);
 /// Appends a segment to `transfer`.
 void add_segment(Transfer& transfer, const ByteSegment& segment);
@@ -129,7 +131,7 @@ void describe(Transfer& transfer, Op op, std::span<const Part<T>> segments, DTyp
   for (const Part<T>& segment : segments) add_segment(transfer, bytes_of(segment));
 }
 
-/// Copies as memcpy does. Large copies are split over `threads` OpenMP threads (0: as many as the calling thread's own
+/// Copies like memcpy. Large copies are split over `threads` OpenMP threads (0: as many as the calling thread's own
 /// parallel regions have). OpenMP settings stay unchanged.
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, int threads = 0);
 
@@ -140,15 +142,16 @@ struct Contribution {
 };
 
 /// Computes to = (c0 + c1) + c2 + ..., or ((to + c0) + c1) + ..., where each contribution is rounded to `wire` and
-/// added in float. A `to` that is overwritten may alias one of the contributions; one that accumulates may not.
-/// `threads`: as in copy_bytes; the bits do not depend on it.
+/// added in float. `to` may alias one of the contributions if it is overwritten, but not if it is accumulated into.
+/// `threads`: as in copy_bytes; results are bit-identical for any number.
 void sum_in_order(std::span<const Contribution> contributions, DType wire, std::int64_t count, Write write, float* to,
                   int threads = 0);
 
 /// Rounds `count` floats to bf16.
 void round_to_bf16(const float* from, std::int64_t count, bf16* to);
 
-/// Copies what each segment's `local` has for this rank into its place in `full`, unless it already is there.
+/// Copies the piece of each segment's `local` that is for this rank into its place in `full`, unless it is already in
+/// place.
 void copy_own_piece(const Transfer& transfer, int rank, int threads = 0);
 
 }  // namespace fsdp::comm

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tiling that does the least extra work within a memory budget. It chooses tile length and number of kept tokens
-/// together.
+/// The tiling that does the least additional work within a memory budget. It chooses the tile length and the number of
+/// kept tokens together.
 ///
-/// Longer tiles need workspace, in which tokens could be kept instead; shorter tiles read the weights and add to their
-/// gradients more often. Among the plans that fit the budget, it minimises recomputation plus traffic.
+/// Longer tiles need workspace, whose memory could keep activations of tokens instead; shorter tiles read the weights
+/// and accumulate into their gradients more often. Among the plans that fit the budget, it minimises recomputation plus
+/// traffic.
 #pragma once
 
 #include <algorithm>
@@ -19,22 +20,23 @@
 
 namespace fsdp::tiling {
 
-/// Below this length matmuls wait for weights, so blocks of columns are tried before shorter tiles.
+/// Below this number of tokens, matmuls are bound by reading weights, so blocks of columns are tried before shorter
+/// tiles.
 inline constexpr std::int64_t shortest_tile = 256;
-/// Tile lengths and blocks of columns are multiples of this, unless there are fewer tokens or columns.
+/// Tile lengths and blocks of columns are multiples of this number, unless there are fewer tokens or columns.
 inline constexpr std::int64_t tile_step = 64;
 
 namespace detail {
 
-/// A plan in numbers of tokens. Kept tokens come first, recomputed ones last.
+/// A plan as numbers of tokens. Kept tokens come first, recomputed tokens last.
 struct Cut {
   std::int64_t kept = 0, kept_tile = 0, recomputed_tile = 0;
   std::int64_t block = 0;  ///< columns per block; 0: all at once
   std::int64_t work = std::numeric_limits<std::int64_t>::max();
 };
 
-/// Returns the cut with the least work whose recomputed tiles have `tile` tokens. Kept tiles may be longer, since their
-/// workspace is smaller.
+/// Returns the cut with the least work among those whose recomputed tiles have `tile` tokens. Kept tiles may be longer,
+/// since their workspace is smaller.
 constexpr Cut cut_at(const Problem& problem, std::int64_t bytes, std::int64_t tile) {
   const auto cut = [&](std::int64_t kept, std::int64_t kept_tile) {
     const std::int64_t recomputed = problem.tokens - kept;
@@ -58,11 +60,12 @@ constexpr Cut cut_at(const Problem& problem, std::int64_t bytes, std::int64_t ti
   const std::int64_t row = std::max<std::int64_t>(problem.kept_tile_bytes(1), 1);
   const std::int64_t kept_tile = std::max(std::min(workspace / row, problem.tokens), tile);
   consider(cut(most, kept_tile));
-  consider(cut(most / kept_tile * kept_tile, kept_tile));  // the last kept tile may be too short to be worth it
+  consider(cut(most / kept_tile * kept_tile,
+               kept_tile));  // without a last kept tile that may be too short to be worth keeping
   return best;
 }
 
-/// Returns the shortest tile length that gives no more tiles than `longest` does.
+/// Returns the shortest tile length that does not give more tiles than `longest`.
 constexpr std::int64_t even(std::int64_t tokens, std::int64_t longest) {
   if (tokens == 0) return longest;
   return std::min(round_up(ceil_divide(tokens, ceil_divide(tokens, longest)), tile_step), longest);
@@ -75,8 +78,8 @@ constexpr TilePlan plan_of(const Problem& problem, const Cut& cut) {
   return priced(problem, std::move(tiles), cut.block);
 }
 
-/// Returns the columns per block of a tile of `tokens`: the fewest blocks that fit, of even size; 0 if not even the
-/// smallest block fits.
+/// Returns the columns per block of a tile of `tokens`: as few blocks as the memory allows, of equal size; 0 if even
+/// the smallest block does not fit.
 constexpr std::int64_t block_within(const Problem& problem, std::int64_t bytes, std::int64_t tokens) {
   const std::int64_t fixed = problem.tile_bytes(tokens, 0);
   const std::int64_t column = tokens * problem.tile_bytes_per_token_column;
@@ -85,7 +88,8 @@ constexpr std::int64_t block_within(const Problem& problem, std::int64_t bytes, 
   return most == 0 || problem.columns <= tile_step ? 0 : even(problem.columns, most);
 }
 
-/// Returns the cut when even the shortest tile's workspace is too large: tries blocks of columns, then fewer tokens.
+/// Returns the cut if even the shortest tile's workspace is too large: tries blocks of columns, then fewer tokens per
+/// tile.
 constexpr Cut smallest_cut(const Problem& problem, std::int64_t bytes) {
   for (std::int64_t tokens = std::min(problem.tokens, shortest_tile); tokens >= problem.fewest_tile_tokens();
        --tokens) {
@@ -98,15 +102,15 @@ constexpr Cut smallest_cut(const Problem& problem, std::int64_t bytes) {
 
 }  // namespace detail
 
-/// Returns the fewest bytes that any plan needs: the shortest tile, one block of columns at a time.
+/// Returns the minimum number of bytes that any plan needs: the shortest tile, one block of columns at a time.
 constexpr std::int64_t smallest_budget(const Problem& problem) {
   const std::int64_t tokens = problem.fewest_tile_tokens();
   return std::min(problem.tile_bytes(tokens), problem.columns > tile_step ? problem.tile_bytes(tokens, tile_step)
                                                                           : std::numeric_limits<std::int64_t>::max());
 }
 
-/// Plans within `bytes`, which hold the kept activations of all repeated units and one tile's workspace. Throws
-/// InputError below smallest_budget.
+/// Returns the best plan within `bytes`, which must fit the kept activations of all repeated units and one tile's
+/// workspace. Throws InputError if `bytes` is below smallest_budget.
 constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
   if (problem.tokens == 0) return priced(problem, {});
   if (const std::int64_t least = smallest_budget(problem); bytes < least) {
@@ -122,7 +126,7 @@ constexpr TilePlan plan_within(const Problem& problem, std::int64_t bytes) {
 
 /// A tiling policy whose budget is chosen at run time.
 struct Budget {
-  std::int64_t bytes = 0;  ///< of the activations and the workspace of all units that the policy cuts
+  std::int64_t bytes = 0;  ///< bytes for the activations and the workspace of all units that the policy tiles
   std::string text() const { return message("budget:", bytes); }
   constexpr TilePlan plan(const Problem& problem) const { return plan_within(problem, bytes); }
   friend constexpr bool operator==(const Budget&, const Budget&) = default;
@@ -132,7 +136,7 @@ struct Budget {
 template <std::int64_t Bytes>
 struct StaticBudget {
   static_assert(Bytes > 0, "fsdp: StaticBudget<Bytes> needs at least one byte");
-  static constexpr std::int64_t bytes = Bytes;  ///< as Budget's
+  static constexpr std::int64_t bytes = Bytes;  ///< the budget, as in Budget
   static std::string text() { return message("budget:", Bytes); }
   constexpr TilePlan plan(const Problem& problem) const { return plan_within(problem, Bytes); }
 };

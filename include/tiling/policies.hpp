@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tiling policies: how a sequence is cut into tiles.
+/// Tiling policies: how to cut a sequence into tiles.
 ///
-/// A policy is a pure function from a problem to a TilePlan. It owns no memory and sees neither device nor
-/// communicator. Tiles may be longer than requested, since very short ones would lose precision
+/// A policy is a pure function from a problem to a TilePlan. It does not own memory, and does not depend on the device
+/// or communicator. Tiles may be longer than requested, since very short ones would lose precision
 /// (Problem::fewest_tile_tokens). To add a policy, add a struct with `plan` here, its cases in
 /// tests/tiling/policies_test.cpp and its name in src/program/cli/stack_choice.cpp.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <algorithm>
 #include <concepts>
@@ -26,15 +26,16 @@
 namespace fsdp::tiling {
 
 /// A tiling policy: `policy.plan(problem)` covers [0, problem.tokens) once and in order, never with an empty tile;
-/// other plans are refused (tessera/tiling/check.hpp). `plan` is required first, so that the concept works on a class
-/// that can be constructed from a policy.
+/// other plans are rejected (tessera/tiling/check.hpp). The concept checks `plan` first, so that it can be used with a
+/// class that is constructible from a policy.
 template <class Policy>
 concept Tiling = requires(const Policy policy, const Problem& problem) {
   { policy.plan(problem) } -> std::same_as<TilePlan>;
 }
 &&std::copyable<Policy>;
 
-/// Explains in static_assert messages what a type lacks to be a tiling policy. Call it where the type is first used.
+/// Explains in static_assert messages which requirements of a tiling policy a type does not meet. Call it where the
+/// type is first used.
 template <class Policy>
 consteval bool check_tiling() {
   static_assert(std::copyable<Policy>, "fsdp: a tiling policy is copied to every rank; give it a copy constructor");
@@ -58,7 +59,7 @@ struct Untiled {
 };
 
 /// Cuts into the fewest tiles of at most `tokens_per_tile` tokens, of equal length except the last. All tiles are
-/// recomputed. Returns Untiled's plan if that needs no more memory.
+/// recomputed. Returns Untiled's plan instead if it does not need more memory.
 constexpr TilePlan cut(const Problem& problem, std::int64_t tokens_per_tile) {
   const std::int64_t count = ceil_divide(problem.tokens, std::max(tokens_per_tile, problem.fewest_tile_tokens()));
   std::vector<Tile> tiles;
@@ -75,45 +76,48 @@ constexpr TilePlan cut_into(const Problem& problem, std::int64_t count) {
 }
 
 /// At most N tiles of equal length, recomputed in backward.
-/// Source: tiled MLP of ms-swift (PR 7090), which finds the last tile by its index and loses it when there are fewer.
+/// Source: tiled MLP of ms-swift (PR 7090), which identifies the last tile by its index and misses it if there are
+/// fewer tiles.
 template <std::int64_t N>
 struct StaticTiles {
   static_assert(N > 0, "fsdp: StaticTiles<N> needs at least one tile");
-  static constexpr std::int64_t tile_count = N;  ///< most tiles of a sequence
+  static constexpr std::int64_t tile_count = N;  ///< maximum number of tiles of a sequence
   static std::string text() { return message("tiles:", N); }
   constexpr TilePlan plan(const Problem& problem) const { return cut_into(problem, N); }
 };
 
-/// At most N tokens per tile, recomputed in backward: as few tiles as possible, of equal length.
+/// Tiles of at most N tokens, recomputed in backward: as few tiles as possible, of equal length.
 template <std::int64_t N>
 struct TokensPerTile {
   static_assert(N > 0, "fsdp: TokensPerTile<N> needs at least one token a tile");
-  static constexpr std::int64_t tokens_per_tile = N;  ///< most tokens of a tile
+  static constexpr std::int64_t tokens_per_tile = N;  ///< maximum number of tokens of a tile
   static std::string text() { return message("tokens:", N); }
   constexpr TilePlan plan(const Problem& problem) const { return cut(problem, N); }
 };
 
-/// Any of the policies, chosen at run time, as by the program's --tiling. The factories check the numbers.
+/// Any of the policies, chosen at run time, as by the program's --tiling. The factory functions validate the numbers.
 class RunTimeTiling {
  public:
   constexpr RunTimeTiling() = default;
-  /// Makes `off`: one tile, kept.
+  /// Makes the policy `off`: one tile, whose activations are kept.
   constexpr RunTimeTiling(Untiled) {}
-  /// Makes at most `count` tiles of equal length. Throws InputError unless count > 0.
+  /// Makes the policy of at most `count` tiles of equal length. Throws InputError unless count > 0.
   static RunTimeTiling tiles(std::int64_t count);
-  /// Makes tiles of at most `per_tile` tokens. Throws InputError unless per_tile > 0.
+  /// Makes the policy of tiles of at most `per_tile` tokens. Throws InputError unless per_tile > 0.
   static RunTimeTiling tokens(std::int64_t per_tile);
-  /// Minimises work within `bytes`; see tessera/tiling/budget.hpp. Throws InputError unless bytes > 0.
+  /// Makes the policy that minimises work within `bytes`; see tessera/tiling/budget.hpp. Throws InputError unless bytes
+  /// > 0.
   static RunTimeTiling budget(std::int64_t bytes);
 
-  /// Makes a placeholder for "all memory that is left". The trainer must replace it by `budget(bytes)` before `plan`.
+  /// Makes a placeholder for a budget of all remaining memory. The trainer must replace it by `budget(bytes)` before
+  /// `plan`.
   static constexpr RunTimeTiling budget_of_memory() { return RunTimeTiling(Kind::budget, 0); }
-  /// Returns whether this is the placeholder of budget_of_memory.
+  /// Returns whether this is the placeholder made by budget_of_memory.
   constexpr bool asks_for_memory() const { return kind_ == Kind::budget && number_ == 0; }
-  /// Returns whether this is a budget of bytes.
+  /// Returns whether this policy is a budget of bytes.
   constexpr bool states_budget() const { return kind_ == Kind::budget; }
 
-  /// Returns the text that --tiling takes, such as "tokens:256".
+  /// Returns the policy as a value of --tiling, such as "tokens:256".
   std::string text() const;
   /// Returns the plan of the chosen policy.
   TilePlan plan(const Problem& problem) const;
@@ -126,8 +130,8 @@ class RunTimeTiling {
   std::int64_t number_ = 0;
 };
 
-/// Returns whether a policy states how many bytes what it cuts may take, by a member `bytes`. Others state lengths or
-/// numbers of tiles of rows, which say nothing of what is not cut by rows.
+/// Returns whether a policy specifies, by a member `bytes`, how many bytes its tiled units may use. Other policies
+/// specify lengths or numbers of tiles of rows, which do not apply to units that are not tiled by rows.
 /// @{
 template <Tiling Policy>
 constexpr bool states_budget(const Policy&) {

@@ -13,41 +13,42 @@
 
 namespace fsdp::tiling {
 
-/// The sizes of a tiled unit. Bytes are exact if every row of the unit's tensors fills whole cache lines; otherwise the
-/// arena rounds each tensor up.
+/// The sizes of a tiled unit. Numbers of bytes are exact if every row of the unit's tensors fills whole cache lines;
+/// otherwise the arena rounds each tensor up.
 struct Problem {
-  std::int64_t tokens = 0;                ///< to be cut: those of a micro-batch
-  std::int64_t columns = 0;               ///< a tile may be cut along these too: I of an MLP, V of a head; 0: none
-  std::int64_t kept_bytes_per_token = 0;  ///< activations that backward needs of a token that is not recomputed
-  std::int64_t tile_bytes_per_token = 0;  ///< workspace per token of the current tile, independent of columns
+  std::int64_t tokens = 0;   ///< number of tokens to cut: those of a micro-batch
+  std::int64_t columns = 0;  ///< columns by which a tile may also be cut: I of an MLP, V of a head; 0: none
+  std::int64_t kept_bytes_per_token = 0;  ///< activations that backward needs per kept token
+  std::int64_t tile_bytes_per_token = 0;  ///< workspace per token of the current tile, without the part per column
   std::int64_t tile_bytes_per_token_column = 0;  ///< workspace per token and column of the current block
-  std::int64_t blocked_bytes_per_token = 0;      ///< extra workspace with blocks of columns: their sums
-  std::int64_t recomputed_flops_per_token = 0;   ///< in backward, per token that is not kept
+  std::int64_t blocked_bytes_per_token = 0;      ///< additional workspace per token with blocks of columns: their sums
+  std::int64_t recomputed_flops_per_token = 0;   ///< FLOPs in backward per token that is recomputed
   std::int64_t traffic_per_tile = 0;  ///< bytes of weights and gradients that every tile reads and writes again
-  std::int64_t flops_per_byte = 40;   ///< cost of one byte of that traffic: a constant of the device
-  std::int64_t repeats = 1;           ///< units like this whose kept tiles are alive together: a model's blocks
+  std::int64_t flops_per_byte = 40;   ///< cost of one byte of that traffic, in FLOPs: a constant of the device
+  std::int64_t repeats = 1;  ///< number of such units whose kept tiles are alive at the same time: a model's blocks
 
   /// Returns the minimum tile length under every policy: 64 tokens; below 4096 tokens, the length that gives at most 64
   /// tiles. Every tile adds to the weights' gradients in float, and the error of the sum grows with the square root of
-  /// the number of tiles: for 4097 tokens it is 1.3e-6 of a gradient with 4097 tiles and 0.25e-6 with 65 tiles; the
-  /// untiled matmul's is 0.4e-6.
+  /// the number of tiles: for 4097 tokens, the relative error of a gradient is 1.3e-6 with 4097 tiles and 0.25e-6 with
+  /// 65 tiles; without tiling it is 0.4e-6.
   constexpr std::int64_t fewest_tile_tokens() const { return std::min<std::int64_t>(ceil_divide(tokens, 64), 64); }
 
-  /// Returns the workspace of a recomputed tile with `block` columns at a time.
+  /// Returns the workspace of a recomputed tile that processes `block` columns at a time.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens, std::int64_t block) const {
     return tile_tokens * (tile_bytes_per_token + block * tile_bytes_per_token_column +
                           (block < columns ? blocked_bytes_per_token : 0));
   }
-  /// Returns the workspace of a recomputed tile with all columns at once.
+  /// Returns the workspace of a recomputed tile that processes all columns at once.
   constexpr std::int64_t tile_bytes(std::int64_t tile_tokens) const { return tile_bytes(tile_tokens, columns); }
-  /// Returns the workspace of a kept tile: the same, less the activations that are computed where they are kept.
+  /// Returns the workspace of a kept tile, which does not include the activations that are written directly to kept
+  /// memory.
   constexpr std::int64_t kept_tile_bytes(std::int64_t tile_tokens) const {
     return tile_bytes(tile_tokens) - tile_tokens * kept_bytes_per_token;
   }
   friend constexpr auto operator<=>(const Problem&, const Problem&) = default;
 };
 
-/// Returns the plan of these tiles, with its costs. Blocks of columns and kept tiles exclude each other.
+/// Returns the plan that consists of these tiles, with its costs. Blocks of columns and kept tiles exclude each other.
 constexpr TilePlan priced(const Problem& problem, std::vector<Tile> tiles, std::int64_t columns_per_block = 0) {
   TilePlan plan{.tiles = std::move(tiles),
                 .columns_per_block = columns_per_block < problem.columns ? columns_per_block : 0,

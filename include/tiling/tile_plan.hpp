@@ -13,9 +13,9 @@ namespace fsdp::tiling {
 /// Tokens [begin, end) of a sequence. A kept tile's activations stay in memory from forward to backward; other tiles
 /// are recomputed.
 struct Tile {
-  std::int64_t begin = 0;  ///< its first token
-  std::int64_t end = 0;    ///< the token behind its last
-  bool kept = false;       ///< its activations stay; false: they are recomputed in backward
+  std::int64_t begin = 0;  ///< first token of the tile
+  std::int64_t end = 0;    ///< one past the last token of the tile
+  bool kept = false;       ///< whether the tile's activations stay in memory; otherwise they are recomputed in backward
 
   /// Returns the length of the tile in tokens.
   constexpr std::int64_t tokens() const { return end - begin; }
@@ -24,14 +24,14 @@ struct Tile {
 
 /// A policy's decision. The tiles cover the sequence once, in order; forward and backward use the same plan.
 struct TilePlan {
-  std::vector<Tile> tiles;             ///< in order
-  std::int64_t columns_per_block = 0;  ///< columns of a tile computed at a time; 0: all at once
-  std::int64_t kept_bytes = 0;         ///< activations of one unit's kept tiles
-  std::int64_t tile_bytes = 0;         ///< workspace of the largest tile, shared by all
-  std::int64_t repeats = 1;            ///< units whose kept tiles are alive together
-  std::int64_t recomputed_flops = 0;   ///< in one unit's backward
+  std::vector<Tile> tiles;             ///< the tiles in order
+  std::int64_t columns_per_block = 0;  ///< number of columns of a tile computed at a time; 0: all at once
+  std::int64_t kept_bytes = 0;         ///< bytes of activations of one unit's kept tiles
+  std::int64_t tile_bytes = 0;         ///< bytes of workspace of the largest tile, shared by all tiles
+  std::int64_t repeats = 1;            ///< number of units whose kept tiles are alive at the same time
+  std::int64_t recomputed_flops = 0;   ///< FLOPs recomputed in one unit's backward
 
-  /// Returns the bytes of all units: kept activations plus one workspace.
+  /// Returns the peak bytes of all units: kept activations plus one workspace.
   constexpr std::int64_t peak_bytes() const { return repeats * kept_bytes + tile_bytes; }
   /// Returns the number of tokens in kept tiles.
   constexpr std::int64_t kept_tokens() const {

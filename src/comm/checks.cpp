@@ -20,7 +20,8 @@ std::string words(const Fingerprint& print) {
   return describe(record);
 }
 
-/// Returns what differs between two ranks whose descriptions read the same.
+/// Returns the difference between two ranks' collectives whose descriptions are the same text; empty if the texts
+/// differ.
 std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
   if (words(a) != words(b)) return "";
   if (a.segments != b.segments) return "; the numbers of segments differ";
@@ -29,7 +30,8 @@ std::string_view hidden_difference(const Fingerprint& a, const Fingerprint& b) {
   return "";
 }
 
-/// Returns `print` with what all ranks must agree on, compared with `other`.
+/// Returns `print` with its bytes replaced by those of `other` if both are an all_to_all, whose bytes need not be
+/// equal.
 Fingerprint comparable(Fingerprint print, const Fingerprint& other) {
   if (print.op == Op::all_to_all && other.op == Op::all_to_all) print.bytes = other.bytes;
   return print;

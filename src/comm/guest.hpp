@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What ranks on a host's own threads and processes have in common.
+/// Code shared by ranks that run inside a host program (ThreadRanks, Mpi::adopt).
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace fsdp::comm {
 
-/// Returns the OpenMP threads of a guest's copies and sums: one, unless the options say otherwise. Throws InputError
-/// for a negative number.
+/// Returns the number of OpenMP threads for copies and sums of a rank inside a host program: Options::threads, or 1 if
+/// it is not set. Throws InputError for a negative number.
 inline int threads_of_guest(const Options& options) {
   require<InputError>(options.threads >= 0, "communicator: ", options.threads, " threads; give 1 or more, or 0 for 1");
   return std::max(options.threads, 1);

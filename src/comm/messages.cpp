@@ -21,7 +21,7 @@ int length_of(std::int64_t bytes) {
   return static_cast<int>(bytes);
 }
 
-/// Returns the largest context whose tags MPI has.
+/// Returns the largest context whose tags are within MPI's limit.
 int largest_context() {
   void* largest_tag = nullptr;
   int found = 0;
@@ -44,7 +44,7 @@ Messages::Messages(const void* communicator, Deadline deadline) : Messages(std::
     return done != 0;
   });
   if (!in_time) {
-    static_cast<void>(made.release());  // MPI writes to it when the others come
+    static_cast<void>(made.release());  // leaked, since MPI writes to it when the other ranks call MPI_Comm_idup
     throw CollectiveError(
         missed_deadline(Clock::now() - begin, "the other ranks to make a communicator", {.deadline = deadline}));
   }
@@ -58,7 +58,7 @@ Messages::Messages(const void* communicator, Deadline deadline) : Messages(std::
 Messages::Messages(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Messages::Messages(Messages&&) noexcept = default;
 Messages::~Messages() {
-  // A notice on its way is read from the state, and the MPI communicator stays with its messages.
+  // A notice in flight is read from the state, so the state is leaked, with the MPI communicator that its messages use.
   if (state_ && !state_->requests.empty()) static_cast<void>(state_.release());
 }
 
@@ -89,7 +89,7 @@ std::span<const Message> Messages::poll() {
     for (int i = 0; i < count; ++i)
       state.completed.push_back(state.under_way[static_cast<std::size_t>(state.indices[static_cast<std::size_t>(i)])]);
   }
-  std::size_t kept = 0;  // after an error, too: MPI has freed the requests that it completed
+  std::size_t kept = 0;  // also after an error: MPI has freed the requests that it completed
   for (std::size_t index = 0; index < state.requests.size(); ++index) {
     if (state.requests[index] == MPI_REQUEST_NULL) continue;
     state.requests[kept] = state.requests[index];
@@ -101,7 +101,7 @@ std::span<const Message> Messages::poll() {
   return state.completed;
 }
 
-/// What every rank sends to every rank: `bytes` at `mine` + `step` times the receiver's rank.
+/// The buffers of an exchange: this rank sends rank r the `bytes` bytes at `mine` + r * `step`.
 struct Messages::Parts {
   std::span<const std::byte> mine;
   std::int64_t bytes = 0;
@@ -118,7 +118,7 @@ void Messages::exchange_each(std::span<const std::byte> mine, std::span<std::byt
 }
 
 void Messages::trade(const Parts& parts, Deadline deadline) {
-  struct Memory {  // of the messages: must outlive them if the trade fails
+  struct Memory {  // buffers of the messages, which must outlive them if the exchange fails
     std::vector<std::byte> mine, all;
   };
   auto memory = std::make_unique<Memory>(Memory{.mine = {parts.mine.begin(), parts.mine.end()}, .all = {}});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Point-to-point messages between processes: everything that communicators use of MPI, besides one duplicate of the
+/// Point-to-point messages between processes. Communicators use nothing else of MPI, except one duplicate of the
 /// caller's MPI_Comm.
 ///
 /// All communicators that are split from one another share that duplicate. Each has a context, a number in the tags of
-/// its messages, so that a split needs no collective call of MPI's, which would have no deadline.
+/// its messages, so that a split does not need a collective call of MPI, which would have no deadline.
 #pragma once
 
 #include <chrono>
@@ -30,25 +30,25 @@ struct Message {
   std::int64_t piece = 0;
 };
 
-/// How long a failed rank waits for others that may have begun to take its messages, or to send theirs.
+/// How long a failed rank waits for other ranks that may have begun to receive its messages or to send theirs.
 inline constexpr std::chrono::milliseconds longest_end{10'000};
 
-/// What a failed rank tells the others.
+/// The notice that a failed rank sends to the others.
 struct FailureNotice {
-  int sender = 0;         ///< its rank in this communicator
-  int origin = 0;         ///< world rank of the rank that failed first: the sender, or one that has told it
-  std::string text = "";  ///< why
+  int sender = 0;         ///< the sender's rank in this communicator
+  int origin = 0;         ///< world rank of the rank that failed first: the sender, or a rank that notified it
+  std::string text = "";  ///< reason of the failure
 };
 
-/// The point-to-point messages of one communicator. Between two ranks, messages of one transfer and kind keep their
-/// order. Ranks start transfers in the same order, and no rank is ahead of another by 64 or more.
+/// The point-to-point messages of one communicator. Between two ranks, messages of one transfer and kind arrive in
+/// order. All ranks start transfers in the same order, and no rank is 64 or more transfers ahead of another.
 class Messages {
  public:
   using Deadline = std::chrono::milliseconds;
 
   /// Makes the communicator of all processes of the MPI_Comm at `communicator`, which is duplicated. Collective. Throws
-  /// CollectiveError unless all come within `deadline`. MPI then still has an unfinished collective call on the
-  /// caller's MPI_Comm.
+  /// CollectiveError unless all processes call it within `deadline`; a collective call of MPI then remains unfinished
+  /// on the caller's MPI_Comm.
   Messages(const void* communicator, Deadline deadline);
   Messages(Messages&&) noexcept;
   ~Messages();
@@ -62,8 +62,8 @@ class Messages {
   /// Returns the messages that completed since the last call. The span is valid until the next call.
   std::span<const Message> poll();
 
-  /// Gathers every rank's `mine` into `all`, in rank order; used while the first communicator is made, when nothing
-  /// else is in flight. Throws CollectiveError at the deadline, as exchange_each does.
+  /// Gathers every rank's `mine` into `all`, in rank order; used while the first communicator is made, when no other
+  /// message is in flight. Throws CollectiveError at the deadline, as exchange_each does.
   void exchange(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline);
   /// Sends byte r of `mine` to rank r, which receives it as byte rank() of its `all`.
   void exchange_each(std::span<const std::byte> mine, std::span<std::byte> all, Deadline deadline);
@@ -71,20 +71,20 @@ class Messages {
   void library_all_gather(std::span<const float> local, std::span<float> full);
   void library_reduce_scatter(std::span<const float> full, std::span<float> local);
 
-  /// Returns a number that this process has not used as a context, nor any larger one.
+  /// Returns a number such that this process has not used it or any larger number as a context.
   int free_context() const;
-  /// Makes the communicator of some of the ranks, this one among them. `ranks`: their numbers here, by number there.
-  /// `context`: the largest free_context of these ranks. Sends nothing.
+  /// Makes a communicator of a subset of the ranks, which includes this rank. `ranks`: for each rank of the new
+  /// communicator, its rank in this one. `context`: the largest free_context of these ranks. Sends nothing.
   Messages part(std::span<const int> ranks, int context) const;
 
-  /// Tells all other ranks that this one has failed. Does not wait for them.
+  /// Notifies all other ranks that this one has failed. Does not wait for them.
   void tell_failure(int origin, std::string_view text) noexcept;
-  /// Returns the next rank that has told of a failure, if there is one.
+  /// Returns the next notice of a failed rank, if one has arrived.
   std::optional<FailureNotice> hear_failure();
-  /// After tell_failure: cancels all receives, and waits until no message in flight can be read from or written to the
-  /// caller's memory any more, since peers have failed too and say what they have begun to receive. Waits at most
-  /// `limit`: a peer that computes, or is lost, does not answer. Returns whether messages are still in flight, which
-  /// MPI never ends: small ones that the library has sent must stay in memory.
+  /// Call it after tell_failure. Cancels all receives, and waits until no message in flight can read or write the
+  /// caller's memory. This needs the peers, which fail too and then report that they receive no more. Waits at most
+  /// `limit`, since a peer that computes or is lost does not answer. Returns whether messages are still in flight. MPI
+  /// never completes these; small messages that the library has sent must stay in memory.
   bool leave_behind(Deadline limit) noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of Messages that a failed rank needs: notices to the others, and an end for what is in flight.
+/// The part of Messages that a failed rank uses: it sends notices to the others and ends the messages in flight.
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -23,14 +23,14 @@ void Messages::tell_failure(int origin, std::string_view text) noexcept {
   tell(state_->told);
 }
 
-/// Sends a notice to all peers. It must stay where it is.
+/// Sends a notice to all peers. The notice must stay at its address until it is sent.
 void Messages::tell(const Notice& notice) noexcept {
   try {
     for (int peer = 0; peer < size_; ++peer)
       if (peer != rank_)
         send({.kind = MessageKind::failure, .sent = true, .peer = peer}, reinterpret_cast<const std::byte*>(&notice),
              sizeof notice);
-  } catch (const std::exception&) {  // the others learn it at their deadline
+  } catch (const std::exception&) {  // the other ranks notice the failure at their deadline
   }
 }
 
@@ -53,8 +53,8 @@ std::optional<FailureNotice> Messages::hear_failure() {
   }
 }
 
-/// Whether a message in flight may still be read or written here: one that is received, or one to a peer that may have
-/// begun to receive it.
+/// Returns whether a message in flight may still access this rank's memory: a message to receive, or one to a peer that
+/// may have begun to receive it.
 bool Messages::needs_memory(const Message& message) const {
   return !message.sent || state_->takes_no_more[static_cast<std::size_t>(message.peer)] == 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What Messages keeps: requests in flight, and the duplicate of the caller's MPI_Comm.
+/// The state of Messages: requests in flight, and the duplicate of the caller's MPI_Comm.
 #pragma once
 
 #include <array>
@@ -13,23 +13,23 @@
 
 namespace fsdp::comm {
 
-/// Of tags: a context, a transfer's number among those in flight, and a kind.
+/// A tag encodes a context, a transfer's number among those in flight, and a message kind.
 inline constexpr int kinds = 16;
 inline constexpr int transfers = 64;
 inline constexpr int tags_of_context = kinds * transfers;
 
-/// Whether MPI has ended.
+/// Returns whether MPI has been finalised.
 inline bool is_finalized() {
   int finalized = 0;
   MPI_Finalized(&finalized);
   return finalized != 0;
 }
 
-/// The MPI communicator that all communicators split from one another share.
+/// The MPI communicator shared by all communicators that are split from one another.
 struct Messages::Duplicate {
   MPI_Comm communicator = MPI_COMM_NULL;
   int next_context = 1;
-  bool abandoned = false;  ///< messages of a failed communicator may still come: its number must not be used again
+  bool abandoned = false;  ///< messages of a failed communicator may still come: MPI must not reuse its id
 
   Duplicate() = default;
   Duplicate(const Duplicate&) = delete;
@@ -39,7 +39,7 @@ struct Messages::Duplicate {
   }
 };
 
-/// What a failed rank sends: first why, then that it receives nothing any more.
+/// The notices that a failed rank sends: first the reason, then that it receives nothing more.
 struct Messages::Notice {
   int origin = 0;
   int takes_no_more = 0;
@@ -49,14 +49,14 @@ struct Messages::Notice {
 struct Messages::State {
   std::shared_ptr<Duplicate> duplicate;
   int context = 0;
-  std::vector<int> ranks;  ///< in the MPI communicator, by rank
+  std::vector<int> ranks;  ///< ranks in the MPI communicator, by rank in this one
   std::uint64_t trades = 0;
   std::vector<MPI_Request> requests;
-  std::vector<Message> under_way;  ///< by request
-  std::vector<int> indices;        ///< completed by the last poll
+  std::vector<Message> under_way;  ///< message of each request
+  std::vector<int> indices;        ///< requests that the last poll completed
   std::vector<Message> completed;
   Notice told, ended;
-  std::vector<char> takes_no_more;  ///< whether a failed peer has said so, by rank
+  std::vector<char> takes_no_more;  ///< by rank: whether this failed peer has reported that it receives nothing more
 
   MPI_Request* add(const Message& message) {
     under_way.push_back(message);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mpi::adopt: what it asks of the program that has initialised MPI.
+/// Mpi::adopt: its requirements on the program that has initialised MPI.
 #include "guest.hpp"
 #include "mpi_engine.hpp"
 #include "mpi_library.hpp"

@@ -17,7 +17,7 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// Yields the core to other ranks: yields at first, sleeps after nothing has moved for 2 ms.
+/// Yields the core to other ranks; sleeps instead once nothing has moved for 2 ms.
 void pause(Clock::duration idle) {
   constexpr std::chrono::milliseconds patience{2};
   constexpr std::chrono::microseconds nap{50};
@@ -79,7 +79,7 @@ Transfer& MpiRank::Engine::prepare() {
 
 Ticket MpiRank::Engine::start() {
   const Clock::time_point begin = Clock::now();
-  hear(begin);  // before anything is sent or received that a failed rank would leave half done
+  hear(begin);  // before sending or receiving anything that a failed rank would not complete
   if (!told_.empty()) fail_as(told_.front().notice);
   const Ticket ticket = next_++;
   InFlight& transfer = slot(ticket);
@@ -158,8 +158,8 @@ void MpiRank::Engine::wait(Ticket ticket) {
   }
 }
 
-/// Counts time since `begin` as copying: all of it if data moves in messages and all peers have arrived, else the time
-/// spent reading windows.
+/// Counts time since `begin` as copying: all of it if data is sent in messages and all peers have arrived, else the
+/// time spent reading windows.
 void MpiRank::Engine::count_copying(const InFlight& transfer, Clock::time_point begin, double read_before) {
   const bool moves = transfer.sends && transfer.not_arrived == 0;
   monitor.totals.copy_seconds += moves ? seconds_between(begin, Clock::now()) : read_seconds_ - read_before;
@@ -181,14 +181,14 @@ bool MpiRank::Engine::progress() {
       moved = true;
     }
   } catch (const CollectiveError& error) {  // ranks disagree, or a peer's memory is gone
-    heard_ = {};                            // what failed told of it before it freed its memory
+    heard_ = {};  // reset, to look again: the failed rank sent its notice before it freed its memory
     hear(Clock::now());
     if (!told_.empty()) fail_as(told_.front().notice);
     fail(error.what());
   }
 }
 
-/// Starts the next sum if none is running and every peer's way is known. Ends sums that are done.
+/// Starts the next sum if none is running and it is known for every peer whether it sends messages. Ends complete sums.
 bool MpiRank::Engine::advance_sums() {
   bool moved = false;
   for (;;) {
@@ -232,7 +232,8 @@ void MpiRank::Engine::on(const Message& message) {
   }
 }
 
-/// Returns the longest message of a kind: data is cut into messages of bounded length, control messages are whole.
+/// Returns the length of the longest message of a kind: data is split into messages of bounded length, control messages
+/// are not.
 std::int64_t MpiRank::Engine::longest(MessageKind kind, std::int64_t bytes) const {
   const bool is_data = kind == MessageKind::data || kind == MessageKind::sum;
   return is_data ? monitor.options.message_bytes : std::max<std::int64_t>(bytes, 1);
@@ -258,7 +259,8 @@ void MpiRank::Engine::receive(InFlight& to, MessageKind kind, int peer, std::byt
   }
 }
 
-/// Sends a peer its part of a gather (or of the gather that ends an all_reduce), of an all_to_all or of a broadcast.
+/// Sends a peer its part of an all_gather (or of the final gather of an all_reduce), of an all_to_all or of a
+/// broadcast.
 void MpiRank::Engine::send_part(InFlight& to, MessageKind kind, int peer) {
   const Transfer& asked = to.transfer;
   if (asked.op == Op::broadcast && asked.root != messages_.rank()) return;

@@ -2,18 +2,18 @@
 /// @file
 /// The transfers in flight of one MPI rank.
 ///
-/// A transfer first sends each peer an arrival message with its outline. So waiting can be told apart from moving data,
-/// a missed deadline can name the missing ranks, and ranks that disagree get an error. The arrival also says how the
-/// rank's part reaches the peer:
-///  - in place, if it lies in windows that the peer can map: the arrival carries its places, and the peer copies or
-///  sums from there and answers `done`, after which the memory may change;
-///  - otherwise in messages. They are received once both outlines were compared: Open MPI 4.1 writes a message that is
-///  longer than its receive beyond the end of the memory.
-/// Sums run one at a time, because they share scratch. In an all_reduce a rank's sums travel in the same way as its
-/// contribution: peers read them after its message `reduced`.
+/// A transfer first sends each peer an arrival message with its outline. This distinguishes waiting from moving data,
+/// identifies the missing ranks after a missed deadline, and detects ranks that disagree. The arrival also specifies
+/// how the rank's part reaches the peer:
+///  - in place, if the part lies in windows that the peer can map: the arrival contains its places, and the peer copies
+///  or sums from there and answers `done`, after which the memory may change;
+///  - otherwise in messages, which are received only after both outlines were compared: Open MPI 4.1 writes beyond the
+///  end of the buffer if a message is longer than its receive.
+/// Sums run one at a time, because they share scratch. In an all_reduce, a rank's sums reach the peers in the same way
+/// as its contribution: in place, peers read them after its message `reduced`.
 ///
-/// A rank that fails tells all others by a message, which they look for while nothing else moves, and before a transfer
-/// starts.
+/// A rank that fails notifies all others by a message. They check for such messages while nothing else moves, and
+/// before a transfer starts.
 #pragma once
 
 #include <array>
@@ -36,13 +36,13 @@
 
 namespace fsdp::comm {
 
-/// What a launcher wants to know of its communicators.
+/// The state of communicators that a launcher observes.
 struct MpiWatch {
-  std::atomic<const Monitor*> waiting_in = nullptr;  ///< of the collective that the thread waits in; for a handler
-  std::optional<Record> told_in = {};  ///< the collective that failed because another rank told of a failure
+  std::atomic<const Monitor*> waiting_in = nullptr;  ///< for the awaited collective; read by a signal handler
+  std::optional<Record> told_in = {};  ///< the collective that failed because another rank reported a failure
 };
 
-/// Notes in a MpiWatch, while it lives, which collective this thread waits in.
+/// Records in a MpiWatch, while it is alive, which collective this thread waits in.
 class WaitingIn {
  public:
   WaitingIn(MpiWatch* watch, const Monitor& monitor)
@@ -60,12 +60,12 @@ class WaitingIn {
 
 class MpiRank::Engine {
  public:
-  /// Makes the engine of all processes, and their windows.
+  /// Makes the engine of all processes, with their windows.
   Engine(Messages messages, const Options& options, MpiWatch* watch);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine() = default;
-  /// Before the destructor: fails, if an exception is what ends this communicator.
+  /// Called before the destructor: marks the engine failed if an exception ends this communicator.
   void end() noexcept;
 
   Messages& messages() { return messages_; }
@@ -76,11 +76,11 @@ class MpiRank::Engine {
   Ticket start();
   bool test(Ticket ticket);
   void wait(Ticket ticket);
-  /// Makes the engine of the ranks with this `color`, which shares the windows. Collective.
+  /// Makes the engine of all ranks with this `color`; it shares the windows. Collective.
   std::unique_ptr<Engine> split(int color);
-  /// Marks the engine failed, tells the other ranks why, and leaves its messages behind.
+  /// Marks the engine failed, notifies the other ranks of the reason, and abandons its messages.
   void give_up(std::string_view why) noexcept { give_up(monitor.world_rank_of(messages_.rank()), why); }
-  /// Whether messages were left in flight when it failed: its memory must then never be freed.
+  /// Returns whether messages were in flight when it was given up: its memory must then never be freed.
   bool leaves_messages() const { return leaves_messages_; }
 
   Monitor monitor;
@@ -90,49 +90,50 @@ class MpiRank::Engine {
   static constexpr std::uint64_t depth = 32;
   static constexpr int nobody = -1;
 
-  /// Places that fit into the arrival; only transfers with more segments need a separate message.
+  /// Number of places that fit into the arrival; only transfers with more segments need a separate message.
   static constexpr std::size_t carried = 4;
 
   /// The first message of a transfer between two ranks.
   struct Arrival {
     Outline outline;
-    std::int64_t in_windows = 0;          ///< whether peers that share windows read this rank's part in place
-    std::uint64_t counts_hash = 0;        ///< all_to_all: of the numbers of elements for the peer, by exchange
-    std::array<Place, carried> places{};  ///< by segment; with more segments, all places follow in a message
+    std::int64_t in_windows = 0;    ///< whether peers that share windows read this rank's part in place
+    std::uint64_t counts_hash = 0;  ///< all_to_all: hash of the numbers of elements for the peer, by exchange
+    std::array<Place, carried>
+        places{};  ///< places by segment; if there are more segments, all places follow in a message
   };
   /// A peer's state in one transfer.
   struct Peer {
-    Arrival own_arrival;                    ///< all_to_all: this rank's, addressed to the peer
-    std::vector<Place> own_places;          ///< all_to_all: of the pieces for the peer, by exchange
-    Arrival arrival;                        ///< the peer's
-    std::vector<Place> places;              ///< of the peer's part, by segment
-    std::vector<const std::byte*> sources;  ///< the same, mapped; empty if its part is sent
-    std::int64_t expected = 0;              ///< messages to receive from it
-    std::int64_t unsent = 0;                ///< messages to it that MPI has not taken yet
+    Arrival own_arrival;                    ///< all_to_all: this rank's arrival, addressed to the peer
+    std::vector<Place> own_places;          ///< all_to_all: places of the pieces for the peer, by exchange
+    Arrival arrival;                        ///< the arrival that the peer sent
+    std::vector<Place> places;              ///< places of the peer's part, by segment
+    std::vector<const std::byte*> sources;  ///< `places`, mapped; empty if the peer sends its part
+    std::int64_t expected = 0;              ///< number of messages to receive from the peer
+    std::int64_t unsent = 0;                ///< number of messages to the peer that MPI has not sent yet
     bool arrived = false;
     bool reduced = false;
   };
   struct InFlight {
     Ticket ticket = 0;
     Transfer transfer;
-    Arrival arrival;            ///< this rank's; in an all_to_all each peer has its own
-    std::vector<Place> places;  ///< of this rank's part, by segment
+    Arrival arrival;            ///< this rank's arrival; in an all_to_all each peer has its own
+    std::vector<Place> places;  ///< places of this rank's part, by segment
     std::vector<Peer> peers;
     std::vector<SumPeer> sum_peers;
-    std::int64_t outstanding = 0;  ///< messages in flight, except those of a sum
+    std::int64_t outstanding = 0;  ///< number of messages in flight, except those of a sum
     int not_arrived = 0;
-    int not_settled = 0;  ///< peers whose part may come in place or in messages: not known yet
-    bool sends = false;   ///< whether some data travels in messages
+    int not_settled = 0;  ///< number of peers not yet known to use messages or in-place reads
+    bool sends = false;   ///< whether some data is sent in messages
     bool sum_to_come = false;
   };
 
-  /// Some ranks of an engine, as those of another.
+  /// A subset of an engine's ranks, which becomes a new engine.
   struct Part {
-    std::vector<int> ranks;       ///< in the parent, by rank
+    std::vector<int> ranks;       ///< ranks in the parent, by rank in the new engine
     std::vector<int> process_of;  ///< see process_of_
     int context = 0;
   };
-  /// A rank that has told of its failure.
+  /// A received notice of a failure.
   struct Told {
     FailureNotice notice;
     Clock::time_point at;
@@ -155,7 +156,7 @@ class MpiRank::Engine {
   void count_copying(const InFlight& transfer, Clock::time_point begin, double read_before);
   std::string missing(const InFlight& transfer) const;
 
-  // In mpi_failing.cpp: how a rank fails, and hears of others.
+  // In mpi_failing.cpp: how a rank fails, and how it notices failures of others.
   void require_alive() const;
   void give_up(int origin, std::string_view why) noexcept;
   [[noreturn]] void fail(std::string_view why);
@@ -179,20 +180,20 @@ class MpiRank::Engine {
 
   Messages messages_;
   std::shared_ptr<Windows> windows_;
-  int process_;                  ///< this process's number in windows_
-  std::vector<int> process_of_;  ///< by rank; nobody if windows are off on either side
+  int process_;                  ///< number of this process in windows_
+  std::vector<int> process_of_;  ///< process number of each rank; `nobody` if windows are off on either side
   PieceSum sum_;
   std::array<InFlight, depth> in_flight_;
   std::deque<Ticket> sums_;  ///< queued sums, after the current one
   Ticket next_ = 0;
-  double read_seconds_ = 0;  ///< spent reading windows
+  double read_seconds_ = 0;  ///< time spent reading windows
   bool failed_ = false;
-  std::string failure_;  ///< why
+  std::string failure_;  ///< reason of the failure
   bool leaves_messages_ = false;
   std::vector<Told> told_;
-  Clock::time_point heard_{};  ///< when it last looked for notices
-  MpiWatch* watch_;            ///< a launcher's, or null
-  int exceptions_;             ///< in flight at construction
+  Clock::time_point heard_{};  ///< time of the last check for notices
+  MpiWatch* watch_;            ///< the launcher's MpiWatch, or null
+  int exceptions_;             ///< number of exceptions in flight at construction
 };
 
 }  // namespace fsdp::comm

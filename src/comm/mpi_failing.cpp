@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of MpiRank::Engine that fails, tells the other ranks, and hears of their failures.
+/// The part of MpiRank::Engine that fails, notifies the other ranks, and receives their notices.
 #include <algorithm>
 #include <exception>
 
@@ -9,13 +9,13 @@
 namespace fsdp::comm {
 namespace {
 
-/// How long what a failed rank sent before it failed may take to arrive.
+/// Longest wait for messages that a failed rank sent before it failed.
 constexpr std::chrono::milliseconds longest_way{100};
-/// How long the other ranks may take to end a transfer in which the failed rank has done its part.
+/// Longest wait for the other ranks to complete a transfer in which the failed rank has done its part.
 constexpr std::chrono::milliseconds longest_rest{1000};
-/// How often a waiting rank looks for notices.
+/// Interval at which a waiting rank checks for notices.
 constexpr std::chrono::milliseconds hearing_interval{1};
-/// Longest end of a failed rank whose process ends afterwards; otherwise longest_end.
+/// Longest end phase of a failed rank whose process ends afterwards; for other ranks it is longest_end.
 constexpr std::chrono::milliseconds longest_end_of_process{200};
 
 std::string failure_of(int rank, std::string_view why) { return message("rank ", rank, " failed: ", why); }
@@ -37,7 +37,7 @@ void MpiRank::Engine::give_up(int origin, std::string_view why) noexcept {
   try {
     const bool is_own = origin == monitor.world_rank_of(messages_.rank());
     failure_ = is_own ? std::string(why) : failure_of(origin, why);
-  } catch (const std::exception&) {  // out of memory: it has failed all the same
+  } catch (const std::exception&) {  // out of memory: the engine is marked failed without a reason
   }
   messages_.tell_failure(origin, why);
   leaves_messages_ = messages_.leave_behind(
@@ -55,22 +55,24 @@ void MpiRank::Engine::fail_as(const FailureNotice& notice) {
   throw CollectiveError(failure_of(notice.origin, notice.text));
 }
 
-/// Collects the notices of failed ranks, not more often than needed.
+/// Collects the notices of failed ranks, at most once per hearing_interval.
 void MpiRank::Engine::hear(Clock::time_point now) {
   if (now - heard_ < hearing_interval) return;
   heard_ = now;
-  for (int look = 0; look < 2; ++look)  // MPI lets messages arrive after the first one has found nothing
+  for (int look = 0; look < 2;
+       ++look)  // twice, since MPI may let messages arrive after the first probe has found nothing
     while (auto notice = messages_.hear_failure()) told_.push_back({.notice = *notice, .at = now});
 }
 
-/// Throws if a rank has told of its failure. What it sent before may be on its way, and may complete the transfer.
+/// Throws if a rank has reported its failure. Waits first for messages that it sent before, which may be in flight and
+/// complete the transfer.
 void MpiRank::Engine::throw_if_a_peer_failed(const InFlight& transfer, Clock::time_point now) {
   hear(now);
   for (const Told& told : told_)
     if (now - told.at >= (needs(transfer, told.notice.sender) ? longest_way : longest_rest)) fail_as(told.notice);
 }
 
-/// Whether a transfer waits for a peer.
+/// Returns whether a transfer waits for a peer.
 bool MpiRank::Engine::needs(const InFlight& transfer, int peer) const {
   const Peer& other = transfer.peers[static_cast<std::size_t>(peer)];
   const bool settled = other.expected == 0 && other.unsent == 0 && !transfer.sum_to_come;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The only file that includes mpi.h, and errors of MPI's calls.
+/// The only file that includes mpi.h, and the error handling of MPI calls.
 #pragma once
 
 #include <array>
@@ -15,7 +15,8 @@
 
 namespace fsdp::comm {
 
-/// Throws CollectiveError with MPI's own text unless `code` is MPI_SUCCESS. `call`: the name of what returned it.
+/// Throws CollectiveError with MPI's own text unless `code` is MPI_SUCCESS. `call`: name of the MPI function that
+/// returned it.
 inline void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};

@@ -8,7 +8,7 @@ MpiRank::MpiRank(Messages messages, const Options& options, MpiWatch* watch)
 MpiRank::MpiRank(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 MpiRank::~MpiRank() {
   engine_->end();
-  // MPI may still read what a failed engine sent.
+  // MPI may still read the messages that a failed engine sent, so the engine is leaked.
   if (engine_->leaves_messages()) static_cast<void>(engine_.release());
 }
 

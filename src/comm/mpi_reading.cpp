@@ -9,8 +9,8 @@
 
 namespace fsdp::comm {
 
-/// Looks up the memory that peers read of this rank: `local` in a gather or all_to_all, all of `full` in a reduction,
-/// root's bytes in a broadcast. Peers read in place only if all of it lies in windows.
+/// Looks up the places of this rank's memory that peers read: `local` in a gather or all_to_all, all of `full` in a
+/// reduction, root's bytes in a broadcast. Peers read in place only if all of it lies in windows.
 void MpiRank::Engine::find_places(InFlight& transfer) const {
   const Transfer& asked = transfer.transfer;
   transfer.arrival = {.outline = outline_of(asked)};
@@ -32,7 +32,7 @@ void MpiRank::Engine::find_places(InFlight& transfer) const {
   std::copy_n(transfer.places.begin(), std::min(carried, transfer.places.size()), transfer.arrival.places.begin());
 }
 
-/// Makes a peer's own arrival and places, of its pieces.
+/// Makes the arrival for one peer, with the places of its pieces.
 void MpiRank::Engine::address_arrival(InFlight& transfer, int peer) const {
   Peer& to = transfer.peers[static_cast<std::size_t>(peer)];
   to.own_arrival = transfer.arrival;
@@ -101,8 +101,8 @@ void MpiRank::Engine::begin_sum(InFlight& transfer) {
   read_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Continues a transfer after its sum: this rank's sums are in place, and its pieces for peers that do not read them in
-/// place have been sent.
+/// Continues a transfer once its sum is complete: this rank's sums are stored, and the contributions for peers that do
+/// not read in place have been sent.
 void MpiRank::Engine::after_sum(InFlight& transfer) {
   transfer.sum_to_come = false;
   for (int step = 1; step < messages_.size(); ++step) {

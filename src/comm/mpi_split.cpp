@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of MpiRank::Engine that makes an engine of some of its ranks, by one gather and without a call of MPI's.
+/// The part of MpiRank::Engine that makes an engine of a subset of its ranks, by one gather and without collective
+/// calls of MPI.
 #include <algorithm>
 #include <exception>
 

@@ -11,8 +11,8 @@ namespace fsdp::comm {
 struct StagedMpiRank::Range {
   std::byte* device = nullptr;
   std::int64_t bytes = 0;
-  std::int64_t offset = 0;  ///< in the staging memory
-  bool read = false;        ///< by the collective
+  std::int64_t offset = 0;  ///< byte offset in the staging memory
+  bool read = false;        ///< whether the collective reads it
   bool written = false;
 };
 

@@ -22,16 +22,16 @@ namespace fsdp::comm {
 
 /// How a peer and this rank exchange contributions.
 struct SumPeer {
-  std::span<const std::byte* const> sources;  ///< the peer's `full` by segment, to read in place; empty: pieces arrive
-  bool reads = false;                         ///< the peer reads this rank's contribution in place: nothing is sent
+  std::span<const std::byte* const> sources;  ///< the peer's `full` by segment, read in place; empty: receive pieces
+  bool reads = false;  ///< whether the peer reads this rank's contribution in place: nothing is sent
 };
 
 class PieceSum {
  public:
   PieceSum(Messages& messages, std::int64_t scratch_bytes);
 
-  /// Starts the sum of one transfer; the previous one must be done. `peers` has one entry per rank; this rank's is
-  /// unused. If no pieces arrive, the sum is complete on return.
+  /// Starts the sum of one transfer; the previous one must be complete. `peers` has one entry per rank; this rank's
+  /// entry is unused. If no pieces arrive, the sum is complete on return.
   /// `threads`: as in sum_in_order.
   void begin(std::uint64_t ticket, const Transfer& transfer, std::span<const SumPeer> peers, int threads);
   /// Handles a completed message of kind `piece`.
@@ -44,14 +44,14 @@ class PieceSum {
  private:
   static constexpr std::int64_t slots = PieceScratch::slots;
 
-  /// Elements of one segment, at most piece_elements_ of them.
+  /// At most piece_elements_ elements of one segment.
   struct Piece {
     std::size_t segment = 0;
-    std::int64_t begin = 0;  ///< in `full`
+    std::int64_t begin = 0;  ///< first element in `full`
     std::int64_t count = 0;
-    std::int64_t own_begin = 0;  ///< in the rank's piece of the segment
+    std::int64_t own_begin = 0;  ///< first element in the rank's own piece of the segment
   };
-  /// A position in the pieces of one rank's part.
+  /// A position within one rank's part, as a segment and an offset.
   struct Cursor {
     std::size_t segment = 0;
     std::int64_t offset = 0;
@@ -66,21 +66,21 @@ class PieceSum {
 
   Messages& messages_;
   std::vector<std::byte> memory_;
-  std::byte* scratch_ = nullptr;  ///< memory_, aligned
+  std::byte* scratch_ = nullptr;  ///< aligned start within memory_
   std::int64_t piece_bytes_ = 0;
 
   std::uint64_t ticket_ = 0;
   const Transfer* transfer_ = nullptr;
   std::span<const SumPeer> peers_;
   int threads_ = 0;
-  int arrive_from_ = 0;  ///< peers that send pieces
+  int arrive_from_ = 0;  ///< number of peers that send pieces
   std::int64_t piece_elements_ = 0;
-  std::vector<Cursor> to_send_;  ///< by peer
+  std::vector<Cursor> to_send_;  ///< next position to send, by peer
   Cursor to_receive_;
   std::array<Piece, slots> arriving_;
-  std::array<int, slots> missing_{};  ///< peers whose part of the slot's piece has not arrived
-  int receiving_ = 0;                 ///< slots in use
-  std::int64_t sending_ = 0;          ///< messages
+  std::array<int, slots> missing_{};  ///< by slot: number of peers whose part has not arrived
+  int receiving_ = 0;                 ///< number of slots in use
+  std::int64_t sending_ = 0;          ///< number of messages being sent
   std::vector<Contribution> contributions_;
 };
 

@@ -20,14 +20,15 @@ namespace fsdp::comm {
 namespace {
 
 constexpr std::int64_t page = 4096;
-/// As in src/fsdp/device/cpu/memory.cpp.
+/// The same threshold as in src/fsdp/device/cpu/memory.cpp.
 constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
 
-/// The identity of a window, in the page after its bytes.
+/// The identity of a window, stored in the page after its bytes.
 struct Stamp {
-  std::array<std::uint64_t, 2> nonce{};  ///< the process's; guards against a descriptor reused for another file
+  std::array<std::uint64_t, 2>
+      nonce{};  ///< the process's nonce; guards against a descriptor that is reused for another file
   std::uint64_t number = 0;
-  std::atomic<std::uint32_t> released = 0;  ///< set when the owner frees it: peers then unmap it
+  std::atomic<std::uint32_t> released = 0;  ///< set when the owner frees the window: peers then unmap it
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -37,22 +38,22 @@ const Stamp* stamp_of(const std::byte* data, std::int64_t bytes) {
 }
 std::size_t mapped_bytes(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, page) + page); }
 
-/// What a process tells the others, so that they can try to read its memory.
+/// The information that a process sends to the others, so that they can try to read its memory.
 struct Greeting {
   std::array<char, 36> machine{};
-  std::array<std::uint64_t, 2> nonce{};  ///< also the content of the file
-  std::int64_t pid = 0;                  ///< 0: it has no windows
+  std::array<std::uint64_t, 2> nonce{};  ///< also stored in the file
+  std::int64_t pid = 0;                  ///< 0 if the process has no windows
   std::int64_t file = -1;
 };
 
-/// Returns an id that is the same in all processes on one running kernel.
+/// Returns an id that all processes on one running kernel have in common.
 std::array<char, 36> this_machine() {
   std::array<char, 36> id{};
   std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size());
   return id;
 }
 
-/// Whether a process has ended. One that nobody has waited for yet still has its folder.
+/// Returns whether a process has ended. A zombie has ended too, although its folder in /proc still exists.
 bool has_ended(std::int64_t pid) {
   std::ifstream stat(message("/proc/", pid, "/stat"));
   std::string text;
@@ -83,7 +84,8 @@ Windows::Windows(Messages& messages, bool enabled, Messages::Deadline deadline)
   std::vector<Greeting> greetings(peers_.size());
   messages.exchange(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(greetings)), deadline);
 
-  // Containers may hide processes of one machine from each other, and the system may forbid reading: so just try.
+  // Containers may hide processes of one machine from each other, and the system may forbid reading, so each process
+  // tries.
   std::vector<char> reads(peers_.size());
   for (std::size_t process = 0; process < peers_.size(); ++process) {
     const Greeting& theirs = greetings[process];
@@ -154,14 +156,14 @@ const std::byte* Windows::map(int process, const Place& place) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) throw refused("open", errno == ENOENT);
   const auto size = static_cast<off_t>(mapped_bytes(place.bytes));
-  if (lseek(file.get(), 0, SEEK_END) != size) throw refused("open", true);  // another file has its descriptor
+  if (lseek(file.get(), 0, SEEK_END) != size) throw refused("open", true);  // the descriptor now refers to another file
   void* const address = mmap(nullptr, mapped_bytes(place.bytes), PROT_READ, MAP_SHARED, file.get(), 0);
   if (address == MAP_FAILED) throw refused("mmap", false);
   const auto* const data = static_cast<const std::byte*>(address);
   const Stamp& stamp = *stamp_of(data, place.bytes);
   if (stamp.number != place.window || stamp.nonce != peers_[static_cast<std::size_t>(process)].nonce) {
     munmap(address, mapped_bytes(place.bytes));
-    throw refused("open", true);  // another file has its descriptor
+    throw refused("open", true);  // the descriptor now refers to another file
   }
   if (place.bytes >= huge_page_threshold) madvise(address, mapped_bytes(place.bytes), MADV_HUGEPAGE);
   mapped_.push_back({.process = process, .number = place.window, .data = data, .bytes = place.bytes});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows: memory of one process that the other processes of its machine can read.
+/// Windows: memory of a process that other processes on its machine can read.
 ///
 /// A window is an anonymous file in memory (memfd_create). A peer opens it as /proc/<process>/fd/<file> and maps it
-/// read-only when it first receives a place in it. Unlike MPI_Win_allocate_shared this needs no collective call and no
-/// room in /dev/shm, and leaves nothing behind when processes are killed: the kernel frees a window with its last
-/// mapping.
+/// read-only when it first receives a place in that window. Unlike MPI_Win_allocate_shared this needs no collective
+/// call and no space in /dev/shm, and leaves nothing behind when processes are killed: the kernel frees a window with
+/// its last mapping.
 #pragma once
 
 #include <array>
@@ -22,21 +22,21 @@
 
 namespace fsdp::comm {
 
-/// The position of bytes in the windows of a process, valid in every process.
+/// The position of bytes in the windows of a process, with the same meaning in every process.
 struct Place {
-  std::uint64_t window = 0;  ///< number among all windows that the process ever made, from 1; 0: none
+  std::uint64_t window = 0;  ///< number of the window among all that the process ever made, from 1; 0: no window
   std::int64_t file = 0;     ///< file descriptor in that process
-  std::int64_t bytes = 0;    ///< of the window
+  std::int64_t bytes = 0;    ///< size of the window
   std::int64_t offset = 0;
 };
 
-/// Says why a window of process `pid`, which is rank `rank`, cannot be read: the process has ended, or has freed the
-/// window (`freed`); else `refusal`, what the system answered.
+/// Returns the reason why a window of process `pid`, which is rank `rank`, cannot be read: the process has ended, or
+/// has freed the window (`freed`); otherwise `refusal`, the system's error.
 std::string unreadable(int rank, std::int64_t pid, bool freed, std::string_view refusal);
 
-/// The windows of this process, and those of other processes that it has mapped. A communicator shares them with all
-/// communicators split from it; processes are numbered by their rank in the first one. Only the thread that calls MPI
-/// uses them.
+/// The windows of this process, and the windows of other processes that it has mapped. All communicators that are split
+/// from one another share one instance; processes are numbered by their rank in the first communicator. Only the thread
+/// that calls MPI uses them.
 class Windows {
  public:
   /// Finds out which processes can read each other's windows; two processes can only if `enabled` is true on both.

@@ -14,7 +14,7 @@ void NcclAbort::start(const nccl::Table& table, nccl::Comm comm) noexcept {
     std::packaged_task<void()> task([abort_comm, comm] { abort_comm(comm); });
     done_ = task.get_future();
     thread_ = std::thread(std::move(task));
-  } catch (const std::exception&) {  // no thread available: abort here, since kernels must end
+  } catch (const std::exception&) {  // no thread is available: abort here, since the kernels must end
     abort_comm(comm);
   }
 }

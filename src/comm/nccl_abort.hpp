@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// ncclCommAbort on a thread of its own.
+/// ncclCommAbort on a separate thread.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace fsdp::comm {
 
-/// Runs ncclCommAbort in the background. The call first tells NCCL's kernels to end, then waits until no graph holds a
+/// Runs ncclCommAbort in the background. The call first stops NCCL's kernels, then waits until no CUDA graph contains a
 /// collective of the communicator. Graphs are destroyed while the failure unwinds the stack, so the failing thread must
 /// not wait for them.
 class NcclAbort {
@@ -23,7 +23,7 @@ class NcclAbort {
 
   /// Starts the abort; call it at most once. The communicator must not be used afterwards.
   void start(const nccl::Table& table, nccl::Comm comm) noexcept;
-  /// Waits up to `limit` for the abort to end. If a graph is still held by then, detaches the thread.
+  /// Waits up to `limit` for the abort to end. If a graph still contains a collective then, detaches the thread.
   void finish(std::chrono::milliseconds limit) noexcept;
 
  private:

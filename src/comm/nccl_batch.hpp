@@ -14,11 +14,11 @@
 
 namespace fsdp::comm {
 
-/// Collects calls until a group is full. All ranks must split their calls into groups at the same places, or a send
-/// would wait for a receive in a later group. So make_room takes the largest demand of any rank.
+/// Collects calls until a group is full. All ranks must split their calls into groups at the same points, or a send
+/// would wait for a receive in a later group. Therefore make_room takes the maximum that any rank needs.
 class NcclBatch {
  public:
-  /// NCCL's limit is about 2048 per group.
+  /// Most calls per group; NCCL's limit is about 2048.
   static constexpr std::int64_t most_calls = 1024;
 
   NcclBatch(NcclLink& link, const AnyQueue& queue, std::byte* staging, std::int64_t staging_bytes,
@@ -27,7 +27,7 @@ class NcclBatch {
 
   const AnyQueue& queue() const { return queue_; }
   std::int64_t staging_bytes() const { return staging_bytes_; }
-  /// Returns the staging memory that `bytes` take, alignment included.
+  /// Returns the size of the staging memory for `bytes` bytes, including alignment.
   static std::int64_t slot_bytes(std::int64_t bytes);
 
   /// Reserves room for the calls and staging of one piece. Flushes earlier pieces if it would not fit.

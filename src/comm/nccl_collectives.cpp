@@ -74,7 +74,8 @@ void add_spending_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace pl
     batch.then_sum({{.data = all.full(place.rank), .stored = DType::f32}}, own, Write::accumulate, all.local());
 }
 
-/// The same for contributions that are kept: uses staging memory as scratch, in chunks if it is too small.
+/// Adds accumulating float sums whose contributions must be kept. Uses staging memory as scratch, in chunks if it is
+/// too small.
 void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace place) {
   const auto bytes_of = [](std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); };
   const std::int64_t capacity = batch.staging_bytes() / static_cast<std::int64_t>(sizeof(float));
@@ -92,13 +93,14 @@ void add_staged_sum(NcclBatch& batch, const ByteSegment& segment, NcclPlace plac
   });
 }
 
-/// Adds sums of contributions that are exchanged and added here, in rank order. Narrower ones are rounded into staging
-/// memory before they are sent; floats are sent from `full`, where this rank's own are read too.
+/// Adds sums of contributions that are exchanged and added here, in rank order. Contributions in a narrower type are
+/// rounded into staging memory before they are sent. Floats are sent directly from `full`, from which this rank also
+/// reads its own.
 void add_exchanged_sum(NcclBatch& batch, const Transfer& transfer, const ByteSegment& segment, NcclPlace place) {
   const DType wire = transfer.wire;
   const bool rounds = wire != DType::f32;
   const auto slot = [&](std::int64_t count) { return NcclBatch::slot_bytes(count * size_of(wire)); };
-  constexpr std::int64_t whole_slots = 64;  // elements whose bytes fill slots to the end, whatever the wire
+  constexpr std::int64_t whole_slots = 64;  // number of elements whose bytes fill whole slots for every wire type
   const std::int64_t slots = rounds ? 2 * place.size : place.size;
   const std::int64_t most = batch.staging_bytes() / (slots * size_of(wire)) / whole_slots * whole_slots;
   for_each_chunk(segment, most, [&](const Chunk& chunk) {

@@ -88,7 +88,7 @@ Result call(const Call& call, Comm comm, Stream queue) {
 /// Waits for the device first: unlike cudaFree, ncclMemFree does not, and kernels may still use the memory while an
 /// error unwinds.
 Result mem_free(void* data) {
-  static_cast<void>(cudaDeviceSynchronize());  // its error shows in a later call that can throw
+  static_cast<void>(cudaDeviceSynchronize());  // an error shows in a later call that can throw
   return ours(ncclMemFree(data));
 }
 #endif

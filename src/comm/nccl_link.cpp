@@ -32,7 +32,7 @@ void NcclLink::issue(std::span<const nccl::Call> calls, nccl::Stream stream, Dea
     const Result result = table_.call(call, comm_, stream);
     if (result != Result::success && result != Result::in_progress) worst = result;
   }
-  const Result ended = table_.group_end();  // also after an error: the group belongs to the thread
+  const Result ended = table_.group_end();  // also after an error, because the group is a state of the thread
   require_good(worst, "a call");
   require_good(ended, "a group");
   settle("a group", deadline);
@@ -102,7 +102,7 @@ void NcclLink::require_good(Result result, std::string_view what) {
                more != nullptr ? more : ""));
 }
 
-/// Waits until the last call has completed: communicators are nonblocking, so calls continue after they return.
+/// Waits until the last call has completed: communicators are nonblocking, so calls may return before they complete.
 void NcclLink::settle(std::string_view what, Deadline deadline) {
   const Clock::time_point begin = Clock::now();
   const bool settled = poll_until(deadline_after(begin, deadline), [&] {

@@ -29,11 +29,11 @@ class NcclLink {
   const nccl::Table& table() const { return table_; }
   bool alive() const { return comm_ != nullptr; }
 
-  /// Enqueues one group of calls. Returns when the group is enqueued; the first time that waits for the peers' hosts.
+  /// Enqueues one group of calls. Returns when the group is enqueued; the first call also waits for the peers' hosts.
   void issue(std::span<const nccl::Call> calls, nccl::Stream stream, Deadline deadline);
   /// Throws if this communicator has failed here, or if NCCL reports a failure elsewhere.
   void check();
-  /// Whether it has failed elsewhere. Throws where it has failed here.
+  /// Returns whether the communicator has failed on another rank. Throws if it has failed on this rank.
   bool has_lost_peer();
   std::unique_ptr<NcclLink> split(int color, int key, Deadline deadline);
 
@@ -43,7 +43,8 @@ class NcclLink {
 
   /// Finalises and destroys the communicator, after all its work is done on all ranks. Aborts it at the deadline.
   void end(Deadline deadline) noexcept;
-  /// Starts an abort and returns at once, even if graphs hold collectives of the communicator; see nccl_abort.hpp.
+  /// Starts an abort and returns immediately, even if graphs contain collectives of the communicator; see
+  /// nccl_abort.hpp.
   void give_up() noexcept;
   /// Waits for the end of an abort, if one was started. Graphs should be destroyed by now.
   void finish_abort(Deadline deadline) noexcept { abort_.finish(deadline); }
@@ -57,7 +58,7 @@ class NcclLink {
 
   const nccl::Table& table_;
   nccl::Comm comm_ = nullptr;
-  nccl::Comm made_ = nullptr;  ///< result of a split; NCCL may set it late
+  nccl::Comm made_ = nullptr;  ///< the result of a split, which NCCL may set late
   NcclAbort abort_;
   std::string failure_ = "it has ended";
 };

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t events_kept = 64;
-/// What a peer sent before it gave up may still arrive: an error of all ranks, say, with which all are to end.
+/// Longest wait for data that a peer sent before it aborted, such as an error that all ranks are to throw.
 constexpr std::chrono::milliseconds on_its_way{500};
 
 }  // namespace
@@ -33,7 +33,7 @@ NcclRank::~NcclRank() {
   try {
     if (link_->alive() && next_ > 0) wait_for(queue_.record());
     link_->end(monitor_.options.deadline);
-  } catch (const std::exception&) {  // aborted: the failure was reported before, or shows in what was waited for
+  } catch (const std::exception&) {  // aborted: the failure was reported before, or the awaited work reports it
   }
   link_->finish_abort(monitor_.options.deadline);  // before the queue that its kernels run on is destroyed
 }
@@ -146,7 +146,7 @@ std::unique_ptr<NcclRank> NcclRank::split(int color) {
   gather_values(reinterpret_cast<const std::byte*>(&color), reinterpret_cast<std::byte*>(colors.data()), sizeof(int));
   const auto same = static_cast<int>(std::count(colors.begin(), colors.end(), color));
   const auto before = static_cast<int>(std::count(colors.begin(), colors.begin() + rank(), color));
-  // NCCL takes no negative color, so the first rank of this color stands for it.
+  // NCCL does not accept negative colors, so the first rank with this color represents it.
   const auto first = static_cast<int>(std::find(colors.begin(), colors.end(), color) - colors.begin());
   std::shared_ptr<NcclLink> part = link_->split(first, rank(), monitor_.options.deadline);
   std::unique_ptr<NcclRank> made(new NcclRank(std::move(part), before, same, monitor_.options));
@@ -186,7 +186,7 @@ void NcclRank::clear(std::byte* data, std::int64_t bytes) {
   for (std::int64_t begin = 0; begin < bytes; begin += most)
     queue_.move(zeros.get(), data + begin, std::min(most, bytes - begin));
   wait_for(queue_.record());
-  queue_.synchronize();  // already done; tells a device that checks accesses so
+  queue_.synchronize();  // already complete; the call is for devices that check accesses
 }
 
 }  // namespace fsdp::comm

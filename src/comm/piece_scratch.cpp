@@ -8,7 +8,7 @@
 namespace fsdp::comm {
 namespace {
 
-/// Shared by all pieces in flight: small enough to stay in the last-level cache.
+/// Total for all pieces in flight: small enough to stay in the last-level cache.
 constexpr std::int64_t largest_scratch = 4 << 20;
 constexpr std::int64_t smallest_piece = 4 << 10;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory through which MPI's ranks add up pieces (mpi_sum.hpp): plans of such ranks ask for it without MPI.
+/// The scratch memory in which MPI's ranks sum pieces (mpi_sum.hpp). It is separate, so that plans for such ranks can
+/// compute its size without MPI.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ struct PieceScratch {
   static constexpr std::int64_t slots = 2;
   static constexpr std::int64_t cache_line = 64;
 
-  /// Pieces that are in flight between a rank and the others.
+  /// Returns the number of pieces in flight between a rank and the others.
   static constexpr std::int64_t pieces(std::int64_t ranks) { return 2 * slots * (ranks - 1); }
-  /// Bytes of all of them. One rank needs none.
+  /// Returns the bytes of all pieces; 0 for one rank.
   static std::int64_t bytes(int ranks);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The messages of a rendezvous. They are sent as they lie in memory: both sides must have the same byte order.
+/// The messages of a rendezvous. They are sent without conversion: both sides must have the same byte order.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@ namespace fsdp::comm {
 inline constexpr std::array<char, 16> rendezvous_mark = {'t', 'e', 's', 's', 'e', 'r', 'a', ' ',
                                                          'm', 'e', 'e', 't', 's', ' ', '1', '\n'};
 
-/// A rank's question, and rank 0's answer; rank 0's bytes follow an answer that does not refuse.
+/// A rank's request, and rank 0's answer; rank 0's bytes follow the answer unless it is a refusal.
 struct RendezvousMessage {
   std::array<char, 16> mark = rendezvous_mark;
   std::int32_t rank = 0;
   std::int32_t size = 0;
   std::int64_t bytes = 0;
-  std::uint64_t number = 0;  ///< random, drawn by the asking rank; the answer repeats it
-  std::int64_t refused = 0;  ///< in an answer: 1 if another process already came as this rank
+  std::uint64_t number = 0;  ///< random number drawn by the requesting rank; the answer repeats it
+  std::int64_t refused = 0;  ///< in an answer: 1 if another process has already connected as this rank
 
   friend bool operator==(const RendezvousMessage&, const RendezvousMessage&) = default;
 };
@@ -29,7 +29,7 @@ struct RendezvousMessage {
 /// Throws InputError unless `answer` is rank 0's positive answer to `asked`.
 void require_ours(const RendezvousMessage& asked, const RendezvousMessage& answer, const std::string& where);
 
-/// Returns "rank 1, rank 3": the ranks from 1 on whose flag in `came` is not set.
+/// Returns a list such as "rank 1, rank 3" of the ranks from 1 on whose flag in `came` is not set.
 template <class Came>
 std::string missing_ranks(const Came& came) {
   std::string text;
@@ -38,7 +38,7 @@ std::string missing_ranks(const Came& came) {
   return text;
 }
 
-/// Returns a random number, to tell questions apart.
+/// Returns a random number that identifies a request.
 std::uint64_t draw_number();
 
 }  // namespace fsdp::comm

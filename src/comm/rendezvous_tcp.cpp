@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rendezvous over TCP. Rank 0 serves all ranks concurrently: a peer that connects and stays silent delays nobody.
+/// Rendezvous over TCP. Rank 0 serves all ranks concurrently: a peer that connects but sends nothing does not delay the
+/// others.
 #include <array>
 #include <memory>
 #include <thread>
@@ -75,7 +76,7 @@ void ask(const Meeting& meeting, const std::string& address, int port, std::span
       require_ours(question, answer, where);
       if (does([&](auto done) { asio::async_read(socket, buffer_of(bytes), done); })) return;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 may not listen yet
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 may not be listening yet
   }
   throw InputError(message("rendezvous at ", where, ": rank ", meeting.rank, " got no answer from rank 0 within ",
                            in_seconds(meeting.deadline),
@@ -87,7 +88,7 @@ tcp::acceptor listen_at(asio::io_context& io, int port) {
   error_code error;
   tcp::endpoint all(tcp::v6(), static_cast<std::uint16_t>(port));
   acceptor.open(all.protocol(), error);
-  if (error) {  // a machine without IPv6
+  if (error) {  // the machine does not support IPv6
     all = tcp::endpoint(tcp::v4(), static_cast<std::uint16_t>(port));
     acceptor.open(all.protocol(), error);
   } else {
@@ -101,7 +102,7 @@ tcp::acceptor listen_at(asio::io_context& io, int port) {
   return acceptor;
 }
 
-/// Rank 0 of a meeting.
+/// Rank 0's side of a rendezvous.
 class Host {
  public:
   Host(const Meeting& meeting, int port, std::span<std::byte> bytes)
@@ -120,7 +121,7 @@ class Host {
   }
 
  private:
-  /// A peer that connected, its question and the reply.
+  /// A connected peer, with its request and the reply.
   struct Guest {
     tcp::socket socket;
     Message question, reply;
@@ -153,7 +154,7 @@ class Host {
     asio::async_write(guest->socket, sent, [this, guest](const error_code& error, std::size_t) {
       if (!guest->ours) return;
       if (error)
-        came_[static_cast<std::size_t>(guest->question.rank)] = false;  // it may ask again
+        came_[static_cast<std::size_t>(guest->question.rank)] = false;  // the rank may request again
       else if (--missing_ == 0)
         io_.stop();
     });

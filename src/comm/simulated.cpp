@@ -6,7 +6,7 @@
 namespace fsdp::comm {
 
 std::unique_ptr<Monitor> simulated_monitor(const SimulatedWorld& world, const Options& options) {
-  constexpr int most = 1 << 20;  // tables of a plan have a row for each
+  constexpr int most = 1 << 20;  // a plan's tables have a row for each rank
   require<InputError>(world.ranks <= most, "simulated communicator: ", world.ranks, " ranks were asked for; at most ",
                       most, " can be planned for");
   require<InputError>(world.ranks > 0 && world.rank >= 0 && world.rank < world.ranks, "simulated communicator: rank ",

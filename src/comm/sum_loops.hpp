@@ -2,7 +2,7 @@
 /// @file
 /// The inner loops of ordered sums, compiled once for each instruction set (src/fsdp/device/cpu/isa.hpp).
 ///
-/// They only add and round, so every instruction set gives the same bits.
+/// The loops only add and round, so results are bit-identical with every instruction set.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace fsdp::comm {
 
-/// Elements summed at a time, so that partial sums stay in the first-level cache.
+/// Number of elements summed at a time, so that partial sums stay in the first-level cache.
 inline constexpr std::int64_t sum_block = 4096;
 
-/// The arguments of a sum, of which a loop computes elements [at, at + count), count <= sum_block.
+/// The arguments of a sum; one call of a loop computes elements [at, at + count), count <= sum_block.
 struct SumBlock {
   const Contribution* contributions = nullptr;  ///< [ranks], in rank order
   std::int64_t ranks = 0;
   DType wire = DType::f32;
   Write write = Write::overwrite;
-  bool streamed = false;  ///< writes the result past the caches
-  bool direct = false;    ///< sums in `to` itself, which aliases no contribution; always if it accumulates
+  bool streamed = false;  ///< whether the result is written past the caches
+  bool direct = false;    ///< whether to sum in `to` itself, which aliases no contribution; always if it accumulates
   float* to = nullptr;
 };
 

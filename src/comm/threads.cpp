@@ -98,7 +98,8 @@ void ThreadsRank::abandon(Ticket) noexcept {
   let_peers_finish_reading();
 }
 
-/// Advances transfers in the order they were started, as far as peers have come. Returns whether anything was done.
+/// Advances transfers in the order in which they were started, as far as the peers' progress allows. Returns whether
+/// any transfer advanced.
 bool ThreadsRank::progress() {
   bool moved = false;
   try {
@@ -130,8 +131,8 @@ bool ThreadsRank::advance(const Transfer& transfer) {
       set_finished(last_step);
       return true;
     case Op::all_reduce: {
-      // A peer that has summed its pieces no longer reads contributions: its piece may be read, and this rank's copy of
-      // that piece overwritten.
+      // A peer that has summed its pieces does not read contributions any more: its piece may be read, and this rank's
+      // copy of that piece may be overwritten.
       bool moved = false;
       if (group_->peer(rank_).finished.load() < reduced_step) {
         if (!all_published()) return false;

@@ -10,7 +10,7 @@
 namespace fsdp::comm {
 namespace {
 
-/// Longer than the latency of a peer's signal, shorter than a time slice.
+/// Longer than the latency of a peer's notification, shorter than a scheduler time slice.
 constexpr std::chrono::microseconds longest_spin{50};
 
 void relax() {
@@ -69,7 +69,7 @@ std::string ThreadsWorld::failure() const {
 }
 
 std::shared_ptr<ThreadsGroup> group_of_threads(int ranks) {
-  constexpr int most = 65'536;  // a rank is a thread; Linux has fewer of them by default
+  constexpr int most = 65'536;  // each rank is a thread, and Linux allows fewer by default
   require<InputError>(ranks > 0 && ranks <= most, "threads communicator: ", ranks, " ranks were asked for; give 1 to ",
                       most);
   return std::make_shared<ThreadsGroup>(std::make_shared<ThreadsWorld>(), ranks);

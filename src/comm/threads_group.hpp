@@ -23,7 +23,7 @@ namespace fsdp::comm {
 
 using Clock = std::chrono::steady_clock;
 
-/// Adds its lifetime to `seconds`.
+/// Adds the time for which it is alive to `seconds`.
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
@@ -36,7 +36,7 @@ class Stopwatch {
   Clock::time_point begin_;
 };
 
-/// Sets a flag while it lives: this rank is reading peers' memory, so a failing peer must not free its own yet.
+/// Sets a flag while it is alive: this rank is reading peers' memory, so a failing peer must not free its memory yet.
 class Reading {
  public:
   explicit Reading(std::atomic<bool>& flag) : flag_(flag) { flag_.store(true); }
@@ -55,7 +55,7 @@ class ThreadsWorld {
   void notify();
   /// Returns the number of changes so far.
   std::uint64_t version() const { return version_.load(); }
-  /// Waits until the version is not `seen` any more or the deadline has passed. With `spin`, spins first; then sleeps.
+  /// Waits until the version differs from `seen` or the deadline has passed. With `spin`, spins first; then sleeps.
   void await_change(std::uint64_t seen, bool spin, Clock::time_point deadline);
 
   /// Records a failure and wakes all ranks. Only the first failure is kept.
@@ -73,29 +73,29 @@ class ThreadsWorld {
   std::string failure_;
 };
 
-/// Events of one transfer in a rank's queues, if a device moves the tensors. Each is set before the counter of the same
-/// name says that the rank's host has reached that point.
+/// Events of one transfer in a rank's queues, if a device moves the tensors. Each event is set before the ThreadsPeer
+/// counter of the same name shows that the rank's host has reached that point.
 struct Milestones {
-  std::vector<AnyEvent> published;  ///< from the caller's queues: after them, peers may read its tensors
-  AnyEvent reduced;                 ///< after it, own pieces are summed
-  AnyEvent finished;                ///< after it, the rank no longer reads peers
+  std::vector<AnyEvent> published;  ///< events of the caller's queues, after which peers may read its tensors
+  AnyEvent reduced;                 ///< event after which the rank's own pieces are summed
+  AnyEvent finished;                ///< event after which the rank no longer reads peers' tensors
 };
 
-/// One rank as its peers see it.
+/// The state of one rank that its peers can read.
 struct alignas(64) ThreadsPeer {
-  /// Most transfers in flight. Transfer t has slot t % depth, which is reused once all ranks have finished transfer
-  /// t - depth.
+  /// Maximum number of transfers in flight. Transfer t has slot t % depth, which is reused once all ranks have finished
+  /// transfer t - depth.
   static constexpr std::uint64_t depth = 32;
 
-  std::atomic<std::uint64_t> published = 0;  ///< transfers whose slot may be read
+  std::atomic<std::uint64_t> published = 0;  ///< number of transfers whose slot may be read
   std::atomic<std::uint64_t> finished =
-      0;  ///< 2 t + 1: own pieces of transfer t summed; 2 t + 2: no longer reads peers for t
-  std::atomic<bool> reading = false;  ///< whether it is reading peers' memory right now
-  std::atomic<bool> joined = false;   ///< ThreadRanks: whether it has its communicator
-  std::atomic<bool> left = false;     ///< whether its communicator was destroyed: it will not come any more
+      0;  ///< 2 t + 1: own pieces of transfer t are summed; 2 t + 2: also no longer reads peers for t
+  std::atomic<bool> reading = false;  ///< whether the rank is reading peers' memory now
+  std::atomic<bool> joined = false;   ///< ThreadRanks: whether the rank's communicator has been made
+  std::atomic<bool> left = false;     ///< whether the rank's communicator was destroyed: no more transfers will come
   std::array<Transfer, depth> transfers;
   std::array<Milestones, depth> milestones;
-  AnyEvent latest;  ///< after all enqueued work; written while `reading`
+  AnyEvent latest;  ///< event after all enqueued work; written while `reading` is set
 };
 
 /// The ranks of one communicator.
@@ -113,8 +113,8 @@ class ThreadsGroup {
   std::vector<ThreadsPeer> peers;
 };
 
-/// Returns the ranks of a job of their own. Throws InputError unless there is at least one,
-/// and for more than any machine has threads.
+/// Returns the ranks of a new, separate job. Throws InputError unless `ranks` is at least 1 and at most the number of
+/// threads that a machine can have.
 std::shared_ptr<ThreadsGroup> group_of_threads(int ranks);
 
 }  // namespace fsdp::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// ThreadsRank on an asynchronous device: what its queue waits for, and how hosts wait for queues.
+/// ThreadsRank on an asynchronous device: the events that its queue waits for, and how hosts wait for queues.
 #include <exception>
 
 #include <tessera/comm/poll.hpp>
@@ -53,18 +53,18 @@ void ThreadsRank::finish_queued() noexcept {
   try {
     wait_for(done(next_ - 1));
     wait_for(queue_.record());
-  } catch (const std::exception&) {  // a failure was reported, and let_queues_finish has waited for all queues
+  } catch (const std::exception&) {  // the failure was reported, and let_queues_finish has waited for all queues
   }
 }
 
-/// Waits, after a failure, for all ranks' queues up to the deadline. Nothing new is enqueued by then.
+/// After a failure, waits for all ranks' queues until the deadline. No more work is enqueued at this point.
 void ThreadsRank::let_queues_finish() const noexcept {
   if (!queue_) return;
   const Clock::time_point deadline = deadline_after(Clock::now(), monitor_.options.deadline);
   for (int peer = 0; peer < size(); ++peer) {
     try {
       poll_until(deadline, [&] { return queue_.happened(group_->peer(peer).latest); });
-    } catch (const std::exception&) {  // a lost device reads nothing
+    } catch (const std::exception&) {  // a lost device no longer reads memory
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The part of ThreadsRank that makes a communicator of some of its ranks.
+/// The part of ThreadsRank that makes a communicator of a subset of its ranks.
 #include <tessera/comm/threads_rank.hpp>
 
 #include "threads_group.hpp"

@@ -10,11 +10,11 @@
 namespace fsdp::comm {
 namespace {
 
-constexpr char stopped = 's';  ///< after it the signal's number as a character
+constexpr char stopped = 's';  ///< followed by the signal's number as a character
 constexpr char other = 'o';
 
-/// Calls visit.operator()<Type>(letter) for the types that arrive as they were thrown, besides StoppedError. All others
-/// arrive as Error.
+/// Calls visit.operator()<Type>(letter) for each exception type that other ranks rethrow as the same type, except
+/// StoppedError. All other types are rethrown as Error.
 template <class Visit>
 void for_each_type(const Visit& visit) {
   visit.template operator()<InputError>('i');

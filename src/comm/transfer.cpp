@@ -20,15 +20,15 @@
 namespace fsdp::comm {
 namespace {
 
-/// Results of at least this many elements are written past the caches.
+/// Minimum number of elements for which results are written past the caches.
 constexpr std::int64_t least_streamed = 1 << 20;
 
-/// Calls body(begin, end) on parts of [0, count), one per thread, cut at multiples of `sum_block`. `asked`: the number
-/// of threads; 0: the calling thread's setting.
+/// Calls body(begin, end) on parts of [0, count), one per thread, cut at multiples of `sum_block`. `asked`: the
+/// requested number of threads; 0: the calling thread's setting.
 template <class Body>
 void split_over_threads(std::int64_t count, std::int64_t element_bytes, int asked, const Body& body) {
 #ifdef _OPENMP
-  constexpr std::int64_t least_parallel_bytes = 1 << 20;  // below this a second thread costs more than it saves
+  constexpr std::int64_t least_parallel_bytes = 1 << 20;  // below this size, a second thread costs more than it saves
   const std::int64_t threads = asked > 0 ? asked : omp_get_max_threads();
   if (threads > 1 && count * element_bytes >= least_parallel_bytes && omp_in_parallel() == 0) {
     const std::int64_t part = (count / threads / sum_block + 1) * sum_block;
@@ -86,7 +86,7 @@ void describe(Transfer& transfer, Op op, DType dtype, DType wire, Write write) {
 
 void add_segment(Transfer& transfer, const ByteSegment& segment) {
   transfer.segments.push_back(segment);
-  if (!segment.sent.empty()) return;  // each rank counts its own
+  if (!segment.sent.empty()) return;  // each rank counts only its own elements
   for (const std::int64_t count : segment.counts) {
     transfer.elements += count;
     transfer.counts_hash = mixed(transfer.counts_hash ^ static_cast<std::uint64_t>(count));

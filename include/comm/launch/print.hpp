@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What launchers and programs print for a person. The library itself prints nothing.
+/// Output of launchers and programs for a person to read. The library itself prints nothing.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-/// Prints text that is made printable, with one call.
+/// Makes text printable and prints it with a single call.
 void print_text(std::FILE* stream, std::string_view text);
 
 /// Prints "tessera: TEXT" as a line on stderr.

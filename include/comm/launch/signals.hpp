@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Deferred signals: SIGTERM, SIGINT and SIGHUP ask a long run to end, SIGUSR1 asks it to save.
+/// Deferred signals: SIGTERM, SIGINT and SIGHUP request that a long run end, SIGUSR1 that it save.
 ///
-/// The handler only records the signal. Ranks receive signals at different moments, so a run must agree on its reaction
-/// over all ranks (tessera/fsdp/execution/count_exchange.hpp).
+/// The handler only records the signal. Ranks receive signals at different moments, so all ranks of a run must agree on
+/// the reaction (tessera/fsdp/execution/count_exchange.hpp).
 #pragma once
 
 #include <string>
@@ -12,32 +12,33 @@
 
 namespace fsdp::comm {
 
-/// Records this process's signals while at least one instance lives; restores the previous handlers afterwards.
-/// Another SIGTERM or SIGINT ends the process at once, with status 128 + signal, unless it comes within a second of the
-/// first: a terminal and a launcher both send one. A SIGHUP never does, since a lost terminal sends several. A SIGHUP
-/// that was ignored before, as under nohup, stays ignored; SIGINT and SIGTERM do not, since shells ignore SIGINT in
-/// whatever a script starts with `&`. Writing into a pipe without a reader is an error (EPIPE) meanwhile, no signal.
-/// Ranks that are threads have one instance each.
+/// Records this process's signals while at least one instance is alive; restores the previous handlers afterwards. A
+/// second SIGTERM or SIGINT ends the process immediately, with status 128 + signal, unless it comes within a second of
+/// the first: a terminal and a launcher may both send one. A SIGHUP never does, since a lost terminal sends several. If
+/// SIGHUP was ignored before, as under nohup, it stays ignored; SIGINT and SIGTERM are caught even then, since shells
+/// ignore SIGINT in commands that a script starts with `&`. Meanwhile, writing into a pipe without a reader is an error
+/// (EPIPE) instead of a signal. Ranks that are threads have one instance each.
 class CatchSignals {
  public:
   /// Selects the constructor of an instance that leaves SIGTERM, SIGINT and SIGHUP as they are until `catch_stops`.
   struct Later {};
 
   CatchSignals() : CatchSignals(Later()) { catch_stops(); }
-  /// Catches SIGUSR1 and SIGPIPE alone.
+  /// Catches only SIGUSR1 and SIGPIPE.
   explicit CatchSignals(Later later);
   CatchSignals(const CatchSignals&) = delete;
   CatchSignals& operator=(const CatchSignals&) = delete;
   ~CatchSignals();
 
   /// Catches SIGTERM, SIGINT and SIGHUP from now on; call it once. `answered`: a literal which the signal handler
-  /// prints behind the name of the first SIGTERM or SIGINT; null on all ranks but the leading one.
+  /// prints after the name of the first SIGTERM or SIGINT; null on all ranks except the leading one.
   void catch_stops(const char* answered = nullptr);
-  /// Returns what was received since the first live instance was constructed. Any thread may call it.
+  /// Returns the requests received since the first live instance was constructed. Any thread may call it.
   SignalRequests asked() const;
-  /// Records a stop as if `signal` had come: SIGPIPE, where writing showed that the reader is gone.
+  /// Records a stop request as if `signal` had been received: SIGPIPE, if a failed write showed that the reader is
+  /// gone.
   void ask_to_stop(int signal) const;
-  /// Throws StoppedError "SIGTERM: `then`" if a stop was asked for.
+  /// Throws StoppedError "SIGTERM: `then`" if a stop was requested.
   void throw_if_stopped(const std::string& then) const;
 
  private:

@@ -2,10 +2,10 @@
 /// @file
 /// The CPU device: host memory, and operations that are complete when they return.
 ///
-/// This header has its memory, its stream, and the operations that sharding needs: elementwise ones and optimizer
-/// steps. Those that compute, such as matmuls, are in tessera/fsdp/device/compute/cpu.hpp and link tessera::tessera.
-/// Kernels are vectorised for the instruction set found at first use and threaded with OpenMP. Results depend only on
-/// the number of threads and the instruction set. Every output is fully written.
+/// This header declares its memory, its stream, and the operations that sharding needs: elementwise operations and
+/// optimizer steps. Compute operations, such as matmuls, are in tessera/fsdp/device/compute/cpu.hpp and need
+/// tessera::tessera to be linked. Kernels are vectorised for the instruction set found at first use and threaded with
+/// OpenMP. Results depend only on the number of threads and the instruction set. Every output is fully written.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@
 
 namespace fsdp::device {
 
-/// The host's cores. Operations run synchronously, on the caller's OpenMP threads.
+/// The host's cores. Operations run synchronously, on the OpenMP threads of the caller.
 struct Cpu {
   static constexpr std::string_view name = "cpu";
   static constexpr bool counts_only = false;   ///< whether tensors have no storage
@@ -47,14 +47,14 @@ struct Cpu {
   static void poison(std::byte* data, std::int64_t bytes);
   static void unpoison(std::byte* data, std::int64_t bytes);
   static std::byte* unbacked(std::int64_t) { return nullptr; }
-  /// Copies bytes, as memcpy does.
+  /// Copies bytes like memcpy.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 };
 
-/// The state that scratch sizes depend on besides the problem: the number of threads, and what matmuls keep. It
-/// computes nothing, so `threads` may exceed this machine's cores. Use it from one thread at a time.
+/// The state that scratch sizes depend on in addition to the problem: the number of threads, and the cache of matmuls.
+/// It computes nothing, so `threads` may exceed this machine's cores. Use it from one thread at a time.
 class Cpu::Planner {
  public:
   /// Throws InputError if threads < 1.
@@ -63,8 +63,8 @@ class Cpu::Planner {
 
   int threads() const { return threads_; }
 
-  struct Cache;  ///< what matmuls keep: incomplete here, made by tessera::tessera at the first one
-  /// Returns the place of matmuls' cache, which lives as long as the planner; empty before the first matmul.
+  struct Cache;  ///< cached matmul primitives; incomplete here, made by tessera::tessera at the first matmul
+  /// Returns the pointer to the cache of matmuls, which lives as long as the planner; null before the first matmul.
   std::shared_ptr<Cache>& cache() const { return cache_; }
 
  private:
@@ -72,11 +72,11 @@ class Cpu::Planner {
   mutable std::shared_ptr<Cache> cache_;
 };
 
-/// A rank's stream: threads, scratch and counters. Ranks do not share one. Operations run at once, on teams of
-/// `threads()`; the calling thread's own OpenMP settings stay as they are.
+/// A rank's stream: threads, scratch and counters. Each rank has its own. Operations run immediately, on teams of
+/// `threads()` threads; the calling thread's own OpenMP settings are not changed.
 class Cpu::Stream : public Queue, public Planner {
  public:
-  /// Takes scratch from `arena`.
+  /// Allocates scratch from `arena`.
   Stream(Arena& arena, int threads) : Planner(threads), arena_(&arena) {}
 
   Arena& arena() const { return *arena_; }
@@ -107,23 +107,25 @@ FSDP_RUNS_IN_SCRATCH(Cpu, AddDigest)
 FSDP_RUNS(Cpu, AdamWStep)
 FSDP_RUNS(Cpu, SgdStep)
 
-/// Returns this process's affinity mask: a character for each core, '1' where it may run.
+/// Returns this process's affinity mask: one character per core, '1' if the process may run on it.
 std::string affinity_mask();
-/// Returns the number of cores that this process may use: those of its affinity mask, limited by its cgroups' CPU
-/// quotas.
+/// Returns the number of cores that this process may use: the cores of its affinity mask, limited by the CPU quotas of
+/// its cgroups.
 int available_cores();
 
 /// Returns the instruction set that kernels use: baseline, avx2, avx512 (without its bf16 instructions) or avx512_bf16,
-/// each of which includes those before it; on aarch64 neon. It is the processor's best, or the lesser one that was
-/// chosen, in this process.
+/// each of which includes the sets before it; on aarch64 neon. It is the processor's best set, or the lesser set chosen
+/// in this process.
 std::string_view instruction_set();
-/// Chooses a set by its name, for tests and to compute as another machine does. Call it before anything is computed.
-/// Throws InputError for an unknown set or one that the processor lacks; `source`, such as the name of an environment
-/// variable, says in the error where the name is from.
+/// Chooses an instruction set by its name, for tests and to reproduce the results of another machine. Call it before
+/// any computation. Throws InputError for an unknown set, or a set that the processor does not support. `source`: the
+/// origin of the name for the error, such as the name of an environment variable.
 void choose_instruction_set(std::string_view name, std::string_view source = "the instruction set");
-/// Returns the best set that all of `sets` include. Throws InputError if one is of another architecture.
+/// Returns the best instruction set that all of `sets` include. Throws InputError if one of them is of another
+/// architecture.
 std::string_view least_instruction_set(std::span<const std::string> sets);
-/// Lowers the instruction set, so that results have the bits of a lesser machine. Call it before anything is computed.
+/// Lowers the instruction set, so that results are bit-identical with those of a machine that supports less. Call it
+/// before any computation.
 void keep_to_instruction_set(std::string_view name);
 
 FSDP_ENQUEUE(extern template, Cpu::Stream)

@@ -2,12 +2,12 @@
 /// @file
 /// The CUDA device: an NVIDIA GPU with device memory, whose operations are enqueued on streams.
 ///
-/// This header has its memory, queues, graphs and stream, and the operations that sharding needs: elementwise ones and
-/// optimizer steps. Those that compute are in tessera/fsdp/device/compute/cuda.hpp. Operations return once they are
-/// enqueued; their outputs are fully written when an event recorded afterwards has happened. Two runs give the same
-/// bits: sums have a fixed order, without atomics. Tensors are in device memory or pinned host memory. This header
-/// includes no CUDA header: code that uses this device compiles without the toolkit. It links tessera::cuda_runtime
-/// and, for the stream and operations, tessera::cuda.
+/// This header declares its memory, queues, graphs and stream, and the operations that sharding needs: elementwise
+/// operations and optimizer steps. Compute operations are in tessera/fsdp/device/compute/cuda.hpp. Operations return
+/// once they are enqueued; their outputs are fully written when an event recorded afterwards has happened. Results are
+/// bit-identical in every run: sums have a fixed order and do not use atomics. Tensors are in device memory or pinned
+/// host memory. This header does not include CUDA headers, so code that uses this device compiles without the toolkit.
+/// Link tessera::cuda_runtime and, for the stream and operations, tessera::cuda.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@
 
 namespace fsdp::device {
 
-/// Returns in one sentence why the calling thread's device cannot be used: no device, a driver older than the toolkit,
-/// or kernels compiled for other architectures. Returns an empty string if it can. Creates a context on the device, so
-/// a rank that shares its machine selects its own device first.
+/// Returns a sentence with the reason why the calling thread's device cannot be used: no device, a driver older than
+/// the toolkit, or kernels compiled for other architectures. Returns an empty string if it can. Creates a context on
+/// the device, so a rank that shares its machine selects its own device first.
 std::string cuda_problem();
 /// Returns the number of devices; 0 if there is a problem. Creates no context.
 int cuda_devices();
@@ -41,64 +41,65 @@ int cuda_devices();
 void use_cuda_device(int index);
 
 /// A named NVTX range in profilers, from construction to destruction: the host code and the work that it enqueues.
-/// Ranges of a thread nest. Costs nothing unless a profiler is attached.
+/// Ranges of one thread may be nested. Costs nothing unless a profiler is attached.
 class CudaRange {
  public:
-  /// Begins a range. `name` must outlive it, as a literal does.
+  /// Begins a range. `name` must outlive it, for example as a literal.
   explicit CudaRange(const char* name);
   CudaRange(const CudaRange&) = delete;
   CudaRange& operator=(const CudaRange&) = delete;
   ~CudaRange();
 };
 
-/// An NVIDIA GPU. Operations are asynchronous. A rank uses one device: the current device of the thread that makes its
-/// queues.
+/// An NVIDIA GPU. Operations are asynchronous. A rank uses one device: the one that is current in the thread that makes
+/// its queues.
 struct Cuda {
   static constexpr std::string_view name = "cuda";
   static constexpr bool counts_only = false;
   static constexpr bool asynchronous = true;
   static constexpr bool overlaps = true;
   static constexpr bool host_memory = false;
-  static constexpr std::int64_t flops_per_byte = 200;  ///< an H200: 990 TFLOP/s in bf16, 4.8 TB/s
+  static constexpr std::int64_t flops_per_byte = 200;  ///< ratio on an H200: 990 TFLOP/s in bf16, 4.8 TB/s
   using Arena = device::Arena<Cuda>;
-  using Range = CudaRange;  ///< named in profilers
+  using Range = CudaRange;  ///< a range that is visible in profilers
   class Event;
   class Queue;
   class Graph;
   class Planner;
   class Stream;
 
-  /// Returns the number of devices. Throws InputError, which says what is wrong, if there is none. Creates no context,
-  /// so a rank can count devices before it selects one.
+  /// Returns the number of devices. Throws InputError with the reason if there is none. Creates no context, so a rank
+  /// can count devices before it selects one.
   static int count();
   /// Selects the calling thread's device; see use_cuda_device.
   static void select(int index) { use_cuda_device(index); }
-  /// Returns the free bytes of the calling thread's device, which other programs also draw from. Throws InputError,
-  /// which says what is wrong, if there is no usable device.
+  /// Returns the free bytes of the calling thread's device, which other programs may also use. Throws InputError with
+  /// the reason if there is no usable device.
   static std::int64_t free_bytes();
-  static std::int64_t total_bytes();  ///< all of them, used or not; throws as free_bytes does
-  /// Returns what the calling thread's device is, as "NVIDIA H200, sm_90": kernels of another kind give other last
-  /// bits. Throws InputError if there is no usable device.
+  static std::int64_t total_bytes();  ///< total bytes of the device, used or not; throws as free_bytes does
+  /// Returns a description of the calling thread's device, such as "NVIDIA H200, sm_90". On another kind of device, the
+  /// last bits of results may differ. Throws InputError if there is no usable device.
   static std::string kind();
 
-  /// Allocates zeroed memory, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which tells how
-  /// much is free.
+  /// Allocates zeroed memory, aligned to 256 bytes, on the calling thread's device. Throws MemoryError, which reports
+  /// the free bytes.
   static std::byte* allocate(std::int64_t bytes);
   static void deallocate(std::byte* data, std::int64_t bytes);
-  /// In debug builds waits for the device and fills released memory with NaN; otherwise does nothing.
+  /// In debug builds, waits for the device and fills released memory with NaN; otherwise does nothing.
   static void poison(std::byte* data, std::int64_t bytes);
   static void unpoison(std::byte* data, std::int64_t bytes);  ///< does nothing, except when tests emulate the device
   static std::byte* unbacked(std::int64_t) { return nullptr; }
 
-  /// Captures a CUDA graph (see device::Captures). Throws InputError in debug builds, where the host waits to fill
+  /// Captures a CUDA graph (see device::Captures). Throws InputError in debug builds, in which the host waits to fill
   /// released memory with NaN.
   static Graph capture(Queue& queue, const std::function<void()>& work);
 
   // Operations that communicators enqueue (tessera/fsdp/device/device.hpp).
-  /// Copies between any of device memory, pinned and pageable host memory. The host waits if one is pageable.
+  /// Copies between any two of device memory, pinned and pageable host memory. The host waits if one of them is
+  /// pageable.
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes);
   static void round(Queue&, const float* from, DType wire, std::int64_t count, std::byte* to);
-  /// Sums at most 256 parts; see tessera/fsdp/device/device.hpp.
+  /// Sums up to 256 parts; see tessera/fsdp/device/device.hpp.
   static void sum_in_order(Queue&, std::span<const std::byte* const> parts, DType stored, DType wire,
                            std::int64_t count, Write write, float* sum);
 };
@@ -121,13 +122,13 @@ class Cuda::Queue {
  public:
   /// Makes a stream on the calling thread's device. `name` labels it in traces and errors.
   explicit Queue(std::string_view name, Priority priority = Priority::usual);
-  /// Makes a queue of a stream that the caller made, a cudaStream_t of the calling thread's device, which must outlive
-  /// the queue and stays the caller's. Throws InputError for the default stream, which other streams wait for.
+  /// Makes a queue from the caller's stream, a cudaStream_t of the calling thread's device. The caller still owns the
+  /// stream, which must outlive the queue. Throws InputError for the default stream, which other streams wait for.
   static Queue borrow(void* stream, std::string_view name = "borrowed");
 
   Event record();
   void wait(const Event& event);
-  /// Blocks the host until all enqueued work is done. Throws if a kernel failed meanwhile.
+  /// Blocks the host until all enqueued work is done. Throws if a kernel has failed.
   void synchronize();
 
   /// Returns the name given at construction.
@@ -139,7 +140,7 @@ class Cuda::Queue {
   Queue(std::shared_ptr<void> handle, std::string_view name);
 
   std::shared_ptr<void> handle_;
-  std::shared_ptr<Events> events_;  ///< shared with events, which may outlive the queue
+  std::shared_ptr<Events> events_;  ///< pool that is shared with events, which may outlive the queue
   std::string name_;
 };
 
@@ -154,20 +155,20 @@ class Cuda::Graph {
   std::shared_ptr<void> handle_;  ///< a cudaGraphExec_t
 };
 
-/// The planner of scratch sizes, which depend on the problem alone.
+/// The planner of scratch sizes, which depend only on the problem.
 class Cuda::Planner {
  public:
   explicit Planner(int = 1) {}  ///< ignores the number of host threads
   int threads() const { return 1; }
 };
 
-/// A rank's compute stream. All scratch, including cuBLASLt's workspace, comes from `arena`, and dry runs know its size
-/// (src/fsdp/device/cuda/scratch.hpp).
+/// A rank's compute stream. All scratch, including cuBLASLt's workspace, comes from `arena`; dry runs can compute its
+/// size (src/fsdp/device/cuda/scratch.hpp).
 class Cuda::Stream : public Queue, public Planner {
  public:
-  /// Ignores `threads`. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every kernel is the simplest one (one
-  /// element per thread), as a reference for the others. TESSERA_CUDA_ATTENTION=own never uses cuDNN for attention;
-  /// =cudnn throws an error with the reason when cuDNN does not support an attention.
+  /// Ignores `threads`. With `plain`, or TESSERA_CUDA_PLAIN=1 in the environment, every operation uses its simplest
+  /// kernel (one element per thread), as a reference for the other kernels. TESSERA_CUDA_ATTENTION=own never uses cuDNN
+  /// for attention; =cudnn throws an error with the reason if cuDNN does not support an attention call.
   explicit Stream(Arena& arena, int threads = 1, bool plain = false);
   Stream(Stream&&) noexcept;
   ~Stream();
@@ -177,7 +178,7 @@ class Cuda::Stream : public Queue, public Planner {
   bool plain() const { return plain_; }
   Counters counters;
 
-  struct Cache;  ///< handles of cuBLASLt and cuDNN, and their plans by problem
+  struct Cache;  ///< handles of cuBLASLt and cuDNN, with their plans by problem
   Cache& cache() const { return *cache_; }
 
  private:

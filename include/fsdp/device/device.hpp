@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a device: memory and a stream. tessera/fsdp/device/operation.hpp says how a device implements
+/// The concept of a device: memory and a stream. tessera/fsdp/device/operation.hpp describes how a device implements
 /// operations.
 ///
 /// A device is a struct of static members. It has
 /// - `name`, `counts_only` (whether its tensors have no storage), and memory: `allocate(bytes)`, `deallocate`,
 /// `poison`, `unpoison`, `unbacked(offset)`, for `Arena` and `Block`; `move` copies bytes, also from and to the host
 /// and between ranks of one process;
-/// - `asynchronous`, `Queue` and `Event`, as tessera/fsdp/device/queue.hpp says; `overlaps`: whether collectives
-/// overlap with computation and so need a second gradient slot; `host_memory`: whether the host can access tensors in
-/// place (if not, see tessera/fsdp/device/on_host.hpp);
+/// - `asynchronous`, `Queue` and `Event`, as described in tessera/fsdp/device/queue.hpp; `overlaps`: whether
+/// collectives overlap with computation and so need a second gradient slot; `host_memory`: whether the host can access
+/// tensors in place (if not, see tessera/fsdp/device/on_host.hpp);
 /// - `Stream`, the queue that computes, with `arena()`, `threads()`, `counters`;
-/// - if asynchronous, what communicators enqueue: `round` rounds floats to a wire type; `sum_in_order` computes
-/// sum = parts[0] + parts[1] + ..., or ((sum + parts[0]) + parts[1]) + ..., in float, in that order, where parts have
-/// one stored type and are rounded to the wire type (`sum` may alias one of the parts if it is overwritten);
+/// - if asynchronous, the operations that communicators enqueue: `round` rounds floats to a wire type; `sum_in_order`
+/// computes sum = parts[0] + parts[1] + ..., or ((sum + parts[0]) + parts[1]) + ..., in float, in that order; all parts
+/// have one stored type and are rounded to the wire type (`sum` may alias one of the parts if it is overwritten);
 /// - optionally graph capture: `Graph` and `capture` (see Captures).
-/// The device's operations are overloads of run(stream, operation) beside its stream. If dry runs are to know its
-/// scratch, its stream has a base `Planner` (tessera/fsdp/device/meta.hpp). To add a device, add a header here with
-/// these declarations, its kernels in src/fsdp/device/NAME/, and `static_assert(check_device<Name>())` in
+/// The device's operations are overloads of run(stream, operation) next to its stream. If dry runs are to know its
+/// scratch, its stream must have a base class `Planner` (tessera/fsdp/device/meta.hpp). To add a device, add a header
+/// here with these declarations, its kernels in src/fsdp/device/NAME/, and `static_assert(check_device<Name>())` in
 /// tests/device/.
 #pragma once
 
@@ -95,10 +95,11 @@ template <class D>
 concept Device = detail::Named<D> && detail::Memory<D> && detail::HasArena<D> && detail::HasQueue<D> &&
     detail::HasStream<D> && detail::MovesForPeers<D>;
 
-/// A device with graph capture. `capture(queue, work)` calls `work` and records what it enqueues on `queue`, and on
-/// queues that wait for its events, instead of running it. `launch(queue)` of the returned graph replays all of it
-/// after the work already in `queue`, any number of times. Until `work` returns, queues may wait only for events
-/// recorded meanwhile, and the host for none; at its end `queue` must have waited for all other queues.
+/// A device with graph capture. `capture(queue, work)` calls `work` and records the work that it enqueues on `queue`,
+/// and on queues that wait for its events, instead of running it. `launch(queue)` of the returned graph replays all of
+/// it after the work already in `queue`, any number of times. Until `work` returns, queues may wait only for events
+/// recorded during the capture, and the host may not wait for any; at the end, `queue` must have waited for all other
+/// queues.
 template <class D>
 concept Captures = requires(typename D::Queue& queue, const typename D::Graph& graph, void (*work)()) {
   { D::capture(queue, work) } -> std::same_as<typename D::Graph>;
@@ -106,7 +107,8 @@ concept Captures = requires(typename D::Queue& queue, const typename D::Graph& g
 }
 &&std::movable<typename D::Graph>&& std::default_initializable<typename D::Graph>;
 
-/// Explains in static_assert messages what a type lacks to be a device. Call it where the type is first used.
+/// Explains in static_assert messages which requirements of a device a type does not meet. Call it where the type is
+/// first used.
 template <class D>
 consteval bool check_device() {
   using namespace detail;
@@ -142,7 +144,7 @@ consteval bool check_device() {
   return Device<D>;
 }
 
-/// A range of this thread, named in profilers, on a device that has any.
+/// A named range of this thread for profilers; does nothing on a device without a Range.
 /// @{
 template <class D>
 struct ProfilerRange {
@@ -153,7 +155,7 @@ struct ProfilerRange {
 template <class D>
 requires requires { typename D::Range; }
 struct ProfilerRange<D> {
-  /// `name` returns a text.
+  /// `name` returns a string.
   template <class Name>
   explicit ProfilerRange(const Name& name) : range(name().c_str()) {}
   typename D::Range range;

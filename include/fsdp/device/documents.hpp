@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Packed documents: several documents in one sequence. Tokens attend within their document only, and positions restart
+/// Packed documents: several documents in one sequence. Tokens attend only within their document, and positions restart
 /// at each document.
 ///
-/// Documents are given by cumulative lengths: document i is tokens [lengths[i], lengths[i + 1]) of the batch. With an
-/// empty list every sequence is one document.
+/// Documents are specified by cumulative lengths: document i consists of tokens [lengths[i], lengths[i + 1]) of the
+/// batch. With an empty list every sequence is one document.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace fsdp::device {
 
-/// Cumulative lengths, in host memory on every device, since the list is short.
+/// Cumulative lengths, which are in host memory for every device, since the list is short.
 using CumulativeLengths = std::span<const std::int64_t>;
 
 /// One document: tokens [begin, end) of a batch, which attend only to each other.
@@ -34,7 +34,7 @@ inline Document document_of(CumulativeLengths lengths, std::int64_t sequence_len
   return {.begin = *(after - 1), .end = *after};
 }
 
-/// Throws InputError unless the documents cover the tokens and none crosses the end of a sequence.
+/// Throws InputError unless the documents cover the tokens and no document crosses the end of a sequence.
 inline void require_documents(CumulativeLengths lengths, std::int64_t tokens, std::int64_t sequence_length) {
   if (lengths.empty()) return;
   require<InputError>(lengths.front() == 0, "documents: the first cumulative length is ", lengths.front(),

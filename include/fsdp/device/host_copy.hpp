@@ -14,7 +14,7 @@
 
 namespace fsdp::device {
 
-/// Allocates zeroed host memory, pinned if the device is asynchronous. No ledger counts it.
+/// Allocates zeroed host memory, pinned if the device is asynchronous. It is not counted in a ledger.
 template <class Device>
 std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
   if constexpr (Device::asynchronous)
@@ -24,7 +24,7 @@ std::shared_ptr<std::byte> host_memory(std::int64_t bytes) {
     return {new std::byte[static_cast<std::size_t>(bytes)](), std::default_delete<std::byte[]>()};
 }
 
-/// Host values that a queue sends to or fetches from the device, with the event of the last copy.
+/// Values in host memory that a queue copies to or from the device, with the event of the last copy.
 template <class Device, class T>
 class HostCopy {
  public:

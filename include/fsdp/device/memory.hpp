@@ -2,7 +2,8 @@
 /// @file
 /// Tensor memory: blocks, the ledger that counts them by kind, and the two-ended arena.
 ///
-/// Blocks and arenas are templates over the device, so that `Meta` counts exactly what another device would hold.
+/// Blocks and arenas are templates over the device, so that `Meta` counts exactly the bytes that another device would
+/// allocate.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace fsdp::device {
 /// Every tensor is aligned to this many bytes: a cache line, and an AVX-512 register.
 inline constexpr std::int64_t alignment = 64;
 
-/// Purposes of tensor memory: the rows of the dry run's table.
+/// Purposes of tensor memory: the rows of the dry run's table of memory.
 enum class MemoryKind : std::uint8_t { weights, gathered, gradients, optimizer, activations, scratch, cache };
 inline constexpr std::array<std::string_view, 7> memory_kind_names = {
     "weights", "gathered", "gradients", "optimizer", "activations", "scratch", "cache"};
@@ -47,13 +48,15 @@ class Ledger {
     total_ -= bytes;
   }
 
-  /// Returns the bytes held now, by kind.
+  /// Returns the bytes currently allocated, by kind.
   const BytesByKind& current() const { return current_; }
-  /// Returns the bytes held now.
+  /// Returns the bytes currently allocated.
   std::int64_t bytes() const { return total_; }
-  /// Returns the most bytes ever held at once.
+  /// Returns the peak of the allocated bytes.
   std::int64_t peak() const { return peak_; }
-  std::int64_t allocations() const { return allocations_; }  ///< blocks ever made: a steady step makes none
+  std::int64_t allocations() const {
+    return allocations_;
+  }  ///< number of blocks ever made; a steady-state step makes none
 
  private:
   BytesByKind current_{};
@@ -62,7 +65,7 @@ class Ledger {
   std::int64_t allocations_ = 0;
 };
 
-/// Enqueues a copy of `count` elements from or to the host, or within a device.
+/// Enqueues a copy of `count` elements between host and device, or within a device.
 template <class Device, class T>
 void move(typename Device::Queue& queue, const T* from, T* to, std::int64_t count) {
   Device::move(queue, reinterpret_cast<const std::byte*>(from), reinterpret_cast<std::byte*>(to),
@@ -74,7 +77,7 @@ template <class Device>
 class Block {
  public:
   Block() = default;
-  /// Holds `lent` memory if given (see comm::shared_memory), else allocates its own.
+  /// Uses the memory `lent` if given (see comm::shared_memory), else allocates memory.
   Block(Ledger& ledger, MemoryKind kind, std::int64_t bytes, std::shared_ptr<std::byte> lent = nullptr)
       : lent_(std::move(lent)),
         data_(lent_ ? lent_.get() : Device::allocate(bytes)),
@@ -118,8 +121,8 @@ class Block {
   MemoryKind kind_ = MemoryKind::weights;
 };
 
-/// Two stacks that grow towards each other in one block. The low end holds what backward needs, last in first out; the
-/// high end holds the residual gradient and, above it, temporaries and matmul scratch in frames.
+/// Two stacks that grow towards each other in one block. The low end stores the tensors that backward needs, last in
+/// first out. The high end stores the residual gradient and, on top of it, frames of temporaries and matmul scratch.
 ///
 /// Released bytes are poisoned under AddressSanitizer and filled with NaN in debug builds (Device::poison).
 template <class Device>
@@ -128,24 +131,25 @@ class Arena {
   /// The two stacks.
   enum class End : std::uint8_t { low, high };
 
-  /// A position at one end. `release` drops everything allocated at that end after it.
+  /// A position at one end. `release` frees everything allocated at that end after the mark.
   struct Mark {
     std::int64_t offset = 0;
   };
 
   Arena() = default;
-  /// Holds at most `capacity` bytes. Meta plans with `unbounded()` and reads `peak()` afterwards.
+  /// Makes an arena of `capacity` bytes. Meta plans with `unbounded()` and reads `peak()` afterwards.
   Arena(Ledger& ledger, std::int64_t capacity)
       : block_(ledger, MemoryKind::activations, capacity), capacity_(capacity) {
     Device::poison(block_.data(), capacity);
   }
-  /// Makes an arena without memory, for devices that only count.
+  /// Makes an arena without memory or a limit, for devices that only count.
   static Arena unbounded() {
     Arena arena;
     arena.capacity_ = std::numeric_limits<std::int64_t>::max() / 2;
     return arena;
   }
-  /// Makes an arena of `bytes`, as a dry run planned; unbounded on a device that only counts, as in the dry run itself.
+  /// Makes an arena of `bytes`, as computed by a dry run; unbounded on a device that only counts, as in the dry run
+  /// itself.
   static Arena planned(Ledger& ledger, std::int64_t bytes) {
     if constexpr (Device::counts_only)
       return unbounded();
@@ -153,12 +157,12 @@ class Arena {
       return Arena(ledger, bytes);
   }
 
-  /// Allocates an uninitialised tensor at one end. Throws MemoryError when the two ends would meet.
+  /// Allocates an uninitialised tensor at one end. Throws MemoryError if the two ends would meet.
   template <class T>
   Tensor<T> allocate(End end, const Shape& shape, MemoryKind kind = MemoryKind::activations) {
     const std::int64_t bytes =
         round_up(checked_multiply(shape.numel(), static_cast<std::int64_t>(sizeof(T))), alignment);
-    // Compared without signs, so that a negative size, which a module or an operation stated, is refused as well.
+    // The comparison is unsigned, so that a negative size, from a module or an operation, is rejected as well.
     const bool fits = static_cast<std::uint64_t>(bytes) <= static_cast<std::uint64_t>(capacity_ - low_ - high_);
     require<MemoryError>(fits, "activation arena: ", bytes, " bytes asked for, ", capacity_ - low_ - high_, " of ",
                          capacity_, " left; the dry run planned less than this step needs");
@@ -178,7 +182,7 @@ class Arena {
   /// Returns the current position of an end.
   Mark mark(End end) const { return {end == End::low ? low_ : high_}; }
 
-  /// Drops everything allocated at `end` since `mark`.
+  /// Frees everything allocated at `end` since `mark`.
   void release(End end, Mark mark) {
     std::int64_t& top = end == End::low ? low_ : high_;
     require(mark.offset <= top, "arena: released out of order");
@@ -187,15 +191,15 @@ class Arena {
     top = mark.offset;
   }
 
-  /// Returns the most bytes that both ends together can hold.
+  /// Returns the total number of bytes of both ends together.
   std::int64_t capacity() const { return capacity_; }
-  /// Returns the bytes held now.
+  /// Returns the bytes currently allocated.
   std::int64_t used() const { return low_ + high_; }
-  std::int64_t peak() const { return peak_; }                  ///< most bytes ever held at once
-  std::int64_t peak_held() const { return peak_held_; }        ///< most bytes ever held at once apart from scratch
-  std::int64_t peak_scratch() const { return peak_scratch_; }  ///< the scratch part of peak()
+  std::int64_t peak() const { return peak_; }                  ///< peak of the allocated bytes
+  std::int64_t peak_held() const { return peak_held_; }        ///< peak of the allocated bytes without scratch
+  std::int64_t peak_scratch() const { return peak_scratch_; }  ///< bytes of scratch included in peak()
 
-  /// Releases what was allocated at the high end during its lifetime.
+  /// Frees the memory that is allocated at the high end during its lifetime.
   class Frame {
    public:
     /// Begins a frame. The arena must outlive it.
@@ -206,7 +210,7 @@ class Arena {
       arena_->scratch_ = scratch_;
       arena_->release(End::high, mark_);
     }
-    /// Allocates an uninitialised tensor until the frame's end. Throws MemoryError when the two ends would meet.
+    /// Allocates an uninitialised tensor until the frame's end. Throws MemoryError if the two ends would meet.
     template <class T>
     Tensor<T> allocate(const Shape& shape, MemoryKind kind = MemoryKind::activations) {
       return arena_->template allocate<T>(End::high, shape, kind);
@@ -218,7 +222,7 @@ class Arena {
     std::int64_t scratch_;
   };
 
-  /// Releases what was allocated at both ends during its lifetime, in whatever way it ends.
+  /// Frees the memory that is allocated at both ends during its lifetime, even if an exception ends it.
   class Scope {
    public:
     /// Begins a scope. The arena must outlive it.
@@ -236,7 +240,7 @@ class Arena {
   };
 
  private:
-  /// Returns the offset from which the high end grows down. For an unbounded arena, which only counts, any base works.
+  /// Returns the offset from which the high end grows down. An unbounded arena only counts, so any base is valid.
   std::int64_t base() const { return capacity_ / alignment * alignment; }
   std::byte* address(std::int64_t offset) const {
     return block_.data() == nullptr ? Device::unbacked(offset) : block_.data() + offset;

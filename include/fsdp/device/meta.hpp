@@ -2,10 +2,10 @@
 /// @file
 /// A device without storage: operations are checked and counted, not computed.
 ///
-/// The dry run is a model on Meta with comm::Simulated. Meta stands for a target device and charges that device's
-/// scratch: its stream has the target's Planner as a base, and so calls the same scratch(planner, operation). For the
-/// CPU that uses the same oneDNN primitives; for Cuda, functions of the problem that work on any machine. So the
-/// planned peak is exact. Tensors of Meta must never be dereferenced.
+/// The dry run is a model on Meta with comm::Simulated. Meta represents a target device and charges that device's
+/// scratch: its stream has the target's Planner as a base class, and so calls the same scratch(planner, operation). For
+/// the CPU, this uses the same oneDNN primitives as a run; for Cuda, it uses functions of the problem that need no GPU.
+/// Therefore the planned peak is exact. Tensors of Meta must never be dereferenced.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct Cuda;
 template <class Target>
 class MetaStream;
 
-/// The counting device for `Target`, a device with a Planner: Target::Planner(threads), a base of its stream.
+/// The counting device for `Target`, a device with a Planner: Target::Planner(threads) is a base class of its stream.
 template <class Target>
 struct MetaOf {
   static constexpr std::string_view name = "meta";
@@ -41,7 +41,7 @@ struct MetaOf {
   using Queue = ImmediateQueue;
   using Stream = MetaStream<Target>;
 
-  /// Returns an address that no process maps, so that views can be compared but not read.
+  /// Returns an address that no process maps, so that views can be compared but not dereferenced.
   static std::byte* unbacked(std::int64_t offset) {
     return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 62) + static_cast<std::uintptr_t>(offset));
   }
@@ -56,7 +56,7 @@ struct MetaOf {
   static void unpoison(std::byte*, std::int64_t) {}
 };
 
-/// A stream that counts. `threads` may exceed this machine's cores.
+/// A stream that only counts. `threads` may exceed this machine's cores.
 template <class Target>
 class MetaStream : public ImmediateQueue, public Target::Planner {
  public:
@@ -72,8 +72,8 @@ class MetaStream : public ImmediateQueue, public Target::Planner {
   Arena* arena_;
 };
 
-/// Computes nothing: enqueue has already checked and counted the operation, and charged Target's scratch. Throws
-/// InputError for a cost below 0; a run makes the operations of its dry run, and so does not look.
+/// Does nothing: enqueue has already checked and counted the operation, and charged Target's scratch. Throws InputError
+/// for a negative cost. Only the dry run checks this, since a run enqueues the same operations.
 template <class Target, class Op>
 void run(MetaStream<Target>&, const Op& op, Scratch = {}) {
   const Cost cost = op.cost();
@@ -84,7 +84,7 @@ void run(MetaStream<Target>&, const Op& op, Scratch = {}) {
 
 using Meta = MetaOf<Cpu>;
 
-/// Returns a tensor for dry runs, whose memory nobody reads.
+/// Returns a tensor for dry runs, whose memory is never read.
 template <class T>
 Tensor<T> unbacked(const Shape& shape) {
   return {reinterpret_cast<T*>(Meta::unbacked(0)), shape};
@@ -105,7 +105,8 @@ struct Planning<MetaOf<Target>> {
 };
 }  // namespace detail
 
-/// The counting device for `Device`: MetaOf<Cuda> for Cuda, a MetaOf itself, and MetaOf<Cpu> for any other device.
+/// The counting device for `Device`: MetaOf<Cuda> for Cuda, `Device` itself if it is a MetaOf, and MetaOf<Cpu> for any
+/// other device.
 template <class Device>
 using MetaFor = typename detail::Planning<Device>::Meta;
 

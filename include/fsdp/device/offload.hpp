@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A device's offload space: host memory, larger and slower than the device's own, for tensors that are seldom needed.
+/// A device's offload space: host memory, larger and slower than the device's own, for tensors that are rarely needed.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 namespace fsdp::device {
 
 /// The offload space for main weights and optimizer state (Offload) and block inputs (UnitOptions::offload_inputs). It
-/// is counted apart from the device's own memory, and only the optimizer computes on it. On a CPU it is the same RAM;
-/// there the separate space shows what would move, and that nothing else does. A device with its own kind of host
-/// memory specialises this.
+/// is counted separately from the device's own memory, and only the optimizer computes on it. On a CPU it is the same
+/// RAM; there, the separate space shows which tensors would move, and that no others do. A device with its own kind of
+/// host memory specialises this template.
 template <class Device>
 struct HostOffload {
   static constexpr bool counts_only = Device::counts_only;
@@ -29,8 +29,8 @@ struct HostOffload {
   static void unpoison(std::byte* data, std::int64_t bytes) { Device::unpoison(data, bytes); }
   static std::byte* unbacked(std::int64_t offset) { return Device::unbacked(offset); }
 
-  /// Copies between the device's memory and this one, in either direction: on `queue` if the device is asynchronous,
-  /// else on `stream`.
+  /// Copies between the device's memory and the offload space, in either direction: on `queue` if the device is
+  /// asynchronous, else on `stream`.
   template <class T>
   static void transfer(typename Device::Stream& stream, typename Device::Queue& queue, Tensor<const T> from,
                        Tensor<T> to) {

@@ -13,7 +13,7 @@
 
 namespace fsdp::device {
 
-/// What a copy in host memory starts as: the tensor's values, or zeros where all of them are to be written.
+/// The initial contents of a copy in host memory: the tensor's values, or zeros if all of them will be overwritten.
 enum class Fetch : std::uint8_t { values, nothing };
 
 /// A tensor's values in host memory: the tensor itself if the host can access it, else a copy that `write_back` copies

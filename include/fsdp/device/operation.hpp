@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of an operation, and `enqueue`, which gives one to a stream.
+/// The concept of an operation, and `enqueue`, which submits an operation to a stream.
 ///
 /// An operation is an aggregate of named tensors and numbers. It has
 /// - `static constexpr std::string_view name`, a literal, for reports and errors;
 /// - `tensors()`: std::tie of its tensors. A Tensor<const T> is read, a Tensor<T> is written (and may be read);
-/// - `cost()`: the work that counting devices and reports charge for it;
-/// - if its arguments can be wrong, `check()`, which throws LogicError (InputError for user input).
+/// - `cost()`: the cost that counting devices and reports charge for it;
+/// - `check()`, if its arguments can be invalid; it throws LogicError (InputError for user input).
 ///
-/// A device implements it by an overload at namespace scope, beside the device's stream or beside the operation,
+/// A device implements it by an overload at namespace scope, next to the device's stream or next to the operation,
 ///
 ///     void run(Cpu::Stream&, const RmsNorm<T>&);
 ///
@@ -17,9 +17,9 @@
 ///     std::int64_t scratch(const Cpu::Planner&, const RmsNormBackward<T>&);  // bytes
 ///     void run(Cpu::Stream&, const RmsNormBackward<T>&, Scratch);
 ///
-/// `Planner` is a base of the device's stream and of the counting stream that stands for it
-/// (tessera/fsdp/device/meta.hpp). Both call the same `scratch`, so a dry run charges exactly what the kernel takes. To
-/// add an operation, write the struct and these functions for each device; they may be outside this library.
+/// `Planner` is a base class of the device's stream and of the counting stream that represents the device
+/// (tessera/fsdp/device/meta.hpp). Both call the same `scratch`, so a dry run charges exactly the kernel's memory. To
+/// add an operation, write the struct, and these functions for each device; they may be outside this library.
 #pragma once
 
 #include <array>
@@ -47,9 +47,9 @@ namespace fsdp::device {
 template <class D, class T>
 inline constexpr bool computes_in = std::is_same_v<T, float> || std::is_same_v<T, bf16>;
 
-/// FLOPs that a device computes in the time it moves one byte. Tiling plans weigh the traffic of short tiles with it.
-/// It is a constant of the device's type, so that plans are the same in every run. Default: 40, for two cores at 400
-/// GFLOP/s and 10 GB/s.
+/// Number of FLOPs that a device computes in the time in which it moves one byte. Tiling plans weight the memory
+/// traffic of short tiles by it. It is a constant of the device's type, so that plans are the same in every run.
+/// Default: 40, for two cores at 400 GFLOP/s and 10 GB/s.
 template <class D>
 inline constexpr std::int64_t flops_per_byte = 40;
 template <class D>
@@ -71,19 +71,19 @@ struct MatmulRecord {
 /// The cost of one operation, independent of the device.
 struct Cost {
   std::int64_t matmul_flops = 0;
-  std::int64_t attention_flops = 0;         ///< of attention's matmuls
-  std::int64_t bytes = 0;                   ///< minimum memory traffic, if it is neither matmul nor attention
-  std::optional<MatmulRecord> matmul = {};  ///< if the operation is one matmul
+  std::int64_t attention_flops = 0;  ///< FLOPs of attention's matmuls
+  std::int64_t bytes = 0;            ///< minimum memory traffic of an operation that is neither a matmul nor attention
+  std::optional<MatmulRecord> matmul = {};  ///< the matmul, if the operation is one
 };
 
-/// The work enqueued on a stream since it was made.
+/// The total cost of the operations enqueued on a stream since it was made.
 struct Counters {
   std::int64_t matmul_flops = 0;
   std::int64_t attention_flops = 0;              ///< causal: 2 (backward: 5) x heads x length^2 x head_dim per document
   std::int64_t elementwise_bytes = 0;            ///< minimum memory traffic of all other operations
-  std::vector<MatmulRecord>* matmuls = nullptr;  ///< list that matmuls are appended to, or nullptr
+  std::vector<MatmulRecord>* matmuls = nullptr;  ///< list to which matmuls are appended, or nullptr
 
-  /// Adds one operation.
+  /// Adds the cost of one operation.
   void add(const Cost& cost);
   /// Adds other counters, except their list of matmuls.
   void add(const Counters& others) {
@@ -91,7 +91,7 @@ struct Counters {
     attention_flops += others.attention_flops;
     elementwise_bytes += others.elementwise_bytes;
   }
-  /// Returns the difference to an earlier copy.
+  /// Returns these counters minus those of an earlier copy.
   Counters since(const Counters& before) const {
     return {.matmul_flops = matmul_flops - before.matmul_flops,
             .attention_flops = attention_flops - before.attention_flops,
@@ -142,12 +142,12 @@ concept HasCost = requires(const Op op) {
 
 FSDP_HAS_MEMBER(check)
 
-/// Found by argument-dependent lookup: beside the stream or the operation.
+/// Whether argument-dependent lookup, next to the stream or the operation, finds `scratch`.
 template <class Stream, class Op>
 concept TakesScratch = requires(const Stream& stream, const Op& op) {
   { scratch(stream, op) } -> std::same_as<std::int64_t>;
 };
-/// Whether a `scratch`, if declared, is the one that TakesScratch requires.
+/// Requires that `scratch`, if declared, has the signature that TakesScratch requires.
 template <class Stream, class Op>
 concept NoOtherScratch = TakesScratch<Stream, Op> || !requires(const Stream& stream, const Op& op) {
   scratch(stream, op);
@@ -161,15 +161,15 @@ concept RunsWithout = !TakesScratch<Stream, Op> && requires(Stream & stream, con
   run(stream, op);
 };
 
-/// A tensor of an operation, as text() shows it.
+/// A tensor of an operation, in the form that text() prints.
 struct TensorText {
-  std::optional<DType> dtype;  ///< none if elements are structs
+  std::optional<DType> dtype;  ///< nullopt if the elements are structs
   std::int64_t element_bytes = 0;
   Shape shape;
   bool written = false;
 };
 std::string operation_text(std::string_view name, std::span<const TensorText> tensors);
-/// Rethrows the error with the operation's text.
+/// Rethrows the error with the operation's text added.
 [[noreturn]] void name_operation(const LogicError& error, const std::string& operation);
 
 template <class T>
@@ -185,7 +185,7 @@ TensorText tensor_text(const Tensor<T>& tensor) {
 template <class Op>
 concept Operation = std::copy_constructible<Op> && detail::HasName<Op> && detail::HasTensors<Op> && detail::HasCost<Op>;
 
-/// Explains in static_assert messages what a type lacks to be an operation.
+/// Explains in static_assert messages which requirements of an operation a type does not meet.
 template <class Op>
 consteval bool check_operation() {
   static_assert(std::copy_constructible<Op>,
@@ -224,8 +224,9 @@ std::string text(const Op& op) {
 namespace detail {
 
 struct Enqueue {
-  /// Checks the operation, counts its cost, allocates its scratch and calls run(): it executes at once on a synchronous
-  /// device, later on an asynchronous one. Throws what check() throws; adds the operation's text to a LogicError.
+  /// Checks the operation, counts its cost, allocates its scratch and calls run(). The operation executes immediately
+  /// on a synchronous device, later on an asynchronous device. Rethrows errors of check(), and adds the operation's
+  /// text to a LogicError.
   template <class Stream, class Op>
   void operator()(Stream& stream, const Op& op) const;
 
@@ -263,10 +264,10 @@ void Enqueue::operator()(Stream& stream, const Op& op) const {
 
 }  // namespace detail
 
-/// enqueue(stream, operation): the only way to give a device work.
+/// enqueue(stream, operation): the only way to submit work to a device.
 inline constexpr detail::Enqueue enqueue;
 
-/// Declare `run` of an operation for the types that a device computes in, the second with the scratch that it takes.
+/// Declare `run` of an operation for the types that a device computes in; the second also declares its `scratch`.
 /// @{
 #define FSDP_RUNS(Device, Operation) \
   template <ComputedBy<Device> T>    \
@@ -277,7 +278,7 @@ inline constexpr detail::Enqueue enqueue;
   template <ComputedBy<Device> T>                                    \
   void run(Device::Stream&, const Operation<T>&, Scratch);
 /// @}
-/// Instantiate the same for float and bf16, where they are defined.
+/// Instantiate the same functions for float and bf16; for the file that defines them.
 /// @{
 #define FSDP_RUN_INSTANCES(Device, Operation)                  \
   template void run(Device::Stream&, const Operation<float>&); \
@@ -305,12 +306,12 @@ inline constexpr detail::Enqueue enqueue;
   how void detail::Enqueue::operator()(Stream&, const LargestMagnitude&) const;   \
   how void detail::Enqueue::operator()(Stream&, const FixedPointSquares&) const;  \
   how void detail::Enqueue::operator()(Stream&, const DecideStep&) const;
-/// The same for matmuls, which tessera::tessera contains.
+/// The same instantiations for matmuls, which tessera::tessera contains.
 #define FSDP_ENQUEUE_MATMULS(how, Stream)                                           \
   how void detail::Enqueue::operator()(Stream&, const Matmul<float, float>&) const; \
   how void detail::Enqueue::operator()(Stream&, const Matmul<bf16, bf16>&) const;
 
-/// Throws LogicError, which names the operation, unless both tensors have the same shape.
+/// Throws LogicError, which identifies the operation, unless both tensors have the same shape.
 template <class X, class Y>
 void require_same_shape(std::string_view operation, const Tensor<X>& x, const Tensor<Y>& y) {
   require(x.shape() == y.shape(), operation, ": tensors of ", x.numel(), " and ", y.numel(),

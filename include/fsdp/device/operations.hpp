@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Includes all operations of this library, with what its devices implement of them, and enqueue. Each operation's
-/// header says what it reads, writes and costs.
+/// Includes all operations of this library, with their implementations on its devices, and enqueue. Each operation's
+/// header documents its inputs, outputs and cost.
 ///
-/// Code that enqueues an operation of tessera/fsdp/device/compute/ includes this, or that folder's header of its
-/// device: without it a dry run sees no scratch of the operation. Sharding alone needs tessera/fsdp/device/operations/
-/// only.
+/// Code that enqueues an operation of tessera/fsdp/device/compute/ includes this, or the header of its device in that
+/// folder; otherwise a dry run does not count the operation's scratch. Sharding alone needs only
+/// tessera/fsdp/device/operations/.
 #pragma once
 
 #include <tessera/fsdp/device/compute/attention.hpp>

@@ -3,8 +3,8 @@
 /// Queues and events of synchronous devices, whose operations are complete when they return.
 ///
 /// On an asynchronous device a queue runs its work in order, concurrently with other queues and the host; an event is a
-/// point in a queue. Code that orders queues by events is correct on both kinds of devices, and costs nothing on this
-/// one.
+/// point in a queue. Code that orders queues by events is correct on both kinds of devices, and costs nothing on
+/// synchronous devices.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace fsdp::device {
 /// A queue's scheduling priority, for devices that support it: the second argument of the queue's constructor.
 enum class Priority : std::uint8_t {
   usual,
-  first  ///< for collectives: more work waits for them than for a block of a matmul
+  first  ///< for collectives: more work depends on them than on a block of a matmul
 };
 
-/// A point in a queue's work. It has always happened.
+/// A point in a queue's work, which has always been reached already.
 struct ImmediateEvent {
   bool happened() const { return true; }
 };
 
-/// A queue whose work is complete when it is enqueued.
+/// A queue whose work is complete when `enqueue` returns.
 class ImmediateQueue {
  public:
   ImmediateQueue() = default;
@@ -32,7 +32,7 @@ class ImmediateQueue {
 
   /// Returns the point after all work enqueued so far.
   ImmediateEvent record() { return {}; }
-  /// Makes work enqueued from here on start after `event`; does not block the host.
+  /// Makes work enqueued after this call start after `event`; does not block the host.
   void wait(ImmediateEvent) {}
   /// Blocks the host until all enqueued work is done.
   void synchronize() {}

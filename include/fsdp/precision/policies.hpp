@@ -6,7 +6,7 @@
 /// src/program/cli/stack_choice.cpp.
 #pragma once
 
-#include <tessera/fsdp/core/language.hpp>  // before all others
+#include <tessera/fsdp/core/language.hpp>  // must be included before all others
 
 #include <string>
 #include <string_view>
@@ -30,10 +30,10 @@ struct Local {
 
 /// Everything in float.
 struct Fp32 {
-  using Compute = float;     ///< weights and activations in forward and backward
-  using Main = float;        ///< the optimizer's main weights
-  using Accumulate = float;  ///< gradients, summed over tiles and micro-batches
-  using Reduce = float;      ///< gradients sent in reductions
+  using Compute = float;     ///< type of weights and activations in forward and backward
+  using Main = float;        ///< type of the optimizer's main weights
+  using Accumulate = float;  ///< type of gradients, which are summed over tiles and micro-batches
+  using Reduce = float;      ///< type of gradients as they are sent in reductions
   static constexpr std::string_view name = "fp32";
 };
 
@@ -55,8 +55,8 @@ struct Fp16Mixed {
   static constexpr std::string_view name = "fp16";
 };
 
-/// Policy P with gradients rounded to bf16 before they are sent: half the bytes of every reduction, still summed in
-/// float.
+/// Policy P with gradients rounded to bf16 before they are sent: this halves the bytes of every reduction; sums are
+/// still computed in float.
 template <class P>
 struct Bf16Wire : P {
   using Reduce = bf16;
@@ -75,11 +75,11 @@ struct WithoutWire<Bf16Wire<P>> {
 };
 }  // namespace detail
 
-/// The policy without its wire type. Modules use it, so that they compile once for all wire types.
+/// The policy with its wire type removed. Modules use it, so that they compile once for all wire types.
 template <class P>
 using LocalPrecision = typename detail::WithoutWire<P>::Type;
 
-/// A precision policy.
+/// Requirements on a precision policy.
 template <class P>
 concept Precision = requires {
   typename P::Compute;
@@ -89,7 +89,7 @@ concept Precision = requires {
 }
 &&Real<typename P::Compute>;
 
-/// Explains in static_assert messages what a type lacks to be a precision policy.
+/// Explains in static_assert messages which requirements of a precision policy a type does not meet.
 template <class P>
 consteval bool check_precision() {
   static_assert(

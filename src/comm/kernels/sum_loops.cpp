@@ -22,7 +22,7 @@ struct Widened {
   using Stored = bf16;
   FSDP_INLINE float operator()(bf16 value) const { return static_cast<float>(value); }
 };
-/// float(bf16(value)), in 32-bit steps that vectorise without packing.
+/// Computes float(bf16(value)) in 32-bit steps, which vectorise without packing.
 struct Rounded {
   using Stored = float;
   FSDP_INLINE float operator()(float value) const {
@@ -62,7 +62,7 @@ FSDP_INLINE void set_sum(Read read, const typename Read::Stored* __restrict a, R
                          const typename ReadNext::Stored* __restrict b, std::int64_t count, float* __restrict sum) {
   for (std::int64_t i = 0; i < count; ++i) sum[i] = read(a[i]) + read_next(b[i]);
 }
-/// Adds a, then b: not their sum.
+/// Adds a, then b, to the sum; does not add a + b, which would round differently.
 template <class Read, class ReadNext>
 FSDP_INLINE void add_both(Read read, const typename Read::Stored* __restrict a, ReadNext read_next,
                           const typename ReadNext::Stored* __restrict b, std::int64_t count, float* __restrict sum) {

@@ -28,7 +28,7 @@ bool overlap(const std::string& a, const std::string& b) {
 
 bool has_less(const SharedCores& a, const SharedCores& b) { return a.cores * b.ranks < b.cores * a.ranks; }
 
-/// Who shares the cores that a variable states.
+/// The processes that share the cores specified by a variable.
 enum class Sharing { process, host, job };
 struct CoreVariable {
   std::string_view name;
@@ -39,7 +39,8 @@ constexpr CoreVariable core_variables[] = {{"SLURM_CPUS_PER_TASK", Sharing::proc
                                            {"NCPUS", Sharing::host},             // PBS
                                            {"LSB_DJOB_NUMPROC", Sharing::job}};  // LSF: slots of all hosts
 
-/// The number in a variable, of a list such as OMP_NUM_THREADS=4,2 the first; 0 if it is not one from 1 on.
+/// Returns the number in a variable (in a list such as OMP_NUM_THREADS=4,2, the first); 0 if it is not a number of at
+/// least 1.
 std::int64_t number_stated(std::string_view variable) {
   constexpr std::int64_t most = 4096;
   const std::string_view text = environment(variable.data());
@@ -47,7 +48,7 @@ std::int64_t number_stated(std::string_view variable) {
   return value <= most ? std::max<std::int64_t>(value, 0) : 0;
 }
 
-/// A rank's cores and those that were requested for its process.
+/// A rank's cores, and the cores that the job requested for its process.
 struct RankCores {
   SharedCores has;
   std::int64_t ranks_of_process = 1, stated = 0, threads = 1;
@@ -55,20 +56,21 @@ struct RankCores {
   bool has_less_than_stated() const { return has.cores * ranks_of_process < stated * has.ranks; }
 };
 
-/// What agree_on_cores found. Ranks that are threads of this process write it concurrently, with equal values.
+/// The result of agree_on_cores. Ranks that are threads of this process write it concurrently, with equal values.
 struct Agreed {
   std::mutex mutex;
   int world = 0;
   SharedCores shared;
   std::int64_t threads = 1;
   std::optional<RankCores> short_of;  ///< the first rank that has fewer cores than its job requested
-  std::string_view variable;          ///< that states this process's
+  std::string_view variable;          ///< name of the variable that specifies this process's cores
   bool warned = false;
 };
 
 std::string cores_text(std::int64_t cores) { return message(cores, cores == 1 ? " core" : " cores"); }
 
-/// How processes get `cores` cores each from the launcher that has bound them to fewer; empty if none has.
+/// Returns how to get `cores` cores per process from the launcher that bound processes to fewer; empty if no known
+/// launcher did.
 std::string launcher_remedy(std::int64_t cores) {
   if (launched_by_open_mpi())
     return message("mpirun binds processes to a core each by default; give it --bind-to none, or --map-by slot:PE=",
@@ -77,7 +79,7 @@ std::string launcher_remedy(std::int64_t cores) {
   return {};
 }
 
-/// Whether ranks may run on a part of the host's cores alone.
+/// Returns whether ranks may run only on a part of the host's cores.
 bool is_bound(const SharedCores& shared) { return shared.cores < ::sysconf(_SC_NPROCESSORS_ONLN); }
 
 std::string shortage_text(const RankCores& rank, std::string_view variable) {

@@ -14,18 +14,18 @@
 namespace fsdp::comm {
 namespace {
 
-/// A launcher, and variables that it sets in each process; empty for what none tells.
+/// A launcher, and the variables that it sets in each process; a name is empty if the launcher does not set one.
 struct Launcher {
   const char* name;
   const char* rank;         ///< this process's number
   const char* size = "";    ///< the number of processes
-  const char* here = "";    ///< how many of them are on this host
-  const char* beside = "";  ///< `size` counts only beside this one
-  bool starts_mpi = false;  ///< processes that have these are MPI's
+  const char* here = "";    ///< the number of processes on this host
+  const char* beside = "";  ///< `size` is used only if this variable is set too
+  bool starts_mpi = false;  ///< whether processes with these variables are MPI's
 };
 
-/// A launcher inside of another stands before it: mpirun and torchrun are started in steps of Slurm. Those whose
-/// variables tell of a part of the processes alone come last.
+/// A nested launcher precedes the launcher that may have started it: mpirun and torchrun are started in steps of Slurm.
+/// Entries whose variables describe only a part of the processes come last.
 constexpr Launcher launchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "", true},
     {"mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "", true},
@@ -34,10 +34,11 @@ constexpr Launcher launchers[] = {
     {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE"},
     {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
     {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
-    {"mpiexec", "PMI_RANK", "PMI_SIZE"},  // of MPICH, and of Slurm and Flux where they start MPICH's processes
+    {"mpiexec", "PMI_RANK", "PMI_SIZE"},  // MPICH; also Slurm and Flux if they start MPICH's processes
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "", "SLURM_STEP_ID"},  // in a step it counts the step's processes
-    {"srun", "SLURM_PROCID", "SLURM_NPROCS", "", "SLURM_STEP_ID"},  // its older name
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "",
+     "SLURM_STEP_ID"},  // in a step, the variable counts the step's processes
+    {"srun", "SLURM_PROCID", "SLURM_NPROCS", "", "SLURM_STEP_ID"},  // older name of the same variable
     {"mpiexec", "MPI_LOCALRANKID", "", "MPI_LOCALNRANKS"},
     {"mpiexec", "PALS_RANKID", "", "PALS_LOCAL_SIZE"},
     {"mpiexec", "PMIX_RANK", "", "", "", true},
@@ -48,34 +49,34 @@ constexpr Launcher launchers[] = {
     {"srun", "SLURM_PROCID"},
 };
 
-/// Returns the number in a variable; nothing if it has none.
+/// Returns the number in a variable; nullopt if it does not contain a number of at least 0.
 std::optional<int> number_in(const char* variable) {
   const std::optional<int> value = parsed<int>(environment(variable));
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// Whether a launcher has a variable that tells of all processes.
+/// Returns whether a launcher has a variable for the number of all processes.
 bool tells_all(const Launcher& launcher) { return *launcher.size != '\0'; }
 
-/// Returns the number of processes that a launcher's variables tell of; 0 if they tell nothing.
+/// Returns the number of processes according to a launcher's variables; 0 if they do not specify it.
 int told_by(const Launcher& launcher) {
   const bool counts = *launcher.beside == '\0' || number_in(launcher.beside);
   return counts ? number_in(launcher.size).value_or(0) : 0;
 }
 
-/// Returns the least number of processes of which this one can be a part; 1 if it can be alone.
+/// Returns the minimum number of processes that this process can belong to; 1 if it can be the only one.
 int least_of(const Launcher& part) {
   const std::optional<int> here = number_in(part.here), rank = number_in(part.rank);
   return rank && !tells_all(part) ? std::max(here.value_or(1), *rank + 1) : 1;
 }
 
-/// Names a variable that tells of several processes.
+/// Appends the name of a variable that shows that there are several processes.
 void add_variable(LaunchedJob& job, const char* variable) {
   if (environment(variable).empty() || job.variables.find(variable) != std::string::npos) return;
   job.variables += (job.variables.empty() ? "" : ", ") + std::string(variable);
 }
 
-/// Names every variable without which another would still tell of several processes.
+/// Appends the names of all other variables that would still show several processes if the first were unset.
 void add_others(LaunchedJob& job) {
   for (const Launcher& launcher : launchers) {
     if (told_by(launcher) > 1) add_variable(job, launcher.size);

@@ -30,8 +30,9 @@ void print_failure(int rank, const std::string& what) {
   std::fflush(stderr);
 }
 
-/// Gives the rank that has failed the time to print its error and end all processes: it asks first whether all have the
-/// same error, and it knows the cause. This one then says where it waited.
+/// Gives the rank that failed first the time to print its error and end all processes. It needs this time because it
+/// first checks whether all ranks have the same error, and only it knows the cause. Meanwhile, if SIGTERM comes, this
+/// rank reports where it waited.
 void let_the_failed_rank_report(MpiProcess& process, MpiWatch& watch) {
   Monitor place;
   place.current = *watch.told_in;
@@ -51,9 +52,9 @@ std::shared_ptr<void> keep_mpi(const Options& options) {
 }
 
 int run_mpi(const Options& options, const std::function<int(std::unique_ptr<MpiRank>)>& f) {
-  const LaunchedJob job = launched_job();  // MPI writes variables of its own where it starts alone
+  const LaunchedJob job = launched_job();  // read before MPI starts, which may set such variables itself
   MpiWatch watch;
-  std::optional<TerminationReport> report;  // until MPI is finalised
+  std::optional<TerminationReport> report;  // reports until MPI is finalised
   MpiProcess process(options.deadline);
   const int rank = process.rank();
   report.emplace(rank, watch.waiting_in);

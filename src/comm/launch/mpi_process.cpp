@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds longest_start{60};
 
-int living = 0;  // MpiProcesses; all are of the thread that started MPI
+int living = 0;  // number of live MpiProcess objects, all of the thread that started MPI
 
 }  // namespace
 
@@ -79,7 +79,7 @@ bool MpiProcess::agree(std::span<const std::byte> bytes) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     return done != 0;
   });
-  if (!came) static_cast<void>(numbers.release());  // MPI may write to them later
+  if (!came) static_cast<void>(numbers.release());  // leaked, since MPI may still write to them
   return came && numbers->least[0] == hash && numbers->least[1] == ~hash;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// MPI in a program of ours: started, ended, and ended for all processes at once.
+/// MPI in a Tessera program: initialises it, finalises it, and aborts all processes at once.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace fsdp::comm {
 
-/// Initialises MPI in its constructor and finalises it in its destructor; while another one lives it does neither.
+/// Initialises MPI in its constructor and finalises it in its destructor; does neither if another instance is alive.
 class MpiProcess {
  public:
   /// `deadline` limits MPI_Finalize and the start of the first communicator; MPI_Init gets at least 60 s. Throws
@@ -24,7 +24,7 @@ class MpiProcess {
 
   int rank() const;
   int size() const;
-  /// Makes the messages of all processes of the job.
+  /// Makes the Messages of all processes of the job.
   Messages messages() const;
   /// Returns whether all processes call this with the same bytes within two seconds. If not, only `abort` may follow.
   bool agree(std::span<const std::byte> bytes);
@@ -32,7 +32,7 @@ class MpiProcess {
 
  private:
   std::chrono::milliseconds deadline_;
-  std::string name_ = "a rank";  ///< of this process, for the watchdog
+  std::string name_ = "a rank";  ///< this process, as the watchdog reports it
 };
 
 }  // namespace fsdp::comm

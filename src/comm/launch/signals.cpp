@@ -18,22 +18,22 @@
 namespace fsdp::comm {
 namespace {
 
-// A handler has no object: what follows is the process's, as its handlers are.
-std::atomic<const std::atomic<const Monitor*>*> waiting_in = nullptr;  ///< of the TerminationReport that lives
-std::atomic<int> rank_of_process = -1;                                 ///< the same; -1: no launcher may end it
+// A signal handler has no object, so this state is global to the process, like the handlers themselves.
+std::atomic<const std::atomic<const Monitor*>*> waiting_in = nullptr;  ///< for the live TerminationReport
+std::atomic<int> rank_of_process = -1;                                 ///< rank of the live TerminationReport; -1: none
 std::atomic<int> catching = 0;                                         ///< number of live CatchSignals
-std::atomic<int> catching_stops = 0;                                   ///< how many of them catch stops
-std::atomic<int> stop_asked = 0;                                       ///< the first signal that asked for it
-std::atomic<std::int64_t> stopped_at = 0;                              ///< when SIGTERM or SIGINT came; 0: neither did
+std::atomic<int> catching_stops = 0;                                   ///< number of live CatchSignals that catch stops
+std::atomic<int> stop_asked = 0;           ///< the first signal that requested a stop; 0: none
+std::atomic<std::int64_t> stopped_at = 0;  ///< time of the first SIGTERM or SIGINT; 0: neither came
 std::atomic<std::int64_t> saves_asked = 0;
-std::atomic<const char*> answer = nullptr;  ///< what the leading rank prints of the first stop
-std::atomic<bool> on_terminal = false;      ///< whether stderr is one, where a progress line may stand
+std::atomic<const char*> answer = nullptr;  ///< text that the leading rank prints after the first stop signal
+std::atomic<bool> on_terminal = false;      ///< whether stderr is a terminal, which may show a progress line
 static_assert(std::atomic<const std::atomic<const Monitor*>*>::is_always_lock_free &&
               std::atomic<const Monitor*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<const char*>::is_always_lock_free);
 
-constexpr std::int64_t one_signal = 1'000'000'000;  ///< nanoseconds in which signals count as one
+constexpr std::int64_t one_signal = 1'000'000'000;  ///< nanoseconds within which several signals count as one
 
 std::int64_t monotonic_nanoseconds() {
   timespec now{};
@@ -75,7 +75,7 @@ class Line {
   std::size_t length_ = 0;
 };
 
-/// Returns the monitor of the collective that the process waits in; nullptr if there is none.
+/// Returns the monitor of the collective that the process waits in; nullptr if it waits in none.
 const Monitor* awaited() {
   const auto* const place = waiting_in.load();
   return place == nullptr ? nullptr : place->load();
@@ -105,8 +105,8 @@ void report_termination() {
   line.write_to_stderr();
 }
 
-/// Prints "tessera: SIGINT: saves after this step; once more ends without saving". `by_launcher`: mpirun kills a rank
-/// some time after it sent SIGTERM.
+/// Prints "tessera: SIGINT: saves after this step; once more ends without saving". `by_launcher`: the launcher sent the
+/// signal; mpirun kills a rank some time after SIGTERM.
 void print_answer(const char* text, int signal, bool by_launcher) {
   Line line;
   if (on_terminal.load()) line.add("\r\033[K");
@@ -138,7 +138,8 @@ void on_signal(int signal, siginfo_t* from, void*) {
   const char* const text = answer.load();
   const bool from_launcher = by_launcher && from->si_pid == getppid();
   if (!again && text != nullptr) print_answer(text, signal, from_launcher);
-  // mpirun sends SIGTERM to the survivors of a rank that died as well: which collective they wait in tells why.
+  // mpirun also sends SIGTERM to the survivors after a rank died: the collective that they wait in helps to find the
+  // cause.
   if (!again && text == nullptr && from_launcher && awaited() != nullptr) report_termination();
   errno = number;
 }
@@ -156,7 +157,7 @@ constexpr std::array stops = {SIGTERM, SIGINT, SIGHUP};
 std::array<struct sigaction, caught.size()> before;
 std::mutex installing;
 
-/// What a signal did before.
+/// Returns the action of a signal before it was caught.
 const struct sigaction& action_before(int signal) {
   std::size_t at = 0;
   while (caught[at] != signal) ++at;

@@ -10,9 +10,10 @@
 
 namespace fsdp::comm {
 
-/// While it lives, SIGTERM prints one line on stderr, with the rank and the collective that the process waits in, and
-/// exits with status 128 + 15. While stops are caught (tessera/comm/launch/signals.hpp) the first SIGTERM neither exits
-/// nor prints the line. One lives at a time; the previous handler is restored.
+/// While an instance is alive, SIGTERM prints one line on stderr, with the rank and the collective that the process
+/// waits in, and exits with status 128 + 15. While stops are caught (tessera/comm/launch/signals.hpp), the first
+/// SIGTERM neither exits nor prints the line. Only one instance may be alive; its destructor restores the previous
+/// handler.
 class TerminationReport {
  public:
   /// `waiting_in`: the monitor of the collective that is waited for; must outlive this object.

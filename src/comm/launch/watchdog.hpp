@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A time limit for calls that have none of their own, such as MPI_Init and MPI_Finalize when a rank hangs.
+/// A time limit for calls that do not have one, such as MPI_Init and MPI_Finalize when a rank hangs.
 #pragma once
 
 #include <chrono>

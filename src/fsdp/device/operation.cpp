@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Counting of operations' costs, and operations as text.
+/// Counts the costs of operations, and prints operations as text.
 #include <tessera/fsdp/device/operation.hpp>
 
 #include <sstream>
@@ -27,7 +27,7 @@ void write(std::ostream& out, const TensorText& tensor) {
   out << ']';
 }
 
-/// Prints the tensors that are written, or those that are only read. Returns whether there were any.
+/// Prints the tensors that are written, or the tensors that are only read. Returns whether it printed any.
 bool write_some(std::ostream& out, std::span<const TensorText> tensors, bool written) {
   bool any = false;
   for (const TensorText& tensor : tensors) {

@@ -23,7 +23,7 @@ FSDP_BOTH std::int64_t magnitude_bits(float x) {
   return bits & 0x7fffffffu;
 }
 
-/// Returns whether x is neither infinite nor NaN, by its bits: what compares it may be compiled with -ffast-math.
+/// Returns whether x is neither infinite nor NaN, by its bits, since its callers may be compiled with -ffast-math.
 FSDP_BOTH bool is_finite(double x) {
   std::uint64_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -39,14 +39,14 @@ FSDP_BOTH double fixed_point_scale(std::int64_t largest) { return ldexp(1.0, 29 
 
 /// Returns rint(x * scale), if that is below 2^31. The product is exact.
 FSDP_BOTH std::int32_t fixed_point(float x, double scale) {
-  constexpr double to_whole = 0x1.8p52;  // a sum with it is rounded, and its low 32 bits are the whole number
+  constexpr double to_whole = 0x1.8p52;  // adding it rounds to an integer, which is then in the low 32 bits
   const double shifted = static_cast<double>(x) * scale + to_whole;
   std::uint64_t bits;
   std::memcpy(&bits, &shifted, sizeof bits);
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(bits));
 }
 
-/// A sum of squares of FixedPointSquares: low + high * 2^32, where 0 <= low < 2^32.
+/// A sum of FixedPointSquares: low + high * 2^32, where 0 <= low < 2^32.
 struct FixedPointSum {
   std::int64_t low = 0, high = 0;
 
@@ -59,11 +59,11 @@ struct FixedPointSum {
 };
 
 /// Returns the norm of all ranks' gradients from `largest` [ranks, norms] and `exact` [ranks, norms, 2], which begin at
-/// the norm's own column: infinite if an element is, NaN if one is NaN.
+/// the column of this norm. It is infinite if an element is infinite, NaN if one is NaN.
 FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exact, std::int64_t ranks,
                             std::int64_t norms) {
   std::int64_t most = 0;
-  std::uint64_t low = 0, high = 0;  // of a sum of 128 bits
+  std::uint64_t low = 0, high = 0;  // a sum of 128 bits
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     most = larger_of(most, largest[norms * rank]);
     const auto own_low = static_cast<std::uint64_t>(exact[2 * norms * rank]);
@@ -77,7 +77,7 @@ FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exa
   }
   constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   if (most >= infinity_bits) return most > infinity_bits ? nan : infinity;
-  // The devices' own conversions of wide integers may round otherwise. Products with a power of two are exact.
+  // The devices' own conversions of wide integers may round differently. Products with a power of two are exact.
   constexpr double word = 4294967296.0;
   double sum = static_cast<double>(static_cast<std::uint32_t>(high >> 32));
   sum = sum * word + static_cast<double>(static_cast<std::uint32_t>(high));
@@ -86,10 +86,10 @@ FSDP_BOTH double exact_norm(const std::int64_t* largest, const std::int64_t* exa
   return ldexp(sqrt(sum), fixed_point_exponent(most) - 29);
 }
 
-/// Every rank's numbers of a step. `sums` [ranks, columns]: the loss of each rank's first micro-batch, its gradients'
-/// sum of squares, with a third column whether it gave up the pass, then the losses of its further micro-batches, and
-/// the sums of squares of the norms apart. `largest` [ranks, 1 + apart] and `exact` [ranks, 1 + apart, 2], if given,
-/// replace the sums of squares.
+/// The values of a step on every rank. `sums` [ranks, columns]: the loss of the rank's first micro-batch, the sum of
+/// squares of its gradients, (if there is a third column) whether it gave up the pass, then the losses of its further
+/// micro-batches, and the sums of squares of the separate norms. `largest` [ranks, 1 + apart] and `exact` [ranks, 1 +
+/// apart, 2] replace the sums of squares if they are given.
 struct StepSums {
   const double* sums;
   std::int64_t ranks, columns;
@@ -113,7 +113,7 @@ struct StepSums {
       for (std::int64_t rank = 0; rank < ranks; ++rank) loss += sums[columns * rank + column];
     return loss;
   }
-  /// Returns the first rank that gave up its pass; -1: none.
+  /// Returns the first rank that gave up its pass; -1 if no rank did.
   FSDP_BOTH std::int32_t forfeited() const {
     for (std::int64_t rank = 0; columns - apart >= 3 && rank < ranks; ++rank)
       if (sums[columns * rank + 2] != 0) return static_cast<std::int32_t>(rank);
@@ -121,7 +121,7 @@ struct StepSums {
   }
 };
 
-/// Returns the numbers that an operation decides from.
+/// Returns the values on which a DecideStep operation bases its decision.
 inline StepSums sums_of(const DecideStep& op) {
   return {.sums = op.sums.data(),
           .ranks = op.ranks(),
@@ -131,9 +131,9 @@ inline StepSums sums_of(const DecideStep& op) {
           .exact = op.is_exact() ? op.exact.data() : nullptr};
 }
 
-/// Decides a step that clips by the norm of this number, with `lr` times the learning rate. A rank that gave up the
-/// pass, and nonfinite gradients of any norm, skip the step; the latter stop all later steps unless
-/// rules.skips_overflow. A nonfinite loss always stops.
+/// Decides on a step that clips by norm `number`, with `lr` times the learning rate. The step is skipped if a rank gave
+/// up the pass, or if any norm is nonfinite. A nonfinite norm also stops all later steps, unless rules.skips_overflow
+/// is set; a nonfinite loss always does.
 FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, const StepSums& of, StepDecision& step,
                            double lr = 1, std::int64_t number = 0) {
   step.forfeited = of.forfeited();
@@ -143,7 +143,7 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
     if (other != number)
       if (const double found = of.norm(other); !is_finite(found)) norm = found;
   step.norm = norm / inputs.loss_scale;
-  if (step.forfeited >= 0) {  // what it would have computed is missing, and says nothing of the loss
+  if (step.forfeited >= 0) {  // the loss lacks this rank's part, so it is not checked
     step.skipped = 1;
     return;
   }
@@ -157,8 +157,8 @@ FSDP_BOTH void decide_step(const StepRules& rules, const StepInputs& inputs, con
   step.lr = inputs.lr * lr;
 }
 
-/// AdamW's constants for one call, as its elements use them. Bias corrections are computed in double, from the betas
-/// that the elements use: their moments then add up to what is divided by, also where float rounds a beta near 1.
+/// AdamW's constants for one call, in the form that its elements use. Bias corrections are computed in double from the
+/// betas as rounded to float. They therefore match the moments, even if float rounds a beta near 1.
 struct AdamWFactors {
   float gradient_scale, beta1, one_minus_beta1, beta2, one_minus_beta2;
   float root_scale;  ///< 1 / sqrt(1 - beta2^taken)

@@ -17,24 +17,24 @@
 
 namespace fsdp::device {
 
-/// The shape of an attention: sequences of equal length, one after the other. A token attends to itself and the earlier
-/// tokens of its document; with a window, only to the last `window` of these, itself included (Mistral 7B, Jiang et al.
-/// 2023). Without `documents`, each sequence is one document.
+/// The shape of an attention: contiguous sequences of equal length. A token attends to itself and the earlier tokens of
+/// its document; with a window, only to the last `window` of these, including itself (Mistral 7B, Jiang et al. 2023).
+/// Without `documents`, each sequence is one document.
 struct AttentionShape {
   std::int64_t sequences = 1;
   std::int64_t sequence_length = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  ///< divides heads; query heads [h * g, (h + 1) * g) share key-value head h
+  std::int64_t kv_heads = 0;  ///< a divisor of `heads`; query heads [h * g, (h + 1) * g) share key-value head h
   std::int64_t head_dim = 0;
-  CumulativeLengths documents = {};  ///< of packed documents; empty: each sequence is one
-  std::int64_t window = 0;           ///< most keys that a query sees; 0: no limit
+  CumulativeLengths documents = {};  ///< cumulative lengths of packed documents; empty: each sequence is one document
+  std::int64_t window = 0;           ///< maximum number of keys that a query attends to; 0: no limit
 
   /// Returns the number of tokens of all sequences.
   std::int64_t tokens() const { return sequences * sequence_length; }
   /// Returns whether the window hides any key.
   bool windowed() const { return window > 0 && window < sequence_length; }
-  /// Returns the square of a document's length, less what the window hides: the sum of 2 n - 1 over queries that see n
-  /// keys.
+  /// Returns the square of a document's length, minus the part that the window hides: the sum of 2 n - 1 over all
+  /// queries, where n is the number of keys that a query attends to.
   std::int64_t square(std::int64_t length) const {
     const std::int64_t seen = window > 0 ? std::min(window, length) : length;
     return checked_multiply(seen, seen) + checked_multiply(length - seen, 2 * seen - 1);
@@ -54,11 +54,12 @@ struct AttentionShape {
   Shape queries() const { return {tokens(), heads * head_dim}; }
   Shape keys() const { return {tokens(), kv_heads * head_dim}; }
   /// @}
-  /// Returns the FLOPs of `products` matmuls of queries with keys, over all heads. The causal mask leaves half of them.
+  /// Returns the FLOPs of `products` matmuls of queries with keys, over all heads; half of the full products, because
+  /// of the causal mask.
   std::int64_t flops(std::int64_t products) const {
     return products * checked_multiply(checked_multiply(heads, head_dim), squares());
   }
-  /// Throws unless these are the shapes of q, k, v, out (or another tensor like q) and lse.
+  /// Throws unless these are the shapes of q, k, v, out (or another tensor shaped like q) and lse.
   void check(const Shape& q, const Shape& k, const Shape& v, const Shape& out, const Shape& lse) const {
     require(q == queries() && out == queries() && k == keys() && v == keys() &&
                 lse == Shape{sequences * heads, sequence_length},
@@ -70,8 +71,8 @@ struct AttentionShape {
 };
 
 /// Attention in blocks with an online softmax; memory is linear in the sequence (Dao 2023, FlashAttention-2). `lse`
-/// keeps log sum exp for backward. Blocks of keys that no query of a block sees (future, other documents, outside the
-/// window) are skipped. Scratch does not depend on documents or the window.
+/// stores log sum exp for backward. Blocks of keys that no query of a block attends to (future, other documents,
+/// outside the window) are skipped. Scratch does not depend on documents or the window.
 template <class T>
 struct Attention {
   static constexpr std::string_view name = "attention";
@@ -79,8 +80,8 @@ struct Attention {
   AttentionShape shape = {};
   Tensor<const T> q = {};  // [T, heads * head_dim]
   Tensor<const T> k = {};  // [T, kv_heads * head_dim]
-  Tensor<const T> v = {};  // as k
-  Tensor<T> out = {};      // as q
+  Tensor<const T> v = {};  // same shape as k
+  Tensor<T> out = {};      // same shape as q
   Tensor<float> lse = {};  // [sequences * heads, S]
 
   auto tensors() const { return std::tie(q, k, v, out, lse); }

@@ -27,7 +27,7 @@ struct AddBias {
   }
 };
 
-/// dbias (+)= the sum of dy's rows.
+/// dbias = (or +=) the sum of dy's rows.
 template <class T>
 struct BiasBackward {
   static constexpr std::string_view name = "bias_backward";

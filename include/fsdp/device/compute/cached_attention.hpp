@@ -30,7 +30,8 @@ struct KeepHeads {
   Tensor<T> kept = {};                        // [sequences * kv_heads * capacity, head_dim]
 
   auto tensors() const { return std::tie(positions, x, kept); }
-  /// Sizes from the shapes: key-value heads, most cached tokens per sequence, and tokens per sequence in x.
+  /// Sizes that follow from the shapes: key-value heads, maximum cached tokens per sequence, and tokens per sequence in
+  /// x.
   /// @{
   std::int64_t heads() const { return x.columns() / kept.columns(); }
   std::int64_t capacity() const { return kept.rows() / (sequences * heads()); }
@@ -49,22 +50,24 @@ struct KeepHeads {
 };
 
 /// Grouped-query attention, as in device::Attention, of one query per sequence to the cache: sequence i's query attends
-/// to its cached tokens [0, positions[i]], the last of which is its own; with a window, to the last `window` of these.
+/// to its cached tokens [0, positions[i]], the last of which is its own token; with a window, only to the last `window`
+/// of these.
 template <class T>
 struct CachedAttention {
   static constexpr std::string_view name = "cached_attention";
 
-  std::int64_t kv_heads = 0;  ///< divides the heads of q; query heads [h * g, (h + 1) * g) share key-value head h
-  std::int64_t window = 0;    ///< most tokens that a query sees; 0: all
-  std::int64_t longest = 0;   ///< largest position plus 1, which cost() charges for every sequence
+  std::int64_t kv_heads = 0;  ///< a divisor of q's heads; query heads [h * g, (h + 1) * g) share key-value head h
+  std::int64_t window = 0;    ///< maximum number of tokens that a query attends to; 0: all
+  std::int64_t longest = 0;   ///< largest position plus 1; cost() assumes it for every sequence
   Tensor<const std::int32_t> positions = {};  // [sequences]
   Tensor<const T> q = {};                     // [sequences, heads * head_dim]
   Tensor<const T> keys = {};                  // [sequences * kv_heads * capacity, head_dim]
-  Tensor<const T> values = {};                // as keys
-  Tensor<T> out = {};                         // as q
+  Tensor<const T> values = {};                // same shape as keys
+  Tensor<T> out = {};                         // same shape as q
 
   auto tensors() const { return std::tie(positions, q, keys, values, out); }
-  /// Sizes from the shapes. `group`: query heads per key-value head; `seen`: most tokens that a query sees.
+  /// Sizes that follow from the shapes. `group`: query heads per key-value head; `seen`: maximum number of tokens that
+  /// a query attends to.
   /// @{
   std::int64_t sequences() const { return q.rows(); }
   std::int64_t head_dim() const { return keys.columns(); }

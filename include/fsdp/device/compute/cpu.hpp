@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CPU's operations that compute: matmuls by oneDNN, and our kernels for the rest. Programs link tessera::tessera.
+/// The CPU's compute operations: matmuls by oneDNN, and Tessera's own kernels for the rest. Programs link
+/// tessera::tessera.
 ///
-/// tessera/fsdp/device/operations.hpp includes this. Reductions over tokens are in float.
+/// tessera/fsdp/device/operations.hpp includes this. Reductions over tokens are computed in float.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace fsdp::device {
 
 // ---- Operations: src/fsdp/device/compute/cpu/. T is float or bf16. ----
 
-/// (A, C) is (float, float), (bf16, bf16) or (bf16, float).
+/// The types (A, C) are (float, float), (bf16, bf16) or (bf16, float).
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
 std::int64_t scratch(const Cpu::Planner&, const Matmul<A, C>&);
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
@@ -48,7 +49,7 @@ FSDP_RUNS_IN_SCRATCH(Cpu, CachedAttention)
 FSDP_RUNS(Cpu, SwiGlu)
 FSDP_RUNS(Cpu, SwiGluBackward)
 
-/// Both throw InputError if a token is not in the vocabulary.
+/// Both operations throw InputError if a token is not in the vocabulary.
 FSDP_RUNS(Cpu, Embedding)
 FSDP_RUNS(Cpu, EmbeddingBackward)
 
@@ -65,29 +66,29 @@ FSDP_RUNS(Cpu, DirectionStep)
 
 /// How bf16 matrices are multiplied.
 enum class Bf16Matmul : std::uint8_t {
-  by_instruction_set,  ///< the processor's faster way
-  native,              ///< by oneDNN's bf16 matmul
-  by_float             ///< widened to float
+  by_instruction_set,  ///< the faster of both for the processor's instruction set
+  native,              ///< multiplied by oneDNN's bf16 matmul
+  by_float             ///< widened to float, then multiplied
 };
 
-/// How this process computes matmuls, as the program chooses.
+/// The program's choice of how this process computes matmuls.
 struct MatmulChoice {
   Bf16Matmul bf16 = Bf16Matmul::by_instruction_set;
   bool limits_library =
-      true;  ///< whether oneDNN keeps to a lesser instruction_set() too; false if it was limited before
+      true;  ///< whether oneDNN is also limited to a lowered instruction_set(); false if it was limited before
 };
 
-/// Chooses how matmuls are computed. Call it before anything is computed: throws LogicError if a matmul was computed by
-/// another choice. The first matmul in bf16 throws InputError if `native` is chosen and oneDNN has no bf16 matmul for
-/// the instruction set.
+/// Chooses how matmuls are computed. Call it before any computation: throws LogicError if a matmul was already computed
+/// with another choice. The first matmul in bf16 throws InputError if `native` is chosen and oneDNN has no bf16 matmul
+/// for the instruction set.
 void choose_matmul(const MatmulChoice& choice);
 
-/// Returns the instruction set and, if not the set's default, how bf16 is multiplied. Metrics and checkpoints record
-/// it, because the bits of results depend on it.
+/// Returns the instruction set and, if it is not the default of the set, how bf16 is multiplied. Metrics and
+/// checkpoints record this text, because the exact bits of results depend on it.
 std::string arithmetic();
 
-/// Returns oneDNN's version and what steers how it splits matmuls: the instruction set that it may use and the sizes of
-/// the processor's caches in bytes, by level. The last bits of results depend on it, too.
+/// Returns oneDNN's version and the properties that determine how it splits matmuls: the instruction set that it may
+/// use, and the sizes of the processor's caches in bytes, by level. The last bits of results depend on these, too.
 std::string matmul_library();
 
 FSDP_ENQUEUE_MATMULS(extern template, Cpu::Stream)

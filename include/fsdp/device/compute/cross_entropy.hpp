@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cross entropy and its gradient, of whole rows of logits or of blocks of columns.
+/// Cross entropy and its gradient, for whole rows of logits or for blocks of columns.
 ///
-/// If [t, V] logits do not fit into memory: `Fold` every block from column 0 on, then `Sum`, then `Gradient` of blocks
-/// in any order (the online softmax of Milakov and Gimelshein 2018). These count targets from column 0 and require them
-/// to be in the vocabulary.
+/// If [t, V] logits do not fit into memory: apply `Fold` to every block from column 0 on, then `Sum`, then `Gradient`
+/// to the blocks in any order (the online softmax of Milakov and Gimelshein 2018). In these operations, targets are
+/// numbers of columns of the whole row and must be in the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace fsdp::device {
 
-/// Number of doubles in a row's state: maximum, sum of exp, the target's logit.
+/// Number of doubles in a row's state: the maximum, the sum of exponentials and the target's logit.
 inline constexpr std::int64_t cross_entropy_state = 3;
 
 namespace detail {
@@ -55,7 +55,7 @@ struct CrossEntropy {
   void check() const { detail::check_cross_entropy(logits, targets, loss); }
 };
 
-/// Adds the same loss to loss[0] without a gradient. Does not change the logits.
+/// Adds the same loss as CrossEntropy to loss[0] without computing a gradient. Does not change the logits.
 template <class T>
 struct CrossEntropyLoss {
   static constexpr std::string_view name = "cross_entropy_loss";

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cuda's operations that compute. Programs link tessera::cuda.
+/// Cuda's compute operations. Programs link tessera::cuda.
 ///
-/// cuBLASLt computes matmuls, and cuDNN attention in builds that have it; all other kernels are ours, in
-/// src/fsdp/device/cuda/. `documents` are host lists. Tokens and targets must be in the vocabulary. That is checked
-/// when batches enter (Model::validate), since a kernel cannot throw; a kernel writes NaN for invalid ones.
+/// cuBLASLt computes matmuls, and cuDNN computes attention in builds with cuDNN; all other kernels are Tessera's own,
+/// in src/fsdp/device/cuda/. `documents` are lists in host memory. Tokens and targets must be in the vocabulary. That
+/// is checked when batches enter (Model::validate), since a kernel cannot throw; kernels write NaN for invalid ones.
 /// tessera/fsdp/device/operations.hpp includes this.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace fsdp::device {
 // T is float, bf16 or f16. Scratch sizes are in src/fsdp/device/compute/cuda_scratch.cpp, which needs no CUDA, so that
 // dry runs work on any machine.
 
-/// (A, C) is (T, T) or (T, float).
+/// The types (A, C) are (T, T) or (T, float).
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
 std::int64_t scratch(const Cuda::Planner&, const Matmul<A, C>&);
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
@@ -42,15 +42,16 @@ FSDP_RUNS_IN_SCRATCH(Cuda, BiasBackward)
 void run(Cuda::Stream&, const RotaryTable&);
 FSDP_RUNS_IN_SCRATCH(Cuda, Rope)
 
-/// Uses cuDNN, in builds that have it, for bf16 and f16, whole sequences, head sizes that are multiples of 8 up to 128,
-/// and rows that start at multiples of 16 bytes. Otherwise uses our kernels: on tensor cores for such rows with head
-/// sizes that are multiples of 8 up to 256, in tiles of the next wider of 32, 64, 80, 96, 128, 192 and 256 columns;
-/// with one warp per row for the rest, with head sizes up to 512, which is tens of times slower.
+/// Uses cuDNN in builds with cuDNN, for bf16 and f16, sequences without packed documents, head sizes that are multiples
+/// of 8 up to 128, and rows that start at multiples of 16 bytes. Otherwise uses Tessera's kernels. These run on tensor
+/// cores for such rows and head sizes that are multiples of 8 up to 256, in tiles of 32, 64, 80, 96, 128, 192 or 256
+/// columns (the next larger). For the rest, with head sizes up to 512, one warp processes each row, which is tens of
+/// times slower.
 FSDP_RUNS_IN_SCRATCH(Cuda, Attention)
-/// In our kernels, the owner of a block of keys sums dk and dv, and the owner of a block of queries sums dq. That
-/// computes scores twice (three times for head sizes above 128), and nothing depends on timing. cuDNN's deterministic
-/// algorithm stores the gradients of scores instead, so it processes a few heads at a time, and is not used if one
-/// key-value head would take 1.25 GiB.
+/// In Tessera's kernels, the thread block that owns a block of keys sums dk and dv, and the thread block that owns a
+/// block of queries sums dq. Scores are therefore computed twice (three times for head sizes above 128), and results do
+/// not depend on timing. cuDNN's deterministic algorithm instead stores the gradients of scores, so it processes only a
+/// few heads at a time, and is not used if one key-value head would exceed 1.25 GiB.
 FSDP_RUNS_IN_SCRATCH(Cuda, AttentionBackward)
 
 FSDP_RUNS(Cuda, KeepHeads)
@@ -61,8 +62,8 @@ FSDP_RUNS(Cuda, SwiGlu)
 FSDP_RUNS(Cuda, SwiGluBackward)
 
 FSDP_RUNS(Cuda, Embedding)
-/// Each thread block owns every 1024th row of the table and reads all tokens: about 4 KiB per token, mostly from the
-/// cache, in addition to the traffic of dy and dtable.
+/// Each thread block owns every 1024th row of the table and reads all tokens. This costs about 4 KiB per token, mostly
+/// served from the cache, in addition to the traffic of dy and dtable.
 FSDP_RUNS(Cuda, EmbeddingBackward)
 
 FSDP_RUNS_IN_SCRATCH(Cuda, CrossEntropy)

@@ -31,7 +31,7 @@ struct Embedding {
   }
 };
 
-/// dtable[tokens[t]] += dy[t] in the order of t; `overwrite` clears the table first.
+/// dtable[tokens[t]] += dy[t] in the order of t; Write::overwrite clears the table first.
 template <class T>
 struct EmbeddingBackward {
   static constexpr std::string_view name = "embedding_backward";

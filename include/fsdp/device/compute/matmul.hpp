@@ -22,7 +22,7 @@ struct Operand {
   bool transposed = false;
 
   Operand() = default;
-  /// Takes a matrix [rows, columns], and whether to transpose it.
+  /// `matrix`: [rows, columns]. `transposed`: whether the operand is its transpose.
   /// @{
   Operand(Tensor<const T> matrix, bool is_transposed = false) : tensor(matrix), transposed(is_transposed) {}
   Operand(Tensor<T> matrix) : tensor(matrix) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Muon's operations besides matmul (tessera/fsdp/training/muon.hpp): momentum, normalisation, linear combinations for
-/// matrix polynomials, and the step.
+/// Muon's operations other than matmul (tessera/fsdp/training/muon.hpp): momentum, normalisation, linear combinations
+/// for matrix polynomials, and the step.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace fsdp::device {
 
 /// g = gradient_scale * gradient; state = momentum * state + g; direction = nesterov ? g + momentum * state : state.
-/// A skipped step keeps `state` and sets `direction` to zero.
+/// A skipped step leaves `state` unchanged and sets `direction` to zero.
 struct MomentumDirection {
   static constexpr std::string_view name = "momentum_direction";
 

@@ -13,7 +13,8 @@
 
 namespace fsdp::device {
 
-/// Returns the number of heads per row that are normalised separately, each as wide as the weight: 1 for the whole row.
+/// Returns the number of heads per row that are normalised separately, each as wide as the weight; 1 if the whole row
+/// is normalised.
 inline std::int64_t heads_of(std::int64_t columns, std::int64_t weight) {
   return weight > 0 && columns % weight == 0 ? columns / weight : 1;
 }
@@ -42,8 +43,8 @@ struct RmsNorm {
   }
 };
 
-/// Gradients dx and dw of RmsNorm, each overwritten or added to. dx may alias dy. If dw has no memory, only dx is
-/// computed.
+/// Gradients dx and dw of RmsNorm, each overwritten or accumulated into. dx may alias dy. If dw has no storage, only dx
+/// is computed.
 template <class T>
 struct RmsNormBackward {
   static constexpr std::string_view name = "rms_norm_backward";

@@ -20,24 +20,25 @@ enum class Rotation : std::uint8_t { forward, backward };
 
 /// Scaling of rotary frequencies, which extends a model's context beyond the length that it was first trained on.
 struct RotaryScaling {
-  /// Types of scaling, as config.json names them.
+  /// Types of scaling, with the names used in config.json.
   enum class Kind : std::uint8_t {
     none,
     linear,  ///< divides every frequency by `factor` (Chen et al. 2023, position interpolation)
-    llama3,  ///< divides those of less than `low` turns within `original` positions, not those of more than `high`
-    yarn,    ///< divides those of pairs from `high` on, not those of pairs up to `low` (Peng et al. 2023, NTK by parts)
+    llama3,  ///< divides frequencies below `low` turns per `original` positions, keeps those above `high` turns
+    yarn,    ///< divides them for pairs from `high` on, not for pairs up to `low` (Peng et al. 2023, NTK by parts)
   };
   Kind kind = Kind::none;
   double factor = 1;
   double low = 0, high = 0;  ///< frequencies between these bounds are interpolated linearly
-  double original = 0;       ///< context length of the first training
-  double magnitude = 1;      ///< multiplies cos and sin
+  double original = 0;       ///< context length of the original training
+  double magnitude = 1;      ///< factor of cos and sin
 
   friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
 };
 
-/// Writes the table [S, head_dim] of rotations: in each row cos(position * frequency(i)) for i < head_dim / 2, then the
-/// sines. frequency(i) is theta^(-2i / head_dim), scaled. Row i is for position i, or positions[i] if given.
+/// Writes the table [S, head_dim] of rotations. Each row contains cos(position * frequency(i)) for i < head_dim / 2,
+/// followed by the sines. frequency(i) is theta^(-2i / head_dim), scaled. Row i is for position i, or for positions[i]
+/// if `positions` is given.
 struct RotaryTable {
   static constexpr std::string_view name = "rotary_table";
 

@@ -24,8 +24,8 @@ struct AdamWRules {
 };
 
 /// One pass of AdamW over contiguous shards (Loshchilov and Hutter 2019, decoupled decay). Updates moments and main
-/// weights, and writes model weights in the type that modules compute in. With an empty `model` the main weights are
-/// the model weights; for float this is always so. A skipped step writes only the model weights.
+/// weights, and writes model weights in the modules' compute type. If `model` is empty, the main weights are the model
+/// weights; for float this is always the case. A skipped step writes only the model weights.
 template <class Model = float>
 struct AdamWStep {
   static constexpr std::string_view name = "adamw";

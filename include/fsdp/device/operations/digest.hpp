@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Digests of tensors, by which runs and ranks compare what they computed.
+/// Digests of tensors, for comparing the results of runs and ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,17 @@
 
 namespace fsdp::device {
 
-/// Returns the key of a tensor's digest: odd, so that no change of a single element can be lost.
+/// Returns the key of a tensor's digest: it is odd, so that every change of a single element changes the digest.
 constexpr std::uint64_t digest_key(std::string_view name) { return mixed(hashed(hash_seed, name)) | 1; }
 
-/// Adds the digest of x to sum[0], modulo 2^64: the sum over its elements of key * (2 * index + 1) * bits, where the
-/// index counts from the beginning of the whole tensor, of which x is the part that starts at element `begin`. So the
-/// digests of a tensor's parts add up to that of the whole, however it is cut and in whatever order.
+/// Adds the digest of x to sum[0], modulo 2^64: the sum of key * (2 * index + 1) * bits over the elements of x. `index`
+/// counts from the beginning of the whole tensor, of which x is the part that starts at element `begin`. Therefore the
+/// digests of a tensor's parts add up to the digest of the whole, however it is partitioned and in whatever order they
+/// are added.
 template <class T>
 struct AddDigest {
   static constexpr std::string_view name = "digest";
-  static constexpr std::int64_t chunk = 16384;  ///< elements that a thread takes at a time
+  static constexpr std::int64_t chunk = 16384;  ///< number of elements that a thread processes at a time
 
   Tensor<const T> x = {};
   std::int64_t begin = 0;

@@ -50,22 +50,23 @@ struct Fill {
   Cost cost() const { return {.bytes = y.bytes()}; }
 };
 
-/// Enqueues x = 0 for integers of eight bytes: the bits of their zero are those of a double's.
+/// Enqueues x = 0 for integers of eight bytes, as doubles: both represent zero by the same bits.
 template <class Stream>
 void clear(Stream& stream, const Tensor<std::int64_t>& x) {
   enqueue(stream, Fill<double>{.y = {reinterpret_cast<double*>(x.data()), x.shape()}, .value = 0.0f});
 }
 
-/// Which elements of a matrix are dropped at random: a hash of `key` and of the element's place in the whole matrix, of
-/// which this one may be a part. So tiles, ranks and the backward pass drop the same elements.
+/// Random selection of the elements of a matrix that are dropped: a hash of `key` and of the element's position in the
+/// whole matrix, of which this matrix may be a part. Therefore tiles, ranks and the backward pass drop the same
+/// elements.
 struct Dropout {
-  float rate = 0;  ///< probability to drop, in [0, 1); 0: none
+  float rate = 0;  ///< probability that an element is dropped, in [0, 1); 0: no dropout
   std::uint64_t key = 0;
-  std::int64_t first_row = 0, first_column = 0;  ///< where this part begins in the whole matrix
+  std::int64_t first_row = 0, first_column = 0;  ///< position at which this part begins in the whole matrix
 };
 
-/// y = factor * x, or y += factor * x; y may alias x. With dropout (Srivastava et al. 2014), dropped elements of x
-/// count as 0 and the others are multiplied by 1 / (1 - rate).
+/// y = factor * x, or y += factor * x; y may alias x. With dropout (Srivastava et al. 2014), dropped elements of x are
+/// replaced by 0, and the others are multiplied by 1 / (1 - rate).
 template <class X, class Y = X>
 struct Scale {
   static constexpr std::string_view name = "scale";

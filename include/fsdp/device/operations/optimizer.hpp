@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Parts of an optimizer step: the squared norm of the gradients, in double or exact, and the decision whether and how
-/// to step.
+/// to update the weights.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,19 @@ struct SumOfSquares {
   }
 };
 
-/// The bits of an infinite float. Bits of magnitudes are ordered as the magnitudes are; above these, they are of NaN.
+/// The bits of an infinite float. As integers, the bits of magnitudes are ordered like the magnitudes; larger bits are
+/// NaN.
 inline constexpr std::int64_t infinity_bits = 0x7f800000;
 
-/// Raises largest[0] to the bits of the largest |x_i|, read as an integer. It starts at 0.
+/// Sets largest[0] to the maximum of itself and the bits of the largest |x_i|, read as an integer. Its initial value is
+/// 0.
 struct LargestMagnitude {
   static constexpr std::string_view name = "largest_magnitude";
 
   Tensor<const float> x = {};
   Tensor<std::int64_t> largest = {};  // [1]
 
-  /// Returns the number of partial results on a device that has one for each chunk.
+  /// Returns the number of partial results on a device that computes one per chunk.
   std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
   auto tensors() const { return std::tie(x, largest); }
   Cost cost() const { return {.bytes = x.bytes()}; }
@@ -55,12 +57,13 @@ struct LargestMagnitude {
   }
 };
 
-/// Adds the squares of x to `sum` as integers: the result does not depend on their order, so neither on threads, ranks
-/// and instruction sets. `largest` holds every rank's largest magnitude (LargestMagnitude), of which the maximum
-/// counts; no |x_i| may exceed it. With 2^e the power of two at or below it, or 2^-126 if it is smaller, x_i counts as
-/// q = rint(x_i 2^(29 - e)), ties to even, so that |q| < 2^30. The norm is sqrt(sum) 2^(e - 29), with a relative error
-/// of at most sqrt(N) 2^-30 for N elements. Adds nothing if the maximum is infinite or NaN.
-/// `sum` holds the low 32 bits and the rest, both before and afterwards; it has room for 2^35 elements.
+/// Adds the squares of x to `sum` as integers, so the result does not depend on their order, and hence not on threads,
+/// ranks or instruction sets. `largest` contains every rank's largest magnitude (LargestMagnitude); their maximum is
+/// used, and no |x_i| may exceed it. Let 2^e be the largest power of two that is at most the maximum, but at least
+/// 2^-126. Then x_i is replaced by q = rint(x_i 2^(29 - e)), ties to even, so that |q| < 2^30. The norm is sqrt(sum)
+/// 2^(e - 29), with a relative error of at most sqrt(N) 2^-30 for N elements. Adds nothing if the maximum is infinite
+/// or NaN. `sum` contains the low 32 bits and the remaining high bits, before and afterwards; it has room for 2^35
+/// elements.
 struct FixedPointSquares {
   static constexpr std::string_view name = "fixed_point_squares";
 
@@ -68,11 +71,11 @@ struct FixedPointSquares {
   Tensor<const std::int64_t> largest = {};  // [ranks], or [ranks, 1]: a column of several norms' largest magnitudes
   Tensor<std::int64_t> sum = {};            // [2]
 
-  /// Returns the number of partial sums on a device that has one for each chunk.
+  /// Returns the number of partial sums on a device that computes one per chunk.
   std::int64_t chunks() const { return ceil_divide(x.numel(), sum_chunk); }
   auto tensors() const { return std::tie(x, largest, sum); }
   Cost cost() const { return {.bytes = x.bytes()}; }
-  /// Returns the distance from one rank's largest magnitude to the next one's.
+  /// Returns the distance from one rank's largest magnitude to the next rank's, in elements.
   std::int64_t largest_stride() const { return largest.rank() == 2 ? largest.row_stride() : 1; }
   void check() const {
     const bool one_each = largest.rank() == 1 || (largest.rank() == 2 && largest.columns() == 1);
@@ -81,49 +84,49 @@ struct FixedPointSquares {
   }
 };
 
-/// A run's rules for its steps.
+/// The rules for all steps of a run.
 struct StepRules {
   double clip = 0;              ///< largest global gradient norm; 0: no clipping
   bool skips_overflow = false;  ///< whether nonfinite gradients only skip the step, as with a loss scale
 };
 
-/// The host's inputs of a step.
+/// The inputs of a step that the host provides.
 struct StepInputs {
-  double lr = std::numeric_limits<double>::quiet_NaN();  ///< has no default: a step refuses NaN
-  double loss_scale = 1;                                 ///< that the gradients include
+  double lr = std::numeric_limits<double>::quiet_NaN();  ///< learning rate; NaN by default, which a step rejects
+  double loss_scale = 1;                                 ///< loss scale that the gradients include
 };
 
 /// The device's decision on a step (DecideStep), for the optimizer and, later, the host.
 struct StepDecision {
-  std::int64_t taken = 0;       ///< steps so far that changed the weights
-  double loss = 0;              ///< sum over ranks
-  double norm = 0;              ///< of the unscaled gradients that are clipped together; not finite if any is not
-  double lr = 0;                ///< of the last step taken
-  float gradient_scale = 1;     ///< min(1, clip / (norm + 1e-6)) / loss_scale
-  std::int32_t skipped = 0;     ///< 1: this step does not change main weights and optimizer state
-  std::int32_t stopped = 0;     ///< 1: neither do all later steps
-  std::int32_t forfeited = -1;  ///< the first rank that gave up this step's pass, which skips the step; -1: none
+  std::int64_t taken = 0;    ///< number of steps so far that changed the weights
+  double loss = 0;           ///< loss, summed over ranks
+  double norm = 0;           ///< norm of the unscaled gradients that are clipped together; nonfinite if any gradient is
+  double lr = 0;             ///< learning rate of the last step that changed the weights
+  float gradient_scale = 1;  ///< min(1, clip / (norm + 1e-6)) / loss_scale
+  std::int32_t skipped = 0;  ///< 1: this step does not change main weights and optimizer state
+  std::int32_t stopped = 0;  ///< 1: this step and all later steps are skipped
+  std::int32_t forfeited = -1;  ///< the first rank that gave up this step's pass, so that the step is skipped; -1: none
 };
 
-/// Decides from every rank's losses, sum of squared gradients and forfeit whether a step is taken, and its factor for
-/// clipping and loss scale. `step` holds the previous step's decision on entry.
+/// Decides whether a step is taken, and computes its factor for clipping and loss scale, from every rank's losses, sum
+/// of squared gradients and forfeit. On entry, `step` contains the decision on the previous step.
 ///
-/// Losses are added micro-batch by micro-batch, each in rank order. With `largest` and `exact`, what LargestMagnitude
-/// and FixedPointSquares found on every rank, the norm comes from these instead of the sums of squares: it has the same
-/// bits whichever rank holds which gradient, and on all devices.
+/// Losses are added micro-batch by micro-batch, each in rank order. If `largest` and `exact`, the results of
+/// LargestMagnitude and FixedPointSquares on every rank, are given, the norm is computed from them instead of the sums
+/// of squares. It is then bit-identical on all devices, and for every distribution of the gradients over ranks.
 ///
-/// Gradients that are clipped apart from the others have norms of their own, numbered from 1; 0 is the norm of the
-/// rest. A decision clips by one of them, and is a decision to skip if any is not finite.
+/// Gradients that are clipped separately have their own norms, numbered from 1; 0 is the norm of all other gradients. A
+/// decision clips by one of the norms, and skips the step if any norm is not finite.
 struct DecideStep {
   static constexpr std::string_view name = "decide_step";
 
   StepRules rules = {};
-  double lr = 1;                         ///< factor of the learning rate
-  std::int64_t norm = 0;                 ///< number of the norm that clips
-  std::int64_t apart = 0;                ///< number of norms besides that of the rest
+  double lr = 1;                         ///< factor applied to the learning rate
+  std::int64_t norm = 0;                 ///< number of the norm to clip by
+  std::int64_t apart = 0;                ///< number of separate norms, in addition to norm 0
   Tensor<const StepInputs> inputs = {};  // [1]
-  /// [ranks, 2 + apart or more]: the loss of the first micro-batch, the sum of squares, 1 where a rank gave up its
-  /// pass, the losses of further micro-batches, and the sums of squares of the norms apart
+  /// [ranks, 2 + apart or more]: the loss of the first micro-batch, the sum of squares, 1 if the rank gave up its pass,
+  /// the losses of further micro-batches, and the sums of squares of the separate norms
   Tensor<const double> sums = {};
   Tensor<const std::int64_t> largest = {};  // [ranks, 1 + apart] or empty
   Tensor<const std::int64_t> exact = {};    // [ranks, 2 (1 + apart)] or empty
@@ -131,7 +134,7 @@ struct DecideStep {
 
   /// Returns the number of ranks.
   std::int64_t ranks() const { return sums.rows(); }
-  /// Returns whether the norm is the exact one.
+  /// Returns whether the exact norm is used.
   bool is_exact() const { return exact.numel() > 0; }
   auto tensors() const { return std::tie(inputs, sums, largest, exact, step); }
   Cost cost() const { return {}; }
@@ -148,10 +151,11 @@ struct DecideStep {
   }
 };
 
-/// Main weights at rest, which an optimizer's operation writes. Rejects gathered weights at compile time.
+/// Sharded (not gathered) main weights, which an optimizer's operation writes. Rejects gathered weights at compile
+/// time.
 struct MainWeights : Tensor<float> {
   MainWeights() = default;
-  /// Takes writable weights at rest.
+  /// Takes writable, sharded weights.
   MainWeights(const Tensor<float>& weights) : Tensor<float>(weights) {}
   /// Rejects gathered weights, which are read-only, with a static_assert.
   template <class T>

@@ -22,8 +22,8 @@ struct SgdRules {
 };
 
 /// g = gradient_scale * gradient + weight_decay * main; momentum = rules.momentum * momentum + g; main -= lr *
-/// (nesterov ? g + rules.momentum * momentum : momentum); model = main, rounded. Without a momentum tensor, main -= lr
-/// * g. A skipped step writes only `model`.
+/// (nesterov ? g + rules.momentum * momentum : momentum); model = main, rounded. If `momentum` is empty, main -= lr *
+/// g. A skipped step writes only `model`.
 template <class Model>
 struct SgdStep {
   static constexpr std::string_view name = "sgd";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scratch sizes of Cuda's kernels that compute, for the kernels and for dry runs. Needs neither CUDA nor the CPU's
-/// kernels.
+/// Scratch sizes of Cuda's compute kernels, for the kernels and for dry runs. Needs neither CUDA nor the CPU's kernels.
 #include <tessera/fsdp/device/compute/cuda.hpp>
 
 #include "../cuda/scratch.hpp"

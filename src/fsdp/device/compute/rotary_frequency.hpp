@@ -13,7 +13,8 @@
 namespace fsdp::device {
 
 /// Returns the radians per position of pair `pair` of a head of `head_dim`. It is in double, since a float angle is
-/// wrong by 1e-3 at position 10^4. Scaling follows the papers: by the wavelength (llama3) or the pair's number (yarn).
+/// wrong by 1e-3 at position 10^4. Scaling follows the papers: it depends on the wavelength (llama3) or on the pair's
+/// index (yarn).
 FSDP_BOTH double rotary_frequency(double theta, const RotaryScaling& scaling, std::int64_t pair,
                                   std::int64_t head_dim) {
   using Kind = RotaryScaling::Kind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The gradients' squared norm in integers. Threads have a partial result each, because integers may be added in any
+/// The gradients' squared norm in integers. Each thread has one partial result, because integers may be added in any
 /// order.
 #include <algorithm>
 #include <cstdint>

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 4> isa_names = {"baseline", "avx2", "avx5
 Isa best_of_machine() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  // The flags that the kernels of each set are compiled with; the compiler's answers include the operating system's.
+  // Checks the features that each set's kernels are compiled for. The builtins include the operating system's support.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -40,7 +40,7 @@ std::atomic<Isa>& current() {
   return isa;
 }
 
-/// Returns the names as a sentence lists them: "a, b and c".
+/// Returns a list of all names for messages: "a, b and c".
 std::string known_names() {
   std::string known;
   for (std::size_t i = 0; i < isa_names.size(); ++i)

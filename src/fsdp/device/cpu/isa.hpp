@@ -3,7 +3,7 @@
 /// Run-time dispatch by instruction set.
 ///
 /// Every file in a folder kernels/ (src/fsdp/device/cpu, src/fsdp/device/compute/cpu, src/comm) is compiled once per
-/// set, with matching compiler flags and the macro FSDP_ISA, which names the set (baseline, avx2, avx512_bf16). Such a
+/// set, with matching compiler flags and the macro FSDP_ISA, the name of the set (baseline, avx2, avx512_bf16). Such a
 /// file keeps its functions in an anonymous namespace, calls no inline function of a library (the linker would keep one
 /// copy for all sets), and exports one constant table of function pointers:
 ///
@@ -18,12 +18,12 @@
 
 namespace fsdp::device::cpu {
 
-/// Instruction sets, each of which includes those before it. avx512 lacks the bf16 instructions: there our kernels are
-/// those of avx2, while oneDNN's use the wider registers.
+/// Instruction sets, each of which includes the sets before it. avx512 does not include the bf16 instructions: with it,
+/// Tessera's kernels are the ones for avx2, while oneDNN's use the wider registers.
 enum class Isa : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 
-/// Returns the name of a set. On aarch64 the baseline is called neon, so that ranks and resumed runs can tell it from
-/// x86-64's.
+/// Returns the name of a set. On aarch64 the baseline is called neon, so that ranks and resumed runs can distinguish it
+/// from x86-64's.
 std::string_view name_of(Isa isa);
 
 /// Returns the current set: this machine's best, or a lesser one chosen by choose_instruction_set or
@@ -43,7 +43,7 @@ const Table& table();
 /// Returns the table of kernels for the current set.
 template <class Table>
 const Table& kernels() {
-#if defined(__x86_64__)  // elsewhere only the baseline is compiled
+#if defined(__x86_64__)  // other architectures compile only the baseline
   switch (detected_isa()) {
     case Isa::avx512_bf16: return table<Table, Isa::avx512_bf16>();
     case Isa::avx512:

@@ -18,7 +18,8 @@
 #include "../../core/control_groups.hpp"
 
 extern "C" {
-// AddressSanitizer's, if the program has it: null otherwise. The library need not be compiled with it.
+// AddressSanitizer's function if the program is linked with it, else null. The library itself need not be compiled with
+// it.
 [[gnu::weak]] void __asan_poison_memory_region(const volatile void* data, std::size_t bytes);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* data, std::size_t bytes);
 }
@@ -26,7 +27,7 @@ extern "C" {
 namespace fsdp::device {
 namespace {
 
-/// Blocks of at least this size request huge pages: fewer TLB misses, at most one page of 2 MiB wasted.
+/// Blocks of at least this size request huge pages, for fewer TLB misses; at most one page of 2 MiB is wasted.
 constexpr std::int64_t huge_page_threshold = std::int64_t{32} << 20;
 
 }  // namespace
@@ -65,7 +66,7 @@ void Cpu::unpoison(std::byte* data, std::int64_t bytes) {
 std::string affinity_mask() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  // The call fails on a machine with more cores than the mask holds; then all online cores count.
+  // The call fails on a machine with more cores than the mask has bits; then all online cores are counted.
   if (sched_getaffinity(0, sizeof mask, &mask) != 0)
     return std::string(static_cast<std::size_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)), '1');
   std::string text;

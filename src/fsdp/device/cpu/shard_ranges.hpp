@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What optimizers' passes over a shard share: ranges for threads, and weights that a skipped step rounds again.
+/// Code shared by optimizers' passes over a shard: ranges for threads, and the model weights that a skipped step
+/// rewrites.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ T* at(const Tensor<T>& tensor, std::int64_t begin) {
 inline bf16* rounded(const Tensor<bf16>& model, std::int64_t begin) { return at(model, begin); }
 inline bf16* rounded(const Tensor<float>&, std::int64_t) { return nullptr; }
 
-/// Writes the model's weights again in a skipped step.
+/// Rewrites the model's weights in a skipped step.
 template <class Model>
 void round_again(Cpu::Stream& stream, const Tensor<float>& main, const Tensor<Model>& model) {
   if constexpr (!std::is_same_v<Model, float>)

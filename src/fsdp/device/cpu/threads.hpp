@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes. No function
-/// here or elsewhere leaves another OpenMP setting on the calling thread.
+/// Division of work among the threads of a stream. It depends only on the number of threads and the sizes. All
+/// functions restore the calling thread's OpenMP settings.
 #pragma once
 
 #include <omp.h>
@@ -14,7 +14,7 @@
 
 namespace fsdp::device::cpu {
 
-/// Sets the OpenMP team size of the calling thread for a scope: for libraries that take it from there.
+/// Sets the OpenMP team size of the calling thread for a scope, for libraries that read it from there.
 class TeamSize {
  public:
   explicit TeamSize(int threads) : before_(omp_get_max_threads()), changed_(threads != before_) {
@@ -31,14 +31,14 @@ class TeamSize {
   bool changed_;
 };
 
-/// Work that touches fewer bytes than this runs on one thread: waking the team costs more.
+/// Work that touches fewer bytes than this runs on one thread: waking the team would cost more.
 inline constexpr std::int64_t bytes_worth_a_team = 65536;
 
-/// The range [0, count), to be divided into one part per thread at multiples of `step`.
+/// The range [0, count), which is divided into one part per thread at multiples of `step`.
 struct Division {
   std::int64_t count = 0;
   std::int64_t step = 1;
-  std::int64_t bytes = 0;  ///< memory that all parts touch together
+  std::int64_t bytes = 0;  ///< bytes of memory that all parts access together
 };
 
 /// Calls body(begin, end, part) for each part that is not empty. With one thread or little work, enters no parallel

@@ -2,7 +2,7 @@
 /// @file
 /// The kernels' arithmetic on one element or one pair, in float. Host tests use the same functions.
 ///
-/// NaN and infinity in an input propagate to the output; nothing here clamps.
+/// NaN and infinity in an input propagate to the output; no function here clamps.
 #pragma once
 
 #include <cfloat>
@@ -20,7 +20,7 @@ FSDP_BOTH float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 FSDP_BOTH float silu(float x) { return x * sigmoid(x); }
 FSDP_BOTH float swiglu(float gate, float up) { return silu(gate) * up; }
 
-/// In place: overwrites gate and up with their gradients, and dh with h.
+/// Overwrites gate and up with their gradients, and dh with h.
 FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
   const float sigma = sigmoid(gate);
   const float activated = gate * sigma;
@@ -30,11 +30,11 @@ FSDP_BOTH void swiglu_backward(float& gate, float& up, float& dh) {
   dh = h;
 }
 
-/// Returns 1 / sqrt(mean square + eps) of a row.
+/// Returns 1 / sqrt(mean of squares + eps) of a row.
 FSDP_BOTH float rms_scale(float sum_of_squares, float columns, float eps) {
   return 1.0f / sqrtf(sum_of_squares / columns + eps);
 }
-/// Returns the gradient of one x; `projection` is the mean over the row of dy * w * x * rstd.
+/// Returns the gradient of one element x; `projection` is the mean over the row of dy * w * x * rstd.
 FSDP_BOTH float rms_norm_dx(float x, float w, float dy, float rstd, float projection) {
   return rstd * (dy * w - x * rstd * projection);
 }
@@ -56,7 +56,7 @@ struct Softmax {
     const float above = logit - maximum;
     const float smaller = expf(-fabsf(above));
     if (above > 0) {
-      sum = sum * smaller + (1.0f + (logit - logit));  // exp(logit - logit): NaN where that is infinite
+      sum = sum * smaller + (1.0f + (logit - logit));  // exp(logit - logit), or NaN if logit is infinite
       maximum = logit;
     } else {
       sum += smaller;
@@ -70,18 +70,18 @@ struct Softmax {
   }
 };
 
-/// Returns the loss of a row whose target has this logit.
+/// Returns the loss of a row whose target has the logit `target`.
 FSDP_BOTH double negative_log_likelihood(double maximum, double sum, double target) {
   return log(sum) + (maximum - target);
 }
-/// factor = scale / sum.
+/// Returns exp(logit - maximum) * factor, where factor = scale / sum.
 FSDP_BOTH float softmax_gradient(float logit, float maximum, float factor) { return expf(logit - maximum) * factor; }
-/// Of the target's logit: in double, so that p - 1 is rounded once.
+/// Returns the gradient of the target's logit, computed in double, so that p - 1 is rounded once.
 FSDP_BOTH float target_gradient(float logit, double maximum, double sum, float scale) {
   return static_cast<float>(static_cast<double>(scale) * (exp(static_cast<double>(logit) - maximum) / sum - 1.0));
 }
 
-/// AdamW's step of one element.
+/// Computes AdamW's step of one element.
 FSDP_BOTH void adamw(const AdamWFactors& f, float& weight, float& first_moment, float& second_moment, float gradient) {
   const float g = gradient * f.gradient_scale;
   first_moment = f.beta1 * first_moment + f.one_minus_beta1 * g;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Code that attention's kernels share: sizes, the place of a block, the choice of a kernel.
+/// Code shared by attention's kernels: sizes, the position of a block, the choice of a kernel.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@ inline constexpr float ln_2 = 0.693147181f;
 
 struct AttentionSizes {
   std::int64_t sequences, heads, kv_heads, head_dim;
-  std::int32_t length;  ///< positions have 32 bits: each score needs a comparison of positions
-  std::int32_t reach;   ///< most earlier keys that a query sees
+  std::int32_t length;  ///< sequence length; positions have 32 bits, since each score needs comparisons of positions
+  std::int32_t reach;   ///< maximum number of earlier keys that a query attends to
   float scale;
   float scale_log2;           ///< scale * log2(e), for scores that become exponents of 2
   const std::int32_t* first;  ///< first row of every token's document, or nullptr
@@ -43,7 +43,7 @@ struct AttentionSizes {
   __device__ __forceinline__ std::int32_t document(std::int64_t origin, std::int32_t query) const {
     return first == nullptr ? 0 : first[origin + query] - static_cast<std::int32_t>(origin);
   }
-  /// Returns the first key that a query of this document sees, also relative to the sequence.
+  /// Returns the first key that a query of this document attends to, also relative to the sequence.
   __device__ __forceinline__ std::int32_t first_key_in(std::int32_t document, std::int32_t query) const {
     const std::int32_t first_in_window = query - reach;
     return document > first_in_window ? document : first_in_window;
@@ -52,11 +52,11 @@ struct AttentionSizes {
     return first_key_in(document(origin, query), query);
   }
   __device__ __forceinline__ std::int32_t columns() const { return static_cast<std::int32_t>(head_dim); }
-  /// Returns a query's index in lse and in dout . out; its sequence starts at row `origin`.
+  /// Returns the index of a query's values in lse and in dout . out; its sequence starts at row `origin`.
   __device__ __forceinline__ std::int64_t statistic(std::int64_t origin, std::int64_t head, std::int32_t query) const {
     return origin * heads + head * length + query;
   }
-  /// Returns whether every query sees all earlier keys.
+  /// Returns whether every query attends to all earlier keys.
   __device__ __forceinline__ bool sees_all() const { return first == nullptr && reach == length - 1; }
 };
 
@@ -64,7 +64,7 @@ struct AttentionSizes {
 struct AttentionBlock {
   std::int32_t sequence, head, index;
 
-  /// Heads are the fastest index, so that heads which share keys run together.
+  /// Heads are the fastest-changing index, so that heads that share keys run together.
   __device__ __forceinline__ AttentionBlock(std::uint32_t block, std::int64_t heads, std::uint32_t blocks) {
     const std::uint32_t rest = block / static_cast<std::uint32_t>(heads);
     sequence = static_cast<std::int32_t>(rest / blocks);
@@ -76,8 +76,8 @@ struct AttentionBlock {
 /// Returns whether tensor-core tiles support this head size: a tile's rows are copied 8 columns at a time.
 inline bool fits_tiles(std::int64_t head_dim) { return head_dim % 8 == 0 && head_dim <= 256; }
 
-/// Calls body with the columns of the narrowest tile that holds heads of this size, as a constant. Columns beyond the
-/// head's are zeros, so that few kernels cover all sizes.
+/// Calls body with the width of the narrowest tile that fits heads of this size, as a constant. Columns beyond the head
+/// are zeros, so that few kernels support all sizes.
 template <class Body>
 void with_tile_columns(std::int64_t head_dim, const Body& body) {
   const auto narrowest = [&]<int... Columns>(std::integer_sequence<int, Columns...>) {
@@ -115,7 +115,7 @@ struct BackwardArguments {
         dv(op.dv) {}
 };
 
-// attention_plain.cu: any type, strides and head sizes up to 512
+// In attention_plain.cu: any type, any strides, head sizes up to 512.
 template <class T>
 void attention_plain(Lane, const AttentionSizes&, const Attention<T>&);
 template <class T>

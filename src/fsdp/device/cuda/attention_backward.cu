@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention's backward, and its pass over blocks of queries, each of which owns its dq. Probabilities are recomputed
-/// from forward's log sum exp. There are no atomics.
+/// Attention's backward, and its pass over blocks of queries, in which each thread block owns the dq of its queries.
+/// Probabilities are recomputed from forward's log sum exp. No atomics are used.
 #include "attention_backward.cuh"
 #include "scratch.hpp"
 
 namespace fsdp::device::cuda {
 namespace {
 
-/// Shared memory: own rows of q and dout, two tiles each of k and v, and the first key that each query sees.
+/// Bytes of shared memory: own rows of q and dout, two tiles each of k and v, and the first key that each query attends
+/// to.
 template <int D>
 constexpr std::size_t queries_shared =
     static_cast<std::size_t>(2 * BackwardTiles<D>::rows + 4 * BackwardTiles<D>::keys) * tile_stride<D> * 2 +
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::q
     first_keys[threadIdx.x] = s.first_key(origin, query < last_query ? query : last_query);
   }
   const int warp_row = static_cast<int>(threadIdx.x / warp) * 16;
-  const int own_query = opaque(first_query + warp_row + result_row(0));  // of half 0
+  const int own_query = opaque(first_query + warp_row + result_row(0));  // row of half 0
   float lse_log2[2], out_products[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::q
       for (int i = 0; i < 4; ++i)
         differentiate(s.scale_log2, lse_log2[i / 2], out_products[i / 2], scores[0][n][i], products[0][n][i]);
     multiply_rounded<D>(dq, products, k_tile);
-    __syncthreads();  // the tile is free for the copy after the next
+    __syncthreads();  // the tile may now be overwritten by the copy after the next
   }
   store_rows<D>(dq, b.dq.row(origin) + own, b.dq.stride, first_query + warp_row, s.length, s.columns(), s.scale);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Attention's gradients on tensor cores, in two passes without atomics: a thread block owns dk and dv of a block of
-/// keys (attention_backward_keys.cu), or dq of a block of queries (attention_backward.cu). This header has the code
-/// that both share: tile sizes, gradients of scores, stores.
+/// keys (attention_backward_keys.cu), or dq of a block of queries (attention_backward.cu). This header contains the
+/// code shared by both: tile sizes, gradients of scores, stores.
 #pragma once
 
 #include "attention.cuh"
@@ -15,12 +15,12 @@ template <int D>
 struct BackwardTiles {
   static constexpr int warps = D <= 192 ? 4 : 8;
   static constexpr int threads = warps * static_cast<int>(warp);
-  static constexpr int rows = warps * 16;            ///< keys or queries that a block owns, 16 per warp
-  static constexpr bool apart = D > 128;             ///< dk and dv need separate passes, since each fills the registers
-  static constexpr int queries = D <= 64 ? 64 : 32;  ///< a tile of the keys' pass
-  static constexpr int keys = D <= 128 ? 64 : 32;    ///< a tile of the queries' pass
+  static constexpr int rows = warps * 16;  ///< number of keys or queries that a thread block owns, 16 per warp
+  static constexpr bool apart = D > 128;   ///< whether dk and dv need separate passes, since each fills the registers
+  static constexpr int queries = D <= 64 ? 64 : 32;  ///< queries per tile in the pass over keys
+  static constexpr int keys = D <= 128 ? 64 : 32;    ///< keys per tile in the pass over queries
 
-  // Blocks per multiprocessor in each pass.
+  // Thread blocks per multiprocessor in each pass.
   static constexpr int keys_blocks = D <= 32 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
   static constexpr int queries_blocks = D <= 64 ? 4 : D <= 80 ? 3 : D <= 192 ? 2 : 1;
 };
@@ -32,7 +32,7 @@ __device__ __forceinline__ void differentiate(float scale_log2, float lse_log2, 
   product = score * (product - out_product);
 }
 
-/// Stores a warp's sums to rows [first, first + 16) of one head of `to`; rows from `end` on do not exist.
+/// Stores a warp's sums to rows [first, first + 16) of one head of `to`; rows from `end` on are not stored.
 template <int D, class T>
 __device__ __forceinline__ void store_rows(const float (&sums)[1][D / 8][4], T* to, std::int64_t stride, int first,
                                            int end, int columns, float factor) {

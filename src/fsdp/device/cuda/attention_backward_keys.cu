@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Attention's backward over blocks of keys. A thread block owns dk and dv of its keys and loops over tiles of all
-/// queries that see them.
+/// queries that attend to them.
 #include "attention_backward.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
 
-/// Returns the first tile, from `begin` on, none of whose queries sees `key` or an earlier key. A binary search, since
-/// documents and windows end in order.
+/// Returns the first tile, from `begin` on, whose queries attend neither to `key` nor to an earlier key. Uses a binary
+/// search, since documents and windows end in order.
 __device__ __forceinline__ int end_of_queries(const AttentionSizes& s, std::int64_t origin, int begin, int tiles,
                                               int tile_rows, int key) {
   if (s.sees_all()) return tiles;
@@ -23,14 +23,14 @@ __device__ __forceinline__ int end_of_queries(const AttentionSizes& s, std::int6
   return low;
 }
 
-/// Per-query numbers of a tile of queries that a block of keys needs besides their rows.
+/// Per-query values of a tile of queries that a block of keys needs, in addition to the rows of q and dout.
 template <int N>
 struct QueryNumbers {
   float lse[N], products[N];
-  std::int32_t first_rows[N];  ///< of their documents
+  std::int32_t first_rows[N];  ///< first rows of their documents
 };
 
-/// Copies the tiles of queries that a block of keys needs: all of the first head's, then the next head's.
+/// Copies the tiles of queries that a block of keys needs: all tiles of the first head, then those of the next head.
 template <class T, int D>
 class QueryCopies {
   using Tiles = BackwardTiles<D>;
@@ -38,7 +38,7 @@ class QueryCopies {
  public:
   using Numbers = QueryNumbers<Tiles::queries>;
 
-  /// Copies tiles [first_tile, end_tile) of `head` and of the following heads.
+  /// Copies tiles [first_tile, end_tile) of head `head` and of the following heads.
   __device__ __forceinline__ QueryCopies(const BackwardArguments<T>& b, const AttentionSizes& s, int origin, int head,
                                          int first_tile, int end_tile)
       : q_(b.q.row(origin) + head * s.columns(), b.q.stride, first_tile * Tiles::queries, s.columns()),
@@ -76,7 +76,8 @@ class QueryCopies {
   int origin_, head_, first_tile_, end_tile_, tile_;
 };
 
-/// The transposed hide_unseen: masks a tile of scores of 16 keys from `first_key` on by queries from `first_query` on.
+/// The transposed counterpart of hide_unseen: masks a tile of scores of 16 keys, starting with `first_key`, by queries
+/// starting with `first_query`.
 template <int N, class Numbers>
 __device__ __forceinline__ void hide_unseen_keys(const AttentionSizes& s, float (&scores)[N][4], const Numbers& numbers,
                                                  int origin, int first_key, int first_query) {
@@ -94,7 +95,8 @@ __device__ __forceinline__ void hide_unseen_keys(const AttentionSizes& s, float 
     }
 }
 
-/// Shared memory: own rows of k and v, and two tiles each of q, dout and their QueryNumbers: one in use, one loading.
+/// Bytes of shared memory: own rows of k and v, and two tiles each of q, dout and their QueryNumbers: one in use, one
+/// loading.
 template <int D>
 constexpr std::size_t keys_shared =
     static_cast<std::size_t>(2 * BackwardTiles<D>::rows + 4 * BackwardTiles<D>::queries) * tile_stride<D> * 2 +
@@ -150,7 +152,7 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::k
     float scores[1][queries / 8][4] = {}, products[1][queries / 8][4] = {};
     multiply_by_transposed<D>(scores, k_tile + warp_row * tile_stride<D>, q_tile);
     if (Dk) multiply_by_transposed<D>(products, v_tile + warp_row * tile_stride<D>, dout_tile);
-    // Queries beyond the sequence have rows of zeros, which add nothing.
+    // Queries beyond the end of the sequence have rows of zeros, which do not change the sums.
     const int first_query = tile * queries, own_key = first_key + warp_row;
     const int last = (first_query + queries < s.length ? queries : s.length - first_query) - 1;
     if (first_query < own_key + 15 || s.first_key_in(number.first_rows[last] - origin, first_query + last) > own_key)
@@ -166,7 +168,7 @@ __global__ void __launch_bounds__(BackwardTiles<D>::threads, BackwardTiles<D>::k
     if (Dv) multiply_rounded<D>(dv, scores, dout_tile);
     if (Dk) multiply_rounded<D>(dk, products, q_tile);
     if (++tile == end_tile) tile = first_tile;
-    __syncthreads();  // the tile is free for the copy after the next
+    __syncthreads();  // the tile may now be overwritten by the copy after the next
   }
   const int own_row = first_key + warp_row;
   if (Dk) store_rows<D>(dk, b.dk.row(origin) + kv, b.dk.stride, own_row, s.length, s.columns(), s.scale);

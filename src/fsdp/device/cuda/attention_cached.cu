@@ -11,7 +11,7 @@ namespace {
 
 constexpr int cached_warps = 8;
 
-/// CachedAttention's arguments for the kernel.
+/// The arguments of CachedAttention's kernel.
 template <class T>
 struct Cached {
   Rows<const T> q, keys, values;
@@ -35,8 +35,8 @@ struct Cached {
         scale(1.0f / std::sqrt(static_cast<float>(op.head_dim()))) {}
 };
 
-/// A partial result of a query over some keys: the largest score, the sum of e^(score - largest), and the values
-/// weighted by these exponentials.
+/// A query's partial result over a subset of the keys: the largest score, the sum of e^(score - largest), and the sum
+/// of the values weighted by these exponentials.
 template <int N>
 struct Gathered {
   float most = -INFINITY, total = 0;
@@ -58,7 +58,7 @@ __global__ void attend_to_kept(Cached<T> c) {
   const int own = static_cast<int>(threadIdx.x / warp), lane = static_cast<int>(threadIdx.x % warp);
   for (std::int64_t task = blockIdx.x; task < c.sequences * c.heads; task += gridDim.x) {
     const std::int64_t sequence = task / c.heads, head = task % c.heads;
-    const std::int64_t origin = task / c.group * c.capacity;  // of the key-value head
+    const std::int64_t origin = task / c.group * c.capacity;  // first row of the key-value head
     const std::int64_t position = c.positions[sequence];
     const std::int64_t first = position + 1 > c.window ? position + 1 - c.window : 0;
     LaneRow<N> query, key, value;
@@ -85,7 +85,7 @@ __global__ void attend_to_kept(Cached<T> c) {
   }
 }
 
-/// KeepHeads' arguments for the kernel; `positions` may be nullptr.
+/// The arguments of KeepHeads' kernel; `positions` may be nullptr.
 template <class T>
 struct Kept {
   Rows<const T> x;

@@ -3,9 +3,10 @@
 /// Attention by cuDNN's graphs (scaled dot-product attention, forward and deterministic backward). A graph is built
 /// once per problem and strides, which takes about a second, and then runs on any addresses.
 ///
-/// cuDNN's statistic of a row is the natural log sum exp of its scaled scores, as our lse is. So forward may run on
-/// cuDNN and backward on our kernels, or the reverse. cuDNN has a choice of determinism only in backward.
-#define CUDNN_FRONTEND_SKIP_JSON_LIB  // excludes its copy of nlohmann/json, which we use elsewhere
+/// cuDNN's statistic of a row is the natural log sum exp of its scaled scores, like Tessera's lse. Therefore forward
+/// may run on cuDNN and backward on Tessera's kernels, or the reverse. cuDNN has a choice of determinism only in
+/// backward.
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // excludes its copy of nlohmann/json, which Tessera uses elsewhere
 #include <cudnn_frontend.h>
 
 #include <cmath>
@@ -39,7 +40,7 @@ cudnn_frontend::DataType_t library_type(DType dtype) {
 }
 std::vector<std::int64_t> list(const std::array<std::int64_t, 4>& numbers) { return {numbers.begin(), numbers.end()}; }
 
-/// The key of a graph: everything that it depends on. There are few graphs, since layers share them.
+/// The cache key of a graph: everything that the graph depends on. There are few graphs, since layers share them.
 struct Key {
   std::int64_t sequences, length, heads, kv_heads, head_dim;
   DType dtype;
@@ -54,7 +55,7 @@ Key key_of(const AttentionCall& call) {
   return key;
 }
 
-/// A graph that cuDNN has planned, or the reason why it cannot.
+/// A graph that cuDNN has planned, or the reason why it could not.
 struct Planned {
   std::unique_ptr<graphs::Graph> graph;
   std::string refusal;
@@ -108,18 +109,18 @@ void add_backward(graphs::Graph& graph, const AttentionCall& call, float scale) 
   output(dv, call, C::dv);
 }
 
-/// Bytes behind `aligned`, below.
+/// Returns the bytes of workspace after its start is aligned by `aligned`, below.
 std::int64_t workspace_of(const AttentionCall& part) {
   return cuda::cudnn_scratch(part.shape, part.dtype, part.backward()) - workspace_alignment;
 }
 
-/// Up to cuDNN 9.15.0 backward has a fault at lengths of no whole tile of 128 keys. cudnn-frontend 1.14 does not know
-/// it; later ones mask what lies behind the length, and copy that from pageable memory in every run, which blocks the
-/// host.
+/// In cuDNN up to 9.15.0, backward is faulty for lengths that are not multiples of a tile of 128 keys. cudnn-frontend
+/// 1.14 does not handle this. Later versions mask the elements beyond the length, for which they copy data from
+/// pageable memory in every run; this blocks the host.
 constexpr std::size_t last_with_fault = 91500;
 constexpr std::int64_t keys_of_tile = 128;
 
-/// Describes the call and lets cuDNN plan it.
+/// Describes the call to cuDNN, which then plans it.
 Planned plan_or_throw(cudnnHandle_t library, const AttentionCall& call) {
   if (call.backward() && call.shape.sequence_length % keys_of_tile != 0 && cudnnGetVersion() <= last_with_fault)
     return {nullptr, "up to version 9.15.0 its backward takes only lengths that are multiples of 128"};
@@ -140,7 +141,7 @@ Planned plan_or_throw(cudnnHandle_t library, const AttentionCall& call) {
   return planned;
 }
 
-/// cudnn-frontend returns some errors and throws others, 1.14 more than later ones.
+/// Catches cudnn-frontend's errors. It returns some and throws others; version 1.14 throws more than later versions.
 Planned plan(cudnnHandle_t library, const AttentionCall& call) {
   try {
     return plan_or_throw(library, call);
@@ -165,13 +166,13 @@ struct cuda::AttentionGraphs {
   }
 
   cudnnHandle_t library = nullptr;
-  std::string refusal;  ///< why cuDNN cannot be used at all; else empty
+  std::string refusal;  ///< reason why cuDNN cannot be used at all; else empty
   std::map<Key, Planned> planned;
 };
 
 namespace {
 
-/// Returns false, so that our kernels take over. Throws InputError if TESSERA_CUDA_ATTENTION is cudnn.
+/// Returns false, so that Tessera's kernels are used. Throws InputError if TESSERA_CUDA_ATTENTION is cudnn.
 bool refuse(const Cuda::Stream& stream, std::string_view why) {
   require<InputError>(stream.cache().attention_by != cuda::AttentionBy::cudnn,
                       "TESSERA_CUDA_ATTENTION is cudnn, and cuDNN does not take this attention: ", why,
@@ -179,7 +180,8 @@ bool refuse(const Cuda::Stream& stream, std::string_view why) {
   return false;
 }
 
-/// Returns the workspace address for cuDNN, whose kernels make wide accesses. The arena only aligns to 64 bytes.
+/// Returns the workspace address for cuDNN, aligned for the wide accesses of its kernels. The arena aligns only to 64
+/// bytes.
 std::uint8_t* aligned(const Tensor<std::uint8_t>& workspace) {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
   return workspace.data() + (workspace_alignment - address % workspace_alignment) % workspace_alignment;

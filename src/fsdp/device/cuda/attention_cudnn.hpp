@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The use of cuDNN for attention: for which problems, in which parts, and with how much scratch. This is plain
-/// arithmetic, the same on machines without cuDNN; attention_cudnn.cpp makes the calls.
+/// The decision when attention uses cuDNN, in which parts, and with how much scratch. This is plain arithmetic, which
+/// gives the same results on machines without cuDNN; attention_cudnn.cpp makes the calls.
 #pragma once
 
 #include <array>
@@ -18,18 +18,18 @@
 
 namespace fsdp::device::cuda {
 
-/// Whether this build has cuDNN. If so, plans always include cuDNN's scratch, even where our kernels compute.
+/// Whether this build includes cuDNN. If so, plans always include cuDNN's scratch, even if Tessera's kernels compute.
 #if defined(FSDP_CUDNN)
 inline constexpr bool has_cudnn = true;
 #else
 inline constexpr bool has_cudnn = false;
 #endif
 
-/// Which kernels compute attention.
+/// Which kernels may compute attention.
 enum class AttentionBy : std::uint8_t {
-  either,  ///< cuDNN for what it supports, our kernels for the rest
+  either,  ///< cuDNN for the calls that it supports, Tessera's kernels for the rest
   own,
-  cudnn  ///< only cuDNN: what it does not support is an error, so that timings are certainly cuDNN's
+  cudnn  ///< only cuDNN: an unsupported call is an error, so that timings are certainly cuDNN's
 };
 /// Parses TESSERA_CUDA_ATTENTION; `flag` may be nullptr.
 inline AttentionBy attention_by(const char* flag, bool built_with_cudnn = has_cudnn) {
@@ -43,7 +43,7 @@ inline AttentionBy attention_by(const char* flag, bool built_with_cudnn = has_cu
   return AttentionBy::cudnn;
 }
 
-/// A matrix of heads side by side, [tokens, heads * head_dim].
+/// A matrix of adjacent heads, [tokens, heads * head_dim].
 struct HeadMatrix {
   std::byte* data = nullptr;  ///< written only if the operation writes this matrix
   std::int64_t row_stride = 0;
@@ -56,14 +56,14 @@ struct AttentionCall {
   AttentionShape shape;
   DType dtype = DType::f32;
   std::array<HeadMatrix, 8> matrices = {};
-  std::byte* lse = nullptr;  ///< float, [sequences * heads, length], without gaps
+  std::byte* lse = nullptr;  ///< float, [sequences * heads, length], contiguous
 
   bool backward() const { return matrices[dq].data != nullptr; }
   std::size_t count() const { return backward() ? 8 : 4; }
   std::int64_t heads(std::size_t matrix) const {
     return matrix == k || matrix == v || matrix == dk || matrix == dv ? shape.kv_heads : shape.heads;
   }
-  /// Returns the strides of [sequence, head, token, column], cuDNN's index of an element.
+  /// Returns the strides of [sequence, head, token, column], the order in which cuDNN indexes elements.
   std::array<std::int64_t, 4> dims(std::size_t matrix) const {
     return {shape.sequences, heads(matrix), shape.sequence_length, shape.head_dim};
   }
@@ -77,7 +77,7 @@ struct AttentionCall {
   }
 };
 
-/// Makes a call; `matrices` are in AttentionCall's order, four in forward and eight in backward.
+/// Makes an AttentionCall. `matrices`: in the order of AttentionCall::Matrix, four in forward and eight in backward.
 template <class... T>
 AttentionCall attention_call(const AttentionShape& shape, Tensor<const float> lse, Tensor<T>... matrices) {
   static_assert(sizeof...(T) == 4 || sizeof...(T) == 8);
@@ -90,42 +90,43 @@ AttentionCall attention_call(const AttentionShape& shape, Tensor<const float> ls
           .lse = writable(lse.data())};
 }
 
-/// The part that one cuDNN call computes: a number of sequences and of key-value heads, with their query heads.
+/// The part of an attention call that one cuDNN call computes: a number of sequences and of key-value heads, with their
+/// query heads.
 struct AttentionPart {
   std::int64_t sequences = 0;
-  std::int64_t kv_heads = 0;  ///< all of them if there are several sequences; 0: not even one fits
+  std::int64_t kv_heads = 0;  ///< all heads if there are several sequences; 0: not even one head fits
   friend bool operator==(const AttentionPart&, const AttentionPart&) = default;
 };
 
-/// Limit of one backward part's scratch (1.25 GiB): eight heads of 8192 tokens and 128 columns. Tests lower it.
+/// Limit of the scratch of one backward part (1.25 GiB): eight heads of 8192 tokens and 128 columns. Tests lower it.
 inline std::int64_t cudnn_limit = std::int64_t{5} << 28;
-/// Extra scratch that any graph may use beyond the sizes below; cuDNN 9.19 needs 256 bytes.
+/// Additional scratch that any graph may use beyond the sizes below; cuDNN 9.19 needs 256 bytes.
 inline constexpr std::int64_t cudnn_slack = 64 << 10;
 
-/// Returns the scratch of the deterministic backward per query head. To sum dQ in a fixed order, cuDNN first stores the
-/// gradients of all scores, in T, in whole tiles of 64 queries by 128 keys; in addition dout . out in float and, if
-/// heads share keys, dK and dV of every query head in T. So scratch is quadratic in the length, not linear, and a call
-/// computes only a few heads. (From 9.25 on, CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT selects a slower algorithm that
-/// needs less.)
+/// Returns the scratch bytes of the deterministic backward per query head. To sum dQ in a fixed order, cuDNN first
+/// stores the gradients of all scores, in T, in whole tiles of 64 queries by 128 keys. It also stores dout . out in
+/// float and, if heads share keys, dK and dV of every query head in T. Therefore scratch is quadratic in the length
+/// instead of linear, and a call computes only a few heads. (From version 9.25 on,
+/// CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT selects a slower algorithm that needs less.)
 inline std::int64_t cudnn_backward_scratch_per_head(const AttentionShape& shape) {
   const std::int64_t length = shape.sequence_length, scores = round_up(length, 64) * round_up(length, 128);
   const std::int64_t shared = shape.heads == shape.kv_heads ? 0 : 2 * 2 * length * shape.head_dim;
   return 2 * scores + 4 * length + shared;
 }
 
-/// Returns whether cuDNN supports these sizes and types. Plans know no more; packed documents and alignment are checked
-/// later, by why_not_cudnn.
+/// Returns whether cuDNN supports these sizes and types. Plans have no other information; packed documents and
+/// alignment are checked later, by why_not_cudnn.
 inline bool cudnn_takes_sizes(const AttentionShape& shape, DType dtype) {
   return !shape.windowed() && (dtype == DType::bf16 || dtype == DType::f16) && shape.head_dim % 8 == 0 &&
          shape.head_dim > 0 && shape.head_dim <= 128 && shape.sequence_length >= 2 && shape.sequences > 0 &&
          shape.kv_heads > 0;
 }
 
-/// Returns the largest part of backward whose scratch stays within the limit. Parts are equal, so that one graph
-/// computes them all.
+/// Returns the largest part of backward whose scratch stays within the limit. All parts have equal size, so that one
+/// graph computes them all.
 inline AttentionPart cudnn_part(const AttentionShape& shape, bool backward) {
   if (!backward) return {shape.sequences, shape.kv_heads};
-  if (shape.sequence_length > 1 << 16) return {};  // beyond any limit, and near what 64 bits hold
+  if (shape.sequence_length > 1 << 16) return {};  // larger than any limit, and close to 64-bit overflow
   const std::int64_t fit = (cudnn_limit - cudnn_slack) / cudnn_backward_scratch_per_head(shape);  // query heads
   for (std::int64_t n = shape.sequences; n > 0; --n)
     if (shape.sequences % n == 0 && n * shape.heads <= fit) return {n, shape.kv_heads};
@@ -134,7 +135,7 @@ inline AttentionPart cudnn_part(const AttentionShape& shape, bool backward) {
   return {};
 }
 
-/// Returns the bytes that cuDNN may use; a graph that needs more is not used. 0 if cuDNN is not used.
+/// Returns the bytes that cuDNN may use; a graph that needs more is not used. Returns 0 if cuDNN is not used.
 inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool backward) {
   if (!cudnn_takes_sizes(shape, dtype)) return 0;
   const AttentionPart part = cudnn_part(shape, backward);
@@ -144,7 +145,7 @@ inline std::int64_t cudnn_scratch(const AttentionShape& shape, DType dtype, bool
   return heads * cudnn_backward_scratch_per_head(shape) + cudnn_slack;
 }
 
-/// Returns why cuDNN is not used for this call; nullptr if it is.
+/// Returns the reason why cuDNN is not used for this call; nullptr if it is used.
 inline const char* why_not_cudnn(const AttentionCall& call) {
   const AttentionShape& shape = call.shape;
   if (shape.windowed()) return "sliding windows are our own kernels'";
@@ -185,8 +186,8 @@ inline std::vector<AttentionCall> parts_of(const AttentionCall& call, const Atte
   return parts;
 }
 
-/// Enqueues the call with cuDNN. Returns false if cuDNN cannot do it, so that our kernels must. `workspace` has at
-/// least cudnn_scratch bytes. Defined only in builds with cuDNN.
+/// Enqueues the call with cuDNN. Returns false if cuDNN cannot compute it; Tessera's kernels must then do so.
+/// `workspace` has at least cudnn_scratch bytes. Defined only in builds with cuDNN.
 bool attention_through_cudnn(const Cuda::Stream& stream, const AttentionCall& call, Tensor<std::uint8_t> workspace);
 
 }  // namespace fsdp::device::cuda

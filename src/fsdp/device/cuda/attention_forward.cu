@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Attention on tensor cores: blocks of queries against tiles of keys with an online softmax (Dao 2023,
-/// FlashAttention-2). Nothing of size length x length is stored.
+/// FlashAttention-2). No matrix of size length x length is stored.
 #include "attention.cuh"
 #include "tensor_cores.cuh"
 
 namespace fsdp::device::cuda {
 namespace {
 
-/// A row's largest scaled score so far, and a lane's part of its sum. They are kept in shared memory, because registers
-/// are full during the matmuls.
+/// A row's largest scaled score so far, and a lane's part of its sum. They are stored in shared memory, because
+/// registers are full during the matmuls.
 struct RowStatistics {
   float most, total;
 };
@@ -17,22 +17,22 @@ struct RowStatistics {
 /// Tile sizes for heads of up to D columns, chosen so that a warp's sums and scores stay in registers.
 template <int D>
 struct ForwardTiles {
-  static constexpr int row_tiles = D <= 128 ? 2 : 1;  ///< per warp, of 16 queries each; all use one read of the keys
+  static constexpr int row_tiles = D <= 128 ? 2 : 1;  ///< per warp, of 16 queries each; all share one read of the keys
   static constexpr int warps = D <= 128 ? 4 : 8;
-  static constexpr int blocks = D <= 32 ? 4 : D <= 64 ? 3 : D <= 128 ? 2 : 1;  ///< per multiprocessor
+  static constexpr int blocks = D <= 32 ? 4 : D <= 64 ? 3 : D <= 128 ? 2 : 1;  ///< thread blocks per multiprocessor
   static constexpr int keys = 64;
   static constexpr int queries = warps * 16 * row_tiles;
   static constexpr int threads = warps * static_cast<int>(warp);
-  /// Shared memory: queries; two tiles each of keys and values, one in use and one loading; the first key that each
-  /// query sees; every thread's RowStatistics.
+  /// Bytes of shared memory: queries; two tiles each of keys and values, one in use and one loading; the first key that
+  /// each query attends to; every thread's RowStatistics.
   static constexpr std::size_t shared_bytes = static_cast<std::size_t>(queries + 4 * keys) * tile_stride<D> * 2 +
                                               queries * sizeof(std::int32_t) +
                                               2 * row_tiles * threads * sizeof(RowStatistics);
 };
 
 /// Turns scores into probabilities relative to each row's largest score so far, and rescales the previous sums to it.
-/// `scale` is positive and includes the factor log2 e: one instruction scales a score and subtracts the largest. `rows`
-/// are this lane's two rows of every row tile, `Stride` apart.
+/// `scale` is positive and includes the factor log2(e), so that one instruction scales a score and subtracts the
+/// largest. `rows` are this lane's two rows of every row tile, `Stride` apart.
 template <int D, int Stride, int M, int N>
 __device__ __forceinline__ void advance(float (&scores)[M][N][4], float (&sums)[M][D / 8][4], RowStatistics* rows,
                                         float scale) {
@@ -46,7 +46,7 @@ __device__ __forceinline__ void advance(float (&scores)[M][N][4], float (&sums)[
       most = fmaxf(most, exchange(most, 1));
       const RowStatistics before = rows[(2 * m + half) * Stride];
       most = fmaxf(before.most, fmaxf(most, exchange(most, 2)) * scale);
-      const float origin = most == -INFINITY ? 0.0f : most;  // -infinity: the row has seen no key yet
+      const float origin = most == -INFINITY ? 0.0f : most;  // -infinity: the row has not attended to any key yet
       const float kept = exp2_flushed(before.most - origin);
       float total = 0;
 #pragma unroll
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(ForwardTiles<D>::threads, ForwardTiles<D>::blo
   }
 
   const int warp_row = static_cast<int>(threadIdx.x / warp) * 16 * row_tiles;
-  const int own_query = opaque(first_query + warp_row + result_row(0));  // of row tile 0, half 0
+  const int own_query = opaque(first_query + warp_row + result_row(0));  // row of row tile 0, half 0
   const auto query_of = [&](int m, int half) { return own_query + m * 16 + half * 8; };
   RowStatistics* const rows = reinterpret_cast<RowStatistics*>(first_keys + queries) + threadIdx.x;
   float sums[row_tiles][D / 8][4] = {};
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(ForwardTiles<D>::threads, ForwardTiles<D>::blo
     }
     advance<D, Tiles::threads>(scores, sums, rows, s.scale_log2);
     multiply_rounded<D>(sums, scores, v_tiles + at);
-    __syncthreads();  // the tile is free for the copy after the next
+    __syncthreads();  // the tile may now be overwritten by the copy after the next
   }
 
   // Recomputed here, so that it occupies no registers during the loop over tiles.

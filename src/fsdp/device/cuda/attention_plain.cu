@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention with one warp per row: the reference for the tensor-core kernels, and the fallback where they do not
-/// apply.
+/// Attention with one warp per row: the reference for the tensor-core kernels, and the fallback if they do not support
+/// a call.
 #include "attention.cuh"
 #include "lane_row.cuh"
 
@@ -52,8 +52,8 @@ __global__ void forward(AttentionSizes s, Rows<const T> q, Rows<const T> k, Rows
   });
 }
 
-/// AttentionBackward's arguments for these kernels; registers depend on the layout, so that BackwardArguments keeps its
-/// own.
+/// AttentionBackward's arguments for these kernels; register use depends on the layout, so BackwardArguments is a
+/// separate struct.
 template <class T>
 struct Arguments {
   Rows<const T> q, k, v, out, dout;

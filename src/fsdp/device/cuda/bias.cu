@@ -41,7 +41,7 @@ struct SumRows {
   }
 };
 
-/// Adds the parts in order.
+/// Adds the partial sums in order.
 struct FoldParts {
   Rows<const float> parts;
   std::int64_t count;

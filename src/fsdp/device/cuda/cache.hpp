@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A stream's cached state of each library. Only the source that uses the library defines the types.
+/// A stream's cached state for each library. Each type is defined only in the source file that uses the library.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@
 namespace fsdp::device {
 
 namespace cuda {
-struct MatmulPlans;      // matmul.cpp
-struct AttentionGraphs;  // attention_cudnn.cpp
+struct MatmulPlans;      // defined in matmul.cpp
+struct AttentionGraphs;  // defined in attention_cudnn.cpp
 }  // namespace cuda
 
 struct Cuda::Stream::Cache {
   std::shared_ptr<cuda::MatmulPlans> matmuls;
-  std::shared_ptr<cuda::AttentionGraphs> attention;  ///< made on first use
+  std::shared_ptr<cuda::AttentionGraphs> attention;  ///< created on first use
   cuda::AttentionBy attention_by = cuda::AttentionBy::either;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cross entropy and its gradient in place of the logits. One thread block per row reads it once for the loss and once
-/// more, from the cache, for the gradient.
+/// Cross entropy and its gradient in place of the logits. One thread block per row reads the row once for the loss, and
+/// again, from the cache, for the gradient.
 #include <limits>
 
 #include "arithmetic.cuh"
@@ -13,7 +13,7 @@ namespace {
 /// Columns of a row's state. The row's log sum exp is maximum + log(sum).
 enum State : std::int64_t { maximum, sum, target_logit };
 
-/// Folds the states of a block's threads into one, in a fixed order; every thread gets it.
+/// Folds the states of a block's threads into one state, in a fixed order; returns it in every thread.
 __device__ __forceinline__ Softmax block_softmax(Softmax own) {
   __shared__ Softmax states[most_threads / warp];
 #pragma unroll
@@ -118,7 +118,7 @@ __global__ void replace_rows(Problem p, Rows<T> logits, float scale, const doubl
   });
 }
 
-/// In the plain variant a block is one warp, which processes its row element by element.
+/// In the plain variant, a block is one warp, which processes its row element by element.
 template <class T>
 Problem problem(Lane lane, const Tensor<T>& logits, Tensor<const std::int32_t> targets, std::int64_t first) {
   constexpr std::int64_t width = 16 / sizeof(T);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Digests of tensors: sums of integers, whose order does not matter.
+/// Digests of tensors: sums of integers, which may be added in any order.
 #include "elements.cuh"
 
 namespace fsdp::device::cuda {

@@ -114,7 +114,7 @@ __global__ void adamw_factors(AdamWRules rules, const StepDecision* step, AdamWF
   if (threadIdx.x == 0) *factors = AdamWFactors(rules, *step);
 }
 
-/// Model is void if no model weights are written.
+/// `Model` is void if model weights are not written.
 template <class Model>
 struct StepAdamW {
   const StepDecision* step;
@@ -169,7 +169,7 @@ void compute(Lane lane, const device::Scale<X, Y>& op) {
                               dropout,
                               dropped_below(static_cast<double>(dropout.rate))};
   const Access accesses[] = {access(op.y), access(op.x)};
-  if (dropout.rate > 0)  // dropout needs each element's row
+  if (dropout.rate > 0)  // dropout needs the row index of each element
     run<widest<X, Y>>(lane, "scale", operation, op.y.rows(), op.y.columns(), accesses);
   else
     run_on(lane, "scale", operation, op.y, op.x);
@@ -183,7 +183,7 @@ void compute(Lane lane, const device::SwiGluBackward<T>& op) {
   run_on(lane, "swiglu_backward", SwiGluBackward<T>{op.gate, op.up, op.dh}, op.gate, op.up, op.dh);
 }
 
-/// `memory` holds the bias corrections, which are computed once instead of by every thread.
+/// `memory` stores the bias corrections, which are computed once instead of by every thread.
 template <class Model>
 void compute(Lane lane, const AdamWStep<Model>& op, Scratch memory) {
   if (op.main.numel() == 0) return;

@@ -35,7 +35,8 @@ void run(Lane lane, const char* name, const Operation& operation, std::int64_t r
     launch(lane, name, for_elements<1, Operation>, grid, 0, rows, cut, operation);
 }
 
-/// Launches an operation on operands of one shape. If all are contiguous, treats them as one long row.
+/// Launches an operation on operands of the same shape. If all operands are contiguous, they are treated as one long
+/// row.
 template <class Operation, class First, class... T>
 void run_on(Lane lane, const char* name, const Operation& operation, const Tensor<First>& first,
             const Tensor<T>&... operands) {

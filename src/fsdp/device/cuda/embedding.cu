@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Embedding lookup, and its gradient without atomics: each row of the table has one owner.
+/// Embedding lookup, and its gradient without atomics: each row of the table has one owning thread block.
 #include <algorithm>
 #include <limits>
 
@@ -39,8 +39,8 @@ struct Scatter {
   bool overwrite;
 };
 
-/// A thread block owns the rows given by owner_of_row (along x) and `blockDim.x` vectors of columns (along y). From 256
-/// tokens at a time it lists those of its rows, in order, and adds their rows of dy.
+/// A thread block owns the rows given by owner_of_row (along x) and `blockDim.x` vectors of columns (along y). It
+/// processes 256 tokens at a time: it lists, in order, the tokens whose rows it owns, and adds their rows of dy.
 template <class T, int W>
 __global__ void scatter(Cut cut, Scatter<T> s) {
   __shared__ std::int32_t mine[element_threads];
@@ -82,7 +82,7 @@ __global__ void scatter(Cut cut, Scatter<T> s) {
   }
 }
 
-/// One thread per column adds all tokens in order.
+/// One thread per column adds all tokens' gradients in order.
 template <class T>
 __global__ void scatter_plain(Scatter<T> s) {
   for (std::int64_t column = thread_of_grid(); column < s.columns; column += threads_of_grid()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Code that kernels share: launching, wide loads and stores, sums over a warp and a block.
+/// Code shared by kernels: launching, wide loads and stores, sums over a warp and a block.
 ///
-/// Kernels use CUDA only through these functions and its few keywords, so that a test can replace them by an emulation
+/// Kernels use CUDA only through these functions and a few keywords, so that tests can replace them with an emulation
 /// of a block on the host (tests/device/cuda_emulation.hpp).
 #pragma once
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ void store_wide(void* to, const Wide& wide) {
                : "memory");
 }
 
-/// Enqueues kernel(arguments...) with `shared` bytes of dynamic shared memory.
+/// Enqueues kernel(arguments...) with `shared` bytes of dynamic shared memory per block.
 template <class... Parameters, class... Arguments>
 void launch(Lane lane, const char* name, void (*kernel)(Parameters...), Grid grid, std::size_t shared,
             const Arguments&... arguments) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ T exchange(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
-/// Returns 2^x by the hardware instruction: within 2 ulp; results below 2^-126 are 0, which exp2f avoids by scaling.
+/// Returns 2^x by the hardware instruction: within 2 ulp; results below 2^-126 become 0 (exp2f avoids this by scaling).
 __device__ __forceinline__ float exp2_flushed(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -125,7 +125,7 @@ struct Rows {
   __device__ __forceinline__ T* row(std::int64_t index) const { return data + index * stride; }
 };
 
-/// Returns where a matrix's rows begin; a vector is one row.
+/// Returns the address and row stride of a matrix; a vector is one row.
 template <class T>
 Access access(const Tensor<T>& matrix) {
   return {.data = matrix.data(),
@@ -133,7 +133,7 @@ Access access(const Tensor<T>& matrix) {
           .row_stride = matrix.rank() == 2 && matrix.rows() > 1 ? matrix.row_stride() : 0};
 }
 
-/// Calls body.operator()<W>(column) for this thread's share of a row: it is number `thread` of `threads`.
+/// Calls body.operator()<W>(column) for the share of a row that belongs to thread `thread` of `threads`.
 template <int W, class Body>
 __device__ __forceinline__ void for_row(const Cut& cut, std::int64_t thread, std::int64_t threads, const Body& body) {
   for (std::int64_t index = thread; index < cut.items(); index += threads) {
@@ -153,8 +153,8 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-/// Returns the sum over a block, in every thread, in an order that depends only on the block size. All threads must
-/// call it.
+/// Returns the sum over a block, in every thread, in an order that depends only on the block size. All threads of the
+/// block must call it.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   __shared__ T sums[most_threads / warp];

@@ -25,7 +25,7 @@
 
 #include "../optimizer_step.hpp"
 
-struct CUstream_st;  // what a cudaStream_t points to
+struct CUstream_st;  // the struct that a cudaStream_t points to
 
 namespace fsdp::device::cuda {
 
@@ -38,13 +38,13 @@ struct Lane {
 /// Throws if the last kernel launch failed.
 void require_launched(const char* kernel);
 
-/// Instantiates `compute` or `run` of an operation for each type; behind the operation stands Scratch where it takes
-/// any.
+/// Instantiates `compute` or `run` of an operation for each type; the parameter after the operation is its Scratch, if
+/// it needs any.
 #define FSDP_FOR_TYPES(function, Where, Operation, ...)                              \
   template void function(Where, const Operation<float>& __VA_OPT__(, ) __VA_ARGS__); \
   template void function(Where, const Operation<bf16>& __VA_OPT__(, ) __VA_ARGS__);  \
   template void function(Where, const Operation<f16>& __VA_OPT__(, ) __VA_ARGS__);
-/// Instantiates it for each type that values of type X become.
+/// Instantiates `compute` or `run` for each type to which values of type X are converted.
 #define FSDP_FOR_TYPES_OF(X, function, Where, Operation)     \
   template void function(Where, const Operation<X, float>&); \
   template void function(Where, const Operation<X, bf16>&);  \
@@ -55,7 +55,8 @@ void require_launched(const char* kernel);
   template <class T>                  \
   void compute(Lane, const Operation<T>& __VA_OPT__(, ) __VA_ARGS__);
 
-/// Enqueues the kernels of an operation. `memory`: its scratch, as large as its `scratch` says (scratch.hpp).
+/// Enqueues the kernels of an operation. `memory`: its scratch, of the size that its `scratch` function returns
+/// (scratch.hpp).
 /// @{
 
 // elements.cu
@@ -127,8 +128,8 @@ void sum_in_order(Lane, std::span<const std::byte* const> parts, DType stored, D
 void round(Lane, const float* from, DType wire, std::int64_t count, std::byte* to);
 
 // rope.cu
-/// Returns the first row of every token's document, in `memory`; empty without packed documents. Reads `documents`
-/// before it returns.
+/// Returns the first row of every token's document, stored in `memory`; empty if documents are not packed. Reads
+/// `documents` before it returns.
 Tensor<const std::int32_t> first_rows(Lane, CumulativeLengths documents, std::int64_t tokens, Scratch memory);
 
 }  // namespace fsdp::device::cuda

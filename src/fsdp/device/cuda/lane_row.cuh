@@ -12,7 +12,7 @@
 
 namespace fsdp::device::cuda {
 
-/// A row of a head, distributed over the lanes of a warp: lane l has columns l, l + 32, ... The row has at most 32 N
+/// A row of a head, distributed over the lanes of a warp: lane l stores columns l, l + 32, ... The row has at most 32 N
 /// columns.
 template <int N>
 struct LaneRow {

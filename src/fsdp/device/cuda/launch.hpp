@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Launch sizes of kernels, and the cut of rows into 16-byte vectors. Plain arithmetic without CUDA.
+/// Launch sizes of kernels, and the division of rows into 16-byte vectors. Plain arithmetic without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace fsdp::device::cuda {
 
-/// The blocks of one launch. CUDA allows 2^31 - 1 along x and 65535 along y; kernels loop over the remaining work.
+/// The grid of one launch. CUDA allows 2^31 - 1 along x and 65535 along y; kernels loop over the remaining work.
 struct Grid {
   std::uint32_t x = 1;
   std::uint32_t y = 1;
@@ -23,14 +23,15 @@ struct Grid {
 };
 
 inline constexpr std::uint32_t element_threads = 256;
-inline constexpr std::uint32_t most_blocks = 65535;  ///< along x or y
+inline constexpr std::uint32_t most_blocks = 65535;  ///< maximum number of blocks along x or y
 inline constexpr std::uint32_t warp = 32;
 inline constexpr std::uint32_t most_threads = 1024;
-/// Dynamic shared memory up to which a launch asks for nothing. A block may have 48 KiB unasked, static memory
-/// included, which the host does not know: 32 KiB are left for it, twice what any kernel here has.
+/// Bytes of dynamic shared memory up to which a launch need not raise the kernel's limit. By default, a block may use
+/// 48 KiB, including static memory, whose size the host does not know. This leaves 32 KiB for static memory, twice the
+/// maximum of all kernels here.
 inline constexpr std::size_t shared_without_asking = 16 * 1024;
 
-/// 16 bytes, moved at once.
+/// 16 bytes that are loaded or stored at once.
 struct alignas(16) Wide {
   std::uint32_t words[4];
 };
@@ -41,8 +42,8 @@ struct Elements {
   std::int64_t count = 0;
 };
 
-/// A row cut for wide accesses: `head` elements one by one, then `vectors` of `width`, then the rest one by one.
-/// An item is one vector or one element; vectors come first.
+/// A row divided for wide accesses: `head` single elements, then `vectors` vectors of `width` elements, then the
+/// remaining single elements. An item is one vector or one element; vectors come first.
 struct Cut {
   std::int64_t columns = 0;
   std::int64_t head = 0;
@@ -61,14 +62,15 @@ struct Cut {
 struct Access {
   const void* data = nullptr;
   std::int64_t element_bytes = 1;
-  std::int64_t row_stride = 0;  ///< in elements; 0: every access is to the same row
+  std::int64_t row_stride = 0;  ///< elements between rows; 0: every access is to the same row
 };
 
-/// Returns a cut into single elements.
+/// Returns a division into single elements.
 inline Cut cut_singly(std::int64_t columns) { return {.columns = columns}; }
 
-/// Returns a cut into vectors of `width` elements, if all operands' rows reach an aligned address at the same column;
-/// else a cut into single elements. Each operand counts by itself: one row of output may come from any row of a table.
+/// Returns a division into vectors of `width` elements if the rows of all operands reach an aligned address at the same
+/// column; otherwise into single elements. Each operand's row stride must be a multiple of `width`, since a row of
+/// output may come from any row of a table.
 inline Cut cut_for_vectors(std::int64_t columns, std::int64_t width, std::span<const Access> accesses) {
   std::int64_t head = -1;
   for (const Access& access : accesses) {
@@ -85,12 +87,13 @@ inline Cut cut_for_vectors(std::int64_t columns, std::int64_t width, std::initia
   return cut_for_vectors(columns, width, std::span(accesses.begin(), accesses.size()));
 }
 
-/// Number of owners of a table's rows; each owner block reads all tokens. Neighbouring tokens often have similar
-/// frequencies (the commonest have the lowest numbers), so neighbours get different owners.
+/// Number of thread blocks that own a table's rows; each of them reads all tokens. Tokens with neighbouring numbers
+/// often have similar frequencies (the most frequent have the lowest numbers), so neighbours have different owners.
 inline constexpr std::int64_t row_owners = 1024;
 FSDP_BOTH std::uint32_t owner_of_row(std::int64_t row) { return static_cast<std::uint32_t>(row % row_owners); }
 
-/// Returns a grid of one thread per item, with rows along y. If the grid would be too large, kernels loop over both.
+/// Returns a grid of one thread per item, with rows along y. If the grid would be too large, kernels loop over rows and
+/// items.
 inline Grid grid_of_elements(std::int64_t rows, std::int64_t items) {
   const std::int64_t blocks = items / element_threads + (items % element_threads > 0 ? 1 : 0);
   return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>(blocks, 1, most_blocks)),
@@ -105,8 +108,8 @@ inline Grid grid_of_rows(std::int64_t rows, std::int64_t items) {
           .threads = static_cast<std::uint32_t>(threads)};
 }
 
-/// Returns a grid of exactly `blocks` blocks, for kernels whose blocks have one task each. Throws InputError if that is
-/// more than a grid can have.
+/// Returns a grid of exactly `blocks` blocks, for kernels that assign one task to each block. Throws InputError if a
+/// grid cannot have that many.
 inline Grid grid_of_blocks(std::int64_t blocks, std::uint32_t threads) {
   require<InputError>(blocks >= 1 && blocks <= 0x7fffffff, "a kernel of ", blocks,
                       " blocks; CUDA starts at most 2^31 - 1");

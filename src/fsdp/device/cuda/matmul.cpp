@@ -60,7 +60,7 @@ std::uint32_t alignment_of(const void* data) {
   return bytes;
 }
 
-/// The key of an algorithm: everything that its choice depends on.
+/// The cache key of an algorithm: everything that the choice of algorithm depends on.
 struct Key {
   std::int64_t m, n, k, lda, ldb, ldc;
   DType operands, result;
@@ -69,7 +69,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-/// A product that cuBLASLt has planned.
+/// A matrix product that cuBLASLt has planned.
 struct Plan {
   Description description;
   Layout first, second, result;
@@ -92,7 +92,7 @@ void make(Layout& layout, DType dtype, std::int64_t rows, std::int64_t columns, 
                   "describing a matrix");
 }
 
-/// c^T = b^T a^T: with swapped operands, row-major matrices are what cuBLASLt expects.
+/// Plans c^T = b^T a^T: with swapped operands, row-major matrices are in the layout that cuBLASLt expects.
 std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const Key& key) {
   auto plan = std::make_unique<Plan>();
   require_success(cublasLtMatmulDescCreate(plan->description.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -130,7 +130,7 @@ std::unique_ptr<Plan> make_plan(cublasLtHandle_t library, const Key& key) {
 
 template <class T>
 std::int64_t stride_of(const Tensor<T>& matrix) {
-  return matrix.rows() == 1 ? matrix.columns() : matrix.row_stride();  // a single row's stride is meaningless
+  return matrix.rows() == 1 ? matrix.columns() : matrix.row_stride();  // the stride of a single row has no meaning
 }
 
 /// Returns the aligned part of the scratch, matmul_workspace bytes, that cuBLASLt may use.
@@ -162,7 +162,7 @@ Cuda::Stream::~Stream() = default;
 template <ComputedBy<Cuda> A, ComputedBy<Cuda> C>
 void run(Cuda::Stream& stream, const Matmul<A, C>& op, Scratch workspace) {
   const MatmulRecord problem = op.record();
-  if (workspace.bytes == 0) {  // an empty sum
+  if (workspace.bytes == 0) {  // an empty sum is 0
     if (op.write == Write::overwrite) run(stream, Fill<C>{.y = op.c});
     return;
   }

@@ -17,7 +17,7 @@ namespace {
 
 using cuda::require_success;
 
-/// Formats a CUDA version: 13000 is 13.0.
+/// Formats a CUDA version: 13000 becomes "13.0".
 std::string version(int number) { return message(number / 1000, ".", number % 1000 / 10); }
 
 struct DeviceBytes {
@@ -29,14 +29,14 @@ DeviceBytes device_bytes() {
   return bytes;
 }
 
-/// Throws InputError if the device cannot be used.
+/// Throws InputError if the device cannot be used; else returns its free and total bytes.
 DeviceBytes usable_device_bytes() {
   const std::string problem = cuda_problem();
   require<InputError>(problem.empty(), problem);
   return device_bytes();
 }
 
-/// Clears the error of a failed cudaMalloc, which the next call would return.
+/// Clears the error of a failed cudaMalloc, which the next call would otherwise return.
 void forget_error() { static_cast<void>(cudaGetLastError()); }
 
 }  // namespace
@@ -49,7 +49,7 @@ void require_launched(const char* kernel) { require_success(cudaGetLastError(), 
 
 namespace {
 
-/// What is wrong with the machine, if anything, and its number of devices. Found without creating a context.
+/// The machine's problem, if there is one, and its number of devices. Determined without creating a context.
 struct Machine {
   std::string problem = {};
   int devices = 0;
@@ -70,7 +70,7 @@ Machine look_at_machine() {
   return {.devices = count};
 }
 
-/// Returns what is wrong with the calling thread's device. Creates a context on it.
+/// Returns the problem of the calling thread's device. Creates a context on it.
 std::string problem_of_device() {
   int device = 0;
   cudaDeviceProp properties{};
@@ -139,20 +139,22 @@ std::byte* Cuda::allocate(std::int64_t bytes) {
     throw InputError("cuda: " + problem);
   require_success(status, "allocating memory");
   cudaError_t cleared = cudaMemset(data, 0, static_cast<std::size_t>(bytes));
-  if (cleared == cudaSuccess) cleared = cudaStreamSynchronize(nullptr);  // other streams do not wait for this one
+  if (cleared == cudaSuccess)
+    cleared = cudaStreamSynchronize(nullptr);  // waits, since other streams do not wait for the null stream
   if (cleared != cudaSuccess) static_cast<void>(cudaFree(data));
   require_success(cleared, "clearing memory");
   return static_cast<std::byte*>(data);
 }
 
 void Cuda::deallocate(std::byte* data, std::int64_t) {
-  // Called by destructors, so earlier errors are left to calls that can throw.
+  // Called by destructors, so errors of earlier work are left for calls that can throw.
   if (data != nullptr) static_cast<void>(cudaFree(data));
 }
 
 void Cuda::poison(std::byte* data, std::int64_t bytes) {
   if (!cuda::fills_released_memory || bytes == 0 || data == nullptr) return;
-  // Enqueued work may still read the memory. Called by destructors, so errors are left to calls that can throw.
+  // Waits, since enqueued work may still read the memory. Called by destructors, so errors are left for calls that can
+  // throw.
   static_cast<void>(cudaDeviceSynchronize());
   static_cast<void>(cudaMemset(data, 0xff, static_cast<std::size_t>(bytes)));
   static_cast<void>(cudaDeviceSynchronize());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// RMS norm of rows, or of each head of a row. Threads keep what they read of a row between its sum and its output;
-/// rows that are too long for that, or begin at no multiple of 16 bytes, are read twice.
+/// RMS norm of rows, or of each head of a row. Threads keep the elements of a row in registers between its sum and its
+/// output. Rows that are too long for this, or do not begin at a multiple of 16 bytes, are read twice.
 #include "arithmetic.cuh"
 #include "norm.cuh"
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(most_threads) norm_kept_rows(Teams teams, Norm
   });
 }
 
-/// A block for each row.
+/// Uses one block per row.
 template <class T, int W>
 __global__ void norm_rows(NormSizes sizes, Forward<T> f) {
   for_rows_of_block(sizes.rows, [&](std::int64_t row) {
@@ -90,7 +90,7 @@ __global__ void norm_rows_plain(NormSizes sizes, Forward<T> f) {
   }
 }
 
-/// Small blocks, so that many rows are on their way at once.
+/// Threads per block if rows are kept in registers; small, so that many rows are in flight at once.
 constexpr int threads_of_kept = 128;
 
 }  // namespace

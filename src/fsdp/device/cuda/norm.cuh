@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Code that the kernels of RMS norm share: rows of heads, and teams of threads that keep their part of a row.
+/// Code shared by the kernels of RMS norm: rows of heads, and teams of threads that keep a row in registers.
 #pragma once
 
 #include <algorithm>
@@ -11,22 +11,22 @@
 namespace fsdp::device::cuda {
 
 struct NormSizes {
-  std::int64_t tokens;  ///< rows of the matrix
-  std::int64_t rows;    ///< rows of all heads together
-  Cut cut;              ///< cut of one head's row
+  std::int64_t tokens;  ///< number of rows of the matrix
+  std::int64_t rows;    ///< number of rows of all heads together
+  Cut cut;              ///< division of one head's row into vectors
 };
 
-/// A row of a head: rows of the first head come first, then those of the next.
+/// A row of one head. Rows are numbered head by head: all rows of the first head, then those of the next.
 struct HeadRow {
   std::int64_t token, column;
 
   FSDP_BOTH HeadRow(const NormSizes& sizes, std::int64_t index) : token(index), column(0) {
-    if (index < sizes.tokens || sizes.tokens == 0) return;  // saves the division where there is one head
+    if (index < sizes.tokens || sizes.tokens == 0) return;  // avoids the division if there is one head
     const std::int64_t head = index / sizes.tokens;
     token = index - head * sizes.tokens;
     column = head * sizes.cut.columns;
   }
-  /// The row that comes `count` later.
+  /// Advances to the row that comes `count` rows later.
   FSDP_BOTH void advance(const NormSizes& sizes, std::int64_t count) {
     for (token += count; token >= sizes.tokens; token -= sizes.tokens) column += sizes.cut.columns;
   }
@@ -36,26 +36,26 @@ struct HeadRow {
   }
 };
 
-/// Returns where heads begin, for cut_for_vectors; with one head, the same as the rows.
+/// Returns the addresses at which heads begin, for cut_for_vectors; with one head, the same as the rows.
 template <class T>
 Access head_access(const Tensor<T>& x, std::int64_t width) {
   return {.data = x.data(), .element_bytes = sizeof(T), .row_stride = x.columns() == width ? 0 : width};
 }
 
-/// Teams of threads, each of which does a row at a time: a thread keeps the team's every `threads`-th vector of it.
-/// The sums' order depends only on these numbers, and they only on the row's length.
+/// Teams of threads, each of which processes one row at a time: a thread keeps every `threads`-th vector of the row in
+/// registers. The order of summation depends only on these numbers, which depend only on the row's length.
 struct Teams {
-  std::int32_t vectors = 0;  ///< of a row
-  std::int32_t threads = 0;  ///< of a team: a power of two up to a warp, or whole warps
-  std::int32_t count = 0;    ///< teams of a block; 0: rows are too long to be kept
+  std::int32_t vectors = 0;  ///< number of vectors of a row
+  std::int32_t threads = 0;  ///< number of threads of a team: a power of two up to a warp, or whole warps
+  std::int32_t count = 0;    ///< number of teams per block; 0: rows are too long to be kept in registers
 
   std::uint32_t block() const { return static_cast<std::uint32_t>(threads * count); }
-  /// Whether threads that keep `kept` vectors have at most an eighth of the places for them empty.
+  /// Returns whether, if each thread has registers for `kept` vectors, at most an eighth of them are unused.
   bool are_full(int kept) const { return std::int64_t{8} * vectors >= std::int64_t{7} * kept * threads; }
 };
 
-/// Returns teams whose threads keep up to `kept` vectors each, in blocks of `block` threads, or of a team of up to
-/// `most`. Both are multiples of a warp.
+/// Returns teams whose threads keep up to `kept` vectors each. A block has `block` threads, or a single team of up to
+/// `most` threads. Both are multiples of a warp.
 inline Teams teams_of(const Cut& cut, int kept, int block, int most) {
   constexpr int in_warp = warp;
   if (cut.vectors == 0 || cut.vectors * cut.width != cut.columns || cut.vectors > std::int64_t{kept} * most) return {};
@@ -65,13 +65,13 @@ inline Teams teams_of(const Cut& cut, int kept, int block, int most) {
   return {.vectors = vectors, .threads = threads, .count = std::max(block / threads, 1)};
 }
 
-/// Returns a grid in which every team has a row, of at most `most` blocks.
+/// Returns a grid with one team per row, of at most `most` blocks.
 inline Grid grid_of_teams(const Teams& teams, std::int64_t rows, std::int64_t most) {
   return {.x = static_cast<std::uint32_t>(std::clamp<std::int64_t>((rows + teams.count - 1) / teams.count, 1, most)),
           .threads = teams.block()};
 }
 
-/// This thread's place in its block's teams.
+/// This thread's position in its block's teams.
 struct Member {
   std::int32_t team, lane;
 
@@ -90,7 +90,7 @@ struct Member {
   }
 };
 
-/// Calls body(row, at, exists) for the rows of this thread's team, as often in every thread of the block.
+/// Calls body(row, at, exists) for the rows of this thread's team, equally often in every thread of the block.
 template <class Body>
 __device__ __forceinline__ void for_rows_of_team(const Teams& teams, const Member& member, const NormSizes& sizes,
                                                  const Body& body) {
@@ -100,7 +100,8 @@ __device__ __forceinline__ void for_rows_of_team(const Teams& teams, const Membe
     body(begin + member.team, at, begin + member.team < sizes.rows);
 }
 
-/// Sums over teams, in two buffers by turns: who writes one has met, at the barrier of the other, all who read it.
+/// Sums over teams. Two buffers alternate: when a thread writes one, all threads have read it, since they have passed
+/// the barrier of the other.
 class TeamSums {
  public:
   __device__ __forceinline__ TeamSums(const Teams& teams, const Member& member)
@@ -108,7 +109,7 @@ class TeamSums {
         first_(static_cast<unsigned>(member.team * teams.threads) / warp),
         end_(first_ + threads_ / warp) {}
 
-  /// Returns the sum over the team, in each of its threads. All threads of the block must call it.
+  /// Returns the sum over the team in each of its threads. All threads of the block must call it.
   __device__ __forceinline__ float of(float value) {
     __shared__ float sums[2][most_threads / warp];
     if (threads_ < warp) {
@@ -126,7 +127,7 @@ class TeamSums {
   }
 
  private:
-  unsigned threads_, first_, end_;  ///< of the team: threads, and warps of the block
+  unsigned threads_, first_, end_;  ///< number of threads of the team, and its warps [first, end) of the block
   int turn_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Backward of RMS norm, and a fixed number of partial sums for the gradient of the weights. As forward, threads keep
-/// what they read of a row, and their columns' sums over all of their rows; other rows are read twice.
+/// Backward of RMS norm, with a fixed number of partial sums for the gradient of the weights. As in forward, threads
+/// keep a row in registers, together with the sums of their columns over all of their rows; other rows are read twice.
 #include "arithmetic.cuh"
 #include "norm.cuh"
 #include "scratch.hpp"
@@ -17,14 +17,15 @@ struct Backward {
   Rows<const T> dy;
   Rows<T> dx;
   bool accumulate;
-  float* parts;    ///< [blocks, columns], or nullptr
-  bool in_shared;  ///< of rows that are read twice: whether a part is summed in shared memory
+  float* parts;    ///< partial sums, [blocks, columns], or nullptr
+  bool in_shared;  ///< for rows that are read twice: whether a partial sum is accumulated in shared memory
 };
 
-/// Vectors of a row that a thread keeps at most; for more, and their sums, it has too few registers.
+/// Maximum number of vectors of a row that a thread keeps; for more vectors and their sums, it does not have enough
+/// registers.
 constexpr int kept_vectors = 2;
 
-/// What a thread keeps of a row.
+/// The part of a row that a thread keeps in registers.
 template <class T>
 struct Kept {
   Wide x[kept_vectors], dy[kept_vectors];
@@ -42,8 +43,8 @@ struct Kept {
   }
 };
 
-/// A block adds its teams' sums, one after the other, and writes its part. A lane that others of its warp share columns
-/// with first gets theirs.
+/// Adds the sums of the block's teams, one after the other, and writes the block's partial sum. Lanes of a warp that
+/// share columns are added first.
 template <int W>
 __device__ __forceinline__ void write_part(const Teams& teams, const Member& member, float (&sums)[kept_vectors][W],
                                            float* part) {
@@ -71,8 +72,8 @@ __device__ __forceinline__ void write_part(const Teams& teams, const Member& mem
   }
 }
 
-/// A block makes one part, and there are as many parts as two small blocks for each multiprocessor of a large GPU: so
-/// few rows are on their way at once that the next one is asked for before the present one is done.
+/// Each block computes one partial sum. There are as many as two small blocks per multiprocessor of a large GPU. With
+/// so few rows in flight at once, a team requests its next row before it finishes the current one.
 template <class T, int Threads>
 __global__ void __launch_bounds__(Threads, 512 / Threads)
     norm_kept_rows_backward(Teams teams, NormSizes sizes, Backward<T> b) {
@@ -85,14 +86,14 @@ __global__ void __launch_bounds__(Threads, 512 / Threads)
   HeadRow at(sizes, row);
   Kept<T> kept, next;
   if (row < sizes.rows) kept.load(teams, member, b, row, at);
-  for (std::int64_t begin = first; begin < sizes.rows; begin += step, row += step) {  // as often in every thread
+  for (std::int64_t begin = first; begin < sizes.rows; begin += step, row += step) {  // equally often in every thread
     T* const dx_row = at.of(b.dx);
     const bool exists = row < sizes.rows;
     float products = 0;
     if (exists)
       member.for_vectors<kept_vectors, width>(teams, [&](int i, int column) {
         float x[width], w[width], dy[width];
-        load(b.w + column, w);  // again and again, from the L1 cache: a thread has too few registers to keep it
+        load(b.w + column, w);  // reloaded from the L1 cache each time: a thread has too few registers to keep it
         unpack<T>(kept.x[i], x);
         unpack<T>(kept.dy[i], dy);
 #pragma unroll
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(Threads, 512 / Threads)
 }
 
 /// Returns the slot in shared memory of element i of the vector at `column`. Slots are ordered by i, then by thread, so
-/// that the threads of a warp have no bank conflicts.
+/// that the threads of a warp do not have bank conflicts.
 template <int V>
 __device__ __forceinline__ std::int64_t slot_of(const Cut& cut, std::int64_t column, int i) {
   if (V > 1) return i * cut.vectors + (column - cut.head) / V;
@@ -184,7 +185,8 @@ __global__ void __launch_bounds__(most_threads) norm_rows_backward(NormSizes siz
 
 constexpr int fold_groups = 8;
 
-/// Each warp of a block adds every eighth part of 32 columns, in order; the first adds the warps' sums, in order.
+/// Each warp of a block adds every eighth partial sum of 32 columns, in order; the first warp then adds the warps'
+/// sums, in order.
 __global__ void __launch_bounds__(fold_groups* warp)
     fold_parts(std::int64_t columns, const float* parts, std::int64_t count, bool accumulate, float* dw) {
   __shared__ double sums[fold_groups][warp];
@@ -235,10 +237,10 @@ __global__ void norm_dw_plain(NormSizes sizes, Backward<T> b, bool accumulate, f
   }
 }
 
-/// Most shared memory with which two blocks still fit on a multiprocessor.
+/// Maximum shared memory with which two blocks still fit on a multiprocessor.
 constexpr std::int64_t most_shared = 96 * 1024;
 
-/// Enqueues the kernel that writes dx and parts; returns how many parts.
+/// Enqueues the kernel that writes dx and the partial sums; returns the number of partial sums.
 template <class T>
 std::int64_t launch_rows(Lane lane, const NormSizes& sizes, Backward<T> b) {
   constexpr int width = 16 / sizeof(T);
@@ -280,7 +282,7 @@ void compute(Lane lane, const RmsNormBackward<T>& op, Scratch memory) {
                       .parts = op.wants_dw() ? reinterpret_cast<float*>(memory.data) : nullptr,
                       .in_shared = false};
   if (lane.plain) {
-    if (op.wants_dw())  // before dx is written, since it may alias dy
+    if (op.wants_dw())  // before dx is written, since dx may alias dy
       launch(lane, "rms_norm_backward", norm_dw_plain<T>, grid_of_elements(1, columns), 0, sizes, b, adds, dw.data());
     launch(lane, "rms_norm_backward", norm_dx_plain<T>, grid_of_elements(1, sizes.rows), 0, sizes, b);
     return;

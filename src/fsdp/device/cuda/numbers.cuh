@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types in kernels: widened to float for computing, rounded once when stored.
+/// Element types in kernels: values are widened to float for computing, and rounded once when stored.
 ///
 /// Files that end in .cuh are read by nvcc and, for tests without a device, by the host's compiler.
 #pragma once
@@ -26,8 +26,8 @@ FSDP_BOTH float widen(f16 x) {
 #endif
 }
 
-/// Rounds to nearest, ties to even, with the same bits as bf16(x) and f16(x), except that the device's instruction
-/// turns NaN into 0x7fff.
+/// Rounds to nearest, ties to even. Results are bit-identical with bf16(x) and f16(x), except that the device's
+/// instruction converts NaN to 0x7fff.
 template <class T>
 FSDP_BOTH T narrow(float x) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {

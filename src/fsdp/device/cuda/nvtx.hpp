@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names for profilers (NVTX, header only): ranges, which CudaRange holds, and streams.
+/// Names for profilers (NVTX, header only): for ranges, which CudaRange owns, and for streams.
 #pragma once
 
 #include <cuda_runtime.h>

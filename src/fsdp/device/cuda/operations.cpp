@@ -29,7 +29,7 @@ void Cuda::sum_in_order(Queue& queue, std::span<const std::byte* const> parts, D
   cuda::sum_in_order(lane_of(queue), parts, stored, wire, count, write, sum);
 }
 
-/// Defines `run` of an operation as its kernels alone.
+/// Defines `run` of an operation that only enqueues its kernels.
 #define FSDP_RUN(Operation)                                \
   template <ComputedBy<Cuda> T>                            \
   void run(Cuda::Stream& stream, const Operation<T>& op) { \

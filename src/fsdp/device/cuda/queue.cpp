@@ -28,8 +28,8 @@ bool Cuda::Event::happened() const {
   return true;
 }
 
-/// A queue's pool of unused events, since creating an event takes longer than recording one. An event may be recorded
-/// again at once, even if queues still wait for it: a wait refers to the record before it.
+/// A queue's pool of unused events, since creating an event takes longer than recording one. An event may be reused
+/// immediately, even if queues still wait for it: a wait refers to the preceding record.
 class Cuda::Queue::Events {
  public:
   Events() = default;
@@ -46,7 +46,7 @@ class Cuda::Queue::Events {
       unused_.pop_back();
       return event;
     }
-    unused_.reserve(made_ + 1);  // so that give_back allocates nothing
+    unused_.reserve(made_ + 1);  // so that give_back does not allocate
     cudaEvent_t event = nullptr;
     require_success(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
     ++made_;
@@ -58,7 +58,7 @@ class Cuda::Queue::Events {
   }
 
  private:
-  std::mutex mutex_;  ///< any thread may drop events
+  std::mutex mutex_;  ///< any thread may destroy events
   std::vector<cudaEvent_t> unused_;
   std::size_t made_ = 0;
 };
@@ -69,7 +69,7 @@ Cuda::Queue::Queue(std::string_view name, Priority priority) : events_(std::make
   int usual = 0, first = 0;
   require_success(cudaDeviceGetStreamPriorityRange(&usual, &first), "asking for streams' priorities");
   cudaStream_t stream = nullptr;
-  // Non-blocking, because a default stream would wait for work that others enqueue on the null stream.
+  // Non-blocking, because a default stream would wait for work that other code enqueues on the null stream.
   require_success(
       cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::first ? first : usual),
       "making a stream");
@@ -115,7 +115,7 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   const auto discard = [&] {
     if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
   };
-  // Thread-local mode: other threads, such as NCCL's, are not restricted.
+  // Thread-local mode does not restrict other threads, such as NCCL's.
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning to capture a graph");
   try {
     work();
@@ -128,7 +128,7 @@ Cuda::Graph Cuda::capture(Queue& queue, const std::function<void()>& work) {
   if (ended != cudaSuccess) discard();
   require_success(ended, "capturing a graph");
   cudaGraphExec_t made = nullptr;
-  // Without the flag, its kernels would have the priority of the stream that it is launched on.
+  // Without the flag, the graph's kernels would have the priority of the stream on which it is launched.
   const cudaError_t instantiated = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
   discard();
   require_success(instantiated, "making a graph ready");

@@ -10,7 +10,7 @@
 namespace fsdp::device::cuda {
 namespace {
 
-/// `positions` may be nullptr: then row i is position i.
+/// `positions` may be nullptr: row i is then position i.
 __global__ void make_table(double theta, RotaryScaling scaling, Rows<float> table, std::int64_t rows, std::int64_t half,
                            const std::int32_t* positions) {
   const std::int64_t count = rows * half;
@@ -23,20 +23,20 @@ __global__ void make_table(double theta, RotaryScaling scaling, Rows<float> tabl
   }
 }
 
-/// Some cumulative lengths as a kernel argument, so that the host need not keep or wait for a copy.
+/// A number of cumulative lengths as a kernel argument, so that the host need not keep a copy or wait for one.
 struct Borders {
   static constexpr int most = 449;
   std::int64_t at[most];
 };
 
-/// One thread block per document.
+/// Uses one thread block per document.
 __global__ void find_first_rows(Borders borders, std::int32_t* first) {
   const std::int64_t begin = borders.at[blockIdx.x], end = borders.at[blockIdx.x + 1];
   for (std::int64_t t = begin + threadIdx.x; t < end; t += blockDim.x) first[t] = static_cast<std::int32_t>(begin);
 }
 
 struct Heads {
-  std::int64_t rows, pairs, half, positions;  ///< pairs of all heads of a row
+  std::int64_t rows, pairs, half, positions;  ///< `pairs`: number of pairs of all heads of a row
   const std::int32_t* first;                  ///< first row of every token's document, or nullptr
   float sign;
 };

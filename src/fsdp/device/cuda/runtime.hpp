@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Error handling of CUDA runtime calls, for the host sources of this folder.
+/// Error handling of CUDA runtime calls, for the host source files of this folder.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,15 +9,15 @@
 
 namespace fsdp::device::cuda {
 
-/// Whether released memory is filled with NaN, so that stale reads are found: in debug builds.
+/// Whether released memory is filled with NaN, so that stale reads are noticed. Set in debug builds.
 #if defined(NDEBUG)
 inline constexpr bool fills_released_memory = false;
 #else
 inline constexpr bool fills_released_memory = true;
 #endif
 
-/// Throws unless the call succeeded; `what` names the action. An earlier kernel's error is sticky: it shows in the next
-/// call of any kind, and the device is unusable in this process from then on.
+/// Throws unless the call succeeded; `what` describes the action. The error of an earlier kernel is sticky: the next
+/// call of any kind returns it, and the device is unusable in this process from then on.
 inline void require_success(cudaError_t status, const char* what) {
   require<Error>(status == cudaSuccess, "CUDA, ", what, ": ", cudaGetErrorString(status), " (",
                  cudaGetErrorName(status), "), here or in work queued before");

@@ -29,16 +29,16 @@ __global__ void add_states(const double* states, std::int64_t rows, double* sum)
   });
 }
 
-/// A tensor in chunks, one after the other. Only the last may be shorter.
+/// A tensor divided into contiguous chunks. Only the last may be shorter.
 struct Chunks {
   const float* x;
-  std::int64_t count;  ///< of elements
-  std::int64_t chunk;  ///< elements of one
+  std::int64_t count;  ///< number of elements
+  std::int64_t chunk;  ///< number of elements of a chunk
   std::int64_t chunks;
 };
 
-/// Calls body(value) for this thread's share of a chunk, which it reads W elements at a time; what lies behind the
-/// tensor's end is 0.
+/// Calls body(value) for this thread's share of a chunk, which it reads W elements at a time; values beyond the
+/// tensor's end are 0.
 template <int W, class Body>
 __device__ __forceinline__ void for_chunk(const Chunks& of, std::int64_t index, const Body& body) {
   const std::int64_t begin = index * of.chunk, end = begin + of.chunk < of.count ? begin + of.chunk : of.count;
@@ -64,19 +64,20 @@ __global__ void square_chunks(Chunks of, double* partials) {
   });
 }
 
-/// Returns the largest of a block's values, none of them negative, in every thread. All threads must call it.
+/// Returns the largest of a block's values, which must not be negative, in every thread. All threads of the block must
+/// call it.
 __device__ __forceinline__ std::int64_t block_largest(std::int64_t value) {
   __shared__ std::int64_t of_warps[most_threads / warp];
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2) value = larger_of(value, exchange(value, mask));
-  __syncthreads();  // other threads may still be reading an earlier one
+  __syncthreads();  // other threads may still be reading an earlier result
   if (threadIdx.x % warp == 0) of_warps[threadIdx.x / warp] = value;
   __syncthreads();
   for (unsigned i = 0; i < blockDim.x / warp; ++i) value = larger_of(value, of_warps[i]);
   return value;
 }
 
-/// The same of `count` values in memory, `stride` apart.
+/// Returns the largest of `count` values in memory that are `stride` apart, in every thread.
 __device__ __forceinline__ std::int64_t largest_of_all(const std::int64_t* values, std::int64_t count,
                                                        std::int64_t stride = 1) {
   std::int64_t own = 0;
@@ -165,7 +166,7 @@ struct SumParts {
     load(parts[0] + column, total);
 #pragma unroll
     for (int i = 0; i < W; ++i) total[i] = on_wire(wire, total[i]);
-    if (accumulate) {  // each part is added to what is there: before the others
+    if (accumulate) {  // the existing value is added before the other parts
       load(sum + column, a);
 #pragma unroll
       for (int i = 0; i < W; ++i) total[i] += a[i];
@@ -201,7 +202,7 @@ Chunks chunks_of(const Tensor<const float>& x, std::int64_t chunks) {
   return {.x = x.data(), .count = x.numel(), .chunk = sum_chunk, .chunks = chunks};
 }
 Grid grid_of_chunks(Lane lane, const Chunks& of) { return grid_of_rows(of.chunks, lane.plain ? 1 : element_threads); }
-/// Whether chunks are read 16 bytes at a time.
+/// Returns whether chunks are read 16 bytes at a time.
 bool is_wide(Lane lane, const Tensor<const float>& x) {
   return !lane.plain && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
 }

@@ -3,8 +3,8 @@
 /// A warp's products of 16-bit matrices on tensor cores (mma m16n8k16, float sums), and the shared-memory tiles that
 /// feed them.
 ///
-/// Of a 16 x 8 result, lane l holds the elements (l / 4, 2 (l % 4) + {0, 1}) and the two elements 8 rows below. A
-/// result, rounded and packed, is an operand of the next product: its layout is that of a left operand's halves.
+/// Of a 16 x 8 result, lane l has the elements (l / 4, 2 (l % 4) + {0, 1}) and the two elements 8 rows below. A result,
+/// rounded and packed, can be an operand of the next product, since it has the layout of a left operand's halves.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ namespace fsdp::device::cuda {
 
 #if defined(__CUDACC__)
 
-/// d += a * b, with one 16 x 16 and one 16 x 8 operand of T.
+/// d += a * b, where a is 16 x 16, b is 16 x 8, and both have elements of type T.
 template <class T>
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                              std::uint32_t b1) {
@@ -35,15 +35,15 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Loads four 8 x 8 matrices. Lane l passes the address of row l % 8 of matrix l / 8, and gets the elements
-/// (l / 4, 2 (l % 4) + {0, 1}) of each matrix.
+/// Loads four 8 x 8 matrices. Lane l passes the address of row l % 8 of matrix l / 8, and receives the elements (l / 4,
+/// 2 (l % 4) + {0, 1}) of each matrix.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
                : "memory");
 }
-/// The same, transposing the matrices.
+/// Does the same as load_matrices, but transposes the matrices.
 __device__ __forceinline__ void load_transposed(std::uint32_t (&to)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -58,7 +58,7 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool exis
       "l"(from), "r"(exists ? 16 : 0)
       : "memory");
 }
-/// The same for 4 bytes.
+/// Does the same as copy_async for 4 bytes.
 __device__ __forceinline__ void copy_word_async(void* to, const void* from, bool exists) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
@@ -67,7 +67,7 @@ __device__ __forceinline__ void copy_word_async(void* to, const void* from, bool
 }
 /// Ends a group of copies.
 __device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `Groups` of this thread's groups are in flight.
+/// Waits until at most `Groups` of this thread's groups of copies are in flight.
 template <int Groups>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
@@ -81,8 +81,8 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   return std::uint32_t{narrow<T>(low).bits} | std::uint32_t{narrow<T>(high).bits} << 16;
 }
 
-/// Row stride of a tile of D columns, in elements: 16 bytes more than a row, so that the same 16 bytes of eight rows
-/// lie in different banks.
+/// Row stride in elements of a tile of D columns: 16 bytes more than a row, so that the same 16 bytes of eight rows lie
+/// in different banks.
 template <int D>
 constexpr int tile_stride = D + 8;
 
@@ -113,10 +113,11 @@ class TileCopies {
 
  private:
   static constexpr int chunk = 16 / sizeof(T);
-  // Threads per row are a power of 2. The last ones may be idle, but each thread needs only one address.
+  // The number of threads per row is a power of 2. The last threads of a row may be idle, but each thread needs only
+  // one address.
   static constexpr int threads_of_row = static_cast<int>(std::bit_ceil(unsigned{D} / chunk));
   static constexpr int step = Threads / threads_of_row;
-  static constexpr int beyond = 1 << 30;  ///< a row that no matrix has
+  static constexpr int beyond = 1 << 30;  ///< a row number that does not occur in any matrix
   static_assert(D % chunk == 0 && Threads % threads_of_row == 0 && Rows % step == 0);
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / threads_of_row); }
   static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % threads_of_row * chunk); }
@@ -126,7 +127,7 @@ class TileCopies {
   std::int64_t stride_;
 };
 
-/// d[m] += A_m * B^T, for row tiles A_m [16, D], one below the other, and B [8 N, D], both in shared memory.
+/// d[m] += A_m * B^T, for row tiles A_m [16, D], stored consecutively, and B [8 N, D], both in shared memory.
 template <int D, int M, int N, class T>
 __device__ __forceinline__ void multiply_by_transposed(float (&d)[M][N][4], const T* a, const T* b) {
   const int lane = threadIdx.x % warp;
@@ -183,7 +184,7 @@ __device__ __forceinline__ int result_column(int n) { return n * 8 + static_cast
 __device__ __forceinline__ int result_row(int half) { return static_cast<int>(threadIdx.x % warp) / 4 + half * 8; }
 
 /// Sets the scores of one row, of keys from `first_key` on, to -infinity for keys outside [lowest, highest]. Called
-/// only for tiles that need it, without a branch per score: hence & instead of &&, whose right side would be a branch.
+/// only for tiles that need it. Uses & instead of &&, to avoid a branch per score.
 template <int N>
 __device__ __forceinline__ void hide_unseen(float (&scores)[N][4], int half, int first_key, int lowest, int highest) {
 #pragma unroll
@@ -195,7 +196,7 @@ __device__ __forceinline__ void hide_unseen(float (&scores)[N][4], int half, int
     }
 }
 
-/// Stores row[column] and row[column + 1] at once.
+/// Stores row[column] and row[column + 1] with one instruction.
 template <class T>
 __device__ __forceinline__ void store_pair(T* row, int column, float first, float second) {
   *reinterpret_cast<std::uint32_t*>(row + column) = pack<T>(first, second);

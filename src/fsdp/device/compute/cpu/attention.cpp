@@ -7,7 +7,7 @@ namespace fsdp::device {
 namespace cpu {
 namespace {
 
-/// The matmuls for one tile size: queries x keys, then probabilities x values.
+/// The matmuls of one tile size: queries x keys, then probabilities x values.
 struct ForwardKeys {
   MatmulKey scores, gather;
 };
@@ -52,7 +52,7 @@ ForwardLayout forward_layout(const Cpu::Planner& planner, const AttentionShape& 
   return layout;
 }
 
-/// The arguments of one call, which all its tasks read.
+/// The arguments of one call, which are shared by all its tasks.
 template <class T>
 struct Forward {
   const AttentionShape& shape;
@@ -67,7 +67,7 @@ struct Forward {
   void softmax(const SoftmaxTile& tile, std::int64_t sequence, std::int64_t first_query, std::int64_t first_key) const;
 };
 
-/// Applies the softmax to the tile's rows, document by document, with the keys that each document sees.
+/// Applies the softmax to the tile's rows, document by document, with the keys visible to each document.
 template <class T>
 void Forward<T>::softmax(const SoftmaxTile& tile, std::int64_t sequence, std::int64_t first_query,
                          std::int64_t first_key) const {
@@ -87,7 +87,7 @@ void Forward<T>::softmax(const SoftmaxTile& tile, std::int64_t sequence, std::in
                     });
 }
 
-/// Computes one block of queries of one head, over all its keys.
+/// Computes one block of queries of one head against all its keys.
 template <class T>
 void Forward<T>::run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries,
                            std::byte* scratch) const {
@@ -165,7 +165,7 @@ void run(Cpu::Stream& stream, const Attention<T>& op, Scratch memory) {
   }
   const int threads = cpu::forward_threads(stream, shape, blocks);
   const std::int64_t heads = shape.sequences * shape.heads, count = cpu::query_blocks(shape, blocks);
-  // The last queries see the most keys. Longest tasks run first, so that threads finish together.
+  // The last queries attend to the most keys. The longest tasks run first, so that threads finish together.
   cpu::for_each_task(threads, heads * count, [&](std::int64_t task, int thread) {
     const std::int64_t head = task % heads, sequence = head / shape.heads;
     forward.run_block(sequence, head % shape.heads, cpu::query_block(shape, blocks, sequence, count - 1 - task / heads),

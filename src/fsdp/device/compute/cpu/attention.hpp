@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Code that attention's forward and backward share: blocks of a sequence, primitives by tile size, tasks for threads.
+/// Code shared by attention's forward and backward: blocks of a sequence, primitives by tile size, tasks for threads.
 #pragma once
 
 #include <algorithm>
@@ -29,24 +29,25 @@ struct AttentionBlocks {
   friend bool operator==(const AttentionBlocks&, const AttentionBlocks&) = default;
 };
 
-/// Returns the tile size, found by measurement: large tiles suit the matmul, small ones waste less at the causal
-/// border.
+/// Returns the tile size, found by measurement: large tiles make matmuls efficient, small tiles waste less work along
+/// the causal diagonal.
 AttentionBlocks attention_blocks(const AttentionShape& shape, bool backward);
 
-/// Returns the distinct sizes of the tiles of a sequence. They are few, because each needs its own primitives.
+/// Returns the distinct sizes of the tiles of a sequence. Their number is small, because each size needs its own
+/// primitives.
 std::vector<AttentionBlocks> tile_extents(std::int64_t sequence_length, const AttentionBlocks& blocks);
 
-/// Queries [begin, end) of a sequence, which see at most keys [first_key, end), in tiles of at most `keys`. The grid of
-/// tiles does not depend on documents, so that few primitives suffice and scratch is known beforehand.
+/// Queries [begin, end) of a sequence, which attend to at most keys [first_key, end), in tiles of at most `keys`. The
+/// grid of tiles does not depend on documents, so that few primitives suffice and the scratch size is known in advance.
 struct QueryBlock {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t first_key = 0;  ///< a tile border: no query sees a key before it
+  std::int64_t first_key = 0;  ///< a tile border; no query attends to an earlier key
 
   std::int64_t queries() const { return end - begin; }
 };
 
-/// Returns the most keys that a query sees.
+/// Returns the maximum number of keys that a query attends to.
 inline std::int64_t window_of(const AttentionShape& shape) {
   return shape.windowed() ? shape.window : shape.sequence_length;
 }
@@ -54,8 +55,8 @@ inline std::int64_t window_of(const AttentionShape& shape) {
 QueryBlock query_block(const AttentionShape& shape, const AttentionBlocks& blocks, std::int64_t sequence,
                        std::int64_t index);
 
-/// Calls body(begin, end, document) for each document's part of tokens [begin, end) of a sequence, counted from the
-/// sequence's start.
+/// Calls body(begin, end, document) for the part of each document within tokens [begin, end) of a sequence; positions
+/// count from the sequence's start.
 template <class Body>
 void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::int64_t begin, std::int64_t end,
                        const Body& body) {
@@ -72,20 +73,21 @@ void for_each_document(const AttentionShape& shape, std::int64_t sequence, std::
 /// The query blocks of all heads of a group, distributed over parts that run concurrently.
 struct QuerySplit {
   std::vector<std::int64_t> part;  ///< part of each block, by index member * query_blocks + block
-  std::int64_t longest = 0;        ///< work of the largest part, in keys
-  std::int64_t total = 0;          ///< work of all parts, in keys
+  std::int64_t longest = 0;        ///< work of the largest part, as a number of keys
+  std::int64_t total = 0;          ///< work of all parts, as a number of keys
 };
 
-/// Assigns blocks from the last one, which sees the most keys, each to the part with the least work so far. `keys` is
-/// the number of keys of each block.
+/// Assigns the blocks in reverse order, since the last attends to the most keys, each to the part with the least work
+/// so far. `keys`: number of keys of each block.
 QuerySplit split_queries(std::int64_t parts, std::int64_t group, const std::vector<std::int64_t>& keys);
 
-/// Returns the row stride of a tile in floats: whole vectors, and not a power of two, which would use few cache sets.
+/// Returns the row stride of a tile in floats: a multiple of the vector length, but not a power of two, which would use
+/// few cache sets.
 constexpr std::int64_t tile_leading(std::int64_t columns) { return round_up(columns, 16) + 16; }
 
 inline float score_scale(const AttentionShape& shape) { return 1.0f / std::sqrt(static_cast<float>(shape.head_dim)); }
 
-/// The matmul that makes a tile's scores: [rows, d] times [columns, d] transposed, into rows of `leading` floats.
+/// The matmul that computes a tile's scores: [rows, d] times [columns, d] transposed, into rows of `leading` floats.
 inline MatmulKey scores_matmul(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t d,
                                std::int64_t leading) {
   return {.a = dtype,
@@ -99,8 +101,8 @@ inline MatmulKey scores_matmul(DType dtype, std::int64_t rows, std::int64_t colu
           .single_thread = true};
 }
 
-/// The matmul that adds to sums [rows, d]: a tile [rows, inner], `transposed` or not, in rows of `leading` floats that
-/// hold the narrower type, times [inner, d].
+/// The matmul that accumulates into sums [rows, d]: a tile [rows, inner], optionally `transposed`, times [inner, d].
+/// The tile's rows are `leading` floats apart and store elements of the narrower type.
 inline MatmulKey sums_matmul(DType dtype, std::int64_t rows, std::int64_t inner, std::int64_t d, std::int64_t leading,
                              bool transposed = false) {
   return {.a = dtype,
@@ -115,7 +117,7 @@ inline MatmulKey sums_matmul(DType dtype, std::int64_t rows, std::int64_t inner,
           .single_thread = true};
 }
 
-/// The primitives by tile size.
+/// The primitives of one kind, by tile size.
 template <class Matmuls>
 class ByExtent {
  public:
@@ -135,7 +137,7 @@ class ByExtent {
   std::vector<Entry> entries_;
 };
 
-/// Returns the columns of head `head`, rows [begin, end).
+/// Returns rows [begin, end) of the columns of head `head`.
 template <class T>
 Rows<T> head_rows(const Tensor<T>& matrix, std::int64_t head, std::int64_t head_dim, std::int64_t begin,
                   std::int64_t end) {
@@ -145,8 +147,8 @@ Rows<T> head_rows(const Tensor<T>& matrix, std::int64_t head, std::int64_t head_
           .columns = head_dim};
 }
 
-/// Calls body(task, thread) for every task: in order with one thread, dynamically scheduled with several. Rethrows the
-/// first exception, since none may leave a parallel region.
+/// Calls body(task, thread) for every task: in order with one thread, dynamically scheduled with several. Catches
+/// exceptions, which must not leave a parallel region, and rethrows the first one afterwards.
 template <class Body>
 void for_each_task(int threads, std::int64_t tasks, const Body& body) {
   if (threads == 1) {

@@ -4,9 +4,9 @@
 /// keys.
 ///
 /// Tiles are stored transposed, keys x queries, so that only the matmul for dq has a transposed left operand. A thread
-/// sums dk and dv of a whole sequence in float; dq of a block of queries is complete after its last key. A unit of work
-/// is one key-value head of one sequence. Units that do not divide evenly among the threads are split by blocks of
-/// queries, and the parts are summed in order.
+/// accumulates dk and dv of a whole sequence in float; dq of a block of queries is complete after its last key. A unit
+/// of work is one key-value head of one sequence. Units that do not divide evenly among the threads are split by blocks
+/// of queries, and their partial sums are added in order.
 #include "attention.hpp"
 
 namespace fsdp::device {
@@ -66,7 +66,7 @@ BackwardLayout backward_layout(const Cpu::Planner& planner, const AttentionShape
   return layout;
 }
 
-/// The arguments of one call, which all its tasks read.
+/// The arguments of one call, which are shared by all its tasks.
 template <class T>
 struct Backward {
   const AttentionShape& shape;
@@ -102,7 +102,7 @@ void Backward<T>::clear(std::int64_t slot) const {
   std::fill_n(at<float>(slot, layout.dv), shape.sequence_length * shape.head_dim, 0.0f);
 }
 
-/// Computes dq of one block of queries and adds its part to dk and dv.
+/// Computes dq of one block of queries and adds the block's contribution to dk and dv.
 template <class T>
 void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const QueryBlock& queries,
                             std::int64_t slot) const {
@@ -136,7 +136,7 @@ void Backward<T>::run_block(std::int64_t sequence, std::int64_t head, const Quer
   pass.store_sum(at<float>(slot, layout.dq), 1, 0, score_scale(shape), rows(dq));
 }
 
-/// Computes the gradient of the tile's rows, document by document, with the queries that see each document.
+/// Computes the gradient of the tile's rows, document by document, with the queries that attend to each document.
 template <class T>
 void Backward<T>::gradient(const GradientTile& tile, std::int64_t sequence, std::int64_t first_query,
                            std::int64_t first_key) const {
@@ -170,7 +170,7 @@ void Backward<T>::run_tile(const GradientTile& tile, std::int64_t sequence, std:
   run(*matmul.to_query, tile.gradient, key, at<float>(slot, layout.dq), work);
 }
 
-/// Writes keys [begin, end) of dk and dv: the sum over `slots` thread slots from `slot` on.
+/// Writes keys [begin, end) of dk and dv: the sum over `slots` thread slots, starting with `slot`.
 template <class T>
 void Backward<T>::store(std::int64_t unit, std::int64_t slot, std::int64_t slots, std::int64_t begin,
                         std::int64_t end) const {
@@ -203,7 +203,7 @@ QuerySplit Backward<T>::split(std::int64_t unit, int parts) const {
   return split_queries(parts, group(), keys);
 }
 
-/// Computes one unit with all threads: part p of its queries in slot p, then the sum over slots.
+/// Computes one unit with all threads: part p of its queries in slot p, then sums the slots.
 template <class T>
 void run_split(const Backward<T>& backward, const QuerySplit& split, int threads, std::int64_t unit) {
   const AttentionShape& shape = backward.shape;
@@ -223,12 +223,13 @@ void run_split(const Backward<T>& backward, const QuerySplit& split, int threads
   });
 }
 
-/// Runs whole units while they fill all threads. Splits the remaining units if that finishes earlier.
+/// Distributes whole units over threads as long as they occupy all threads. Splits the remaining units if they then
+/// finish earlier.
 template <class T>
 void run_all(const Backward<T>& backward, int threads) {
   const std::int64_t units = backward.shape.sequences * backward.shape.kv_heads, rest = units % threads;
   std::vector<QuerySplit> splits;
-  std::int64_t whole = 0, split = 0;  // work of the slowest thread on the remaining units, whole or split
+  std::int64_t whole = 0, split = 0;  // work of the slowest thread on the remaining units, if they run whole or split
   for (std::int64_t unit = units - rest; unit < units; ++unit) {
     splits.push_back(backward.split(unit, threads));
     whole = std::max(whole, splits.back().total);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How attention cuts a sequence into blocks and distributes them over threads.
+/// How attention splits a sequence into blocks and distributes them over threads.
 #include <numeric>
 
 #include "attention.hpp"

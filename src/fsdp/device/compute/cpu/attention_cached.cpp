@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention to the KV cache. The queries that share a key-value head process its keys and values together, some rows
-/// at a time, reading the cache in place. It is bound by memory bandwidth, so it needs no oneDNN matmul.
+/// Attention to the KV cache. The queries that share a key-value head process its keys and values together, a few rows
+/// at a time, and read the cache in place. The operation is bound by memory bandwidth, so it does not need a oneDNN
+/// matmul.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace fsdp::device {
 namespace cpu {
 namespace {
 
-constexpr std::int64_t most_keys = 128;  // per tile
+constexpr std::int64_t most_keys = 128;  // maximum number of keys per tile
 
 /// The layout of one thread's scratch.
 struct CachedLayout {
@@ -33,7 +34,7 @@ struct CachedLayout {
   }
 };
 
-/// Throws LogicError for a position outside the cache. Called before threads start, since none may throw.
+/// Throws LogicError for a position outside the cache. Called before the threads start, since they must not throw.
 void require_places(Tensor<const std::int32_t> positions, std::int64_t capacity) {
   for (std::int64_t i = 0; i < positions.numel(); ++i)
     require(positions[i] >= 0 && positions[i] < capacity, "position ", positions[i], " of sequence ", i,
@@ -68,7 +69,7 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
   for (std::int64_t begin = position + 1 - std::min(op.window > 0 ? op.window : op.capacity(), position + 1);
        begin <= position; begin += most_keys) {
     const std::int64_t count = std::min(most_keys, position + 1 - begin), row = first_row + begin;
-    for (std::int64_t member = 0; member < op.group(); ++member) {  // all of them see the same keys
+    for (std::int64_t member = 0; member < op.group(); ++member) {  // all queries of the group attend to the same keys
       SoftmaxTile one = tile;
       one.scores += member * tile.leading;
       one.maximum += member;
@@ -81,7 +82,7 @@ void attend_to_kept(const CachedAttention<T>& op, std::int64_t sequence, std::in
     }
   }
   const Rows<T> out{op.out.row(sequence) + kv_head * op.group() * d, d, op.group(), d};
-  pass.finish(tile, out, tile.maximum);  // log-sum-exps are not needed: they overwrite `maximum`
+  pass.finish(tile, out, tile.maximum);  // log-sum-exps are not needed, so they overwrite `maximum`
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cross entropy and its gradient in place of the logits, of whole rows or of successive blocks of columns (the online
-/// softmax of Milakov and Gimelshein 2018).
+/// Cross entropy and its gradient in place of the logits, for whole rows or for successive blocks of columns (the
+/// online softmax of Milakov and Gimelshein 2018).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -32,7 +32,8 @@ void for_rows(const Cpu::Stream& stream, std::int64_t count, const Cost& cost, c
   });
 }
 
-/// row = scale * (exp(row - maximum) / sum - one_hot), where one_hot is 1 at `target` if that is among the columns.
+/// row = scale * (exp(row - maximum) / sum - one_hot), where one_hot is 1 at `target` if the target is one of the
+/// columns.
 template <class T>
 void replace_row(T* row, std::int64_t columns, std::int64_t target, float most, double total, float scale) {
   const bool holds_target = target >= 0 && target < columns;
@@ -64,7 +65,7 @@ void sum_losses(Cpu::Stream& stream, const Op& op, Scratch memory, const Finish&
   for (std::int64_t row = 0; row < logits.rows(); ++row) op.loss[0] += losses[row];
 }
 
-/// Returns the scratch: one loss per row.
+/// Returns the scratch bytes: one loss per row.
 std::int64_t losses_bytes(std::int64_t rows) { return rows * std::int64_t{sizeof(double)}; }
 
 }  // namespace

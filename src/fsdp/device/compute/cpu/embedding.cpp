@@ -39,7 +39,8 @@ void run(Cpu::Stream& stream, const EmbeddingBackward<T>& op) {
                       [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
                         std::memset(dtable.row(row) + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(float));
                       });
-  // A token may occur many times, so threads divide columns, not tokens: every sum is in the order of the tokens.
+  // A token may occur many times, so threads divide the columns instead of the tokens. Each sum is then added in token
+  // order.
   const auto& kernel = cpu::kernels<cpu::ElementwiseKernels>().of<T>();
   const cpu::Division columns{.count = dtable.columns(), .step = 16, .bytes = 3 * op.dy.bytes()};
   cpu::for_parts(stream, columns, [&](std::int64_t begin, std::int64_t end, int) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrix products by oneDNN, with scratch from the arena; with few rows, which memory bandwidth bounds, by our own
-/// kernel.
+/// Matrix products by oneDNN, with scratch from the arena. Products of few rows, which are bound by memory bandwidth,
+/// use our own kernel.
 #include <algorithm>
 #include <array>
 
@@ -81,7 +81,7 @@ std::int64_t scratch(const Cpu::Planner& planner, const Matmul<A, C>& op) {
 template <ComputedBy<Cpu> A, ComputedBy<Cpu> C>
 void run(Cpu::Stream& stream, const Matmul<A, C>& op, Scratch memory) {
   if (is_empty(op)) {
-    if (op.write == Write::overwrite)  // an empty sum
+    if (op.write == Write::overwrite)  // an empty sum is 0
       for (std::int64_t row = 0; row < op.c.rows(); ++row) std::fill_n(op.c.row(row), op.c.columns(), C(0.0f));
     return;
   }

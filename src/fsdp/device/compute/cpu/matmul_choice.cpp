@@ -9,7 +9,7 @@
 namespace fsdp::device {
 namespace {
 
-/// The choice, each part an atomic of its own: one of both would need libatomic under clang.
+/// The choice. Each member is a separate atomic, since one atomic for both would need libatomic under clang.
 struct Current {
   std::atomic<Bf16Matmul> bf16 = MatmulChoice{}.bf16;
   std::atomic<bool> limits_library = MatmulChoice{}.limits_library;

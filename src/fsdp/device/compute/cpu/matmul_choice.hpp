@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What was chosen of matmuls in this process.
+/// This process's choice of how matmuls are computed.
 #pragma once
 
 #include <tessera/fsdp/device/compute/cpu.hpp>
 
 namespace fsdp::device::cpu {
 
-/// Returns what choose_matmul was called with, which is fixed from now on.
+/// Returns the choice made by choose_matmul, which cannot be changed after this call.
 MatmulChoice matmul_choice();
 
 }  // namespace fsdp::device::cpu

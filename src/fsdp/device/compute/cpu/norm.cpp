@@ -15,7 +15,7 @@ template <ComputedBy<Cpu> T>
 void run(Cpu::Stream& stream, const RmsNorm<T>& op) {
   const auto& kernel = cpu::kernels<cpu::NormKernels>().of<T>();
   const std::int64_t width = op.weight.numel(), heads = op.heads();
-  const std::int64_t block = heads == 1 ? op.x.rows() : 16;  // rows whose heads are still in the cache
+  const std::int64_t block = heads == 1 ? op.x.rows() : 16;  // number of rows whose heads stay in the cache
   const cpu::Division rows{.count = op.x.rows(), .step = 1, .bytes = op.cost().bytes};
   cpu::for_parts(stream, rows, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t row = begin; row < end; row += block)

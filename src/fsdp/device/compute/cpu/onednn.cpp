@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// oneDNN's primitives: made, kept by problem, run on a stream's team.
+/// oneDNN's primitives: created, cached by problem, and run on a stream's team of threads.
 #include "onednn.hpp"
 
 #include <omp.h>
@@ -51,7 +51,7 @@ dnnl::matmul::primitive_desc describe(const cpu::MatmulKey& key, const dnnl::eng
 /// ThreadSanitizer cannot see. Primitives are created once per problem, so the lock costs nothing.
 std::mutex making_primitives;
 
-/// Calls `body` under that lock and turns oneDNN's errors into LogicError, with the problem and oneDNN's message.
+/// Calls `body` under this lock, and converts oneDNN's errors to LogicError, with the problem and oneDNN's message.
 template <class Body>
 decltype(auto) explained(const cpu::MatmulKey& key, Body body) {
   const std::lock_guard turn(making_primitives);
@@ -81,7 +81,7 @@ std::size_t MatmulKeyHash::operator()(const MatmulKey& key) const {
 
 void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scratch) {
   if (matmul.widened) return run(*matmul.widened, a, b, c, static_cast<std::byte*>(scratch));
-  // A caller's own parallel region may have more threads than the stream; none of ours has.
+  // A caller's own parallel region may have more threads than the stream; Tessera's parallel regions do not.
   const auto thread = static_cast<std::size_t>(omp_get_thread_num());
   const Matmul::Arguments& arguments = matmul.arguments[thread < matmul.arguments.size() ? thread : 0];
   // Handles are set without a stream: with one, oneDNN would check for padding to clear.
@@ -99,7 +99,7 @@ void limit_library() {
   if (!is_lowered() || !matmul_choice().limits_library) return;
   constexpr std::array sets = {dnnl::cpu_isa::sse41, dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
                                dnnl::cpu_isa::avx512_core_bf16};
-  dnnl::set_max_cpu_isa(sets[static_cast<std::size_t>(detected_isa())]);  // the first call counts
+  dnnl::set_max_cpu_isa(sets[static_cast<std::size_t>(detected_isa())]);  // only the first call has an effect
 }
 
 Cpu::Planner::Cache& cache_of(const Cpu::Planner& planner) {

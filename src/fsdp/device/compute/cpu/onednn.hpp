@@ -38,14 +38,14 @@ struct MatmulKeyHash {
   std::size_t operator()(const MatmulKey& key) const;
 };
 
-/// Keeps oneDNN to the instruction set of isa.hpp, unless choose_matmul says otherwise. Comes before any other call of
-/// the library: asking it which set it has settles that as well.
+/// Limits oneDNN to the instruction set of isa.hpp, unless choose_matmul specifies otherwise. Must be called before any
+/// other function of oneDNN: even a query of its instruction set fixes the set.
 void limit_library();
 
-/// Returns the planner's cache, made at the first call. Not thread-safe, as planners are not.
+/// Returns the planner's cache, created by the first call. Not thread-safe, like the planner itself.
 Cpu::Planner::Cache& cache_of(const Cpu::Planner& planner);
 
-struct WidenedMatmul;  // widened_matmul.hpp
+struct WidenedMatmul;  // see widened_matmul.hpp
 
 /// A primitive, ready to run.
 struct Matmul {
@@ -58,13 +58,14 @@ struct Matmul {
   dnnl::matmul primitive;
   dnnl::stream* stream = nullptr;
   std::int64_t scratch_bytes = 0;
-  int threads = 1;                               ///< of the team that it was made for, and runs on
-  std::vector<Arguments> arguments;              ///< by omp_get_thread_num()
-  std::shared_ptr<const WidenedMatmul> widened;  ///< set if it multiplies in float; there is no primitive then
+  int threads = 1;                               ///< size of the team that it was created for, and on which it runs
+  std::vector<Arguments> arguments;              ///< one set per thread, by omp_get_thread_num()
+  std::shared_ptr<const WidenedMatmul> widened;  ///< set if the matmul multiplies in float; then there is no primitive
 };
 
-/// Runs on the caller's thread inside a parallel region, on a team of matmul.threads outside. Several threads of a team
-/// may run one primitive at once, each with its own scratch (Matmul::scratch_bytes, aligned like a tensor).
+/// Inside a parallel region, runs on the calling thread; otherwise on a team of matmul.threads threads. Several threads
+/// of a team may run one primitive concurrently, each with its own scratch (Matmul::scratch_bytes, aligned like a
+/// tensor).
 void run(const Matmul& matmul, const void* a, const void* b, void* c, void* scratch);
 
 }  // namespace fsdp::device::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Sums over the rows of a matrix by several threads. Rows are added into chunks, chunks into one sum per thread, and
-/// those into the result in thread order. A plain float sum would lose precision over long sequences.
+/// these sums into the result in thread order. A single float sum would lose precision over long sequences.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class RowSums {
     return (threads > 1 && wanted ? 2 : 1) * threads * stride(columns) * std::int64_t{sizeof(float)};
   }
 
-  /// `result` [columns] may have no memory: then chunks are computed and dropped.
+  /// `result`: [columns]; if it has no memory, chunks are computed and discarded.
   RowSums(int threads, Tensor<float> result, Write write, Scratch memory)
       : threads_(threads),
         columns_(result.numel()),

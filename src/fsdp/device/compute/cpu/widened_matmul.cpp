@@ -18,13 +18,14 @@
 namespace fsdp::device::cpu {
 namespace {
 
-// Block sizes that fit into a second-level cache of 1 MiB, and that are reused often enough to hide the widening.
+// Block sizes such that blocks fit into a second-level cache of 1 MiB, and are reused often enough to hide the cost of
+// widening.
 constexpr std::int64_t most_m = 512, most_n = 512, most_k = 256, least_n = 64, step = 16;
 
-/// Returns whether our choice of a set and DNNL_MAX_CPU_ISA allow oneDNN to use a set.
+/// Returns whether the current instruction set (isa.hpp) and DNNL_MAX_CPU_ISA allow oneDNN to use a set.
 bool library_has(Isa isa, dnnl::cpu_isa library) {
   limit_library();
-  const auto needed = static_cast<unsigned>(library);  // each set's bits are among those of the sets above it
+  const auto needed = static_cast<unsigned>(library);  // each set's bits are a subset of the bits of the sets above it
   return detected_isa() >= isa && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
 }
 
@@ -44,7 +45,7 @@ bool choose_float() {
   return false;
 }
 
-/// Returns the length of parts of at most `most`, as equal as multiples of `step` allow.
+/// Returns the length of parts that are at most `most` long, and as equal as multiples of `step` allow.
 std::int64_t balanced(std::int64_t count, std::int64_t most) {
   return std::min(count, round_up(ceil_divide(count, ceil_divide(count, most)), step));
 }
@@ -61,7 +62,7 @@ void choose_blocks(WidenedMatmul& w) {
   while (uneven() && w.m > least_n) w.m = balanced(w.key.m, w.m - step);
 }
 
-/// Returns the length of the last part, or of the others.
+/// Returns the length of the last part if `is_last`, else that of the other parts.
 std::int64_t extent(std::int64_t count, std::int64_t length, bool is_last) {
   return is_last ? count - (ceil_divide(count, length) - 1) * length : std::min(length, count);
 }
@@ -83,8 +84,8 @@ MatmulKey product_key(const WidenedMatmul& w, std::size_t which) {
           .single_thread = true};
 }
 
-/// Widens rows of a bf16 matrix to float. A block's rows are short, and the hardware prefetcher starts anew in each:
-/// the rows ahead are prefetched here.
+/// Widens rows of a bf16 matrix to float. Rows of a block are short, and the hardware prefetcher starts again in each
+/// row, so the following rows are prefetched here.
 void widen(const bf16* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t rows,
            std::int64_t columns) {
   const auto& kernel = kernels<ElementwiseKernels>().of<bf16>();
@@ -192,7 +193,7 @@ void run(const WidenedMatmul& w, const void* a, const void* b, void* c, std::byt
 namespace fsdp::device {
 namespace {
 
-/// The instruction set that oneDNN may use; by number if it is none of those that all its versions know.
+/// Returns the instruction set that oneDNN may use; as a number if not every version of oneDNN knows it by name.
 std::string library_set() {
   const dnnl::cpu_isa set = dnnl::get_effective_cpu_isa();
   switch (set) {

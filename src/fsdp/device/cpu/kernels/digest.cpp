@@ -2,15 +2,15 @@
 /// @file
 /// The sums of a digest, over a range of elements.
 ///
-/// With S[j] the sum of the first j + 1 registers, the sum of all S[j] weighs register j by their number less j: so
-/// weights by index take additions alone.
+/// Let S[j] be the sum of the first j + 1 of n registers. The sum of all S[j] then weights register j by n - j, so
+/// weights by index need only additions.
 #include "tables.hpp"
 #include "vector.hpp"
 
 namespace fsdp::device::cpu {
 namespace {
 
-using Longs [[gnu::vector_size(lanes * 4)]] = std::uint64_t;  // half as many as words
+using Longs [[gnu::vector_size(lanes * 4)]] = std::uint64_t;  // half as many lanes as Words
 
 FSDP_INLINE Words bits_of(const float* from) {
   Words words;
@@ -36,7 +36,7 @@ FSDP_INLINE std::uint64_t bits_of_one(const bf16* from) {
 template <class T>
 DigestSums digest(const T* x, std::int64_t count) {
   const std::int64_t registers = count / lanes;
-  Longs even = {}, odd = {}, even_sums = {}, odd_sums = {};  // of lanes 0, 2, ... and 1, 3, ...
+  Longs even = {}, odd = {}, even_sums = {}, odd_sums = {};  // sums over lanes 0, 2, ... and over lanes 1, 3, ...
   for (std::int64_t j = 0; j < registers; ++j) {
     const auto pairs = reinterpret_cast<Longs>(bits_of(x + j * lanes));
     even += pairs & 0xffffffffu;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Sums, products with a number and conversions over ranges of elements.
+/// Sums, products with a scalar and conversions over ranges of elements.
 #include "../../dropout.hpp"
 #include "tables.hpp"
 #include "vector.hpp"
@@ -25,7 +25,7 @@ void fill(T* y, float value, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = rounded;
 }
 
-/// 0, 1, 2, ...
+/// Returns the words 0, 1, 2, ..., one per lane.
 FSDP_INLINE Words first_words() {
   Words words;
   for (std::int64_t lane = 0; lane < lanes; ++lane) words[lane] = static_cast<std::uint32_t>(lane);

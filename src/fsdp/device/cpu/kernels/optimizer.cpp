@@ -38,7 +38,7 @@ using FewFloats [[gnu::vector_size(lanes * 2)]] = float;
 FSDP_INLINE Doubles widen(FewFloats few) {
 #if defined(__aarch64__)  // as in vector.hpp
   return reinterpret_cast<Doubles>(vcvt_f64_f32(reinterpret_cast<float32x2_t>(few)));
-#elif defined(__AVX512F__)  // g++ 12 converts halves, by way of the stack
+#elif defined(__AVX512F__)  // g++ 12 would convert halves of the vector through the stack
   return reinterpret_cast<Doubles>(_mm512_maskz_cvtps_pd(0xff, reinterpret_cast<__m256>(few)));
 #elif defined(__AVX2__)
   return reinterpret_cast<Doubles>(_mm256_cvtps_pd(reinterpret_cast<__m128>(few)));
@@ -57,7 +57,7 @@ double sum_of_squares(const float* x, std::int64_t count) {
       FewFloats few;
       __builtin_memcpy(&few, x + i + j * width, sizeof few);
       const Doubles value = widen(few);
-      partial[j] += value * value;  // the product of two floats is exact, fused or not
+      partial[j] += value * value;  // the product of two floats is exact in double, with or without FMA
     }
   }
   double total = 0;
@@ -78,20 +78,20 @@ std::int64_t largest_magnitude(const float* x, std::int64_t count) {
   return largest;
 }
 
-/// Integers in double, which has room for 53 bits: q = coarse + fine, where coarse is a multiple of 2^10, so that
-/// q^2 = coarse^2 + fine (q + coarse). The first is a multiple of 2^20 up to 2^60, the second is below 2^40: sums of
-/// 2^13 of either are exact.
+/// Computes integers in doubles, which represent 53 bits exactly: q = coarse + fine, where coarse is a multiple of
+/// 2^10, so that q^2 = coarse^2 + fine (q + coarse). The first is a multiple of 2^20 up to 2^60, the second is below
+/// 2^40: sums of 2^13 of either are exact.
 SplitSum fixed_point_squares(const float* x, double scale, std::int64_t count) {
   constexpr std::int64_t width = lanes / 2;
   constexpr std::int64_t sums = 16;
   static_assert(sum_chunk / sums <= 1 << 13);
-  constexpr double to_whole = 0x1.8p52, to_coarse = 0x1.8p62;  // adding one rounds to multiples of 1 or 2^10
+  constexpr double to_whole = 0x1.8p52, to_coarse = 0x1.8p62;  // adding these rounds to multiples of 1 and of 2^10
   Doubles coarse[sums / width] = {}, fine[sums / width] = {};
   const auto add = [&](const float* from) FSDP_INLINE_LAMBDA {
     for (std::int64_t j = 0; j < sums / width; ++j) {
       FewFloats few;
       __builtin_memcpy(&few, from + j * width, sizeof few);
-      const Doubles value = widen(few) * scale;  // exact, fused or not
+      const Doubles value = widen(few) * scale;  // exact, with or without FMA
       const Doubles whole = (value + to_whole) - to_whole;
       const Doubles part = (value + to_coarse) - to_coarse;
       coarse[j] += part * part;

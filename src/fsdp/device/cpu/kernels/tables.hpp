@@ -2,7 +2,7 @@
 /// @file
 /// The kernel tables of one instruction set: plain functions over rows or ranges of elements.
 ///
-/// A kernel runs on the caller's thread. Strides count elements from one row to the next.
+/// A kernel runs on the caller's thread. Strides are the numbers of elements from one row to the next.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "../isa.hpp"
 
 namespace fsdp::device {
-struct AdamWFactors;  // src/fsdp/device/optimizer_step.hpp
+struct AdamWFactors;  // in src/fsdp/device/optimizer_step.hpp
 }
 
 namespace fsdp::device::cpu {
@@ -33,11 +33,12 @@ struct ByType {
   }
 };
 
-/// The scaling of a row, or of a part that begins at `column`.
+/// The scaling factor of a row, or of a part of a row that begins at `column`, with its dropout.
 struct Scaling {
   float factor = 1;
   bool accumulate = false;
-  std::uint32_t dropped_below = 0, row = 0, column = 0;  ///< for dropout (src/fsdp/device/dropout.hpp)
+  std::uint32_t dropped_below = 0, row = 0,
+                column = 0;  ///< dropout's threshold and position (src/fsdp/device/dropout.hpp)
 };
 
 template <class T>
@@ -61,15 +62,16 @@ struct OptimizerKernels {
   /// `model` may be null.
   void (*adamw)(const AdamWFactors& factors, float* main, float* first_moment, float* second_moment,
                 const float* gradient, bf16* model, std::int64_t count);
-  /// Sums in double, in sixteen interleaved sums, so that every instruction set gives the same bits.
+  /// Sums in double, in sixteen interleaved sums, so that results are bit-identical with every instruction set.
   double (*sum_of_squares)(const float* x, std::int64_t count);
-  /// Returns the largest magnitude's bits.
+  /// Returns the bits of the largest magnitude.
   std::int64_t (*largest_magnitude)(const float* x, std::int64_t count);
-  /// Sums the squares of rint(x * scale), ties to even, which are below 2^30, of at most sum_chunk elements.
+  /// Sums the squares of rint(x * scale), ties to even, over at most sum_chunk elements. Each |rint(x * scale)| is
+  /// below 2^30.
   SplitSum (*fixed_point_squares)(const float* x, double scale, std::int64_t count);
 };
 
-/// Sums of elements' bits, modulo 2^64: plain, and weighted by the index in the range, from 0.
+/// Sums of the bits of elements, modulo 2^64: unweighted, and weighted by the index in the range, from 0.
 struct DigestSums {
   std::uint64_t bits = 0, by_index = 0;
 };
@@ -79,7 +81,7 @@ struct DigestFunctions {
 };
 struct DigestKernels : ByType<DigestFunctions> {};
 
-/// SGD's constants, as its elements use them.
+/// SGD's constants in the form that its kernels use.
 struct SgdFactors {
   float gradient_scale = 1, lr = 0, momentum = 0, weight_decay = 0;
   bool nesterov = false;

@@ -36,7 +36,7 @@ using Words [[gnu::vector_size(lanes * 4)]] = std::uint32_t;
 using Integers [[gnu::vector_size(lanes * 4)]] = std::int32_t;
 using HalfWords [[gnu::vector_size(lanes * 2)]] = std::uint16_t;
 
-/// Tag of a whole register, in place of the element count at the end of a range.
+/// Tag for a whole register, passed instead of the element count at the end of a range.
 struct Whole {};
 
 /// Calls step(index, Whole) for every whole register of [0, count), then step(index, elements left).
@@ -58,7 +58,7 @@ FSDP_INLINE Floats widen(HalfWords halves) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
       reinterpret_cast<Words>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(halves))) << 16);
-#elif defined(__aarch64__)  // g++ 12 converts vectors of 64 bits one lane after the other
+#elif defined(__aarch64__)  // g++ 12 would convert vectors of 64 bits lane by lane
   return reinterpret_cast<Floats>(reinterpret_cast<Words>(vmovl_u16(reinterpret_cast<uint16x4_t>(halves))) << 16);
 #else
   return reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
@@ -111,7 +111,7 @@ FSDP_INLINE void store(bf16* to, Floats value, std::int64_t count) {
 FSDP_INLINE Floats rounded_to(float, Floats value) { return value; }
 FSDP_INLINE Floats rounded_to(bf16, Floats value) { return widen(narrow(value)); }
 
-/// Returns lanes of `yes` where `condition` holds, else of `no`.
+/// Returns the lanes of `yes` whose `condition` is true, and those of `no` otherwise.
 FSDP_INLINE Floats select(Integers condition, Floats yes, Floats no) {
   return reinterpret_cast<Floats>((condition & reinterpret_cast<Integers>(yes)) |
                                   (~condition & reinterpret_cast<Integers>(no)));
@@ -147,7 +147,7 @@ FSDP_INLINE Floats larger_of(Floats first, Floats second) {
 #endif
 }
 
-/// Returns `value` in the first `count` lanes, `other` in the rest.
+/// Returns `value` in the first `count` lanes, `other` in the remaining lanes.
 FSDP_INLINE Floats keep(Floats value, Whole, float) { return value; }
 FSDP_INLINE Floats keep(Floats value, std::int64_t count, float other) {
   Floats kept = broadcast(other);
@@ -155,7 +155,7 @@ FSDP_INLINE Floats keep(Floats value, std::int64_t count, float other) {
   return kept;
 }
 
-/// Adds the lanes by halves.
+/// Adds the lanes by repeated halving.
 FSDP_INLINE float sum(Floats value) {
 #if defined(__AVX2__)
   __m256 whole;
@@ -207,7 +207,7 @@ FSDP_INLINE Floats square_root(Floats value) {
 #endif
 }
 
-/// Returns x * 2^n for whole n in [-150, 129], by two factors, because 2^n alone may not be a float.
+/// Returns x * 2^n for integer n in [-150, 129], using two factors, because 2^n may not be representable as a float.
 FSDP_INLINE Floats scaled(Floats x, Floats n) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -225,7 +225,7 @@ FSDP_INLINE Floats scaled(Floats x, Floats n) {
 /// Polynomial: S. Moshier, Cephes, expf.
 FSDP_INLINE Floats exponential(Floats x) {
   x = larger_of(broadcast(-104.0f), smaller_of(broadcast(89.0f), x));
-  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const Floats shifted = x * 1.44269504088896341f + to_integer;
   const Floats n = shifted - to_integer;
   const Floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;

@@ -21,7 +21,7 @@ void delta(const Rows<const T>& out, const Rows<const T>& dout, float* delta) {
   }
 }
 
-/// Processes one vector of a row of a GradientTile, of which the first `seen` lanes count.
+/// Processes one vector of a row of a GradientTile, of which only the first `seen` lanes are used.
 template <class T>
 void gradient_lanes(const GradientTile& tile, float* scores, float* gradient, std::int64_t column, Integers seen) {
   const Floats power = power_of_two(load(scores + column) * tile.scale - load(tile.lse + column));

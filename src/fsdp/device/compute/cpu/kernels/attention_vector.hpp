@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Vector functions of attention's kernels, in addition to vector.hpp: masks by index, 2^x, one-instruction rounding.
+/// Vector functions of attention's kernels, in addition to vector.hpp: masks by index, 2^x, rounding by one
+/// instruction.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ FSDP_INLINE Integers below(std::int64_t count) {
   return index < static_cast<std::int32_t>(count);
 }
 
-/// Returns the larger of both; `old` if `value` is NaN.
+/// Returns the larger of the two values; `old` if `value` is NaN.
 FSDP_INLINE Floats larger(Floats value, Floats old) {
 #if defined(__AVX512F__)
   return reinterpret_cast<Floats>(
@@ -29,7 +30,7 @@ FSDP_INLINE Floats larger(Floats value, Floats old) {
 #endif
 }
 
-/// Reduces the lanes to lane 0 by halves, which is a shorter dependency chain than a loop over lanes.
+/// Reduces the lanes to lane 0 by repeated halving, which is a shorter dependency chain than a loop over lanes.
 template <class Fold>
 FSDP_INLINE float fold_lanes(Floats value, Fold fold) {
 #if defined(__AVX512F__)
@@ -54,7 +55,8 @@ FSDP_INLINE float total(Floats value) {
   return fold_lanes(value, [](Floats a, Floats b) FSDP_INLINE_LAMBDA { return a + b; });
 }
 
-/// As store, but subnormal bf16 may become 0, depending on the instruction set. For tiles that a matmul reads.
+/// Stores like `store`, but subnormal bf16 may become 0, depending on the instruction set. For tiles that a matmul
+/// reads.
 FSDP_INLINE void store_operand(float* to, Floats value) { store(to, value); }
 FSDP_INLINE void store_operand(bf16* to, Floats value) {
 #if defined(__AVX512BF16__)
@@ -66,10 +68,10 @@ FSDP_INLINE void store_operand(bf16* to, Floats value) {
 }
 
 /// Returns 2^x for x < 128, with relative error below 2e-7; 0 for x < -100, so that products of results are rarely
-/// subnormal, which is slow; NaN stays NaN. x = k + f with |f| <= 1/2: 2^f by the polynomial of least relative error
-/// (Remez, 7.5e-8), 2^k by its bits.
+/// subnormal, which is slow; NaN stays NaN. x = k + f with |f| <= 1/2: 2^f is computed by the polynomial with the least
+/// relative error (Remez, 7.5e-8), 2^k by setting the exponent bits.
 FSDP_INLINE Floats power_of_two(Floats x) {
-  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it stores the nearest integer in the low bits
   const Floats shifted = x + to_integer;
   const Floats f = x - (shifted - to_integer);
   Floats power = f * 1.3276474e-3f + 9.6755413e-3f;

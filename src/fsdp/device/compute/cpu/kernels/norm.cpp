@@ -18,7 +18,7 @@ void forward(const T* x, std::int64_t x_stride, const T* w, float eps, T* y, std
     const float scale = 1.0f / __builtin_sqrtf(squares / static_cast<float>(columns) + eps);
     rstd[row] = scale;
     for_vectors(columns, [=](std::int64_t i, auto part) FSDP_INLINE_LAMBDA {
-      // Rounded before the weight, as Hugging Face's LlamaRMSNorm does.
+      // Rounded before the multiplication by the weight, as in Hugging Face's LlamaRMSNorm.
       store(y + i, rounded_to(T{}, load(x + i, part) * scale) * load(w + i, part), part);
     });
   }

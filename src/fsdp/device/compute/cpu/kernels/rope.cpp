@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Rotary positions on one token's heads, by halves.
+/// Rotary positions for the heads of one token, in the layout of two halves.
 #include "../../../cpu/kernels/vector.hpp"
 #include "tables.hpp"
 

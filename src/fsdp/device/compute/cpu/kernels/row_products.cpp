@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Dot products of a row with the rows of a matrix, and weighted sums of the rows. The matrix is read once,
-/// sequentially, at memory bandwidth. oneDNN packs such a matrix first, and reaches about 0.6 of the rate.
+/// sequentially, at memory bandwidth. oneDNN packs such a matrix first, and reaches only about 0.6 of this rate.
 #include "../../../cpu/kernels/vector.hpp"
 #include "tables.hpp"
 
@@ -15,7 +15,7 @@ void products(const T* a, const T* rows, std::int64_t stride, std::int64_t colum
                                       FSDP_INLINE_LAMBDA { return load(a + i, part) * load(rows + i, part); });
 }
 
-/// Computes columns [0, N registers) of the sum, kept in registers over all rows.
+/// Computes the first N registers of columns of the sum, which stay in registers over all rows.
 template <int N, class T>
 FSDP_INLINE void add_block(const T* weights, const T* rows, std::int64_t stride, float* out, std::int64_t count) {
   Floats sums[N];

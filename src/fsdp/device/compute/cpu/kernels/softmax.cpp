@@ -21,7 +21,7 @@ void maximum_and_sum(const T* row, std::int64_t count, float* result, double* to
   if (i < count) b = larger_of(keep(load(row + i, count - i), count - i, least), b);
   const float most = maximum(larger_of(a, b));
 
-  // Short float sums, collected in double.
+  // Sums short chunks in float, and the chunks' sums in double.
   constexpr std::int64_t chunk = 4096;
   double sums = 0;
   for (std::int64_t begin = 0; begin < count; begin += chunk) {

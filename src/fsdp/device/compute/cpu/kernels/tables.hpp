@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The kernel tables of operations that compute, as src/fsdp/device/cpu/kernels/tables.hpp has those of the others.
+/// The kernel tables of compute operations; src/fsdp/device/cpu/kernels/tables.hpp has the tables of the others.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct RowProductKernels : ByType<RowProductFunctions> {};
 
 template <class T>
 struct RopeFunctions {
-  /// Rotates one token: `heads` heads of `head_dim`, one after the other. `sign` is 1 forward, -1 backward.
+  /// Rotates one token: `heads` contiguous heads of `head_dim`. `sign` is 1 in forward, -1 in backward.
   void (*rotate)(T* x, const float* table_row, float sign, std::int64_t heads, std::int64_t head_dim);
 };
 struct RopeKernels : ByType<RopeFunctions> {};
