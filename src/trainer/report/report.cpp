@@ -99,14 +99,14 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
 
 namespace {
 
-/// "12.3 % more", or less.
+/// Returns "12.3 % more", or "less" for a ratio below 1.
 std::string deviation_text(double ratio) {
   return decimal_text(100 * std::abs(ratio - 1), 1) + (ratio < 1 ? " % less" : " % more");
 }
 
-/// What a step took, what a plan expected, and where most of a large difference is.
+/// Returns the measured and the planned time of a step, and the main cause of a large deviation.
 std::string step_text(const SummaryRecord& record) {
-  constexpr double explained = 0.25;  // a deviation beyond it is
+  constexpr double explained = 0.25;  // a larger deviation is explained
   if (!record.step) return {};
   const auto parts = [](const StepTimes& times, std::string (*in_words)(double)) {
     return times.collectives ? message(" (", in_words(*times.collectives), " of it in collectives)") : "";
@@ -191,7 +191,7 @@ std::string mean_loss_json(double loss, std::int64_t tokens) {
 }
 
 TraceEvent trace_event(const sharding::Task& task, int rank, double begin_seconds, double seconds) {
-  // close_gradient waits for the reduction, so it belongs to communication, and so do copies to host memory and back.
+  // close_gradient waits for the reduction, so it counts as communication, like copies to and from host memory.
   const bool communicates = sharding::communicates(task.action) || sharding::moves_activations(task.action) ||
                             task.action == sharding::Action::close_gradient;
   return {.name = std::string(sharding::name_of(task.action)) + " " + std::to_string(task.index),
