@@ -4,7 +4,7 @@
 /// `int main(int argc, char** argv) { return fsdp::train_main<fsdp::Llama<Stack>>(argc, argv); }`
 ///
 /// Include the communicator's header (tessera/comm/threads.hpp, tessera/comm/mpi.hpp, tessera/comm/self.hpp) yourself.
-/// For a training loop of your own see tessera/fsdp/training/training.hpp.
+/// To write your own training loop, see tessera/fsdp/training/training.hpp.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -36,11 +36,11 @@ Policy left_out() {
 
 }  // namespace detail
 
-/// Runs `tessera train` for one stack with these policies. Takes the same flags, without the sub-command; flags that
+/// Runs `tessera train` for one stack with these policies. Accepts the same flags, without the sub-command; flags that
 /// choose a policy are refused. If Optimizer is optim::RunTimeOptimizer, --optimizer chooses the optimizer; any other
-/// optimizer has flags for its constants only. `sequence`: where --sequence does not say how many ranks share each
-/// sequence; a stack with Ulysses takes the flag. Returns the exit status (comm::ExitStatus); an error prints one line
-/// on stderr.
+/// optimizer has flags for its constants only. `sequence`: default of --sequence, the number of ranks that share each
+/// sequence; a stack with Ulysses accepts the flag. Returns the exit status (comm::ExitStatus); an error prints one
+/// line on stderr.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 int train_main(int argc, const char* const* argv,
                typename Model::Stack::Sharding sharding = detail::left_out<typename Model::Stack::Sharding>(),

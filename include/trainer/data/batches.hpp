@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank's micro-batches of a step, in host memory that every step reuses: each is a piece of the step.
+/// The micro-batches of one rank's step, in host memory that all steps reuse. Each micro-batch is a piece of the step.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +24,16 @@ class Batches {
   using Batch = typename Source::Batch;
   static_assert(nn::check_batch_parts<Batch>());
 
-  /// The source must outlive it.
+  /// `source` must outlive this object.
   Batches(const Source& source, std::int64_t sequences, int micro_batches, data::Allocate allocate)
       : source_(&source), batches_(static_cast<std::size_t>(micro_batches)) {
     for (int m = 0; m < micro_batches; ++m) storages_.push_back(source.storage(sequences, allocate));
   }
 
-  /// Fills this rank's micro-batches of the sampler's current step. `pieces`: of a step, on any number of ranks; the
-  /// rank may have none for the last micro-batch. 0: one for each micro-batch of each rank. Where several ranks share
-  /// each sequence, `rank` and `ranks` are their group and the number of groups (SequenceGroup). Throws InputError if
-  /// the source cannot read its data.
+  /// Fills this rank's micro-batches of the sampler's current step. `pieces`: number of pieces of a step, whatever the
+  /// number of ranks; the rank may then have no piece for its last micro-batch. 0: one piece for each micro-batch of
+  /// each rank. If several ranks share each sequence, `rank` and `ranks` are the index of their group and the number of
+  /// groups (SequenceGroup). Throws InputError if the source cannot read its data.
   void draw(const data::Sampler& sampler, int rank, int ranks, int pieces = 0) {
     const int all = pieces > 0 ? pieces : ranks * static_cast<int>(std::ssize(batches_));
     drawn_ = static_cast<std::size_t>(sharding::pieces_of_rank(all, rank, ranks));
@@ -52,8 +52,8 @@ class Batches {
     return batches_.front();
   }
 
-  /// The drawn micro-batches, and the sum of their counts; of one of `parts` ranks that share the sequences, those of
-  /// its rows.
+  /// Return the drawn micro-batches, and the sum of their counts. If `parts` ranks share the sequences, the sum covers
+  /// only the rows of rank `part`.
   /// @{
   std::span<const Batch> micro_batches() const { return std::span(batches_).first(drawn_); }
   BatchCounts counts(int part = 0, int parts = 1) const {
@@ -67,7 +67,7 @@ class Batches {
   void draw(const data::Sampler& sampler, std::size_t micro_batch, const data::Share& share) {
     fill(micro_batch, sampler.slice(share));
     if constexpr (nn::detail::has_set_noise<Batch>())
-      batches_[micro_batch].set_noise(std::max<std::uint64_t>(mixed(sampler.seed()), 1),  // 0: no noise
+      batches_[micro_batch].set_noise(std::max<std::uint64_t>(mixed(sampler.seed()), 1),  // 0 would mean no noise
                                       sampler.place(share));
   }
   void fill(std::size_t micro_batch, std::span<const std::int64_t> samples) {

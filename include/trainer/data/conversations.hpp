@@ -32,7 +32,7 @@ class ConversationTexts {
 
   /// The tokenizer and its template.
   const text::ChatFormat& format() const { return format_; }
-  /// Files and names in folders that are not read.
+  /// Files and folder entries that are not read.
   const LeftOut& left_out() const { return left_out_; }
   /// Returns 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the
   /// template.
@@ -60,20 +60,21 @@ class Conversations {
 
   /// The number of conversations.
   std::int64_t size() const { return static_cast<std::int64_t>(index_.size()); }
-  std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< tokens of conversation i
+  std::int64_t length(std::int64_t i) const { return entry(i).end - begin(i); }  ///< number of tokens of conversation i
   std::string place_of(std::int64_t i) const;            ///< "chats.jsonl line 7", "chats.json record 7"
-  const std::string& digest() const { return digest_; }  ///< of all tokens
-  /// Sentences for the log, a line each: what of the records the template did not write, and which keys were not read.
+  const std::string& digest() const { return digest_; }  ///< digest of all tokens
+  /// Lines for the log, one sentence each: the parts of records that the template did not write, and the keys that were
+  /// not read.
   const std::vector<std::string>& notes() const { return notes_; }
-  /// The bytes of the texts that are not Unicode and were read as U+FFFD.
+  /// The number of bytes in the texts that are not Unicode and were read as U+FFFD.
   std::int64_t replaced_bytes() const { return replaced_; }
 
   /// Appends the tokens of conversation i. A token that is not part of an answer is appended as ~token.
   void append(std::int64_t i, std::vector<std::int32_t>& tokens) const;
 
-  /// The end of a conversation's tokens, and where its text was read.
+  /// The end of a conversation's tokens, and the place of its text in the source file.
   struct Entry {
-    std::int64_t end = 0;  ///< index behind its last token, among all tokens of the file
+    std::int64_t end = 0;  ///< index one past its last token, among all tokens of the file
     std::int64_t file = 0, line = 0;
   };
 

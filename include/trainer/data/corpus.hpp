@@ -48,13 +48,13 @@ struct TokenLayout {
 /// A file of a corpus.
 struct CorpusFile {
   std::filesystem::path path = {};
-  std::int64_t begin = 0;            ///< index of its first token in the corpus
-  std::int64_t header = 0;           ///< bytes before its first token: the layout's, or a text's byte order mark
-  std::int64_t bytes = 0;            ///< size, including the header
-  std::filesystem::path index = {};  ///< Megatron-LM's; empty: none
+  std::int64_t begin = 0;   ///< index of its first token in the corpus
+  std::int64_t header = 0;  ///< bytes before its first token: the layout's header, or the byte order mark of a text
+  std::int64_t bytes = 0;   ///< size in bytes, including the header
+  std::filesystem::path index = {};  ///< path of Megatron-LM's index; empty if the file has none
 };
 
-/// The file and byte of a token.
+/// The file of a token and its byte offset in the file.
 struct CorpusPlace {
   std::filesystem::path path = {};
   std::int64_t byte = 0;
@@ -63,36 +63,38 @@ struct CorpusPlace {
 /// Data files as one sequence of tokens. Immutable; several threads can call `copy` at once.
 class Corpus {
  public:
-  /// Opens files in the order given. A folder stands for the tokens that `tessera tokenize` wrote into it, or else for
+  /// Opens files in the given order. A folder stands for the tokens that `tessera tokenize` wrote into it, or else for
   /// all regular files below it, sorted by path, without hidden ones. Files with a NUL byte in their first 8 KiB are
-  /// no text; they and files of other known formats are left out of folders, and counted. Throws InputError if a path
-  /// is missing, a named file is of another known format, no tokens are found, files have different layouts, or a token
-  /// file's size differs from its header.
+  /// not text; in folders, they and files of other known formats are skipped and counted. Throws InputError if a path
+  /// is missing, if a file given by its own path is of another known format, if no tokens are found, if files have
+  /// different layouts, or if a token file's size differs from its header.
   explicit Corpus(std::span<const std::filesystem::path> paths, TokenFormat format = TokenFormat::automatic);
 
-  std::int64_t size() const { return size_; }  ///< tokens
+  std::int64_t size() const { return size_; }  ///< number of tokens
   /// The layout of all its files.
   const TokenLayout& layout() const { return layout_; }
   std::int64_t skipped_binary() const { return left_out_.binary(); }  ///< number of files that are not text
-  /// All files and names that were left out.
+  /// All files and folder entries that were skipped.
   const LeftOut& left_out() const { return left_out_; }
-  /// "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if neither happened.
+  /// Returns "left out: ..., 3 bytes that are not Unicode text were read as U+FFFD"; empty if no file was skipped and
+  /// no byte was replaced.
   std::string losses() const;
   /// All files, in the order of their tokens.
   std::span<const CorpusFile> files() const { return files_; }
 
   /// The number of documents that Megatron-LM's indices list.
   std::int64_t indexed_documents() const { return indexed_documents_; }
-  /// Returns the tokens at which those documents begin, in order. Throws InputError for a file without an index.
+  /// Returns the indices of the tokens at which those documents begin, in order. Throws InputError for a file without
+  /// an index.
   std::vector<std::int64_t> document_borders() const;
-  /// Returns whether a token occurs. Reads the data up to its first place.
+  /// Returns whether the corpus contains a token. Reads the data up to the first occurrence.
   bool holds(std::uint32_t token) const;
 
   /// Copies tokens [begin, begin + out.size()) to `out`. A number that is not a valid token of the layout becomes
   /// 2^32 - 1. Throws InputError if a file's size has changed since it was opened.
   void copy(std::int64_t begin, std::span<std::uint32_t> out) const;
 
-  /// Returns file and byte of a token, for error messages.
+  /// Returns the file of a token and its byte offset, for error messages.
   CorpusPlace place_of(std::int64_t token) const;
 
  private:
@@ -106,7 +108,7 @@ class Corpus {
   TokenLayout layout_ = {};
   LeftOut left_out_;
   std::int64_t indexed_documents_ = 0;
-  std::int64_t replaced_bytes_ = 0;  // when tokens were made
+  std::int64_t replaced_bytes_ = 0;  // counted when the text was tokenized
 };
 
 }  // namespace fsdp::data

@@ -13,7 +13,7 @@ namespace fsdp::data {
 /// The values of --data: paths, and either a weight for each or no weights.
 struct DataNames {
   std::vector<std::string> paths = {};
-  std::vector<double> weights = {};  ///< one per path, each above 0; empty: all paths are one source
+  std::vector<double> weights = {};  ///< one weight per path, each above 0; empty if all paths form one source
 
   friend bool operator==(const DataNames&, const DataNames&) = default;
 };

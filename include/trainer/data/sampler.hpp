@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Chooses the windows of each step and of each piece of it, also from a mixture of weighted sources. A step's data do
-/// not depend on the number of ranks; which pieces a rank takes: tessera/fsdp/sharding/rules.hpp.
+/// Chooses the windows of each step and of each piece of a step, from one source or a weighted mixture of sources. A
+/// step's data do not depend on the number of ranks. tessera/fsdp/sharding/rules.hpp assigns pieces to ranks.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class Permutation {
 /// A position in the data.
 struct Position {
   std::int64_t epoch = 0;
-  std::int64_t index = 0;  ///< number of windows of this epoch that were used
+  std::int64_t index = 0;  ///< number of windows of this epoch that were already used
 
   friend bool operator==(const Position&, const Position&) = default;
 };
@@ -41,25 +41,26 @@ struct Share {
   std::int64_t piece = 0, pieces = 1;
 };
 
-/// Throws InputError, naming the nearest valid sizes, unless `batch` is a multiple of groups x micro-batches, where
-/// groups of `ranks_per_sequence` ranks share each sequence.
+/// Throws an InputError with the nearest valid sizes unless `batch` is a multiple of groups x micro-batches. Each group
+/// consists of `ranks_per_sequence` ranks that share their sequences.
 void check_batch(std::int64_t batch, std::int64_t groups, std::int64_t micro_batches,
                  std::int64_t ranks_per_sequence = 1);
-/// The same unless it is a multiple of the pieces that a strategy cuts each step into (Reproducible).
+/// The same unless `batch` is a multiple of the number of pieces that a strategy cuts each step into (Reproducible).
 void check_pieces(std::int64_t batch, std::int64_t pieces);
 
-/// Returns the n-th sample of a run. For a source that defines its own order, such as a mixture with weights.
+/// Returns the n-th sample of a run. Used by sources that define their own order, such as a weighted mixture.
 using Order = std::function<std::int64_t(std::int64_t n)>;
 
-/// Draws the n-th window of a run: a pure function of seed, weights and n. Among the first n windows, source i has n x
-/// its share, to within the number of sources: the first source takes its quota of all windows, the second its quota of
-/// the rest, and so on. A source whose windows are all used starts again with a new permutation.
+/// Draws the n-th window of a run: a pure function of seed, weights and n. Among the first n windows, the count of
+/// source i differs from n x its share by at most the number of sources: the first source takes its quota of all
+/// windows, the second its quota of the remaining ones, and so on. A source whose windows are all used starts again
+/// with a new permutation.
 class Mixture {
  public:
   /// A source of windows.
   struct Source {
-    double weight = 1;         ///< relative to the other sources'
-    std::int64_t windows = 0;  ///< at least 1
+    double weight = 1;         ///< weight relative to the weights of the other sources
+    std::int64_t windows = 0;  ///< number of windows, at least 1
   };
   /// A window of a source.
   struct Window {
@@ -77,11 +78,11 @@ class Mixture {
  private:
   std::uint64_t seed_;
   std::vector<Source> sources_;
-  std::vector<std::uint64_t> quotas_;  // of the windows that earlier sources leave, in units of 2^-32
+  std::vector<std::uint64_t> quotas_;  // quota of the windows that earlier sources leave, in units of 2^-32
 };
 
-/// Draws batches without replacement within each epoch, in a new permutation for each; a batch can span two epochs.
-/// With an Order, draws samples in that order, and an epoch is the next `windows` samples of it.
+/// Draws batches without replacement within each epoch, in a new permutation for each epoch; a batch can span two
+/// epochs. With an Order, draws samples in that order; an epoch is then the next `windows` samples of it.
 class Sampler {
  public:
   /// Draws `batch` of `windows` windows per step; both must be at least 1.
@@ -90,11 +91,13 @@ class Sampler {
   /// The position where the next step begins.
   Position position() const { return position_; }
   void restore(Position position);  ///< throws InputError if the position is not inside an epoch
-  void advance();                   ///< to the next step
+  void advance();                   ///< moves to the next step
 
-  std::vector<std::int64_t> batch() const;                    ///< windows of the present step, in order
-  std::vector<std::int64_t> slice(const Share& share) const;  ///< its part of batch(), a multiple of the pieces
-  std::int64_t place(const Share& share) const;               ///< index of its first window among all that a run draws
+  std::vector<std::int64_t> batch() const;  ///< windows of the current step, in order
+  /// The share's part of batch(), whose size must be a multiple of the number of pieces.
+  std::vector<std::int64_t> slice(const Share& share) const;
+  /// Index of the share's first window among all windows that a run draws.
+  std::int64_t place(const Share& share) const;
   /// The seed of the constructor.
   std::uint64_t seed() const { return seed_; }
 

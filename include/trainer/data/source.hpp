@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The concept of a data source: numbered samples, some of them held out, which it copies into batches in host memory.
+/// The concept of a data source: it has numbered samples, some of them held out, and copies them into batches in host
+/// memory.
 ///
 /// Not here: which samples a step uses, and each rank's share of them (tessera/trainer/data/sampler.hpp).
 #pragma once
@@ -34,7 +35,7 @@ concept Source = requires(const S source, typename S::Storage& storage, std::spa
   { source.training() } -> std::same_as<std::int64_t>;
   { source.validation() } -> std::same_as<std::int64_t>;
   { source.sequence_length() } -> std::same_as<std::int64_t>;
-  { source.storage(number, allocate) } -> std::same_as<typename S::Storage>;  // `number` sequences
+  { source.storage(number, allocate) } -> std::same_as<typename S::Storage>;  // storage for `number` sequences
   { source.fill(storage, samples) } -> std::same_as<typename S::Batch>;
   { source.text() } -> std::same_as<std::string>;  // a description for the user
 };
@@ -44,7 +45,7 @@ FSDP_HAS_MEMBER(identity)
 FSDP_HAS_MEMBER(skipped_binary)
 }  // namespace detail
 
-/// Checks that a type is a source; the compile error says what is missing. Call it where the type is first used.
+/// Checks that a type is a source; the compile error reports what is missing. Call it where the type is first used.
 template <class S>
 consteval bool check_source() {
   static_assert(

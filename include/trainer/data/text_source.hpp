@@ -22,10 +22,10 @@
 
 namespace fsdp::data {
 
-/// Files that are read as one corpus, and its share of the windows.
+/// Files that are read as one corpus, and the weight of that corpus.
 struct WeightedFiles {
   std::vector<std::filesystem::path> paths = {};
-  double weight = 1;  ///< relative to the other sources'
+  double weight = 1;  ///< weight relative to the weights of the other corpora
 };
 
 /// A Source of token batches. With one corpus, sample i is window i. With several, samples are the training windows of
@@ -42,8 +42,8 @@ class TextSource {
     std::vector<std::int64_t> documents = {};            // [documents + 1]
   };
 
-  /// One corpus. `separator`: what ends a document; without it every window is a document. Throws InputError for one
-  /// that occurs nowhere. Other parameters and errors: see Windows and Corpus.
+  /// One corpus. `separator`: separates documents; if empty, every window is a document. Throws InputError for a
+  /// separator that does not occur in the data. Other parameters and errors: see Windows and Corpus.
   TextSource(std::span<const std::filesystem::path> paths, std::int64_t sequence_length, double validation_fraction,
              std::int64_t vocabulary, std::optional<DocumentSeparator> separator,
              TokenFormat format = TokenFormat::automatic);
@@ -66,22 +66,22 @@ class TextSource {
   Storage storage(std::int64_t sequences, Allocate allocate) const;
   Batch fill(Storage& storage, std::span<const std::int64_t> windows) const;
   std::string text() const;
-  /// Returns the numbers of files and tokens and a digest of the contents; names of files do not matter. Reads the
-  /// files; of files above 64 MiB only a sample of their blocks (digest_of_file in tessera/fsdp/core/identity.hpp).
+  /// Returns the numbers of files and tokens and a digest of the contents, independent of file names. Reads the files;
+  /// of each file above 64 MiB, reads only a sample of its blocks (digest_of_file in tessera/fsdp/core/identity.hpp).
   /// Throws InputError.
   std::string identity() const;
   std::int64_t skipped_binary() const;  ///< number of files that are not text
-  /// What was omitted, replaced, or not separated: a part of text(), may be empty.
+  /// The part of text() about data that were omitted, replaced or not separated; may be empty.
   std::string losses() const;
 
  private:
   struct Part {
-    std::unique_ptr<const Corpus> corpus;  // windows points to it
+    std::unique_ptr<const Corpus> corpus;  // `windows` refers to it
     Windows windows;
     double weight = 1;
-    std::int64_t training = 0, validation = 0;  // first sample of each kind
-    std::vector<std::int64_t> borders = {};     // tokens at which documents begin, if the index says so
-    std::string note = {};                      // documents that are not kept apart
+    std::int64_t training = 0, validation = 0;  // index of the first sample of each kind
+    std::vector<std::int64_t> borders = {};     // token indices at which documents begin, if the index lists them
+    std::string note = {};                      // message about documents that are not separated
     std::string losses() const;
   };
 

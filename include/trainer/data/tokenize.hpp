@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tokenizes text and records of JSON into llm.c's token files, once: for `tessera tokenize`, and for --data of a run.
+/// Tokenizes text and JSON records into llm.c's token files, once, for `tessera tokenize` and for --data of a run.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace fsdp::data {
 
-/// What to tokenize, and how.
+/// The inputs and options of tokenizing.
 struct TokenizeRequest {
-  std::vector<std::filesystem::path> inputs = {};  ///< files or folders; .jsonl, .ndjson and .json hold records
+  std::vector<std::filesystem::path> inputs = {};  ///< files or folders; .jsonl, .ndjson and .json contain records
   std::filesystem::path tokenizer = {};            ///< tokenizer.json, or its folder
-  std::string field = "text";                      ///< the key of the text in a record of JSON
-  std::string end_token = {};                      ///< after each document; as for text::end_token_of
-  std::int64_t shard_tokens = 100'000'000;         ///< tokens per output file, at most
-  std::int64_t threads = 0;                        ///< 0: all cores
+  std::string field = "text";                      ///< the key of the text in a JSON record
+  std::string end_token = {};                      ///< token after each document; see text::end_token_of
+  std::int64_t shard_tokens = 100'000'000;         ///< largest number of tokens per output file
+  std::int64_t threads = 0;                        ///< number of threads; 0: all cores
 };
 
 /// Progress of tokenizing.
 struct TokenizeProgress {
-  std::int64_t bytes = 0, all_bytes = 0;  ///< of text
+  std::int64_t bytes = 0, all_bytes = 0;  ///< bytes of text processed so far; total
   std::int64_t documents = 0, tokens = 0;
 };
 
@@ -36,7 +36,7 @@ struct TokenizeProgress {
 struct Tokenized {
   TokenizeProgress total = {};
   std::int64_t files = 0;             ///< token files in the folder
-  LeftOut left_out = {};              ///< input files and names that were not read
+  LeftOut left_out = {};              ///< input files and folder entries that were skipped
   std::int64_t replaced_bytes = 0;    ///< bytes of text that are not Unicode and were read as U+FFFD
   std::int64_t resumed_at_bytes = 0;  ///< bytes of text that an earlier call had tokenized
   bool already_complete = false;      ///< an earlier call had finished; nothing was written
@@ -57,9 +57,9 @@ class Tokenizing {
 
   /// The tokenizer of the request.
   const text::Tokenizer& tokenizer() const;
-  /// The token after each document; empty if there is none.
+  /// The token after each document; empty if documents have no end token.
   std::optional<text::TokenId> end_token() const;
-  /// What the user should know of the files, a sentence each.
+  /// Warnings about the files for the user, one sentence each.
   const std::vector<std::string>& warnings() const;
   /// 16 hexadecimal digits: a hash of the files' paths, sizes and modification times, the tokenizer and the request's
   /// options.
@@ -68,8 +68,8 @@ class Tokenizing {
   /// Writes token files into a folder, which it creates if needed. Each document's ids, with the special tokens of the
   /// tokenizer's template, are followed by the end token. If an earlier call was interrupted, continues where it
   /// stopped; a complete folder stays unchanged. The output does not depend on the number of threads. Calls `report`
-  /// after each batch of text. Throws InputError if the folder holds tokens of other texts, with file and line if
-  /// records cannot be read, and if more than 1 % of a file is not Unicode.
+  /// after each batch of text. Throws InputError if the folder contains tokens of other texts, if records cannot be
+  /// read (with file and line), or if more than 1 % of a file is not Unicode.
   Tokenized write(const std::filesystem::path& folder, const std::function<void(const TokenizeProgress&)>& report = {});
 
   struct State;

@@ -2,7 +2,7 @@
 /// @file
 /// Cuts a corpus into windows of a fixed sequence length, and holds out the last of them.
 ///
-/// Window i is tokens [i * S, (i + 1) * S]: the input is all but the last, the target all but the first.
+/// Window i is tokens [i * S, (i + 1) * S]: the input is all of them but the last, the target all but the first.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,35 @@
 
 namespace fsdp::data {
 
-/// What ends a document within a window: a token (for text a byte), or the borders in the index of Megatron-LM.
+/// The separator of documents within a window: a token (a byte if the data are text), or the borders in Megatron-LM's
+/// index.
 struct DocumentSeparator {
-  /// A token.
+  /// Documents end with this token.
   constexpr DocumentSeparator(std::int64_t token = 0) : token(token) {}
 
   std::int64_t token = 0;
-  bool index = false;  ///< the index' borders; there is no token
+  bool index = false;  ///< separate documents at the borders in the index, not at a token
 
   friend bool operator==(const DocumentSeparator&, const DocumentSeparator&) = default;
 };
 /// Conversion for flags (tessera/trainer/flags/flag_set.hpp): a whole number, or index.
 void from_text(std::string_view flag, std::string_view text, DocumentSeparator& value);
-/// The reverse.
+/// Converts a separator to the text that from_text reads.
 std::string to_text(const DocumentSeparator& value);
 
 /// Returns at most `limit` of the numbers [begin, begin + count), evenly spread; all of them if `limit` is 0.
 std::vector<std::int64_t> evenly_spread(std::int64_t begin, std::int64_t count, std::int64_t limit);
 
 /// Returns how many of `count` items to hold out: the given fraction, at least one if it is above 0. Throws InputError
-/// if the fraction is not in [0, 1), or none is left to train on. `what`: the items' name for the error, such as
+/// if the fraction is not in [0, 1), or if no item is left for training. `what`: the items' name for the error, such as
 /// "windows".
 std::int64_t held_out_of(std::int64_t count, double fraction, std::string_view what);
 
 /// Appends the ends of a window's documents to `lengths`, the cumulative lengths whose last entry must be the window's
 /// beginning. A document begins at the window's first token and after each separator.
 void append_documents(std::span<const std::int32_t> tokens, std::int32_t separator, std::vector<std::int64_t>& lengths);
-/// The same for the window of `length` tokens from token `begin` on. `borders`: where documents begin, in order.
+/// The same for the window of `length` tokens that starts at token `begin`. `borders`: token indices at which documents
+/// begin, ascending.
 void append_documents(std::span<const std::int64_t> borders, std::int64_t begin, std::int64_t length,
                       std::vector<std::int64_t>& lengths);
 
@@ -49,12 +51,13 @@ void append_documents(std::span<const std::int64_t> borders, std::int64_t begin,
 class Windows {
  public:
   /// Holds out the last `validation_fraction` of the windows, at least one if the fraction is above 0. Throws
-  /// InputError if the data are shorter than a window, or no window is left to train on. The corpus must outlive this.
+  /// InputError if the data are shorter than a window, or if no window is left for training. The corpus must outlive
+  /// this object.
   Windows(const Corpus& corpus, std::int64_t seq_len, double validation_fraction, std::int64_t vocab_size = 256);
 
-  /// Tokens of a window's input.
+  /// Number of tokens in a window's input.
   std::int64_t seq_len() const { return seq_len_; }
-  std::int64_t count() const { return count_; }                   ///< of all windows
+  std::int64_t count() const { return count_; }                   ///< number of all windows
   std::int64_t training() const { return count_ - validation_; }  ///< windows [0, training())
   std::int64_t validation() const { return validation_; }         ///< windows [training(), count())
 

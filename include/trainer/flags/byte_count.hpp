@@ -11,7 +11,7 @@ namespace fsdp::train {
 /// Returns the number of bytes; 0 if the text is not such a number, is not positive, or does not fit into an int64.
 std::int64_t bytes_of(std::string_view text);
 
-/// The same, but throws InputError, which names the flag, instead of returning 0.
+/// The same, but throws an InputError that identifies the flag instead of returning 0.
 std::int64_t parse_bytes(std::string_view flag, std::string_view text);
 
 }  // namespace fsdp::train

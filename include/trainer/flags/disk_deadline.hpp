@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The deadline of --disk-deadline: for collectives around reading and writing files, where ranks wait for slow disks.
+/// The deadline of --disk-deadline: for collectives around file access, in which ranks may wait for slow disks.
 #pragma once
 
 #include <string>
@@ -15,21 +15,22 @@ namespace fsdp::train {
 
 namespace detail {
 
-/// with_disk_deadline for work that returns nothing.
+/// The variant of with_disk_deadline for work without a result.
 void call_with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what,
                              FunctionRef<void()> work);
 
 }  // namespace detail
 
-/// Calls `work` and returns its result. While it runs, the deadline of collectives is `seconds`, since a rank may wait
-/// for one that is busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR (--flag)".
+/// Calls `work` and returns its result. Meanwhile the deadline of collectives is `seconds`, since a rank may wait for
+/// another rank that is busy with a slow disk. `what`: the activity and its flag, for the error: "saving to DIR
+/// (--flag)".
 template <class Work>
 auto with_disk_deadline(const comm::Ranks& ranks, double seconds, const std::string& what, Work work) {
   return comm::detail::result_of(
       work, [&](FunctionRef<void()> call) { detail::call_with_disk_deadline(ranks, seconds, what, call); });
 }
 
-/// Calls f(), which reads files and starts no collective, on every rank, as comm::together does. Ranks wait up to
+/// Calls f(), which reads files and starts no collective, on every rank, like comm::together. Ranks wait up to
 /// `seconds` for each other.
 template <class F>
 auto read_together(const comm::Ranks& ranks, double seconds, std::string_view label, F f) {

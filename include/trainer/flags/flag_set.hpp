@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Named flags bound to fields: one table for the command line, TOML files, --help, checks and what a run records.
+/// Named flags bound to fields: one table for the command line, TOML files, --help, checks and a run's record.
 ///
-/// The command line wins over the file; an unknown name in either is an error. A flag that is left out is absent:
+/// The command line overrides the file; an unknown name in either is an error. An omitted flag without a default is
 /// std::nullopt in its field. An empty value is an error for every flag, since it is most often an unset variable of a
 /// script.
 #pragma once
@@ -27,18 +27,19 @@
 
 namespace fsdp::train {
 
-/// The syntax of a flag's value on the command line and in TOML. `verbatim` is text in which white space alone is a
-/// value: what a model reads.
+/// The syntax of a flag's value on the command line and in TOML. `verbatim` is text that a model reads, for which white
+/// space alone is a valid value.
 enum class FlagKind : std::uint8_t { text, verbatim, number, boolean, list };
 
-/// Throws InputError if a value is empty, or white space alone where that is not `blank_is_value`. `what`: whose value.
+/// Throws InputError if a value is empty, or if it is only white space and `blank_is_value` is false. `what`: the
+/// value's owner, for the error.
 void require_value(std::string_view what, std::string_view value, bool blank_is_value = false);
 
-/// How results depend on a flag, which decides whether a run's record has it.
+/// How results depend on a flag. This determines whether the flag is in a run's record.
 enum class Effect : std::uint8_t {
-  none,     ///< they do not, or the record has what the flag names, such as the data
-  results,  ///< they do: its text is recorded and compared
-  chosen,   ///< it chooses the ranks, a policy, the model or the optimizer, which are recorded and compared themselves
+  none,     ///< results do not depend on it, or the record contains what it refers to, such as the data
+  results,  ///< results depend on it: its text is recorded and compared
+  chosen,   ///< it selects the ranks, a policy, the model or the optimizer, which are recorded and compared instead
 };
 
 /// A flag's values as text. Only a list has several.
@@ -46,26 +47,26 @@ using Texts = std::vector<std::string>;
 
 /// A flag and the functions that set, read and check its value.
 struct Flag {
-  std::string name;  ///< without dashes
+  std::string name;  ///< name without dashes
   std::string help;
   FlagKind kind = FlagKind::text;
   Effect effect = Effect::none;
-  bool given = false;                     ///< by the command line or a file
-  bool position = false;                  ///< a word of the command line alone, by its place
-  bool hidden = false;                    ///< absent from --help: the command refuses it
-  std::function<void(const Texts&)> set;  ///< throws InputError; called by `give` alone
-  std::function<Texts()> get;             ///< empty: not set
+  bool given = false;                     ///< whether the command line or a file set it
+  bool position = false;                  ///< whether it is a positional argument; only on the command line
+  bool hidden = false;                    ///< whether --help omits it because the command refuses it
+  std::function<void(const Texts&)> set;  ///< throws InputError; only `give` calls it
+  std::function<Texts()> get;             ///< returns an empty list if the flag is not set
   std::function<void()> check = {};       ///< throws InputError if a number is out of its range
-  char between = ' ';                     ///< a list's values in a run's record; a newline if they may have spaces
-  std::string missing = {};               ///< the error if a command line leaves it out; empty: it may
+  char between = ' ';        ///< separator of a list's values in a run's record; a newline if values may contain spaces
+  std::string missing = {};  ///< error message if the command line omits the flag; empty if it is optional
 
-  /// Sets the value that the user gave. Throws InputError if it is empty, if `set` does not take it, or if there are
-  /// several and the flag is not a list.
+  /// Sets the value that the user gave. Throws InputError if it is empty, if `set` rejects it, or if there are several
+  /// values and the flag is not a list.
   void give(const Texts& texts) const;
 };
 
-/// Converts text to a value. Throws InputError naming the flag. A type of another namespace needs overloads of
-/// from_text and to_text in its own namespace.
+/// Converts text to a value. Throws an InputError that identifies the flag. A type of another namespace needs overloads
+/// of from_text and to_text in its own namespace.
 void from_text(std::string_view flag, std::string_view text, std::int64_t& value);
 void from_text(std::string_view flag, std::string_view text, std::uint64_t& value);
 void from_text(std::string_view flag, std::string_view text, double& value);
@@ -90,7 +91,7 @@ using GivenValues = std::map<std::string, std::string>;
 /// "kv_heads".
 std::string flag_name(std::string_view value);
 
-/// Sets those values of a config or an optimizer that the user gave; leaves the others.
+/// Sets the values of a config or an optimizer that the user gave; leaves the others unchanged.
 void set_given(const NamedValues& values, const GivenValues& given);
 
 namespace detail {
@@ -104,7 +105,7 @@ inline constexpr FlagKind kind_of<std::optional<T>> = kind_of<T>;
 template <class T>
 inline constexpr FlagKind kind_of<std::vector<T>> = FlagKind::list;
 
-/// Set a field to a flag's texts. A list changes after all of them are converted.
+/// Set a field from a flag's texts. A list changes only after all texts are converted.
 /// @{
 template <class T>
 void read(std::string_view flag, const Texts& texts, T& field) {
@@ -122,7 +123,7 @@ void read(std::string_view flag, const Texts& texts, std::vector<T>& field) {
 }
 /// @}
 
-/// Return a field as a flag's texts; none for an empty text, as of a flag that must be given.
+/// Return a field as a flag's texts. Empty text gives an empty list, as for a required flag that is not set yet.
 /// @{
 template <class T>
 Texts texts_of(const T& field) {
@@ -146,10 +147,12 @@ Texts texts_of(const std::vector<T>& field) {
 /// The flags of one sub-command; the fields they are bound to must outlive it.
 class FlagSet {
  public:
-  /// Adds a flag. Throws Error if there is already one of this name. Returns it; the next one may move it.
+  /// Adds a flag and returns it; adding the next flag may invalidate the reference. Throws Error if a flag of this name
+  /// exists.
   Flag& add(Flag flag);
 
-  /// Adds a flag that sets a field. Its present value is the default that --help shows; std::nullopt is an absent one.
+  /// Adds a flag that sets a field. The field's present value is the default that --help shows; std::nullopt means no
+  /// default.
   template <class T>
   Flag& add(const std::string& name, T& field, const std::string& help) {
     return add({.name = name,
@@ -159,8 +162,8 @@ class FlagSet {
                 .get = [&field] { return detail::texts_of(field); }});
   }
 
-  /// Adds a flag for a value that no field holds as a whole: `load` returns the present value, and `store` takes the
-  /// one that the user gave.
+  /// Adds a flag for a value that no single field stores: `load` returns the present value, and `store` receives the
+  /// user's value.
   template <std::invocable Load, class Store>
   Flag& add(const std::string& name, Load load, Store store, const std::string& help) {
     using T = std::invoke_result_t<Load>;
@@ -174,7 +177,7 @@ class FlagSet {
   }
 
   /// Adds a number that must be in `range`. Both `give` and require_ranges check it, so that values which a program
-  /// assigns to the field itself are checked, too.
+  /// assigns directly to the field are checked, too.
   template <class Field, class T>
   Flag& add(const std::string& name, Field& field, const std::string& help, const Range<T>& range) {
     Flag& flag = add(name, field, help);
@@ -184,7 +187,7 @@ class FlagSet {
     return flag;
   }
 
-  /// Adds a flag by any of these, and sets its effect on results.
+  /// Adds a flag with any of the overloads above, and sets its effect on results.
   template <class... Parts>
   Flag& add(Effect effect, const std::string& name, Parts&&... parts) {
     Flag& flag = add(name, std::forward<Parts>(parts)...);
@@ -194,25 +197,25 @@ class FlagSet {
 
   /// Adds a flag for a config's or an optimizer's value.
   Flag& add(const NamedValue& value);
-  /// Adds a flag with the name and type of `like`. Its value is checked against the type and kept as text in `given`,
+  /// Adds a flag with the name and type of `like`. Its value is checked against the type and stored as text in `given`,
   /// for a config or an optimizer that is chosen later; `set_given` then sets it there.
   void add_given(const NamedValue& like, GivenValues& given, const std::string& help);
 
-  /// Declares a flag that this program or command does not have, and why: the rest of a sentence that begins with the
-  /// flag. It is absent from --help.
+  /// Declares a flag that this program or command does not have. `why`: the reason, as the rest of a sentence that
+  /// begins with the flag. The flag is absent from --help.
   void refuse(const std::string& name, const std::string& why) { refused_[name] = "--" + name + " " + why; }
   /// Declares a flag of other programs whose value this program's types fix.
   void fix(const std::string& name, const std::string& value) { refuse(name, "is fixed by this program: " + value); }
-  /// Returns the sentence that refuses a flag; empty if `name` is not refused.
+  /// Returns the error sentence of a refused flag; empty if `name` is not refused.
   std::string refusal(const std::string& name) const;
 
   std::vector<Flag>& flags() { return flags_; }
   const std::vector<Flag>& flags() const { return flags_; }
-  /// Returns whether the command line or a file gave a flag. Throws Error if there is none of this name.
+  /// Returns whether the command line or a file set a flag. Throws Error if the flag does not exist.
   bool is_given(std::string_view name) const;
-  /// Both leave positions out.
+  /// Both ignore positional arguments.
   /// @{
-  Flag* find(std::string_view name);  ///< nullptr if there is none
+  Flag* find(std::string_view name);  ///< nullptr if the flag does not exist
   std::vector<std::string> names() const;
   /// @}
 
@@ -227,7 +230,7 @@ class FlagSet {
 
  private:
   std::vector<Flag> flags_;
-  std::map<std::string, std::string> refused_;  ///< sentences
+  std::map<std::string, std::string> refused_;  ///< error sentences by flag name
   std::vector<std::string> files_;
 };
 
@@ -235,11 +238,11 @@ class FlagSet {
 /// other sub-commands (`sections`). Throws InputError on an unknown key, with the nearest known one.
 void apply_file(FlagSet& flags, const std::string& path, const std::string& section,
                 const std::vector<std::string>& sections);
-/// Sets values from a TOML file whose keys are no flags of a command line, from its top level. Errors name the file and
+/// Sets values from the top level of a TOML file whose keys are not command-line flags. Errors identify the file and
 /// the key.
 void apply_keys(FlagSet& keys, const std::string& path);
 
-/// Returns TOML that sets every flag, but those of one effect, to its present value.
+/// Returns TOML that sets every flag, except those with the effect `but`, to its present value.
 std::string write_toml(const FlagSet& flags, std::optional<Effect> but = {});
 
 /// Options at a stable address, and the flags that a command bound to them. The command line and files set the options

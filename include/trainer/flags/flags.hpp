@@ -20,13 +20,14 @@ struct Help {
 /// The policies of a single-stack program as text for messages, and whether the program starts its ranks itself.
 struct FixedStack {
   std::string sharding, precision, tiling, comm;
-  Ulysses sequence = {};            ///< where --sequence is not given
-  bool starts_ranks = false;        ///< if so, --ranks says how many
-  bool offloads_optimizer = false;  ///< whether --offload may name the optimizer, which it then has anyway
+  Ulysses sequence = {};      ///< default of --sequence
+  bool starts_ranks = false;  ///< whether the program starts its ranks; --ranks then sets their number
+  /// Whether the program always offloads the optimizer; --offload may then include it.
+  bool offloads_optimizer = false;
 };
 
 /// Parses the command line of a program that only trains: the flags of `tessera train`, without the sub-command and
-/// without the flags that name a policy. `bind_own` adds the flags of the model and the optimizer. Throws InputError.
+/// without the flags that select a policy. `bind_own` adds the flags of the model and the optimizer. Throws InputError.
 std::variant<Help, Bound<TrainOptions>> parse_train(int argc, const char* const* argv, const FixedStack& fixed,
                                                     FunctionRef<void(FlagSet&, ModelChoice&)> bind_own);
 /// Runs such a program: parses the command line, then prints the help or calls `train`. Returns the exit status as
@@ -42,7 +43,7 @@ void bind(FlagSet& flags, GenerateOptions& options);
 void bind(FlagSet& flags, ChatOptions& options);
 void bind(FlagSet& flags, LaunchOptions& options);
 
-/// Adds the deadlines of ranks, and --shared-windows. `disk`: with --disk-deadline.
+/// Adds the deadlines of ranks, and --shared-windows. `disk`: also adds --disk-deadline.
 void bind_waits(FlagSet& flags, LaunchOptions& options, bool disk);
 
 }  // namespace fsdp::train

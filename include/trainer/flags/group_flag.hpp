@@ -13,9 +13,9 @@
 
 namespace fsdp {
 
-/// Conversions for flags (tessera/trainer/flags/flag_set.hpp). The first word is the pattern of names; where it
-/// has a =, the group has all of them. The others are `frozen` and key=value. Throws InputError for other words, and as
-/// OptimizerGroup::check.
+/// Conversions for flags (tessera/trainer/flags/flag_set.hpp). The first word is the pattern of parameter names; if it
+/// contains a =, there is no pattern and the group contains all parameters. The other words are `frozen` and key=value.
+/// Throws InputError for other words, and like OptimizerGroup::check.
 /// @{
 void from_text(std::string_view flag, std::string_view text, OptimizerGroup& value);
 std::string to_text(const OptimizerGroup& value);
@@ -25,14 +25,14 @@ std::string to_text(const OptimizerGroup& value);
 
 namespace fsdp::train {
 
-/// The two parts of to_text: which parameters a group has, and what it sets.
+/// The two parts of to_text: the selection of a group's parameters, and the values that the group sets.
 /// @{
 std::string selection_text(const OptimizerGroup& group);
 std::string values_text(const OptimizerGroup& group);
 /// @}
-/// Returns for each group what it sets, by which parameters it has.
+/// Returns the values that each group sets, by the group's selection.
 ConfigValues values_of_groups(std::span<const OptimizerGroup> groups);
-/// Returns what a run's record has of each group: the values by the selection. `text`: lines of to_text.
+/// Returns the groups in a run's record: the values by selection. `text`: lines of to_text.
 std::map<std::string, std::string> recorded_groups(const std::string& text);
 
 }  // namespace fsdp::train

@@ -14,9 +14,9 @@ enum class LrShape : std::uint8_t { constant, linear, cosine, wsd };
 struct LrSchedule {
   LrShape shape = LrShape::constant;
   double peak = 1e-3;
-  std::int64_t warmup = 0;     ///< steps; the first step's rate is peak / warmup
-  std::int64_t steps = 1;      ///< of the whole run
-  double last_fraction = 0.1;  ///< all but constant: rate of the last step, as a fraction of the peak
+  std::int64_t warmup = 0;     ///< number of warm-up steps; the first step's rate is peak / warmup
+  std::int64_t steps = 1;      ///< number of steps of the whole run
+  double last_fraction = 0.1;  ///< rate of the last step as a fraction of the peak; not used by constant
   std::int64_t decay = 0;      ///< wsd: length of the final decay in steps; 0: a tenth of the run, at least one
 
   friend bool operator==(const LrSchedule&, const LrSchedule&) = default;

@@ -2,13 +2,13 @@
 /// @file
 /// Makes a model from `--model` and the flags for its sizes. Works for any model's Config.
 ///
-/// Every value that `Config::visit` shows is a flag (flag_name in flag_set.hpp). A config can optionally have:
-/// - `preset_names()`, `preset(name)` and `default_preset`: then `--model` takes those names as well as folders;
-/// - `longest_sequence()`, const and not const: the most tokens that a sequence may have;
+/// Every value that `Config::visit` visits is a flag (flag_name in flag_set.hpp). A config can optionally have:
+/// - `preset_names()`, `preset(name)` and `default_preset`: then `--model` accepts those names as well as folders;
+/// - `longest_sequence()`, const and non-const: the largest number of tokens in a sequence;
 /// - `follow(changed)`: called after the user's values are set, to adjust other values; changed(name) returns whether
 ///   the user gave that value;
-/// - `adapters()`, const and not const: a LoraConfig; and `may_be_added(name)`: whether a value may be given together
-///   with a folder's model, since it adds weights and changes none.
+/// - `adapters()`, const and non-const: a LoraConfig; and `may_be_added(name)`: whether a value may be given together
+/// with a folder's model, since it only adds weights.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 
 namespace fsdp::train {
 
-/// A config with presets, whose names --model takes.
+/// A config with presets, whose names --model accepts.
 template <class Config>
 concept HasPresets = requires(std::string_view name) {
   { Config::preset_names() } -> std::same_as<std::vector<std::string>>;
@@ -54,7 +54,7 @@ FSDP_HAS_MEMBER(may_be_added)
 
 }  // namespace detail
 
-/// Tells `Config::follow` which values the user gave.
+/// Reports to `Config::follow` which values the user gave.
 struct WasGiven {
   const GivenValues& values;
   /// Returns whether the config's value of this name was given.
@@ -96,13 +96,13 @@ consteval bool check_config_parts() {
   return true;
 }
 
-/// What parsing of `--model` and its flags needs to know about a type of config.
+/// The properties of a config type that parsing of `--model` and its flags depends on.
 struct ConfigKind {
   bool has_presets = false;
   std::vector<std::string> presets = {};
   std::string default_preset = {};
   bool has_adapters = false;
-  /// Flags that add weights to a model and change none: they are accepted for a folder's model, too.
+  /// Flags that only add weights to a model: they are also accepted for a folder's model.
   std::vector<std::string> added = {};
 };
 
@@ -125,7 +125,7 @@ ConfigKind config_kind() {
   return kind;
 }
 
-/// Returns the value of --model, or else the default preset; empty if there is neither.
+/// Returns the value of --model, or else the default preset; empty if neither exists.
 std::string model_name(const ConfigKind& kind, const ModelChoice& choice);
 /// @copydoc model_name(const ConfigKind&, const ModelChoice&)
 template <class Config>
@@ -136,7 +136,7 @@ std::string model_name(const ModelChoice& choice) {
 /// Returns the user's choice of a model as text, one value per line, to compare it between ranks.
 std::string given_text(const ModelChoice& choice);
 
-/// Returns whether --model names a folder: any name that is not a preset. Does not look at the disk.
+/// Returns whether --model is a folder, that is, any name except a preset. Does not access the disk.
 bool is_folder(const ConfigKind& kind, const ModelChoice& choice);
 /// @copydoc is_folder(const ConfigKind&, const ModelChoice&)
 template <class Config>
@@ -159,15 +159,15 @@ void bind_model(FlagSet& flags, ModelChoice& choice) {
 
 /// Returns the values that the user adds to a folder's model. Throws InputError if any other value is given.
 GivenValues added_to_folder(const ConfigKind& kind, const std::string& folder, const ModelChoice& choice);
-/// Throw InputError if the folder's model already has adapters, or if the values that were given make none
-/// (--lora-rank is missing).
+/// Throw InputError if the folder's model already has adapters, or if the given values define no adapters (--lora-rank
+/// is missing).
 /// @{
 void require_no_adapters(const LoraConfig& adapters, const std::string& folder, const ModelChoice& choice,
                          const GivenValues& added);
 void require_adapters(const LoraConfig& adapters, const GivenValues& added);
 /// @}
 
-/// Reads a folder's config and adds the adapters that the user asked for.
+/// Reads a folder's config and adds the adapters that the user requested.
 template <class Config>
 Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
   const GivenValues added = added_to_folder(config_kind<Config>(), folder, choice);
@@ -183,8 +183,8 @@ Config resolve_folder(const std::string& folder, const ModelChoice& choice) {
   return config;
 }
 
-/// Returns whether --model names a folder, as is_folder does. Throws InputError if it is neither a folder nor a preset,
-/// or if --adapter is given for a new model.
+/// Returns whether --model is a folder, as is_folder does. Throws InputError if it is neither a folder nor a preset, or
+/// if --adapter is given for a new model.
 bool check_choice(const ConfigKind& kind, const ModelChoice& choice);
 
 /// Returns the validated config: a preset, or a default-constructed config, with the user's values; or a folder's

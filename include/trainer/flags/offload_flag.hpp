@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `--offload`: what is in host memory, the optimizer, a share of the block inputs or both.
+/// `--offload`: the tensors in host memory: the optimizer's, a share of the block inputs, or both.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace fsdp::train {
 
-/// What --offload says, for every program.
+/// The value of --offload, for every program.
 struct OffloadFlag {
-  bool optimizer = false;  ///< main weights and optimizer state, which the stack's strategy decides (Offload)
-  double inputs = 0;       ///< share of block inputs (UnitOptions::offload_inputs)
+  bool optimizer = false;  ///< main weights and optimizer state; depends on the stack's strategy (Offload)
+  double inputs = 0;       ///< share of the block inputs, from 0 to 1 (UnitOptions::offload_inputs)
 
   friend bool operator==(const OffloadFlag&, const OffloadFlag&) = default;
 };
@@ -23,7 +23,7 @@ void from_text(std::string_view flag, std::string_view text, OffloadFlag& value)
 std::string to_text(const OffloadFlag& value);
 /// @}
 
-/// Help of `inputs` in a program that trains.
+/// The --help text of `inputs` in a program that trains.
 inline constexpr const char* offloaded_inputs_help =
     "inputs of recomputed blocks, of all or a share of them as 0.25 or 25%, are in host memory until their backward";
 

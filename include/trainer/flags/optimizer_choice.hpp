@@ -15,8 +15,8 @@ namespace fsdp::train {
 
 /// The values of --optimizer and of the flags for constants.
 struct OptimizerChoice {
-  std::string name = {};               ///< empty: the kind of `start`
-  GivenValues constants = {};          ///< such as {"beta1", "0.8"}
+  std::string name = {};               ///< name of the kind; empty: the kind of `start`
+  GivenValues constants = {};          ///< constants by flag name, such as {"beta1", "0.8"}
   optim::RunTimeOptimizer start = {};  ///< the program's defaults: a kind and its constants
 
   friend bool operator==(const OptimizerChoice&, const OptimizerChoice&) = default;

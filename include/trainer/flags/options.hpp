@@ -2,9 +2,8 @@
 /// @file
 /// The options of each sub-command: plain structs with the defaults that `--help` prints.
 ///
-/// Policies and the optimizer are not part of them, but for the number of ranks that share each sequence; they are
-/// passed separately. To add a flag, add a field here and a
-/// line in src/trainer/flags/bind.cpp, which says whether results depend on it.
+/// Policies and the optimizer are passed separately, except for the number of ranks that share each sequence. To add a
+/// flag, add a field here and a line in src/trainer/flags/bind.cpp, which specifies whether results depend on it.
 #pragma once
 
 #include <cstdint>
@@ -26,27 +25,27 @@
 
 namespace fsdp::train {
 
-/// `--model` and the flags for its sizes. tessera/trainer/flags/model_choice.hpp makes a model of them.
+/// `--model` and the flags for its sizes. tessera/trainer/flags/model_choice.hpp creates a model from them.
 struct ModelChoice {
   std::string name = {};     ///< a preset, a folder with config.json and weights, or empty for the default
-  GivenValues values = {};   ///< such as {"hidden", "64"}
-  std::string adapter = {};  ///< folder of adapters in PEFT's format, for a folder's model; empty: none
+  GivenValues values = {};   ///< values by flag name, such as {"hidden", "64"}
+  std::string adapter = {};  ///< folder of adapters in PEFT's format, for a folder's model; empty: no adapters
 
   friend bool operator==(const ModelChoice&, const ModelChoice&) = default;
 };
 
-/// What a run does after SIGTERM or SIGINT: save a checkpoint and end, or end at once after the step.
+/// The reaction of a run to SIGTERM or SIGINT: save a checkpoint and end, or end right after the step.
 enum class OnSignal : std::uint8_t { save, stop };
 
 /// How text and conversations are tokenized.
 struct TextOptions {
   std::string tokenizer = {};          ///< tokenizer.json or its folder; empty: the one in the model's folder, or none
   std::string field = "text";          ///< the key of the text in a line of JSONL
-  std::string end_token = {};          ///< as in data::TokenizeRequest
+  std::string end_token = {};          ///< see data::TokenizeRequest
   std::string cache = {};              ///< folder for the token files; empty: TextInputs::cache
-  std::string chat_template = "auto";  ///< as for text::ChatFormat
+  std::string chat_template = "auto";  ///< see text::ChatFormat
   text::Learn learn = text::Learn::all;        ///< which answers of conversations are trained on
-  data::OnLong on_long = data::OnLong::error;  ///< what to do with conversations that are longer than a sequence
+  data::OnLong on_long = data::OnLong::error;  ///< handling of conversations that are longer than a sequence
 
   friend bool operator==(const TextOptions&, const TextOptions&) = default;
 };
@@ -58,56 +57,56 @@ struct TrainOptions {
   data::TokenFormat data_format = data::TokenFormat::automatic;
   TextOptions text = {};
   ModelChoice model = {};
-  bool from_scratch = false;  ///< weights from the seed, whatever --model holds
+  bool from_scratch = false;  ///< initialize weights from the seed, even if --model has weights
   std::int64_t steps = 1000;
-  std::int64_t until = 0;  ///< the step to end after, at most `steps`, which alone set the schedule; 0: the last
+  std::int64_t until = 0;  ///< last step of this run, at most `steps`, which alone determines the schedule; 0: `steps`
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 8;  ///< sequences per step, over all ranks and micro-batches
-  std::int64_t grad_accum = 1;  ///< micro-batches; 1 where the strategy has pieces
-  Ulysses sequence = {};        ///< how many ranks share each sequence; above 1 if the stack has Ulysses
-  std::optional<data::DocumentSeparator> document_separator = {};  ///< none: a window is a document
+  std::int64_t grad_accum = 1;  ///< number of micro-batches; 1 if the strategy has pieces
+  Ulysses sequence = {};        ///< number of ranks that share each sequence; above 1 if the stack has Ulysses
+  std::optional<data::DocumentSeparator> document_separator = {};  ///< empty: each window is a document
   double lr = 1e-3;
   LrShape lr_schedule = LrShape::cosine;
   std::int64_t warmup = 0;
-  std::int64_t lr_decay_steps = 0;  ///< wsd: length of the final decay; 0: a tenth of the run
-  double clip = 1.0;                ///< largest global gradient norm; 0 is off
+  std::int64_t lr_decay_steps = 0;  ///< wsd: length of the final decay in steps; 0: a tenth of the run
+  double clip = 1.0;                ///< largest global gradient norm; 0: no clipping
   std::string loss_scale = "off";   ///< off, dynamic, or dynamic:INITIAL
   UnitOptions units = {};
   std::uint64_t seed = 0;
   double validation_fraction = 0.01;
-  std::int64_t validation_every = 0;              ///< steps; 0: only at the end
-  std::int64_t patience = 0;                      ///< stop after so many held-out losses without improvement; 0: never
-  std::optional<std::string> sample_prompt = {};  ///< the model continues it at each validation
-  std::int64_t sample_tokens = 64;                ///< new tokens of a sample, at most
-  std::int64_t validation_windows = 256;          ///< at most, evenly spread; 0: all
+  std::int64_t validation_every = 0;  ///< steps between validations; 0: only at the end
+  std::int64_t patience = 0;          ///< number of held-out losses without improvement after which to stop; 0: never
+  std::optional<std::string> sample_prompt = {};  ///< prompt that the model continues at each validation
+  std::int64_t sample_tokens = 64;                ///< largest number of new tokens in a sample
+  std::int64_t validation_windows = 256;          ///< largest number of held-out windows, evenly spread; 0: all
   std::optional<std::string> checkpoint_dir = {};
-  std::int64_t checkpoint_every = 0;       ///< steps; 0: only at the end
+  std::int64_t checkpoint_every = 0;       ///< steps between checkpoints; 0: only at the end
   std::int64_t keep = 0;                   ///< number of newest checkpoints to keep; 0: all
   std::optional<std::string> resume = {};  ///< a checkpoint, a directory of them, or "auto"
-  bool resume_anyway = false;              ///< even if data or batches differ from the checkpoint's
+  bool resume_anyway = false;              ///< resume even if data or batches differ from the checkpoint's
   OnSignal on_signal = OnSignal::save;
   std::optional<std::string> metrics = {};
   std::optional<std::string> digests = {};  ///< file for digests of all that each step computes
   std::int64_t verify_every = 0;            ///< steps between verifications by another rank (Verification); 0: never
-  std::optional<std::string> tensorboard = {};  ///< a directory
+  std::optional<std::string> tensorboard = {};  ///< directory of the event files
   std::optional<std::string> trace = {};
-  std::optional<std::string> cluster = {};  ///< a known cluster, or a TOML file (train::read_cluster)
+  std::optional<std::string> cluster = {};  ///< a predefined cluster, or a TOML file (train::read_cluster)
   bool cuda_graphs = false;                 ///< capture a step as a CUDA graph and replay it
   std::int64_t log_every = 1;               ///< steps between console lines; the metrics file gets every step
   bool dry_run = false;
-  std::int64_t ranks = 0;            ///< for the dry run; 0: those that would be started
-  std::int64_t document_length = 0;  ///< for plans: tokens of a typical document; 0: each sequence is one
+  std::int64_t ranks = 0;            ///< number of ranks of the dry run; 0: the number that a run would start
+  std::int64_t document_length = 0;  ///< for plans: tokens of a typical document; 0: each sequence is one document
   std::optional<std::string> memory =
-      {};  ///< bytes per rank for budget:auto, or budget=auto; left out: its part of the machine's free memory
+      {};  ///< bytes per rank for budget:auto or budget=auto; empty: the rank's share of the machine's free memory
   bool print_schedule = false;
   LaunchOptions launch = {};
 
   friend bool operator==(const TrainOptions&, const TrainOptions&) = default;
 };
 
-/// What `tessera plan` takes besides the options of `train`.
+/// Options of `tessera plan` in addition to the options of `train`.
 struct PlanOptions {
-  bool json = false;  ///< one object instead of a table
+  bool json = false;  ///< print one JSON object instead of a table
 
   friend bool operator==(const PlanOptions&, const PlanOptions&) = default;
 };
@@ -115,14 +114,14 @@ struct PlanOptions {
 /// Options of `tessera eval`.
 struct EvalOptions {
   std::string model = {};
-  std::string adapter = {};  ///< as in ModelChoice
+  std::string adapter = {};  ///< see ModelChoice
   std::vector<std::string> data = {};
   data::TokenFormat data_format = data::TokenFormat::automatic;
   TextOptions text = {};
   std::int64_t seq_len = 512;
   std::int64_t batch_size = 1;
-  Ulysses sequence = {};     ///< as in TrainOptions
-  std::int64_t windows = 0;  ///< at most, evenly spread; 0: all
+  Ulysses sequence = {};     ///< see TrainOptions
+  std::int64_t windows = 0;  ///< largest number of windows, evenly spread; 0: all
   std::optional<data::DocumentSeparator> document_separator = {};
   LaunchOptions launch = {};
 
@@ -131,11 +130,11 @@ struct EvalOptions {
 
 /// Sampling parameters. Applied in this order: repetition_penalty, temperature, top_k, top_p, min_p.
 struct Sampling {
-  double temperature = 0.8;  ///< 0: always the likeliest token; top-k, top-p and min-p then change nothing
+  double temperature = 0.8;  ///< 0: always the likeliest token; top_k, top_p and min_p then have no effect
   std::int64_t top_k = 0;    ///< keeps the k likeliest tokens, and ties with the last of them; 0: all
   double top_p = 1;          ///< keeps the fewest likeliest tokens whose probabilities sum to at least this; 1: all
   double min_p = 0;          ///< keeps tokens with at least this fraction of the top probability; 0: all
-  double repetition_penalty = 1;  ///< of seen tokens, divides positive logits and multiplies negative ones; 1: off
+  double repetition_penalty = 1;  ///< divides positive logits of seen tokens and multiplies negative ones; 1: off
 
   friend bool operator==(const Sampling&, const Sampling&) = default;
 };
@@ -143,11 +142,11 @@ struct Sampling {
 /// Options of `tessera generate`.
 struct GenerateOptions {
   std::string model = {};
-  std::string adapter = {};                  ///< as in ModelChoice
+  std::string adapter = {};                  ///< see ModelChoice
   std::string tokenizer = {};                ///< tokenizer.json or its folder; empty: the one in the model's folder
   std::string prompt = {};                   ///< text; without a tokenizer its bytes are tokens
   std::vector<std::string> prompt_ids = {};  ///< instead of `prompt`: a batch of prompts, each such as "1,2,3"
-  std::int64_t tokens = 200;                 ///< new tokens of each sequence, at most
+  std::int64_t tokens = 200;                 ///< largest number of new tokens per sequence
   Sampling sampling = {};
   std::uint64_t seed = 0;
   std::vector<std::string> stop_ids = {};  ///< "2" or "2,3": a sequence ends after any of these tokens
@@ -157,28 +156,31 @@ struct GenerateOptions {
   friend bool operator==(const GenerateOptions&, const GenerateOptions&) = default;
 };
 
-/// Options of `tessera chat`: those of `generate`, and those of a conversation.
+/// Options of `tessera chat`: the options of `generate`, and the options of a conversation.
 struct ChatOptions {
-  GenerateOptions generate = {.tokens = 1024};  ///< `tokens`: at most, in an answer; the prompts are not used
-  std::string chat_template = "auto";           ///< as for text::ChatFormat
-  std::string system = {};                      ///< the system message; empty: none
-  std::int64_t context = 4096;                  ///< tokens of the whole conversation; limited to the model's positions
+  /// `tokens`: largest number of tokens in an answer; the prompts are not used.
+  GenerateOptions generate = {.tokens = 1024};
+  std::string chat_template = "auto";  ///< see text::ChatFormat
+  std::string system = {};             ///< the system message; empty: no system message
+  std::int64_t context = 4096;  ///< largest number of tokens in the conversation; limited to the model's positions
 
   friend bool operator==(const ChatOptions&, const ChatOptions&) = default;
 };
 
-inline constexpr std::int64_t prompt_pass_tokens = 512;  ///< most tokens of a chat's prompt that one pass computes
+/// Largest number of prompt tokens that one pass of a chat computes.
+inline constexpr std::int64_t prompt_pass_tokens = 512;
 
 /// Returns the step after which a run ends.
 std::int64_t last_step(const TrainOptions& options);
 
-/// Returns the groups of ranks that each read sequences of their own. Throws InputError unless the ranks can be cut
-/// into groups of those that share each sequence.
+/// Returns the number of groups of ranks, each of which reads its own sequences. Throws InputError unless the ranks can
+/// be divided into groups that share each sequence.
 std::int64_t groups_of(const Ulysses& sequence, std::int64_t ranks);
-/// Returns the size of a rank's step. `pieces`: the strategy's (sharding::Facts::pieces); with the groups of ranks they
-/// give the number of micro-batches. 0: none. Throws InputError unless the batch can be cut over so many ranks.
+/// Returns the size of a rank's step. `pieces`: the strategy's number of pieces (sharding::Facts::pieces), which
+/// together with the number of groups of ranks determines the number of micro-batches; 0: steps are not cut into
+/// pieces. Throws InputError unless the batch can be divided over this number of ranks.
 StepSize step_size(const TrainOptions& options, std::int64_t ranks, int pieces);
-/// Throw InputError with one sentence about the first invalid value. `flags`: those that are bound to the options.
+/// Throw InputError with one sentence about the first invalid value. `flags`: the flags that are bound to the options.
 /// @{
 StepSize validate(const FlagSet& flags, const TrainOptions& options, std::int64_t ranks,
                   int pieces = 0);  ///< returns step_size
@@ -195,7 +197,7 @@ std::string to_text(OnSignal value);
 /// Parses --loss-scale; returns nothing if it is off. Throws InputError.
 std::optional<DynamicLossScale> loss_scale_of(const TrainOptions& options);
 
-/// Parses token ids such as "1,2,3". Throws InputError, which names the flag.
+/// Parses token ids such as "1,2,3". Throws an InputError that identifies the flag.
 std::vector<std::int32_t> parse_ids(std::string_view flag, std::string_view text);
 
 /// Returns the learning-rate schedule that the options describe.

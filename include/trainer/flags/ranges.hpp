@@ -10,10 +10,11 @@
 
 namespace fsdp::train {
 
-inline constexpr std::int64_t most_ranks = 65'536;  ///< that --dry-run can plan for
+inline constexpr std::int64_t most_ranks = 65'536;  ///< largest number of ranks that --dry-run can plan
 inline constexpr std::int64_t most_steps = 1'000'000'000'000;
-inline constexpr std::int64_t most_sequences = 1 << 20;                                ///< of a step
-inline constexpr std::int64_t most_tokens = std::numeric_limits<std::int32_t>::max();  ///< of a micro-batch
+inline constexpr std::int64_t most_sequences = 1 << 20;  ///< largest number of sequences in a step
+inline constexpr std::int64_t most_tokens =
+    std::numeric_limits<std::int32_t>::max();  ///< largest number of tokens in a micro-batch
 inline constexpr std::int64_t most_blocks = 1 << 20;
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 50;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `--sequence`: how many ranks share each sequence.
+/// `--sequence`: the number of ranks that share each sequence.
 #pragma once
 
 #include <string>
@@ -21,13 +21,14 @@ std::string to_text(const Ulysses& value);
 
 namespace fsdp::train {
 
-/// Help of --sequence.
+/// The --help text of --sequence.
 inline constexpr const char* sequence_help =
     "whole | ulysses:K[:parts=P] (K consecutive ranks share each sequence: each has a part of its rows, and a part of "
     "the heads in attention, which is done in P parts, a few heads at a time; without P in as many as a "
     "tiling's budget asks for, else in one)";
 
-/// Throws InputError for a policy of sequences that a stack's type does not have. `shards`: Stack::Sequence::shards.
+/// Throws InputError if ranks share sequences but the stack's type does not support it. `shards`:
+/// Stack::Sequence::shards.
 void require_stack_shards(const Ulysses& sequence, bool shards);
 
 }  // namespace fsdp::train

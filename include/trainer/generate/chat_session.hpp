@@ -22,8 +22,8 @@ namespace fsdp::train {
 struct ChatWork {
   bool ends = false;                      ///< the conversation is over; nothing to compute
   bool anew = false;                      ///< start a new sequence; false: continue the KV cache of the present one
-  std::int64_t position = 0;              ///< of the first token in the sequence
-  std::vector<std::int32_t> tokens = {};  ///< to feed; exactly one if the sequence continues
+  std::int64_t position = 0;              ///< position of the first token in the sequence
+  std::vector<std::int32_t> tokens = {};  ///< tokens to feed; exactly one if the sequence continues
 
   /// Packs this into room + 4 numbers to broadcast; `of` unpacks them. There must be at most `room` tokens.
   std::vector<std::int32_t> numbers(std::size_t room) const;
@@ -39,8 +39,8 @@ class ChatSession {
   /// Returns the next forward pass. If it is the user's turn, reads lines until there is a message. `prompt_tokens`:
   /// the most tokens that can start a sequence in one pass. Throws InputError if the template rejects the conversation.
   ChatWork next(std::FILE* in, std::int64_t prompt_tokens);
-  /// Takes the logits [V] after the last token that `next` returned. Once the whole prompt is fed, samples the answer's
-  /// next token and prints it.
+  /// Receives the logits [V] after the last token that `next` returned. Once the whole prompt is fed, samples the
+  /// answer's next token and prints it.
   void take(std::span<const float> logits);
 
  private:
@@ -52,12 +52,12 @@ class ChatSession {
   text::ChatFormat format_;
   ChatOptions options_;
   std::vector<std::int32_t> stops_;
-  std::vector<std::int32_t> never_;   // ids that are never drawn
+  std::vector<std::int32_t> never_;   // ids that are never sampled
   std::string end_text_;              // the template writes it after each answer
   std::string messages_;              // elements of a JSON array, without its brackets
-  std::vector<std::int32_t> tokens_;  // of the conversation so far
-  std::size_t fed_ = 0;               // tokens_ that the model has seen
-  std::size_t answer_begin_ = 0;      // index in tokens_ where the present answer starts
+  std::vector<std::int32_t> tokens_;  // tokens of the conversation so far
+  std::size_t fed_ = 0;               // number of tokens_ that the model has processed
+  std::size_t answer_begin_ = 0;      // index in tokens_ of the start of the current answer
   bool writing_ = false;
   std::optional<text::StreamDecoder> decoder_;
   std::string answer_;       // text of the present answer

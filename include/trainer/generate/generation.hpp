@@ -17,12 +17,12 @@
 
 namespace fsdp::train {
 
-/// Reads the tokenizer. Returns nothing if the model has none. Throws InputError if it is not supported; prompts of ids
-/// do without the one in the model's folder, and `unread` then says why.
+/// Reads the tokenizer. Returns nothing if the model has no tokenizer. Throws InputError if it is not supported.
+/// Prompts of ids do not need the one in the model's folder: if it cannot be read, `unread` is set to the reason.
 std::optional<text::Tokenizer> prompt_tokenizer(const GenerateOptions& options, std::string& unread);
 
-/// Encodes the prompt that a sequence starts with. Without a tokenizer, each byte is a token. Throws InputError, which
-/// names the flag, for tokens outside the vocabulary, or without a tokenizer if the vocabulary has more than 256
+/// Encodes the prompt that a sequence starts with. Without a tokenizer, each byte is a token. Throws an InputError that
+/// identifies the flag for tokens outside the vocabulary and, without a tokenizer, for a vocabulary of more than 256
 /// tokens. `instead`: advice for the latter error.
 std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string& prompt,
                                         const std::optional<text::Tokenizer>& tokenizer, std::int64_t vocabulary,
@@ -32,15 +32,16 @@ std::vector<std::int32_t> prompt_tokens(std::string_view flag, const std::string
 class Generation {
  public:
   /// `tokenizer`: encodes the prompt and decodes the new tokens; without one, tokens are bytes. Ids that it does not
-  /// have are never drawn, unless they are stop tokens. Throws InputError if the prompt or a stop token is not in the
+  /// have are never sampled, unless they are stop tokens. Throws InputError if the prompt or a stop token is not in the
   /// vocabulary.
   Generation(const GenerateOptions& options, std::int64_t vocabulary,
              const std::optional<text::Tokenizer>& tokenizer = {});
 
   std::int64_t sequences() const { return std::ssize(sequences_); }
-  /// The most tokens that the model reads of one sequence: the longest sequence when complete, without its last token.
+  /// The largest number of tokens of one sequence that the model reads: the longest complete sequence without its last
+  /// token.
   std::int64_t context() const { return context_; }
-  /// Tokens of the longest prompt.
+  /// Number of tokens in the longest prompt.
   std::int64_t longest_prompt() const { return context_ - (new_tokens_ > 0 ? new_tokens_ - 1 : 0); }
   /// Throws InputError if `context` exceeds the model's number of positions. `model`: its name for the error.
   void require_positions(std::int64_t positions, std::string_view model) const;
@@ -59,12 +60,13 @@ class Generation {
   };
   Last last() const;
 
-  /// Samples each sequence's next token from its logits [sequences, V]; 0 for a complete sequence. Throws as `sample`.
+  /// Samples each sequence's next token from its logits [sequences, V]; 0 for a complete sequence. Throws like
+  /// `sample`.
   std::vector<std::int32_t> draw(std::span<const float> logits) const;
   /// Appends the tokens that `draw` returned to the sequences that are not complete.
   void append(std::span<const std::int32_t> drawn);
 
-  /// Returns output that was not returned before. A text prompt: complete characters (without a tokenizer all bytes),
+  /// Returns the output that was not returned before. Text prompt: complete characters (without a tokenizer all bytes),
   /// and a newline at the end. Prompts of ids: one line for each complete sequence, in the order of the prompts.
   std::string take_output();
 
@@ -81,7 +83,7 @@ class Generation {
 
   bool ids_given_;
   std::string prompt_ = {};                          // a text prompt, until it is printed
-  std::optional<text::StreamDecoder> decoder_ = {};  // if there is a tokenizer
+  std::optional<text::StreamDecoder> decoder_ = {};  // empty without a tokenizer
   Sampling sampling_;
   std::uint64_t seed_;
   std::int64_t vocabulary_;
@@ -89,7 +91,7 @@ class Generation {
   std::int64_t context_ = 0;
   std::vector<std::int32_t> stops_, never_;
   std::vector<Sequence> sequences_;
-  std::size_t printed_ = 0;  ///< tokens of a text prompt's sequence; or sequences, if ids were given
+  std::size_t printed_ = 0;  ///< printed tokens of a text prompt's sequence; for prompts of ids: printed sequences
 };
 
 }  // namespace fsdp::train

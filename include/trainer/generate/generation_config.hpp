@@ -9,11 +9,11 @@
 
 namespace fsdp::train {
 
-/// Reads generation_config.json in the folder `options.model`, if there is one, and sets the options that the user did
-/// not give: temperature, top_k, top_p, min_p, repetition_penalty, and the stop ids from eos_token_id.
-/// "do_sample": false sets temperature 0. Ignores other keys, and null, which stands for nothing. Returns what it set,
-/// such as "temperature 0.6, stop-ids 2"; empty if nothing. `flags`: those that are bound to the options; they check
-/// what is set. Throws InputError, which names the file.
+/// Reads generation_config.json in the folder `options.model`, if the file exists, and sets the options that the user
+/// did not give: temperature, top_k, top_p, min_p, repetition_penalty, and the stop ids from eos_token_id. "do_sample":
+/// false sets temperature 0. Ignores other keys and null values. Returns the options that it set, such as "temperature
+/// 0.6, stop-ids 2"; empty if it set none. `flags`: the flags that are bound to the options; they check the values.
+/// Throws an InputError that identifies the file.
 std::string apply_generation_config(const FlagSet& flags, GenerateOptions& options);
 
 }  // namespace fsdp::train

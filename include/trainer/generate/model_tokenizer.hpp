@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The tokenizer of a model: where it is, and whether it is the model's.
+/// Finds the tokenizer of a model, and checks that it matches the model.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace fsdp::train {
 
-/// Finds the tokenizer.json that --tokenizer names, or else the one in a model's folder. Returns nothing if neither is
-/// there. Throws InputError if the folder that --tokenizer names has none.
+/// Returns the path of --tokenizer's tokenizer.json, or else of the one in the model's folder. Returns nothing if
+/// neither exists. Throws InputError if the folder of --tokenizer does not contain one.
 std::optional<std::filesystem::path> tokenizer_of(const std::string& tokenizer, const std::string& model_folder);
 
 /// Throws InputError if a tokenizer has ids outside the model's vocabulary. `file`: its path, for the error.
 void require_vocabulary(const text::Tokenizer& tokenizer, const std::filesystem::path& file, std::int64_t vocabulary);
 
-/// Returns the ids of the vocabulary that are never drawn: those without a token, which would be printed as nothing.
-/// `stops`: ids that end a text, which may be drawn.
+/// Returns the ids of the vocabulary that are never sampled because they have no token and would print nothing.
+/// `stops`: ids that end a text; they may be sampled.
 std::vector<std::int32_t> never_drawn(const text::Tokenizer& tokenizer, std::int64_t vocabulary,
                                       std::span<const std::int32_t> stops);
 

@@ -42,7 +42,7 @@ class SampleText {
 
   /// Tokens of the prompt.
   const std::vector<std::int32_t>& prompt() const { return prompt_; }
-  /// Ids that are never drawn.
+  /// Ids that are never sampled.
   const std::vector<std::int32_t>& never() const { return never_; }
 
   /// Starts a new sample.
@@ -56,14 +56,14 @@ class SampleText {
   void read_chat(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary);
   void read_text(const TrainOptions& options, const std::string& model_folder, std::int64_t vocabulary);
 
-  std::optional<text::Tokenizer> tokenizer_;  // none: bytes
+  std::optional<text::Tokenizer> tokenizer_;  // empty: tokens are bytes
   bool chat_ = false;
-  std::int64_t most_;                // tokens of a sample
+  std::int64_t most_;                // largest number of tokens in a sample
   std::vector<std::int32_t> stops_;  // tokens that end a sample and are not part of it
   std::vector<std::int32_t> never_;
   std::string end_text_;  // text that ends an answer; the template may not have a token for it
   std::vector<std::int32_t> prompt_;
-  std::int64_t count_ = 0;  // tokens so far
+  std::int64_t count_ = 0;  // number of tokens so far
   std::optional<text::StreamDecoder> decoder_;
   std::string text_;
 };
@@ -71,12 +71,12 @@ class SampleText {
 /// Runs a forward pass over a micro-batch of tokens and returns the logits [V] of its row `row`.
 using RowLogits = std::function<std::vector<float>(std::span<const std::int32_t> tokens, std::int64_t row)>;
 
-/// Writes sample texts. Collective: every rank makes each call and computes the same passes. Rank 0 alone has the
-/// tokenizer; it chooses each token and broadcasts it.
+/// Writes sample texts. Collective: every rank makes each call and computes the same passes. Only rank 0 has the
+/// tokenizer; it samples each token and broadcasts it.
 class Samples {
  public:
-  /// Reads the tokenizer if --sample-prompt is given. `folder`: --model's; empty if --model is not a folder.
-  /// `sequences`: of a micro-batch. References must outlive it.
+  /// Reads the tokenizer if --sample-prompt is given. `folder`: the value of --model; empty if that is not a folder.
+  /// `sequences`: number of sequences in a micro-batch. References must outlive this object.
   Samples(const comm::Ranks& ranks, const TrainOptions& options, const std::string& folder, std::int64_t sequences,
           std::int64_t vocabulary, RowLogits logits);
   ~Samples();
@@ -93,8 +93,8 @@ class Samples {
   const TrainOptions& options_;
   std::int64_t sequences_;
   RowLogits logits_;
-  std::optional<SampleText> text_ = {};    ///< on rank 0
-  std::vector<std::int32_t> prompt_ = {};  ///< empty: no samples
+  std::optional<SampleText> text_ = {};    ///< set only on rank 0
+  std::vector<std::int32_t> prompt_ = {};  ///< tokens of the prompt; empty without samples
 };
 
 }  // namespace fsdp::train

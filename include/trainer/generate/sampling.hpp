@@ -3,7 +3,7 @@
 /// Samples the next token from logits.
 ///
 /// Parameters have the order and meaning of transformers' `generate`: the repetition penalty, then temperature, top-k,
-/// top-p and min-p. The tokens drawn differ from it, since it uses PyTorch's random generator.
+/// top-p and min-p. The sampled tokens differ from transformers', which uses PyTorch's random generator.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace fsdp::train {
 
 /// Returns the probability of every token [V]; they sum to 1. `seen`: tokens of the prompt and the continuation so far.
-/// `never`: ids of probability 0. Throws InputError if a logit is not finite, or no id is left.
+/// `never`: ids of probability 0. Throws InputError if a logit is not finite, or if all ids are excluded.
 std::vector<double> probabilities(std::span<const float> logits, std::span<const std::int32_t> seen,
                                   const Sampling& sampling, std::span<const std::int32_t> never = {});
 

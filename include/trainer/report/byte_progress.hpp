@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lines on a terminal that are updated in place while something takes long.
+/// Progress lines on a terminal, updated in place during long operations.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ class ProgressLine {
   /// Erases the line.
   ~ProgressLine();
 
-  /// Replaces the last text, which must not be longer.
+  /// Replaces the previous text, which must not be longer than the new one.
   void show(const std::string& text);
 
  private:
   int width_ = 0;
 };
 
-/// Shows how many bytes of how many are done (ProgressLine).
+/// A progress line with the number of processed bytes, their total and the percentage (ProgressLine).
 class ByteProgress {
  public:
   /// `doing`: the activity, such as "tokenizing FILE".

@@ -12,7 +12,7 @@
 
 namespace fsdp::report {
 
-/// What a stream can display.
+/// The display capabilities of a stream.
 struct ConsoleStyle {
   bool terminal = false;  ///< lines can be overwritten
   bool colour = false;
@@ -22,21 +22,21 @@ struct ConsoleStyle {
 /// is not a terminal. `colour` is set on a terminal unless NO_COLOR is set and not empty.
 ConsoleStyle style_of(std::FILE* stream);
 
-/// Returns whether two streams are of one file or terminal, so that a line in both is read twice.
+/// Returns whether two streams write to the same file or terminal, so that a line in both would appear twice.
 bool are_one(std::FILE* a, std::FILE* b);
 
-/// "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB". Other units than tokens are
-/// written out: "8,123 points/s".
+/// Returns "step  12/200  loss 3.1416  norm 1.020  lr 1.00e-03  8,123 tok/s  peak 1.20 GiB". Units other than tokens
+/// are written out: "8,123 points/s".
 std::string step_text(const StepRecord& record, std::int64_t steps, std::string_view unit = "tokens");
 
-/// "[======>      ] 50%  step 100/200  loss 2.1000  1:05 left".
+/// Returns "[======>      ] 50%  step 100/200  loss 2.1000  1:05 left".
 std::string progress_text(const StepRecord& record, std::int64_t steps, double seconds_left);
 
-/// "0:07", "12:34", "1:02:03".
+/// Returns "0:07", "12:34", "1:02:03".
 std::string duration_text(double seconds);
 
-/// Prints steps and progress, made printable (tessera/fsdp/core/terminal_text.hpp); for one rank only. A
-/// default-constructed one prints nothing.
+/// Prints steps and progress as printable text (tessera/fsdp/core/terminal_text.hpp), on one rank only. A
+/// default-constructed Console prints nothing.
 class Console {
  public:
   Console() = default;
@@ -50,7 +50,7 @@ class Console {
   void progress(const std::string& text);  ///< replaces the progress line
   void finish();                           ///< erases the progress line
 
-  /// Whether the stream is a pipe that nobody reads any more.
+  /// Whether the stream is a pipe whose reader has closed it.
   bool reader_is_gone() const { return reader_is_gone_; }
 
  private:
@@ -60,9 +60,9 @@ class Console {
   std::FILE* stream_ = nullptr;
   ConsoleStyle style_;
   std::int64_t first_step_ = 1, steps_ = 0, log_every_ = 1;
-  std::string_view unit_;  ///< what sequences are made of
-  double seconds_ = 0;     ///< of the steps so far
-  std::string progress_;   ///< the progress line that is shown
+  std::string_view unit_;  ///< unit of sequences, such as "tokens"
+  double seconds_ = 0;     ///< total seconds of the steps so far
+  std::string progress_;   ///< the displayed progress line
   bool reader_is_gone_ = false;
 };
 

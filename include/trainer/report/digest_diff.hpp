@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `tessera diff` says of two files of digests, or of two folders with tensors: where they part.
+/// The comparison of `tessera diff`: finds where two digest files, or two folders with tensors, first differ.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +14,33 @@
 
 namespace fsdp::report {
 
-/// Where two runs part.
+/// The first place at which two runs differ.
 struct Parting {
   std::int64_t step = 0;
-  StepDigest place = {};  ///< its bits are those of the first file
+  StepDigest place = {};  ///< the digest of that place; its bits are from the first file
 
   friend bool operator==(const Parting&, const Parting&) = default;
 };
 
-/// What two files have in common.
+/// The result of comparing two digest files.
 struct DigestComparison {
-  std::vector<std::int64_t> same_steps = {};  ///< up to where they part
-  std::int64_t same_digests = 0;              ///< in those steps
-  std::optional<Parting> parting = {};        ///< the first in the order of computation; nothing if they are the same
-  std::vector<std::string> notes = {};        ///< a sentence for all that could not be compared
+  std::vector<std::int64_t> same_steps = {};  ///< numbers of the equal steps before the first difference
+  std::int64_t same_digests = 0;              ///< number of equal digests in those steps
+  std::optional<Parting> parting = {};  ///< the first difference in the order of computation; empty if there is none
+  std::vector<std::string> notes = {};  ///< one sentence for each thing that could not be compared
 };
 
-/// Compares the steps that both files have; if their steps are cut into other pieces, only gradients and weights.
-/// Throws InputError if the files are of other models, or have no step in common.
+/// Compares the steps that both files contain. If the files cut steps into different pieces, compares only gradients
+/// and weights. Throws InputError if the files are from different models, or have no step in common.
 DigestComparison compare(const DigestFile& a, const DigestFile& b);
 
 /// Returns "steps 1 to 41 are the same (3280 digests); they part in step 42, piece 3, block 2, forward".
 std::string in_words(const DigestComparison& comparison);
-/// Returns "threads are 1 and 2; ...": the differences of two first lines that may change bits; empty if none.
+/// Returns "threads are 1 and 2; ...": the differences between two first lines that may change bits; empty if there are
+/// none.
 std::string differences(const DigestStart& a, const DigestStart& b);
 
-/// Digests, and the folder that has their tensors, if they come from one.
+/// Digests, and the folder with their tensors if they were read from one.
 struct DigestSource {
   DigestFile file = {};
   std::optional<std::filesystem::path> folder = {};
@@ -51,11 +52,11 @@ DigestSource read_source(const std::filesystem::path& path);
 /// The result of a comparison.
 struct DigestDiff {
   bool same = false;
-  std::vector<std::string> lines = {};  ///< for the user
+  std::vector<std::string> lines = {};  ///< output for the user
 };
 
-/// Compares two sources: what they share, the first place where they part, and, where both have the tensors of that
-/// place, their largest difference. Throws InputError if they cannot be compared.
+/// Compares two sources. The result reports the equal steps, the first difference and, if both sources have the tensors
+/// at that place, the largest difference between these. Throws InputError if the sources cannot be compared.
 DigestDiff diff(const DigestSource& a, const DigestSource& b);
 
 }  // namespace fsdp::report

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The file of --digests: 64 bits of all that each step computed, as JSON lines.
+/// The file of --digests: 64-bit digests of the results of each step, as JSON lines.
 ///
 /// The first line describes the run. Each step follows in the order of computation: streams, piece after piece, then
-/// gradients and weights of each unit's parameters. A run that is given an earlier run's file appends to it, with a
-/// first line of its own; of a step that is there twice, the later one counts.
+/// gradients and weights of each unit's parameters. A run that is given an earlier run's file appends to it, starting
+/// with its own first line. If a step occurs twice, the later one counts.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@
 
 namespace fsdp::report {
 
-/// The first line. Runs of other sizes cannot be compared, nor streams of other pieces. The last bits may depend on the
-/// rest.
+/// The first line. Runs with different `sizes` cannot be compared; with different `pieces`, their streams cannot. The
+/// last bits of results may depend on the other members.
 struct DigestStart {
-  std::int64_t pieces = 1;  ///< of a step: those of the strategy, or one for each micro-batch of each rank
-  std::string stack = {};   ///< as StartRecord's, and so are the others
+  std::int64_t pieces = 1;  ///< number of pieces of a step: the strategy's, or one for each micro-batch of each rank
+  std::string stack = {};   ///< this and the following members: see StartRecord
   std::string model_name = {};
   ConfigValues sizes = {};
   std::uint64_t seed = 0;
@@ -37,7 +37,7 @@ struct DigestStart {
   friend bool operator==(const DigestStart&, const DigestStart&) = default;
 };
 
-/// Returns the first line of a run. `micro_batches`: of each rank, where its steps are not cut into pieces.
+/// Returns the first line of a run. `micro_batches`: number per rank; used if steps are not cut into pieces.
 DigestStart digest_start(const StartRecord& run, std::int64_t micro_batches);
 
 /// Return a line of the file, without the newline.
@@ -50,10 +50,11 @@ std::string json_line(std::int64_t step, const StepDigest& digest);
 class DigestWriter {
  public:
   DigestWriter() = default;
-  /// Opens the file to append to it, and first ends a line that was cut off. Throws InputError if it cannot be opened.
+  /// Opens the file for appending, and first terminates an incomplete last line. Throws InputError if it cannot be
+  /// opened.
   explicit DigestWriter(const std::filesystem::path& path);
 
-  /// Throws InputError if the file holds runs that this one cannot be compared with, so that nobody could read it.
+  /// Throws InputError if the file contains runs that this one cannot be compared with: such a file could not be read.
   void require_like(const DigestStart& start) const;
   /// Append lines and flush them. Throw InputError if they cannot be written. `begin` checks require_like first.
   /// @{
@@ -66,28 +67,28 @@ class DigestWriter {
 
   std::filesystem::path path_;
   std::ofstream file_;
-  bool used_ = false;                  ///< there was a first line of a run
-  std::optional<DigestStart> before_;  ///< the last one; nothing if it is of another kind of file
+  bool used_ = false;                  ///< whether the file has a first line of a run
+  std::optional<DigestStart> before_;  ///< the last first line; empty if it is not from a digest file
 };
 
 /// The digests of a file.
 struct DigestFile {
-  std::string name = {};  ///< its path
+  std::string name = {};  ///< path of the file
   DigestStart start = {};
   /// The tensors digested in each step, in the order of computation; their bits are 0.
   std::vector<StepDigest> places = {};
-  std::map<std::int64_t, std::vector<std::uint64_t>> steps = {};  ///< by number: the bits, [places]
-  std::vector<std::string> left_out = {};  ///< a sentence for each line and step that is not whole
+  std::map<std::int64_t, std::vector<std::uint64_t>> steps = {};  ///< by step number: the bits of its digests, [places]
+  std::vector<std::string> left_out = {};                         ///< one sentence for each incomplete line or step
 };
 
-/// Reads a file. Throws InputError if it cannot be read, has no digests, or holds runs that cannot be compared with
+/// Reads a file. Throws InputError if it cannot be read, has no digests, or contains runs that cannot be compared with
 /// each other.
 DigestFile read_digests(const std::filesystem::path& path);
 
 /// Returns "piece 3, block 2, forward", or "block 2, gradient".
 std::string in_words(const StepDigest& place);
 
-/// Returns "layers is 2 and 3" of the first size in which two runs differ; empty if none does.
+/// Returns "layers is 2 and 3" for the first size in which two runs differ; empty if all sizes are equal.
 std::string other_size(const DigestStart& a, const DigestStart& b);
 
 }  // namespace fsdp::report

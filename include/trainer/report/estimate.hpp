@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What `tessera plan` prints: an estimate of a step as a table, as JSON and as a trace.
+/// The output of `tessera plan`: an estimate of a step as a table, as JSON and as a trace.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 
 namespace fsdp::report {
 
-/// What an estimate is of.
+/// Describes the step that an estimate is for.
 struct EstimateTitle {
-  std::string cluster;               ///< as --cluster names it
+  std::string cluster;               ///< the value of --cluster
   std::string stack;                 ///< "fsdp2 / nccl / bf16"
   std::string step;                  ///< "1 x 8192 tokens a micro-batch"
-  std::string documents = {};        ///< what attention was counted of; empty if sequences are whole
-  std::int64_t document_length = 0;  ///< tokens of each document; 0: each sequence is one
+  std::string documents = {};        ///< the documents for which attention was counted; empty if sequences are whole
+  std::int64_t document_length = 0;  ///< tokens of each document; 0: each sequence is one document
 };
 
-/// Returns the table, with a line at its head that tells whether the step fits.
+/// Returns the table. Its first line reports whether the step fits.
 std::string estimate_text(const plan::Estimate& estimate, const EstimateTitle& title);
 
 /// Returns time, rate and memory in one line.
 std::string estimate_line(const plan::Estimate& estimate);
 
-/// Returns the same and more as one JSON object, in bytes, seconds and FLOP/s.
+/// Returns the same values and further ones as one JSON object, in bytes, seconds and FLOP/s.
 std::string estimate_json(const plan::Estimate& estimate, const EstimateTitle& title);
 
-/// Returns the works of the virtual step and the memory that it holds as events of rank 0, named as in the trace of a
-/// run, with a lane for each track; and the names of the lanes.
+/// Return the tasks and the memory of the simulated step as trace events of rank 0, named as in the trace of a run,
+/// with a lane for each track; and the names of the lanes.
 /// @{
 std::vector<TraceEvent> trace_events(const plan::Estimate& estimate);
 std::vector<std::string> trace_lanes();

@@ -25,8 +25,8 @@ namespace fsdp::report {
 /// Returns the name of a measured peak, such as "matmul bf16 1024^3 on 2 x 1 threads, measured 0.4 TFLOP/s".
 std::string peak_name(DType dtype, std::int64_t size, int ranks, int threads, double flops_per_second);
 
-/// Fills contiguous memory with numbers in [-0.5, 0.5) as they are in training: no two neighbours are equal. A GPU
-/// multiplies equal numbers faster than it can multiply others, since they draw less power.
+/// Fills contiguous memory with numbers in [-0.5, 0.5) of which no two neighbours are equal, as in training. A GPU
+/// multiplies equal numbers faster than different ones, since they draw less power.
 template <class Device, class T>
 void fill_with_noise(typename Device::Queue& queue, const Tensor<T>& tensor) {
   std::vector<T> values(static_cast<std::size_t>(std::min<std::int64_t>(tensor.numel(), std::int64_t{1} << 18)));
@@ -41,7 +41,7 @@ void fill_with_noise(typename Device::Queue& queue, const Tensor<T>& tensor) {
     count = std::min(done, tensor.numel() - done);
     device::move<Device, T>(queue, tensor.data(), tensor.data() + done, count);
   }
-  queue.synchronize();  // `values` may go
+  queue.synchronize();  // `values` must live until the copy is done
 }
 
 /// Measures a matmul of [size, size] matrices in the compute type on all ranks at once. Returns the seconds of the best

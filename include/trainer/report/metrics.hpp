@@ -3,7 +3,8 @@
 /// The metrics file: one JSON object per line, appended and flushed at once.
 ///
 /// Numbers are printed so that they read back to the same value. NaN and infinities, which JSON lacks, are strings.
-/// A record lists what its line holds by `visit`, which calls `visitor(name, value)`; an empty optional is null there.
+/// The `visit` of a record calls `visitor(name, value)` for each value of its line; an empty optional is written as
+/// null.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace fsdp::report {
 
-/// Returns nothing for an empty text.
+/// Returns the text, or an empty optional if the text is empty.
 inline std::optional<std::string> unless_empty(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
@@ -27,7 +28,8 @@ inline std::optional<std::string> unless_empty(const std::string& text) {
 /// Seconds of a step.
 struct StepTimes {
   double all = 0;
-  std::optional<double> collectives = {};  ///< in which a rank waits for them or makes them; null where none is seen
+  /// Seconds that a rank waits for or executes collectives; null if not measured.
+  std::optional<double> collectives = {};
 };
 
 /// A measured matmul rate of all ranks together.
@@ -39,7 +41,7 @@ struct MatmulPeak {
 /// A rank that computes longer than the others.
 struct Straggler {
   std::int64_t rank = 0;
-  double ratio = 1;  ///< of its seconds to those of the median rank
+  double ratio = 1;  ///< its seconds divided by those of the median rank
 };
 
 /// The first line: describes the run.
@@ -47,21 +49,22 @@ struct StartRecord {
   std::string stack = {};       ///< such as "fsdp2 threads:2 bf16 off"
   std::string model_name = {};  ///< the value of --model
   ConfigValues sizes = {};      ///< values of the model's config
-  std::string optimizer = {};   ///< its name
-  ConfigValues constants = {};  ///< of the optimizer
-  ConfigValues groups = {};     ///< groups of parameters (--group): what each sets, as text
+  std::string optimizer = {};   ///< name of the optimizer
+  ConfigValues constants = {};  ///< constants of the optimizer
+  ConfigValues groups = {};     ///< parameter groups (--group): the values that each sets, as text
   std::uint64_t seed = 0;
   std::int64_t world = 1;
   std::int64_t ranks_per_sequence = 1;  ///< consecutive ranks that share each sequence (--sequence)
-  std::int64_t pieces = 0;              ///< of a step, on any number of ranks; 0: one for each micro-batch of each rank
-  std::int64_t threads = 1;             ///< per rank; the last bits of results depend on it
-  std::string instruction_set = {};  ///< such as "avx2"; the last bits depend on it, too; empty if it does not matter
+  /// Number of pieces of a step, whatever the number of ranks; 0: one for each micro-batch of each rank.
+  std::int64_t pieces = 0;
+  std::int64_t threads = 1;          ///< per rank; the last bits of results depend on it
+  std::string instruction_set = {};  ///< such as "avx2"; the last bits of results depend on it; empty if they do not
   std::int64_t parameters = 0;
-  std::int64_t trained = 0;     ///< of the parameters, those that are not frozen
+  std::int64_t trained = 0;     ///< number of parameters that are not frozen
   std::int64_t first_step = 1;  ///< above 1 after a resume
   std::int64_t steps = 0;
   std::int64_t skipped_binary = 0;        ///< number of binary files that were skipped
-  std::optional<StepTimes> planned = {};  ///< of a step; left out without --cluster
+  std::optional<StepTimes> planned = {};  ///< planned times of a step; omitted without --cluster
 
   /// The optimizer's name and constants.
   ConfigValues named_constants() const;
@@ -89,30 +92,30 @@ struct StartRecord {
   }
 };
 
-/// What a step did with a group of parameters (--group).
+/// The values of one parameter group (--group) in a step.
 struct GroupRecord {
-  std::string name = {};                 ///< which parameters it has
-  std::optional<double> lr = {};         ///< empty: as the others'
-  std::optional<double> grad_norm = {};  ///< before clipping; empty unless it is clipped apart
+  std::string name = {};                 ///< the selection of its parameters
+  std::optional<double> lr = {};         ///< learning rate of the group; empty if it is the global one
+  std::optional<double> grad_norm = {};  ///< norm before clipping; empty unless the group is clipped separately
 };
 
 /// A line for each step.
 struct StepRecord {
-  std::int64_t step = 0;                  ///< the first is 1
-  double loss = 0;                        ///< mean over the step's targets, before the update
-  double grad_norm = 0;                   ///< before clipping; global, but for groups that are clipped apart
+  std::int64_t step = 0;  ///< number of the step; the first is 1
+  double loss = 0;        ///< mean over the step's targets, before the update
+  double grad_norm = 0;   ///< norm before clipping, of all parameters except groups that are clipped separately
   std::optional<double> loss_scale = {};  ///< empty if loss scaling is off
-  bool skipped = false;                   ///< gradients overflowed: no weight changed
+  bool skipped = false;                   ///< whether gradients overflowed, so that no weight changed
   double lr = 0;
-  std::int64_t tokens = 0;  ///< seen so far, this step included
+  std::int64_t tokens = 0;  ///< number of tokens so far, including this step
   double tokens_per_second = 0;
   double step_seconds = 0;
-  std::int64_t peak_bytes = 0;  ///< of tensor memory on this rank
+  std::int64_t peak_bytes = 0;  ///< peak of tensor memory on this rank
   double tflops = 0;
   std::optional<double> mfu = {};  ///< null if no peak is known
   std::string mfu_peak = {};  ///< the peak that mfu divides by (peak_name in tessera/trainer/report/matmul_peak.hpp)
-  comm::MeshTraffic traffic = {};        ///< collectives of its passes and its update; left out if there are none
-  std::vector<GroupRecord> groups = {};  ///< those that have a learning rate or a norm of their own
+  comm::MeshTraffic traffic = {};        ///< collectives of the step's passes and update; omitted if there are none
+  std::vector<GroupRecord> groups = {};  ///< groups with their own learning rate or norm
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
@@ -154,7 +157,7 @@ struct SampleRecord {
   std::int64_t step = 0;
   std::string prompt = {};
   std::string text = {};   ///< the text after the prompt
-  bool is_answer = false;  ///< the text answers the prompt, a user's message; console only
+  bool is_answer = false;  ///< whether the prompt is a user's message and the text is the answer; console only
 
   /// Prompt and text for display: an answer starts on its own line.
   std::string whole() const { return prompt + (is_answer ? "\n" : "") + text; }
@@ -168,21 +171,22 @@ struct SampleRecord {
   }
 };
 
-/// The last line.
+/// The last line: summarizes the run.
 struct SummaryRecord {
   std::int64_t steps = 0;
-  std::optional<double> loss = {};             ///< of the last step
-  std::optional<double> validation_loss = {};  ///< null if nothing is held out
-  std::string_view unit = "tokens";            ///< what `tokens` counts (nn::unit_of); console only
+  std::optional<double> loss = {};             ///< loss of the last step
+  std::optional<double> validation_loss = {};  ///< null if no data are held out
+  std::string_view unit = "tokens";            ///< unit of `tokens` (nn::unit_of); console only
   std::int64_t tokens = 0;
   double seconds = 0;
-  std::optional<double> first_step_seconds = {};  ///< from the run's start to the end of its first step; null without
-  std::optional<StepTimes> step = {};             ///< the mean of rank 0's steps after the first; null without
-  std::optional<StepTimes> planned = {};          ///< what a plan expected of it; left out without --cluster
-  std::optional<Straggler> straggler = {};        ///< left out if there is none
+  /// From the run's start to the end of its first step; null if there is none.
+  std::optional<double> first_step_seconds = {};
+  std::optional<StepTimes> step = {};       ///< mean times of rank 0's steps after the first; null if there are none
+  std::optional<StepTimes> planned = {};    ///< times of a step that a plan expected; omitted without --cluster
+  std::optional<Straggler> straggler = {};  ///< omitted if no rank is a straggler
   std::int64_t peak_bytes = 0;
-  std::string checkpoint = {};     ///< path of the last one; empty if there is none
-  comm::MeshTraffic traffic = {};  ///< all collectives of the run; left out if there are none
+  std::string checkpoint = {};     ///< path of the last checkpoint; empty if there is none
+  comm::MeshTraffic traffic = {};  ///< all collectives of the run; omitted if there are none
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {

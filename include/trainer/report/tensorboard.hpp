@@ -2,7 +2,8 @@
 /// @file
 /// TensorBoard's event files: TFRecords of `Event` messages, appended and flushed at once.
 ///
-/// Values that torchtitan logs, too, have its tags; speeds are per rank, as there. docs/metrics.md lists all tags.
+/// Values that torchtitan also logs have torchtitan's tags; speeds are per rank, as in torchtitan. docs/metrics.md
+/// lists all tags.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ std::string tf_record(std::string_view message);
 
 /// Encodes an `Event` message with the version of the file format. `seconds`: Unix time.
 std::string version_event(double seconds);
-std::string start_event(double seconds, std::int64_t step);  ///< readers drop earlier data of this and later steps
+std::string start_event(double seconds, std::int64_t step);  ///< readers then drop earlier data of this and later steps
 /// Encodes an event with numbers.
 std::string scalars_event(double seconds, std::int64_t step, std::span<const Scalar> scalars);
 /// Encodes an event with a text for TensorBoard's text plugin, which shows it as Markdown.
@@ -41,8 +42,8 @@ class TensorBoard {
   /// the order of their names. Throws InputError if it cannot be written.
   explicit TensorBoard(const std::filesystem::path& directory);
 
-  /// Stores the number of ranks and writes a start event for the run's first step, so that readers drop what an earlier
-  /// run wrote from that step on.
+  /// Stores the number of ranks and writes a start event for the run's first step, so that readers drop the data of an
+  /// earlier run from that step on.
   void write(const StartRecord& record);
   /// Appends an event and flushes it. Throws InputError if it cannot be written.
   /// @{
@@ -50,7 +51,7 @@ class TensorBoard {
   void write(const ValidationRecord& record);
   void write(const SampleRecord& record);
   /// @}
-  void write(const SummaryRecord&) {}  ///< writes nothing: other records have all its values
+  void write(const SummaryRecord&) {}  ///< writes nothing: other records contain all its values
 
  private:
   void append(const std::string& event);

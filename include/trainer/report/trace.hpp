@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Traces of what each rank did when, in Chrome's format for chrome://tracing and Perfetto.
+/// Traces of each rank's activity over time, in Chrome's format for chrome://tracing and Perfetto.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,24 @@
 
 namespace fsdp::report {
 
-/// A span of time, or a counter's values from a time on. Spans of one rank and lane nest or do not overlap.
+/// A span of time, or the values of a counter from a point in time. Spans of one rank and lane nest or do not overlap.
 struct TraceEvent {
   std::string name = {};
   std::string category = {};      ///< "compute", "comm", "optim", "checkpoint"
-  double begin_microseconds = 0;  ///< since the run's start
+  double begin_microseconds = 0;  ///< time since the run's start
   double duration_microseconds = 0;
   std::int64_t rank = 0;
   std::int64_t lane = 0;  ///< shown as a thread of the rank; one for compute, one for communication
-  std::vector<std::pair<std::string, std::int64_t>> values = {};  ///< of a counter, shown one above the other; no span
+  /// Values of a counter, displayed stacked; empty for a span.
+  std::vector<std::pair<std::string, std::int64_t>> values = {};
 };
 
-/// Returns the counter "memory" of a rank, by kind: what it holds, of which `activations` are in use.
+/// Returns the counter "memory" of a rank: the bytes `held` by kind, but of activations only those in use
+/// (`activations`).
 TraceEvent memory_event(const device::BytesByKind& held, std::int64_t activations, std::int64_t rank, double seconds);
 
-/// Returns all events as {"traceEvents": [...]}. `lanes`: the names of lanes, by number; the others show their number.
+/// Returns all events as {"traceEvents": [...]}. `lanes`: the names of lanes, by number; a lane without a name shows
+/// its number.
 std::string trace_json(const std::vector<TraceEvent>& events, const std::vector<std::string>& lanes = {});
 
 /// Collects events; several threads can add to it.
@@ -44,13 +47,13 @@ class Trace {
   bool on() const { return !path_.empty(); }
   /// Adds an event. Any thread may call it.
   void add(TraceEvent event);
-  /// Writes the file under a temporary name, then gives it its own: what stood there is replaced by a whole trace or
-  /// not at all. Pipes and devices are written as they are. Throws InputError if it cannot be written.
+  /// Writes a temporary file and renames it, so that an existing file is replaced by a complete trace or not at all.
+  /// Pipes and devices are written directly. Throws InputError if it cannot be written.
   void write() const;
 
  private:
   std::filesystem::path path_;
-  FileDescriptor fifo_;  ///< keeps the reader of a FIFO
+  FileDescriptor fifo_;  ///< keeps a FIFO open for its reader
   std::vector<std::string> lanes_;
   mutable std::mutex mutex_;
   std::vector<TraceEvent> events_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What all ranks of a command on one stack must have in common before they compute.
+/// Checks that all ranks of a command on one stack agree on their arguments before they compute.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ using ShardingOf = typename Model::Stack::Sharding;
 template <class Model>
 using TilingOf = typename Model::Stack::Tiling;
 
-/// Names of policies, as flags write them.
+/// The texts of policies, in the syntax of flags.
 struct PolicyTexts {
   std::string sharding = {}, precision = {}, tiling = {};
 };
-/// Returns the names of a stack's policies, with their numbers.
+/// Returns the texts of a stack's policies, with their parameters.
 template <class Stack>
 PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling) {
   return {.sharding = policy_text(sharding),
@@ -33,8 +33,8 @@ PolicyTexts policy_texts(const typename Stack::Sharding& sharding, const typenam
 /// environment variables that choose the bf16 matmul are the same on all ranks.
 void agree_on_instruction_set(const comm::Ranks& ranks);
 
-/// Throws InputError on all ranks unless they have the same arguments: flags, policies, and `more`, lines that neither
-/// of them has. Then calls agree_on_instruction_set. Collective.
+/// Throws InputError on all ranks unless they have the same arguments: flags, policies, and the further lines in
+/// `more`. Then calls agree_on_instruction_set. Collective.
 void agree_on_run(const comm::Ranks& ranks, const FlagSet& flags, const PolicyTexts& policies,
                   const std::string& more = {});
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Budgets that are `auto`, by dry runs: `--tiling budget:auto` becomes the largest tiling budget with which a step
-/// fits into a rank's memory, and `budget=auto` behind --sharding the bytes for gathered weights that the rest of a
-/// step leaves of it.
+/// Finds budgets that are `auto` by dry runs. `--tiling budget:auto` becomes the largest tiling budget with which a
+/// step fits into a rank's memory; `budget=auto` of --sharding becomes the bytes that the rest of a step leaves for
+/// gathered weights.
 #pragma once
 
 #include <cstdint>
@@ -33,19 +33,19 @@ bool weights_ask_for_memory(const Sharding& sharding) {
 }
 
 /// Searches for the largest budget whose peak is at most `memory`, to one part in 256. `taken` returns a rank's planned
-/// bytes with a tiling, and with other options for blocks: those of the run are `units`. Returns `memory` if the
-/// untiled step fits. Throws InputError if no budget fits; the error names the least bytes that were found, and says
-/// whether a budget fits with --recompute, or else, where host memory is apart, with the least share of inputs in it.
+/// bytes for a tiling and options of blocks; the run's own options are `units`. Returns `memory` if the untiled step
+/// fits. Throws InputError if no budget fits; the error reports the smallest peak that was found, and whether a budget
+/// fits with --recompute or else, if host memory is separate, with the least share of inputs in host memory.
 std::int64_t largest_budget(std::int64_t memory, const UnitOptions& units, StackMemory stack,
                             FunctionRef<TakenBytes(const tiling::RunTimeTiling&, const UnitOptions&)> taken);
 
-/// Returns what a step leaves of `memory` for gathered weights; `step`: its plan without a budget, with `units`. Throws
-/// InputError if the rest of the step takes more than all; the error names the flags that the step has not. Whether
-/// weights fit into what is left, the plan finds out.
+/// Returns the bytes of `memory` that a step leaves for gathered weights. `step`: its plan without a budget, with
+/// `units`. Throws InputError if the rest of the step exceeds `memory`; the error suggests flags that the step does not
+/// use. Whether the weights fit into the returned bytes is checked later, by the plan.
 std::int64_t left_for_weights(std::int64_t memory, const plan::Plan& step, const UnitOptions& units, StackMemory stack);
 
-/// Prints the policy that a flag's budget became ("--tiling budget:auto"), and the memory per rank that it was found
-/// for.
+/// Prints the policy with the budget that was found for `flag` ("--tiling budget:auto"), and the memory per rank on
+/// which it is based.
 void print_budget(const char* flag, const std::string& policy, std::int64_t memory);
 
 }  // namespace fsdp::train

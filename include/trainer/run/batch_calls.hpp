@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Forward passes of numbered samples and of tokens, as engines offer them.
+/// Forward passes over numbered samples and over tokens, for implementations of Engine and Inference.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace fsdp::train {
 
-/// Engine::evaluate with an Executor. `group`: the rank's, of those that share each sequence.
+/// Engine::evaluate with an Executor. `group`: this rank's group of ranks that share each sequence.
 template <class ExecutorT, class Comm, data::Source Source>
 HeldOutBatch evaluate_batch(ExecutorT& executor, CountExchange<Comm>& exchange, Batches<Source>& batches,
                             const SequenceGroup& group, std::span<const std::int64_t> samples,

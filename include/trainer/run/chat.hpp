@@ -11,12 +11,12 @@
 
 namespace fsdp::train {
 
-/// Validates the options and sets them by the model's generation_config.json, before ranks start. `flags`: those that
-/// are bound to the options. Returns the options that the file set, as text. Throws InputError.
+/// Validates the options and applies the model's generation_config.json to them, before ranks start. `flags`: the flags
+/// that are bound to the options. Returns the options that the file set, as text. Throws InputError.
 std::string settle_chat(ChatOptions& options, const FlagSet& flags);
 
 /// Runs a conversation on rank 0's standard input and output until the input ends. Only rank 0 knows the conversation;
-/// it broadcasts each ChatWork. The other ranks wait as long as the user takes to type. `set_by_file`: of settle_chat.
+/// it broadcasts each ChatWork. The other ranks wait while the user types. `set_by_file`: the result of settle_chat.
 void chat(Inference& inference, ChatOptions options, const std::string& set_by_file);
 
 }  // namespace fsdp::train

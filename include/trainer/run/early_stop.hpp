@@ -13,7 +13,8 @@ namespace fsdp::train {
 /// Tracks the lowest held-out loss. Its state is part of a checkpoint, so that a resumed run stops at the same step.
 class EarlyStop {
  public:
-  /// `patience`: the run stops after so many losses in a row without improvement; 0: never, and nothing is tracked.
+  /// `patience`: number of consecutive losses without improvement after which the run stops; 0: never, and nothing is
+  /// tracked.
   explicit EarlyStop(std::int64_t patience) : patience_(patience) {}
 
   /// The lowest loss so far, as a checkpoint stores it; empty before the first loss, and always if patience is 0.

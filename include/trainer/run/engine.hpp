@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The border between a program and a stack: the abstract classes whose implementations know model, source and stack.
+/// The interface between a program and a stack: abstract classes whose implementations depend on model, source and
+/// stack.
 ///
-/// Numbers of samples, plain numbers and text cross it, never a batch. What calls them is compiled once.
-/// engine_of.hpp and inference_of.hpp implement them.
+/// Only sample numbers, plain numbers and text cross the interface, never a batch, so that its callers are compiled
+/// once. engine_of.hpp and inference_of.hpp implement the classes.
 #pragma once
 
 #include <chrono>
@@ -35,57 +36,58 @@ namespace fsdp::train {
 /// The loss of a batch of held-out samples.
 struct HeldOutBatch {
   double loss = 0;           ///< sum over this rank's targets
-  std::int64_t targets = 0;  ///< of all ranks' batches
-  int stop = 0;              ///< the signal that some rank received; nothing was evaluated then. 0: none
+  std::int64_t targets = 0;  ///< number of targets in all ranks' batches
+  int stop = 0;              ///< signal that some rank received, in which case nothing was evaluated; 0: none
 };
 
-/// What a run trains, for code that knows neither its model nor its stack.
+/// The trained model, for code that depends on neither its type nor its stack.
 struct RunModel {
-  checkpoint::ModelListing listing = {};         ///< the contents of a folder of this model
-  checkpoint::OptimizerStates states = {};       ///< those that its optimizer keeps
-  checkpoint::ReadModelListing read = {};        ///< of the model of a checkpoint
-  checkpoint::ReadModelListing read_first = {};  ///< of --model's folder, with the adapters of --adapter
+  checkpoint::ModelListing listing = {};    ///< the contents of a folder of this model
+  checkpoint::OptimizerStates states = {};  ///< the states that its optimizer stores
+  checkpoint::ReadModelListing read = {};   ///< reads the listing of a checkpoint's model
+  /// Reads the listing of --model's folder with the adapters of --adapter.
+  checkpoint::ReadModelListing read_first = {};
 };
 
 /// An engine's model, source, stack and plan.
 struct EngineFacts {
-  report::StartRecord start = {};              ///< without its first step
+  report::StartRecord start = {};              ///< start record; its first step is not set
   std::string source = {};                     ///< Source::text
-  std::int64_t training = 0, validation = 0;   ///< samples
+  std::int64_t training = 0, validation = 0;   ///< number of samples
   std::string_view unit = {}, loss_unit = {};  ///< nn::unit_of, and the batch's loss_unit if it has one
-  std::string reduced_sooner = {};             ///< see reduced_sooner
+  std::string reduced_sooner = {};             ///< the result of train::reduced_sooner
   std::string residency = {};                  ///< report::residency_text
-  std::int64_t planned_bytes = 0;              ///< of tensors on the device
-  std::int64_t host_bytes = 0;                 ///< of activations in host memory
+  std::int64_t planned_bytes = 0;              ///< planned bytes of tensors on the device
+  std::int64_t host_bytes = 0;                 ///< planned bytes of activations in host memory
   report::MatmulPeak peak = {};
   RunModel model = {};
-  RunRecord record = {};        ///< for later runs
+  RunRecord record = {};        ///< record that later runs compare with theirs
   bool names_folder = false;    ///< whether --model is a folder
   bool asynchronous = false;    ///< whether steps are enqueued on a device
-  StepSize size = {};           ///< of a rank's step
-  std::int64_t vocabulary = 0;  ///< tokens; 0: the model writes no text
-  int pieces = 1;               ///< into which a step is cut over all ranks
+  StepSize size = {};           ///< size of a rank's step
+  std::int64_t vocabulary = 0;  ///< number of tokens; 0 if the model does not write text
+  int pieces = 1;               ///< number of pieces of a step over all ranks
 };
 
-/// A step: what the host knows of it once it is enqueued, and what the device made of it. Except for the bytes and
-/// seconds, the same on every rank.
+/// The results of a step: values that the host knows once the step is enqueued, and values that the device computes.
+/// All are the same on every rank, except bytes and seconds.
 struct StepResults {
-  BatchCounts counts = {};  ///< of all ranks
+  BatchCounts counts = {};  ///< counts over all ranks
   device::StepDecision decision = {};
-  std::vector<double> norms_apart = {};           ///< StepControl::norms_apart
-  std::vector<StepDigest> digests = {};           ///< if the engine digests steps
-  comm::MeshTraffic traffic = {};                 ///< of the step
-  double flops = 0;                               ///< of all ranks
-  std::int64_t peak_bytes = 0;                    ///< so far
-  std::optional<double> collective_seconds = {};  ///< nothing on a device that has queues for collectives
-  /// When the host saw the end of the step while it enqueued a later one; nothing if it did not.
+  std::vector<double> norms_apart = {};           ///< see StepControl::norms_apart
+  std::vector<StepDigest> digests = {};           ///< empty unless the engine digests steps
+  comm::MeshTraffic traffic = {};                 ///< traffic of the step
+  double flops = 0;                               ///< FLOPs of all ranks
+  std::int64_t peak_bytes = 0;                    ///< peak so far
+  std::optional<double> collective_seconds = {};  ///< empty on a device with queues for collectives
+  /// When the host saw the end of the step while it enqueued a later one; empty if it did not.
   std::optional<std::chrono::steady_clock::time_point> done = {};
 
   /// The divisor of the sum of losses.
   double targets() const { return static_cast<double>(counts.valid_targets > 0 ? counts.valid_targets : 1); }
 };
 
-/// Steps that an engine has enqueued, and whose results it has not returned.
+/// Steps that an engine has enqueued and whose results it has not returned yet.
 class PendingResults {
  public:
   PendingResults();
@@ -93,9 +95,9 @@ class PendingResults {
 
   /// Number of steps.
   std::int64_t size() const { return std::ssize(steps_); }
-  StepResults& add();  ///< valid until it is taken
-  StepResults take();  ///< the oldest
-  /// Whether the end of the oldest step is still to be seen while a later one is enqueued; sees it now.
+  StepResults& add();  ///< the reference is valid until `take` removes the step
+  StepResults take();  ///< removes and returns the oldest step
+  /// Whether the host has yet to see the end of the oldest step while a later one is enqueued; record that it saw it.
   /// @{
   bool looks_for_oldest() const;
   void see_oldest_done();
@@ -109,16 +111,16 @@ class PendingResults {
 class Engine {
  public:
   virtual ~Engine();
-  /// The ranks that train, and what is trained.
+  /// The ranks that train, and the facts about the training.
   /// @{
   virtual const comm::Ranks& ranks() const = 0;
   virtual const EngineFacts& facts() const = 0;
   /// @}
 
-  /// Sets all weights, or those of the adapters alone, from a seed. Collective.
+  /// Initializes all weights, or only the adapters' weights, from a seed. Collective.
   virtual void initialize(std::uint64_t seed, bool adapters_alone) = 0;
-  /// This rank's parts of weights and optimizer states: load those of a model's folder; restore those of a checkpoint;
-  /// throw DivergedError if one is not finite; write those that the rank owns.
+  /// Functions for this rank's shards of weights and optimizer states: load them from a model's folder; restore them
+  /// from a checkpoint; throw DivergedError if a value is not finite; write the shards that the rank owns.
   /// @{
   virtual void load(const checkpoint::ModelFiles& files) = 0;
   virtual void restore(const checkpoint::Checkpoint& from) = 0;
@@ -126,25 +128,26 @@ class Engine {
   virtual void write(checkpoint::Save& file) = 0;
   /// @}
 
-  /// Steps so far, and those of them that were skipped; the latter waits for the device.
+  /// The number of steps so far, and the number of skipped ones among them; the latter waits for the device.
   /// @{
   virtual std::int64_t steps() = 0;
   virtual std::int64_t skipped() = 0;
   /// @}
-  /// Where the next step reads its samples.
+  /// The position from which the next step reads its samples.
   /// @{
   virtual data::Position position() const = 0;
   virtual void seek(const data::Position& position) = 0;
   /// @}
 
-  /// Draws a step's samples and enqueues the step. `more`: another one follows, whose samples are drawn meanwhile.
+  /// Draws a step's samples and enqueues the step. `more`: another step follows, whose samples are drawn meanwhile.
   /// Collective. Throws on all ranks: InputError for data that a rank cannot read, CorruptionError if a verification
-  /// (--verify-every) finds any. Returns what the host knows of the step, valid until its results are returned.
+  /// (--verify-every) detects corruption. Returns the values that the host knows of the step, valid until its results
+  /// are returned.
   virtual const StepResults& step(const device::StepInputs& inputs, bool more) = 0;
   /// Waits for the oldest step whose results were not returned yet, and returns them.
   virtual StepResults results() = 0;
-  /// What signals had asked of any rank when the samples of the next step were drawn; the same on all ranks.
-  /// Collective.
+  /// The requests that any rank had received by signals when the samples of the next step were drawn; the same on all
+  /// ranks. Collective.
   virtual comm::SignalRequests asked() = 0;
   /// Calls and bytes of collectives so far, and the peak of this rank's tensor memory.
   /// @{
@@ -152,14 +155,14 @@ class Engine {
   virtual std::int64_t peak_bytes() const = 0;
   /// @}
 
-  /// Evaluates held-out samples of this rank, at most a micro-batch of them. `asked`: by signals of this rank.
+  /// Evaluates held-out samples of this rank, at most one micro-batch. `asked`: requests by signals to this rank.
   /// Collective.
   virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples, const comm::SignalRequests& asked) = 0;
   /// Returns the logits [V] of one row of a micro-batch of tokens. Only if the model writes text. Collective.
   virtual std::vector<float> logits(std::span<const std::int32_t> tokens, std::int64_t row) = 0;
 
   /// The tensors of a step, for replays. `show_next`: the next step writes its streams and gradients to `tensors`,
-  /// which must outlive it; `write_weights` then adds the weights. Collective, but for `shapes`.
+  /// which must outlive it; `write_weights` then adds the weights. Collective, except `shapes`.
   /// @{
   virtual report::StepShapes shapes() = 0;
   virtual void show_next(report::StepTensors& tensors) = 0;
@@ -171,7 +174,8 @@ class Engine {
 class Inference {
  public:
   virtual ~Inference();
-  /// The ranks; the model's tokens; the most of a sequence, where it has a limit; whether it has `next_logits`.
+  /// The ranks; the size of the vocabulary; the largest number of tokens in a sequence, if limited; whether the model
+  /// has `next_logits`.
   /// @{
   virtual const comm::Ranks& ranks() const = 0;
   virtual std::int64_t vocabulary() const = 0;
@@ -186,7 +190,7 @@ class Inference {
   /// Returns the logits [sequences, V] of one more token of each sequence, at `positions`.
   virtual std::vector<float> next_logits(std::span<const std::int32_t> tokens,
                                          std::span<const std::int32_t> positions) = 0;
-  /// As Engine::evaluate.
+  /// See Engine::evaluate.
   virtual HeldOutBatch evaluate(std::span<const std::int64_t> samples) = 0;
 };
 

@@ -47,7 +47,8 @@
 
 namespace fsdp::train {
 
-/// What an engine is made for: a run, or a step of one that is computed again, with digests and without figures.
+/// The purpose of an engine: training a run, or replaying one of its steps, with digests and without performance
+/// figures.
 enum class EngineUse : std::uint8_t { trains, replays };
 
 /// Trains a model on a source: draws samples, exchanges counts, enqueues steps.
@@ -63,8 +64,8 @@ class EngineOf final : public Engine {
   using Tiling = typename Stack::Tiling;
   static_assert(check_model<Model>() && data::check_source<Source>());
 
-  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive it.
-  /// `size`: train::step_size of the options. Throws InputError on all ranks for ranks with other data or other
+  /// Plans a step and allocates its memory. Collective. Options, source, communicator and watch must outlive this
+  /// object. `size`: train::step_size of the options. Throws InputError on all ranks if they differ in their data or
   /// arithmetic.
   EngineOf(Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
            const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer, RunWatch& watch,
@@ -115,7 +116,7 @@ class EngineOf final : public Engine {
   const StepResults& step(const device::StepInputs& inputs, bool more) override {
     const std::int64_t number = steps() + 1;
     if constexpr (may_verify)
-      if (verifies(number) && !resting_->kept()) resting_->keep();  // of the first step: what loading wrote
+      if (verifies(number) && !resting_->kept()) resting_->keep();  // before the first step: the state after loading
     double in_collectives = 0;
     if constexpr (!Device::asynchronous) in_collectives = collective_seconds(training_.module());
     const auto batch = feed_.take(more);
@@ -181,7 +182,7 @@ class EngineOf final : public Engine {
  private:
   static constexpr bool may_verify = StepWatch<Model>::may_verify;
 
-  /// The unit of the model's loss, if its batch names one.
+  /// The unit of the model's loss, if its batch defines one.
   static constexpr std::string_view loss_unit() {
     if constexpr (nn::detail::has_loss_unit<typename Model::Batch>())
       return Model::Batch::loss_unit;
@@ -195,8 +196,8 @@ class EngineOf final : public Engine {
       return 0;
   }
 
-  /// The facts that are known before the step's memory is allocated. The measured peak allocates memory that no plan
-  /// contains, and releases it.
+  /// The facts that are known before the step's memory is allocated. Measuring the peak allocates memory outside the
+  /// plan, and releases it.
   EngineFacts facts_before(const Sharding& sharding, const Tiling& tiling, const Optimizer& optimizer,
                            const StepSize& size, EngineUse use) {
     EngineFacts facts;
@@ -256,7 +257,7 @@ class EngineOf final : public Engine {
   }
 
   bool verifies(std::int64_t step) const { return verification_ && step % options_.verify_every == 0; }
-  /// Before a step's update. Throws CorruptionError on all ranks, so that nothing is saved.
+  /// Verifies a step before its update. Throws CorruptionError on all ranks, so that nothing is saved.
   void verify(std::int64_t step, float scale) {
     if constexpr (may_verify) {
       resting_->compare(step - 1);
@@ -264,9 +265,9 @@ class EngineOf final : public Engine {
     }
   }
 
-  /// Traces tasks and, on an asynchronous device, looks for the end of the step before: where the device's queue is
-  /// full, enqueueing takes as long as the device does. A host asks for no event while a graph is captured; a step that
-  /// is one launch does not keep it from the report either.
+  /// Returns an observer that traces tasks and, on an asynchronous device, polls for the end of the previous step: if
+  /// the device's queue is full, enqueueing takes as long as execution. With CUDA graphs it does not poll: the host
+  /// must not query events during capture, and a step of one launch does not delay the report.
   Observer observer() {
     Observer watch{.state = this};
     if (watch_.traces())
@@ -292,7 +293,7 @@ class EngineOf final : public Engine {
     if (own.stream_error_) return;
     try {
       write_stream(own.training_.module(), task, values, *own.tensors_);
-    } catch (...) {  // the others are in the pass, and wait for this rank
+    } catch (...) {  // the other ranks are in the pass and wait for this rank
       own.stream_error_ = std::current_exception();
     }
   }
@@ -314,16 +315,16 @@ class EngineOf final : public Engine {
   Model model_;
   const Source& source_;
   RunWatch& watch_;
-  std::string data_;  ///< identity of the data, compared over ranks and on resume
+  std::string data_;  ///< identity of the data, compared between ranks and on resume
   EngineFacts facts_;
   Training<Model, Optimizer> training_;
-  std::optional<Verification<Model>> verification_;  ///< with --verify-every
+  std::optional<Verification<Model>> verification_;  ///< set with --verify-every
   std::optional<RestingDigests<Model, typename Training<Model, Optimizer>::Optimizer>> resting_;
   Feed<Comm, Source> feed_;
   Batches<Source> held_out_batch_;
   PendingResults queued_;
-  report::StepTensors* tensors_ = nullptr;  ///< of the next step; null: none are written
-  std::exception_ptr stream_error_;         ///< the first of this rank while a pass ran
+  report::StepTensors* tensors_ = nullptr;  ///< destination of the next step's tensors; null: none are written
+  std::exception_ptr stream_error_;         ///< the first exception of this rank during a pass
 };
 
 }  // namespace fsdp::train

@@ -16,8 +16,8 @@
 
 namespace fsdp::train {
 
-/// `tessera plan` on one stack of a device without storage: checks what a run on these ranks would check, and starts
-/// none. `options`: its ranks are the cluster's. `tells`: prints what it chooses where flags leave the choice to it.
+/// Plans a step on one stack of a device without storage: makes the checks of a run on these ranks, and starts no
+/// ranks. `options`: with the cluster's number of ranks. `tells`: whether to print the choices that flags leave open.
 template <class Model, class Optimizer>
 EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster, const PlannedComm& comm,
                              const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
@@ -26,7 +26,7 @@ EstimatedStep estimated_step(TrainOptions options, const plan::Cluster& cluster,
   static_assert(Stack::Device::counts_only, "fsdp: a plan allocates nothing; take a stack over comm::Simulated");
   check_plan_flags(flags, options);
   validate_constants(optimizer);
-  options.dry_run = true;  // no data, and any number of ranks
+  options.dry_run = true;  // needs no data, and accepts any number of ranks
   if (options.launch.threads == 0) options.launch.threads = cluster.threads;
   const int ranks = static_cast<int>(cluster.ranks);
   std::string documents = counted_documents(options);

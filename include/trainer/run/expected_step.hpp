@@ -17,9 +17,9 @@
 
 namespace fsdp::train {
 
-/// Returns the times that a plan expects of a step on --cluster; nothing without it, and on other ranks than 0.
-/// Collective. `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for a
-/// cluster that cannot be, or that computes on another device.
+/// Returns the times of a step that a plan expects on --cluster; nothing without --cluster, and on ranks other than 0.
+/// Collective. `document_length` returns Request::document_length, on rank 0. Throws InputError on all ranks for an
+/// invalid cluster, or one that computes on another device.
 template <class Model, class Optimizer>
 std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const TrainOptions& options,
                                                const Model& model, const typename Model::Stack::Sharding& sharding,
@@ -31,7 +31,7 @@ std::optional<report::StepTimes> expected_step(const comm::Ranks& ranks, const T
     constexpr auto device = Model::Stack::Device::name;
     require<InputError>(cluster.device == device, "--cluster ", *options.cluster, " computes on ", cluster.device,
                         ", and this run on ", device, "; leave it out, or give one that is of these machines");
-    if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // one reports it
+    if (ranks.rank() != 0) return std::optional<report::StepTimes>();  // only rank 0 reports it
     request.document_length = document_length();
     const plan::Estimate step = plan::estimate(model, sharding, tiling, request, cluster, optimizer);
     return std::optional(report::StepTimes{.all = step.seconds, .collectives = step.exposed_collectives});

@@ -31,12 +31,13 @@ class Feed {
 
   struct Step {
     std::span<const Batch>
-        micro_batches;   ///< of this rank's group, perhaps none; valid until two more steps were taken
+        micro_batches;   ///< micro-batches of this rank's group, may be empty; valid until two more steps were taken
     BatchCounts counts;  ///< over all ranks
   };
 
-  /// `group`: of this rank, where several share each sequence. `micro_batches`: most of a rank. `pieces`: as for
-  /// Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the feed.
+  /// `group`: this rank's group, if several ranks share each sequence. `micro_batches`: largest number per rank.
+  /// `pieces`: see Batches::draw. `exchange` must not be used by others. Exchange, source and signals must outlive the
+  /// feed.
   Feed(const SequenceGroup& group, CountExchange<C>& exchange, const Source& source, data::Sampler sampler,
        std::int64_t sequences, int micro_batches, int pieces, const comm::CatchSignals& signals)
       : group_(group),
@@ -63,16 +64,16 @@ class Feed {
     if (more) draw();
     return step;
   }
-  /// Returns a piece of the step that was taken last, by its number of all ranks' pieces; valid until the next call.
-  /// Only where steps are cut into pieces. Throws InputError if the source cannot read its data.
+  /// Returns a piece of the step that was taken last, by its number among all ranks' pieces; valid until the next call.
+  /// Only if steps are cut into pieces. Throws InputError if the source cannot read its data.
   const Batch& piece(int number) {
     if (!spare_) spare_.emplace(make(1));
     data::Sampler sampler = sampler_;
     sampler.restore(taken_);
     return spare_->draw_piece(sampler, number, pieces_);
   }
-  /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws as
-  /// `take` does.
+  /// Returns the signals that any rank had received when the last exchange began; the same on all ranks. Throws like
+  /// `take`.
   const comm::SignalRequests& asked() {
     if (drawn_) finished();
     return exchange_->asked();
@@ -108,10 +109,10 @@ class Feed {
   int pieces_;
   CountExchange<C>* exchange_;
   const comm::CatchSignals* signals_;
-  std::optional<BatchCounts> counts_;       ///< of the batches drawn last; empty until exchanged
+  std::optional<BatchCounts> counts_;       ///< counts of the batches drawn last; empty until exchanged
   std::array<Batches<Source>, 3> batches_;  ///< the device may still read two steps while the third is drawn
-  std::optional<Batches<Source>> spare_;    ///< for `piece`
-  data::Position taken_;                    ///< of the step that was taken last
+  std::optional<Batches<Source>> spare_;    ///< used by `piece`
+  data::Position taken_;                    ///< position of the step that was taken last
   std::size_t current_ = 0;
   bool drawn_ = false;
 };

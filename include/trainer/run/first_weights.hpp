@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The weights that a run begins with: those of --model's folder, or random ones.
+/// The initial weights of a run: loaded from --model's folder, or random.
 #pragma once
 
 #include <tessera/fsdp/model_files/model_files.hpp>
@@ -9,19 +9,19 @@
 
 namespace fsdp::train {
 
-/// Returns whether a run that does not resume reads its weights from --model's folder. Else they are random: for a new
-/// model, for a folder without any file that can be weights, or with --from-scratch. `names_folder`: whether --model is
-/// a folder; `adapters`: whether the model has any. Throws InputError for weights in a form that is not read, and for
-/// adapters next to random weights of a folder unless --from-scratch is given.
+/// Returns whether a run that does not resume loads its weights from --model's folder. Otherwise they are random: for a
+/// new model, for a folder without any possible weight file, or with --from-scratch. `names_folder`: whether --model is
+/// a folder; `adapters`: whether the model has adapters. Throws InputError for weights in an unsupported format, and
+/// for adapters on random weights of a folder unless --from-scratch is given.
 bool starts_from_folder(const TrainOptions& options, bool names_folder, bool adapters);
 
-/// Returns whether --model's folder has no weights at all, and its adapters are planned without. The first process of a
-/// job prints so, once.
+/// Returns whether --model's folder has no weights at all, so that its adapters are planned without them. The first
+/// process of a job reports this once.
 bool plans_without_weights(const TrainOptions& options);
 
-/// Makes the model of a run, and checks its source of weights before anything slow: throws as starts_from_folder does.
-/// `plans`: nothing is trained, so that adapters need no weights next to them, and prints so where there are none;
-/// weights of a folder are opened here, since no run does it later.
+/// Creates the model of a run, and checks its source of weights before any slow operation; throws like
+/// starts_from_folder. `plans`: nothing is trained, so that adapters do not need the model's weights; if there are
+/// none, prints so. The weights of a folder are then opened here, since no run opens them later.
 template <class Model>
 Model begun_model(const TrainOptions& options, bool plans = false) {
   Model model = model_of<Model>(options);

@@ -13,15 +13,15 @@
 
 namespace fsdp::train {
 
-/// What `generate` reads before its ranks start.
+/// The input that `generate` reads before its ranks start.
 struct PromptInput {
-  std::string set_by_file = {};  ///< the options that generation_config.json set; empty: none
-  std::string unread = {};       ///< why the tokenizer of the model's folder is not read
+  std::string set_by_file = {};  ///< the options that generation_config.json set; empty if it set none
+  std::string unread = {};       ///< reason why the tokenizer of the model's folder is not read
   std::optional<text::Tokenizer> tokenizer = {};
 };
 
-/// Validates the options and sets them by the model's generation_config.json. `flags`: those that are bound to the
-/// options. Throws InputError.
+/// Validates the options and applies the model's generation_config.json to them. `flags`: the flags that are bound to
+/// the options. Throws InputError.
 PromptInput read_prompt_input(GenerateOptions& options, const FlagSet& flags);
 
 /// Continues every prompt; rank 0 prints prompts and new tokens. All ranks compute the same sequences. Rank 0 samples

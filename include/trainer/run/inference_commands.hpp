@@ -25,9 +25,9 @@
 
 namespace fsdp::train {
 
-/// Makes the inference of a model from the config.json of --model, with the adapters of --adapter if there are.
-/// `flags`: those that are bound to the options. Collective; throws InputError on all ranks unless all have the same
-/// flags and read the same config.
+/// Creates the inference of a model from the config.json of --model, with the adapters of --adapter if given. `flags`:
+/// the flags that are bound to the options. Collective; throws InputError on all ranks unless all have the same flags
+/// and read the same config.
 template <class Model, class Options>
 InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, const Options& options,
                                     const FlagSet& flags, const ShardingOf<Model>& sharding,
@@ -41,7 +41,7 @@ InferenceOf<Model> agreed_inference(typename Model::Stack::Comm& communicator, c
                             tiling);
 }
 
-/// `tessera eval`. `flags`: those that are bound to the options. Returns the exit status.
+/// `tessera eval`. `flags`: the flags that are bound to the options. Returns the exit status.
 template <class Model>
 int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
              const TilingOf<Model>& tiling) {
@@ -49,7 +49,7 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
   validate(flags, options);
   require_stack_shards(options.sequence, Model::Stack::Sequence::shards);
   return launch<Comm>(options.launch, [&](Comm& communicator) {
-    (void)groups_of(options.sequence, communicator.size());  // refuses ranks that cannot be cut
+    (void)groups_of(options.sequence, communicator.size());  // throws if the ranks cannot be divided into groups
     InferenceOf<Model> inference = agreed_inference<Model>(communicator, options, flags, sharding, tiling);
     require_positions(inference.config(), options.seq_len, options.model);
     const OpenData data = open_eval_data(communicator, options, inference.vocabulary());
@@ -58,8 +58,8 @@ int evaluate(const EvalOptions& options, const FlagSet& flags, const ShardingOf<
   });
 }
 
-/// `tessera generate`. `flags`: those that are bound to the options, some of which the model's folder sets. Returns the
-/// exit status.
+/// `tessera generate`. `flags`: the flags that are bound to the options; the model's folder sets some of these. Returns
+/// the exit status.
 template <class Model>
 int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding,
              const TilingOf<Model>& tiling) {
@@ -74,7 +74,7 @@ int generate(GenerateOptions& options, const FlagSet& flags, const ShardingOf<Mo
   });
 }
 
-/// `tessera chat`, as generate.
+/// `tessera chat`. Parameters and result: see `generate`.
 template <class Model>
 int chat(ChatOptions& options, const FlagSet& flags, const ShardingOf<Model>& sharding, const TilingOf<Model>& tiling) {
   static_assert(Executor<Model>::continues,

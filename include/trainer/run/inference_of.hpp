@@ -24,7 +24,7 @@
 
 namespace fsdp::train {
 
-/// Computes forward passes of a model of tokens whose weights are in a folder.
+/// Computes forward passes of a model over tokens. The model's weights are in a folder.
 template <class Model>
 class InferenceOf final : public Inference {
  public:
@@ -55,7 +55,7 @@ class InferenceOf final : public Inference {
   }
   bool continues() const override { return Executor<Model>::continues; }
 
-  /// The source that `evaluate` reads; it must live as long as that is called. Call this before `begin`.
+  /// The source that `evaluate` reads; it must outlive the calls of `evaluate`. Call this before `begin`.
   void read(const data::TextSource& source) { source_ = &source; }
 
   void begin(const StepSize& size, Purpose purpose) override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks the files that a run writes besides its checkpoints, --metrics, --digests and --trace, and those of a replay.
+/// Checks the output files of a run other than checkpoints (--metrics, --digests and --trace), and those of a replay.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace fsdp::train {
 
-/// A file that a command reads, and the flag that names it.
+/// An input file of a command, and the flag that specifies it.
 struct ReadFile {
   std::string flag = {};  ///< such as "--config"
   std::string path = {};
@@ -22,15 +22,15 @@ struct ReadFile {
 /// Returns the files that the flags themselves were read from.
 std::vector<ReadFile> files_of(const FlagSet& flags);
 
-/// Throws InputError if `file`, which `flag` has written, is one of those that the command reads.
+/// Throws InputError if `file`, an output file of `flag`, is one of the command's input files.
 void require_unread(const char* flag, const std::string& file, std::span<const ReadFile> read);
 
-/// Throws InputError if a file that the run writes is also one that it reads, is in its folder of checkpoints, or is
-/// written twice. `read`: files that it reads besides those of its options.
+/// Throws InputError if an output file of the run is also an input file, is in its folder of checkpoints, or is written
+/// twice. `read`: input files in addition to those of its options.
 void require_apart(const TrainOptions& options, std::span<const ReadFile> read = {});
 
-/// Throws InputError if a file or folder that the replay writes is one that it reads, or is in one: the run's folder,
-/// its data, or what --against names.
+/// Throws InputError if a file or folder that the replay writes is an input or is inside one: the run's folder, its
+/// data, or --against.
 void require_apart(const ReplayRequest& request, const TrainOptions& options);
 
 }  // namespace fsdp::train

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The step that a run's flags describe, settled before anything of it is allocated: its size, its model, budgets that
-/// are `auto`, and what it would take with other flags.
+/// Determines the step that a run's flags describe, before any of its memory is allocated: its size, its model, budgets
+/// that are `auto`, and its memory with other flags.
 ///
-/// Runs, dry runs and plans settle it in this order: checked_size, begun_model, settle_budgets.
+/// Runs, dry runs and plans call, in this order: checked_size, begun_model, settle_budgets.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@
 
 namespace fsdp::train {
 
-/// Returns the size of a rank's step on `ranks` ranks. `flags`: those that are bound to the options. Throws InputError
-/// with one sentence about the first flag that this stack does not take.
+/// Returns the size of a rank's step on `ranks` ranks. `flags`: the flags that are bound to the options. Throws
+/// InputError with one sentence about the first flag that this stack does not support.
 template <class Model>
 StepSize checked_size(const TrainOptions& options, const FlagSet& flags, int ranks, const ShardingOf<Model>& sharding,
                       const TilingOf<Model>& tiling) {
@@ -42,7 +42,7 @@ StepSize checked_size(const TrainOptions& options, const FlagSet& flags, int ran
   return size;
 }
 
-/// A step as it is planned.
+/// A planned step.
 template <class Model>
 struct PlannedStep {
   plan::Request request;
@@ -55,8 +55,8 @@ struct PlannedStep {
 };
 
 /// Replaces budgets that are `auto`: a strategy's by the bytes that the rest of the step leaves, a tiling's by the
-/// largest that fits, unless `cuts` is false. `memory()` returns the bytes of a rank; it is called only if there is
-/// such a budget. Prints the budgets if `speaks`. Throws InputError if both are `auto`.
+/// largest that fits, unless `cuts` is false. `memory()` returns the bytes of a rank; it is called only if a budget is
+/// `auto`. Prints the budgets if `speaks`. Throws InputError if both are `auto`.
 template <class Model, class Optimizer, class Memory>
 void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory memory, bool speaks,
                     bool cuts = true) {
@@ -77,7 +77,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
   }
   if constexpr (std::is_same_v<TilingOf<Model>, tiling::RunTimeTiling>)
     if (cuts && tiling.asks_for_memory()) {
-      // Lambdas of clang capture no structured bindings.
+      // clang's lambdas cannot capture structured bindings.
       const auto taken = [&](const tiling::RunTimeTiling& tried, const UnitOptions& units) {
         return taken_by(plan::dry_run(Model(step.model.config(), units), step.sharding, tried, step.request, optimizer),
                         stack.one);
@@ -87,7 +87,7 @@ void settle_budgets(PlannedStep<Model>& step, const Optimizer& optimizer, Memory
     }
 }
 
-/// The advice of dry runs of the same stack. `memory`: as for memory_advice(options, ...).
+/// Returns the advice from dry runs of the same stack. `memory`: see memory_advice(options, ...).
 template <class Model, class Optimizer>
 std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>& step, const Optimizer& optimizer,
                           std::optional<std::int64_t> memory) {
@@ -107,8 +107,8 @@ std::string memory_advice(const TrainOptions& options, const PlannedStep<Model>&
 }
 
 /// Throws the same InputError on all ranks if some rank's machine has too little memory for inputs in host memory; the
-/// error names the share that would do. Where both memories are one (Device::host_memory) inputs take as much either
-/// way, and nothing is refused.
+/// error reports the share that would fit. If device and host share one memory (Device::host_memory), inputs need the
+/// same bytes in either place, and nothing is refused.
 template <class Model, class Optimizer>
 void require_host_memory(const comm::Ranks& ranks, const PlannedStep<Model>& step, const Optimizer& optimizer) {
   const UnitOptions& units = step.model.units();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps that the host has enqueued and not yet reported, with the loss scale and tokens that follow from them.
+/// Steps that the host has enqueued and not yet reported, with the resulting loss scale and number of tokens.
 #pragma once
 
 #include <chrono>
@@ -20,18 +20,19 @@
 
 namespace fsdp::train {
 
-/// Returns what a step of this learning rate did with groups of parameters, without those that have neither a
-/// learning rate nor a norm of their own. `norms`: of those that are clipped apart, in their order.
+/// Returns the records of parameter groups for a step with this learning rate, except groups with neither their own
+/// learning rate nor their own norm. `norms`: norms of the groups that are clipped separately, in their order.
 std::vector<report::GroupRecord> group_records(std::span<const OptimizerGroup> groups, double lr,
                                                std::span<const double> norms);
 
 /// Enqueued steps, reported in their order. On an asynchronous device a step is reported after the next one was
-/// enqueued; that one still has the old loss scale. A step's time is from the end of the step before to its own.
+/// enqueued, which therefore still has the old loss scale. A step's time lasts from the end of the previous step to its
+/// own end.
 class QueuedSteps {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Both must outlive it.
+  /// Both must outlive this object.
   QueuedSteps(const TrainOptions& options, RunLog& log);
 
   /// Continues from a checkpoint.
@@ -45,24 +46,24 @@ class QueuedSteps {
 
   /// Adds a step, whose batch is not read yet, and returns its learning rate and loss scale. `index` counts from 0.
   device::StepInputs add(std::int64_t index);
-  /// Removes the oldest step, of which the results have arrived, and logs them. Throws DivergedError where the device
-  /// stopped the run.
+  /// Removes the oldest step, whose results have arrived, and logs it. Throws DivergedError if the device stopped the
+  /// run.
   void report(const StepResults& results, const report::MatmulPeak& peak);
 
-  /// When the first step was done; nothing before.
+  /// The end of the first step; empty before.
   const std::optional<Clock::time_point>& first_done() const { return first_done_; }
   /// The times of reported steps after the first one.
   const StepMeter& meter() const { return meter_; }
   /// Tokens of all ranks in the reported steps.
   std::int64_t tokens() const { return tokens_; }
-  /// Loss of the step reported last; nothing before the first.
+  /// Loss of the step reported last; empty before the first.
   const std::optional<double>& loss() const { return loss_; }
-  /// State of the loss scale, for checkpoints; nothing where it is off.
+  /// State of the loss scale, for checkpoints; empty if loss scaling is off.
   std::optional<DynamicLossScale::State> loss_scale() const;
 
  private:
   struct QueuedStep {
-    std::int64_t number;  ///< the first is 1
+    std::int64_t number;  ///< number of the step; the first is 1
     device::StepInputs inputs;
     Clock::time_point begin;
   };

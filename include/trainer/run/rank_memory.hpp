@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How much memory a rank may use, of its device and of its machine.
+/// The memory that a rank may use on its device and on its machine.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ namespace fsdp::train {
 /// (`has_auto_budget`), or the run is a dry run.
 void check_memory(const TrainOptions& options, bool has_auto_budget, const std::string& tiling);
 
-/// Returns a rank's share of host memory: nine tenths of what is free, divided by the number of ranks on its machine.
+/// Returns a rank's share of host memory: nine tenths of the free memory, divided by the number of ranks on its
+/// machine.
 inline std::int64_t host_memory_of_rank(int ranks) {
   return plan::available_memory() / 10 * 9 / comm::ranks_on_this_machine(ranks);
 }
 
-/// Returns the bytes for tensors in a rank's --memory on a device ("cpu"): those that a plan leaves of as much
-/// (plan::usual_cluster). Throws InputError if the rest of the process takes all of them.
+/// Returns the part of a rank's --memory on a device ("cpu") that a plan with this memory leaves for tensors
+/// (plan::usual_cluster). Throws InputError if the rest of the process needs all of it.
 std::int64_t given_memory(const TrainOptions& options, std::string_view device);
 
-/// Returns the bytes that one rank's tensors may use: given_memory if given. Otherwise nine tenths of the free memory
-/// of its device or machine, divided by the number of ranks that share it.
+/// Returns the bytes that one rank's tensors may use: given_memory if --memory is given. Otherwise nine tenths of the
+/// free memory of its device or machine, divided by the number of ranks that share it.
 template <class Comm>
 std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
   if (options.memory) return given_memory(options, Comm::Device::name);
@@ -42,7 +43,7 @@ std::int64_t memory_of_rank(const TrainOptions& options, int ranks) {
     return host_memory_of_rank(ranks);
 }
 
-/// Returns the least of all ranks' `memory`. Collective; `what` names it in errors.
+/// Returns the least `memory` of all ranks. Collective. `what`: its name in errors.
 std::int64_t least_memory(const comm::Ranks& ranks, std::int64_t memory, const char* what);
 
 }  // namespace fsdp::train

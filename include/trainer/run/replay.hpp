@@ -29,9 +29,9 @@
 
 namespace fsdp::train {
 
-/// `tessera replay` on one stack. `recorded` and `after`: as StepReplay's. `options`: the recorded run's, with its
-/// data, a checkpoint's folder as --model, and how ranks are started now; `flags` are bound to them. Rank 0 prints the
-/// warnings. Returns the exit status.
+/// `tessera replay` on one stack. `recorded` and `after`: see StepReplay. `options`: those of the recorded run, with
+/// its data, a checkpoint's folder as --model, and the present launch options; `flags` are bound to them. Rank 0 prints
+/// the warnings. Returns the exit status.
 template <class Model, class Optimizer>
 int replay(const ReplayRequest& request, const TrainOptions& options, const FlagSet& flags, const RunRecord& recorded,
            const std::optional<checkpoint::TrainerState>& after, std::span<const std::string> warnings,

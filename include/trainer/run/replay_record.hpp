@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A run's record for `tessera replay`: where its data are, and the texts of its policies. Runs that resume do not
-/// compare these entries, and the run's identity leaves them out.
+/// The entries of a run's record for `tessera replay`: the paths of its data and the texts of its policies. Runs that
+/// resume do not compare these entries, and the run's identity does not include them.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@
 
 namespace fsdp::train {
 
-/// Whether an entry of a record is for replay alone.
+/// Returns whether an entry of a record is only for replay.
 bool is_for_replay(std::string_view name);
 
-/// Returns the entries for replay. Paths are absolute. Leaves out what trainer.json cannot hold: names that are no
-/// UTF-8 or have several lines, and very many paths.
+/// Returns the entries for replay. Paths are absolute. Omits values that trainer.json cannot contain: names that are
+/// not UTF-8 or have several lines, and very many paths.
 RunRecord replay_record(const TrainOptions& options, const PolicyTexts& policies);
 
-/// Returns the values of an entry for replay, by the name of its flag; none if it was not recorded.
+/// Returns the values of an entry for replay, by the name of its flag; empty if it was not recorded.
 std::vector<std::string> replay_values(const RunRecord& record, std::string_view flag);
 
 }  // namespace fsdp::train

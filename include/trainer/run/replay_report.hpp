@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The output of `tessera replay` for a step, and whether the step equals what the run computed.
+/// The output of `tessera replay` for a step, and the comparison of the step with the run's results.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,30 @@ namespace fsdp::train {
 /// A step's metrics.
 struct LossAndNorm {
   double loss = 0, norm = 0;
-  std::map<std::string, double> apart = {};  ///< norms of the groups of parameters that are clipped apart
+  std::map<std::string, double> apart = {};  ///< norms of the parameter groups that are clipped separately
 };
 
-/// The step that was computed again.
+/// The recomputed step.
 struct ReplayedStep {
   report::DigestStart start = {};
   std::vector<StepDigest> digests = {};
-  std::string from = {};  ///< the checkpoint; empty: the beginning
+  std::string from = {};  ///< the checkpoint before the step; empty if computed from the run's beginning
   LossAndNorm found = {};
-  bool stopped = false;  ///< the step diverged: no weight was touched
+  bool stopped = false;  ///< whether the step diverged, so that no weight changed
 };
 
-/// Writes the files of a request for digests, tells the user of the step, and compares it with what --against names.
-/// Rank 0 makes one before the step is computed.
+/// Writes the digest files of a request, reports the step to the user, and compares it with --against. Rank 0
+/// constructs one before the step is computed.
 class ReplayReport {
  public:
-  /// Reads what to compare with. Throws InputError if it lacks the step. The request must outlive it.
+  /// Reads the data to compare with. Throws InputError if they do not contain the step. The request must outlive this
+  /// object.
   explicit ReplayReport(const ReplayRequest& request);
 
-  /// Opens the files to write. `tensors`: its folder gets digests too; may be null. Throws InputError if one cannot be
-  /// opened, or holds the digests of other runs.
+  /// Opens the files to write. `tensors`: digests are also written to its folder; may be null. Throws InputError if a
+  /// file cannot be opened, or contains the digests of other runs.
   void open(const report::DigestStart& start, const report::StepTensors* tensors);
-  /// Writes the digests and prints what was found. Returns the exit status: 0, or 1 if the run computed something else.
+  /// Writes the digests and prints the result. Returns the exit status: 0, or 1 if the run computed something else.
   [[nodiscard]] int tell(const ReplayedStep& step);
 
  private:
@@ -51,7 +52,7 @@ class ReplayReport {
   const ReplayRequest& request_;
   std::int64_t tensor_bytes_ = 0;
   report::DigestWriter digests_, beside_tensors_;
-  std::optional<report::DigestSource> theirs_;  ///< the step alone
+  std::optional<report::DigestSource> theirs_;  ///< data of --against for the step alone
   std::optional<LossAndNorm> metrics_;
 };
 

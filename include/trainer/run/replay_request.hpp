@@ -14,14 +14,15 @@
 
 namespace fsdp::train {
 
-/// The step to compute again, and what to write of it.
+/// The step to recompute, and the outputs to write.
 struct ReplayRequest {
   std::string folder = {};                  ///< the run's --checkpoint-dir
-  std::int64_t step = 0;                    ///< the first is 1
+  std::int64_t step = 0;                    ///< number of the step; the first is 1
   std::optional<std::string> digests = {};  ///< file to append the step's digests to
   std::optional<std::string> tensors = {};  ///< new folder for tensors
-  report::TensorChoice choice = {};         ///< which tensors
-  std::optional<std::string> against = {};  ///< the run's own digests or metrics, or a folder of tensors
+  report::TensorChoice choice = {};         ///< selects the tensors
+  /// Data to compare with: the run's own digests or metrics, or a folder of tensors.
+  std::optional<std::string> against = {};
 };
 
 /// Returns all of a request, one value per line, to compare it between ranks.
@@ -30,20 +31,20 @@ std::string request_text(const ReplayRequest& request);
 /// Throws InputError with one sentence about the first value that does not fit the others, or the run.
 void validate(const ReplayRequest& request, const TrainOptions& options);
 
-/// Throws InputError unless a run of this record has the same bits as the recorded one.
+/// Throws InputError unless a run with the record `now` computes bit-identical results to the recorded run.
 void require_same_bits(const RunRecord& recorded, const RunRecord& now);
 /// The same for the number of ranks alone, which is known earlier.
 void require_ranks(const RunRecord& recorded, int ranks);
 
-/// Throws InputError unless the run between two states used the data, order and batches of the later one, whose record
-/// then suffices to compute the steps between.
+/// Throws InputError unless the run used the data, order and batches of the later state during all steps between two
+/// states, so that the record of the later state suffices to compute these steps.
 void require_one_course(const checkpoint::TrainerState& before, const checkpoint::TrainerState& after);
 
-/// Returns the folders of the run's checkpoints before a step, newest first, sound or not.
+/// Returns the folders of the run's checkpoints before a step, newest first, intact or not.
 std::vector<std::string> checkpoints_before(const std::string& folder, std::int64_t step, const RunRecord& recorded);
 
-/// For a step without a sound checkpoint before it: throws InputError unless there is none at all (`candidates` is 0)
-/// and the run began with random weights.
+/// For a step without an intact checkpoint before it: throws InputError unless no checkpoint exists at all
+/// (`candidates` is 0) and the run began with random weights.
 void require_random_start(const ReplayRequest& request, const RunRecord& recorded, std::int64_t candidates);
 
 }  // namespace fsdp::train

@@ -23,19 +23,21 @@
 
 namespace fsdp::train {
 
-/// Where the weights came from.
+/// The source of the loaded weights.
 struct Loaded {
-  std::vector<std::string> lines = {};                   ///< messages for the user
-  std::optional<checkpoint::TrainerState> resumed = {};  ///< where a resumed run continues; empty for a new run
+  std::vector<std::string> lines = {};  ///< messages for the user
+  /// State from which a resumed run continues; empty for a new run.
+  std::optional<checkpoint::TrainerState> resumed = {};
 };
 
-/// Returns the threads of each rank of the run that --resume names, if its record has them and pieces; else 0.
-/// Collective; a checkpoint that cannot be read has no record. `read`: of the run's model.
+/// Returns the number of threads per rank of the run that --resume specifies, if its record contains this number and
+/// pieces; else 0. Collective; a checkpoint that cannot be read counts as one without a record. `read`: reads the run's
+/// model.
 std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& options,
                              const checkpoint::ReadListing& read);
 
-/// If --threads leaves them open and the strategy has pieces, sets these threads in the returned options and in the
-/// calling thread's OpenMP team: the last bits of results depend on them. Collective.
+/// If --threads is not given and the strategy has pieces, sets the resumed run's number of threads in the returned
+/// options and in the calling thread's OpenMP team: the last bits of results depend on it. Collective.
 template <class Model>
 TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options,
                                   const typename Model::Stack::Sharding& sharding) {
@@ -46,10 +48,11 @@ TrainOptions with_resumed_threads(const comm::Ranks& ranks, TrainOptions options
   return options;
 }
 
-/// Loads and saves checkpoints. All but the const functions are collective and throw an error of one rank on all.
+/// Loads and saves checkpoints. Functions that are not const are collective, and throw an error of one rank on all
+/// ranks.
 class RunCheckpoints {
  public:
-  /// `dir`: this run's claim to --checkpoint-dir. References must outlive it.
+  /// `dir`: this run's use of --checkpoint-dir. References must outlive this object.
   RunCheckpoints(Engine& engine, const TrainOptions& options, CheckpointDir dir);
   ~RunCheckpoints();
 
@@ -60,13 +63,14 @@ class RunCheckpoints {
   /// folder, or random ones. Uses the deadline for disks.
   Loaded load();
 
-  /// Returns whether this step is saved.
+  /// Returns whether this step was saved.
   bool saved(std::int64_t step) const { return saved_step_ == step; }
   /// The folder of the last checkpoint; empty before the first.
   const std::string& path() const { return path_; }
 
-  /// Checks that weights and optimizer state are finite, then saves the run if there is a --checkpoint-dir. Throws
-  /// DivergedError if they are not, also without --checkpoint-dir. `state`: what the trainer's parts have of it.
+  /// Checks that weights and optimizer state are finite, then saves the run if --checkpoint-dir is given. Throws
+  /// DivergedError if they are not finite, also without --checkpoint-dir. `state`: the part of the state that the
+  /// trainer provides.
   void save(checkpoint::TrainerState state);
 
  private:
@@ -93,9 +97,9 @@ class RunCheckpoints {
   const RunModel& model_;
   bool names_folder_;
   RunRecord run_;
-  std::map<std::string, std::string> damaged_;  ///< by folder: the error of a damaged checkpoint
+  std::map<std::string, std::string> damaged_;  ///< by folder: the error message of a damaged checkpoint
   std::optional<std::filesystem::path> resumed_from_;
-  checkpoint::SideFiles side_files_;  ///< on rank 0
+  checkpoint::SideFiles side_files_;  ///< set only on rank 0
   std::string path_;
   std::int64_t saved_step_ = -1;
 };

@@ -22,7 +22,7 @@ namespace fsdp::train {
 /// Writes on rank 0 only. On other ranks every call does nothing, except `open`, which is collective.
 class RunLog {
  public:
-  /// Opens nothing yet. `options` must outlive it. `unit`: what sequences are made of (nn::unit_of), a literal.
+  /// Opens nothing yet. `options` must outlive this object. `unit`: unit of sequences (nn::unit_of), a string literal.
   RunLog(const comm::Ranks& ranks, const TrainOptions& options, std::string_view unit);
   ~RunLog();
 
@@ -37,15 +37,15 @@ class RunLog {
   void step(const report::StepRecord& record);
   /// Writes the digests of a step to their file.
   void digests(std::int64_t step, std::span<const StepDigest> digests);
-  /// Logs a held-out loss. `unit`: such as "nats per token"; empty if the model's batch does not name one.
+  /// Logs a held-out loss. `unit`: such as "nats per token"; empty if the model's batch does not define one.
   void held_out(const report::ValidationRecord& record, std::string_view unit);
   /// Logs a text that the model wrote.
   void sample(const report::SampleRecord& record);
   /// Logs the end of the run.
   void end(const report::SummaryRecord& record);
-  /// Says that a signal ended the run: on the console, and on stderr unless both are one file.
+  /// Reports that a signal ended the run: on the console, and also on stderr unless both are the same file.
   void stopped(const std::string& sentence);
-  /// Returns whether the console is a pipe that nobody reads any more.
+  /// Returns whether the console is a pipe whose reader has closed it.
   bool reader_is_gone() const { return console_ && console_->reader_is_gone(); }
   /// Prints a line on the console only.
   void line(const std::string& text);

@@ -23,7 +23,7 @@
 namespace fsdp::train {
 
 /// Returns one line that identifies the data, the same on all ranks. Collective; throws InputError on all ranks unless
-/// all opened the same data and model.
+/// all have opened the same data and model.
 template <class Model, class Source>
 std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, const Model& model,
                         const Source& source) {
@@ -36,15 +36,15 @@ std::string agreed_data(const comm::Ranks& ranks, const TrainOptions& options, c
   return data;
 }
 
-/// Returns "fsdp2 threads:2 bf16 off", and "ulysses:2" behind it where two ranks share each sequence.
+/// Returns "fsdp2 threads:2 bf16 off", followed by "ulysses:2" if two ranks share each sequence.
 template <class Comm>
 std::string stack_text(const Comm& communicator, const PolicyTexts& policies, const Ulysses& sequence) {
   return message(policies.sharding, " ", policy_text(communicator), " ", policies.precision, " ", policies.tiling,
                  sequence.ranks == 1 ? "" : " " + sequence.text());
 }
 
-/// Returns the record that later runs compare with theirs and replays are made from. `request`: of the step that was
-/// planned; `stack`, `data`: as stack_text and agreed_data return them.
+/// Returns the record that later runs compare with theirs and that replays use. `request`: the request of the planned
+/// step; `stack`, `data`: the results of stack_text and agreed_data.
 template <class Model, class Optimizer>
 RunRecord run_record(const TrainOptions& options, const Model& model, const typename Model::Stack::Sharding& sharding,
                      const typename Model::Stack::Tiling& tiling, const Optimizer& optimizer,

@@ -13,25 +13,25 @@
 
 namespace fsdp::train {
 
-/// Measures one rank of a run. Constructed before anything that takes time.
+/// Measures one rank of a run. Construct it before any slow operation.
 class RunWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Throws InputError if the file of --trace cannot be created. `rank`: names it.
+  /// Throws InputError if the file of --trace cannot be created. `rank`: determines the file's name.
   RunWatch(const TrainOptions& options, int rank);
 
   /// Seconds from the start of the run until a point in time.
   double seconds(Clock::time_point until = Clock::now()) const;
 
-  /// Whether tasks are traced. If so, call `before` and `after` around each of them. `held`: bytes of the rank then;
-  /// `activations`: those in use.
+  /// Returns whether tasks are traced. If so, call `before` and `after` around each task. `held`: bytes that the rank
+  /// holds then; `activations`: bytes of activations in use.
   /// @{
   bool traces() const { return trace_.on(); }
   void before() { task_begin_ = Clock::now(); }
   void after(const sharding::Task& task, const device::BytesByKind& held, std::int64_t activations);
   /// @}
-  /// Writes the trace, if there is one.
+  /// Writes the trace, if --trace is given.
   void write() const { trace_.write(); }
 
  private:

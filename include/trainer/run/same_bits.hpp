@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The same bits on any number of ranks, for a run whose steps are cut into pieces (Reproducible). Besides the strategy
-/// this needs equal arithmetic on all ranks, recorded for later runs that resume (resumed.hpp).
+/// Bit-identical results on any number of ranks, for a run whose steps are cut into pieces (Reproducible). In addition
+/// to the strategy, this needs equal arithmetic on all ranks, which is recorded for runs that resume (resumed.hpp).
 #pragma once
 
 #include <concepts>
@@ -21,14 +21,14 @@
 
 namespace fsdp::train {
 
-/// Returns the part of plan::tiling_text that decides results, as records hold it: the numbers of tiles and of their
-/// tokens, without kept tiles and bytes; lines are joined by "; ".
+/// Returns the part of plan::tiling_text that determines results, as records contain it: the numbers of tiles and of
+/// their tokens, without kept tiles and bytes; lines are joined by "; ".
 std::string tiles_text(std::string_view plans);
 
 /// Returns version, compiler and optimisation flags of the library's build.
 std::string build_text();
 
-/// Returns a device's name, and the kind of the calling thread's device where there are several.
+/// Returns a device's name and, if there are several kinds, the kind of the calling thread's device.
 template <class Device>
 std::string device_text() {
   if constexpr (requires { Device::kind(); })
@@ -37,7 +37,7 @@ std::string device_text() {
     return std::string(Device::name);
 }
 
-/// Returns what the last bits of a rank's results depend on besides data, flags and tile plans.
+/// Returns the properties, other than data, flags and tile plans, on which the last bits of a rank's results depend.
 template <class Device>
 RunRecord last_bits(std::int64_t threads) {
   RunRecord record{{"build", build_text()},
@@ -48,7 +48,7 @@ RunRecord last_bits(std::int64_t threads) {
   return record;
 }
 
-/// Throws InputError on all ranks, which names the first difference, unless theirs are equal. Collective.
+/// Throws InputError on all ranks, with the first difference, unless all ranks have equal values. Collective.
 void agree_on_last_bits(const comm::Ranks& ranks, const RunRecord& mine);
 
 namespace detail {
@@ -60,8 +60,8 @@ const Strategy& strategy_in_pieces(const Reproducible<Strategy>& strategy) {
 
 }  // namespace detail
 
-/// Returns a line for the user if pieces make the strategy reduce gradients after each piece instead of once a step;
-/// else empty.
+/// Returns a line for the user if pieces make the strategy reduce gradients after each piece instead of once per step;
+/// else an empty text.
 template <class Sharding>
 std::string reduced_sooner(const Sharding& strategy) {
   if constexpr (requires { strategy.strategy; }) {

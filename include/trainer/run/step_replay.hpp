@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Computes one step of a run again, from its checkpoints and its record: digests, and tensors, of that step.
+/// Recomputes one step of a run from its checkpoints and its record, for the digests and tensors of that step.
 ///
-/// The run stays unchanged: its checkpoints are read, and none is written. With pieces the step has the same bits on
-/// any number of ranks; without, it takes the ranks and the strategy of the run.
+/// The run stays unchanged: its checkpoints are only read. With pieces, the step is bit-identical on any number of
+/// ranks; without pieces, the replay uses the ranks and the strategy of the run.
 #pragma once
 
 #include <optional>
@@ -21,17 +21,18 @@
 
 namespace fsdp::train {
 
-/// Computes a step of a recorded run again.
+/// Recomputes a step of a recorded run.
 class StepReplay {
  public:
-  /// The references must outlive it. `options`: those of the run, with its data and its threads, with which nothing
-  /// is saved or validated. `after`: the state of the later checkpoint that has `recorded`, if it is from
-  /// one. Throws InputError unless the engine, which replays, computes the run's bits.
+  /// The references must outlive this object. `options`: those of the run, with its data and its threads, and without
+  /// saving or validation. `after`: the state of the later checkpoint that contains `recorded`, if it is from a
+  /// checkpoint. Throws InputError unless the engine, which must be one for replays, computes bit-identical results to
+  /// the run's.
   StepReplay(Engine& engine, const ReplayRequest& request, const TrainOptions& options, const RunWatch& watch,
              const RunRecord& recorded, const std::optional<checkpoint::TrainerState>& after);
   ~StepReplay();
 
-  /// Returns the exit status: 0, 1 if the run computed something else, or 128 + a signal that ended the replay.
+  /// Returns the exit status: 0; 1 if the run computed something else; or 128 + the signal that ended the replay.
   [[nodiscard]] int run();
 
  private:
@@ -50,7 +51,7 @@ class StepReplay {
   const std::optional<checkpoint::TrainerState>& after_;
   TrainingRun run_;  ///< its log is never begun, so that it stays silent
   std::optional<report::StepTensors> tensors_;
-  std::optional<ReplayReport> report_;  ///< on rank 0
+  std::optional<ReplayReport> report_;  ///< set only on rank 0
   ReplayedStep step_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How long a run's steps take.
+/// The durations of a run's steps.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace fsdp::train {
 
-/// Returns the mean length of the documents in a source's training samples, each counted as often as it has tokens. Of
-/// many samples it reads a few hundred.
+/// Returns the mean length of the documents in a source's training samples, weighted by their tokens. If there are many
+/// samples, reads only a few hundred.
 template <data::Source Source>
 double mean_document_length(const Source& source, data::Allocate allocate) {
   typename Source::Storage storage = source.storage(1, allocate);
@@ -28,7 +28,8 @@ double mean_document_length(const Source& source, data::Allocate allocate) {
   return tokens > 0 ? squares / tokens : 0;
 }
 
-/// Returns the seconds that this rank has spent in a module's collectives so far, waiting for others or making them.
+/// Returns the seconds that this rank has spent so far in a module's collectives, waiting for other ranks or executing
+/// them.
 template <class Module>
 double collective_seconds(Module& module) {
   double seconds = 0;
@@ -39,13 +40,13 @@ double collective_seconds(Module& module) {
   return seconds;
 }
 
-/// Adds up a rank's steps after its first, which has more to do.
+/// Adds up the times of a rank's steps after the first, which has more to do.
 class StepMeter {
  public:
-  /// Adds a step. All steps have the seconds of collectives, or none has.
+  /// Adds a step. Either all steps have the seconds of collectives, or none does.
   void add(const report::StepTimes& step);
 
-  /// The mean of a step; nothing before the first that was added.
+  /// The mean times of a step; empty before the first step is added.
   std::optional<report::StepTimes> mean() const;
 
  private:
@@ -53,8 +54,8 @@ class StepMeter {
   std::int64_t steps_ = 0;
 };
 
-/// Returns the rank that computes longest, if it takes over a quarter more than the median rank. Collective. `mean`:
-/// this rank's; all ranks have one, or none has.
+/// Returns the rank that computes longest, if it needs over a quarter more time than the median rank. Collective.
+/// `mean`: this rank's; either all ranks have one, or none does.
 std::optional<report::Straggler> straggler(const comm::Ranks& ranks, const std::optional<report::StepTimes>& mean);
 
 }  // namespace fsdp::train

@@ -21,11 +21,12 @@
 
 namespace fsdp::train {
 
-/// Sets the parameters of a step's shapes to those that it changes, and `uses`. `of_unit`: by unit, the names of its
-/// parameters.
+/// Sets `parameters` of a step's shapes to those that the step changes, and sets `uses`. `of_unit`: the names of each
+/// unit's parameters.
 void set_parameters(report::StepShapes& shapes, GroupList groups, std::span<const std::vector<std::string>> of_unit);
 
-/// Returns the shapes of a step's tensors. `rows`: of a stream; `pieces`: of a step. Module: a ShardedModel.
+/// Returns the shapes of a step's tensors. `rows`: rows of a stream; `pieces`: pieces of a step. Module: a
+/// ShardedModel.
 template <class Module>
 report::StepShapes step_shapes(Module& module, int pieces, std::int64_t rows) {
   report::StepShapes shapes{.units = module.names().units,
@@ -41,7 +42,7 @@ report::StepShapes step_shapes(Module& module, int pieces, std::int64_t rows) {
   return shapes;
 }
 
-/// Writes the output of a task's computation, if it is wanted.
+/// Writes the output of a task's computation, if it is selected.
 template <class Module>
 void write_stream(Module& module, const sharding::Task& task, Tensor<const typename Module::Compute> values,
                   report::StepTensors& tensors) {
@@ -60,7 +61,7 @@ void write_stream(Module& module, const sharding::Task& task, Tensor<const typen
   }
 }
 
-/// Write this rank's own parts of all that the step changes.
+/// Write the gradients or the weights that the step changes, in the shards that this rank owns.
 /// @{
 template <class Module>
 void write_stepped_gradients(Module& module, report::StepTensors& tensors) {

@@ -18,17 +18,17 @@
 
 namespace fsdp::train {
 
-/// The data of a run, and what is needed to tokenize them.
+/// The data of a run, and the settings for tokenizing them.
 struct TextInputs {
   data::DataNames data = {};
   data::TokenFormat format = data::TokenFormat::automatic;
-  std::string model_folder = {};  ///< empty: --model is not a folder
-  std::string cache = {};         ///< used if TextOptions::cache is empty; empty, too: a temporary folder
-  std::string made = {};          ///< another cache, whose finished tokens are used; nothing is written there
-  std::int64_t vocabulary = 0;    ///< of the model
+  std::string model_folder = {};  ///< folder of --model; empty if --model is not a folder
+  std::string cache = {};         ///< used if TextOptions::cache is empty; if this is empty, too: a temporary folder
+  std::string made = {};          ///< another cache, whose complete tokens are used; it is never written
+  std::int64_t vocabulary = 0;    ///< size of the model's vocabulary
 };
 
-/// Data in tokenized form. Owns the temporary folder that holds the tokens, if there is one, and removes it at the end.
+/// Data in tokenized form. Owns the temporary folder with the tokens, if one is used, and removes it at the end.
 class TokenizedData {
  public:
   TokenizedData() = default;
@@ -46,20 +46,20 @@ class TokenizedData {
  private:
   void encode_conversations(const TextOptions& options, const TextInputs& inputs,
                             const std::optional<std::filesystem::path>& tokenizer);
-  /// The path of tokens of this name.
+  /// Returns the path of the tokens of the data called `name`.
   std::filesystem::path cache_for(const TextOptions& options, const TextInputs& inputs, const std::string& name);
 
   data::DataNames names_;
   std::shared_ptr<const TemporaryFolder> temporary_;
 };
 
-/// The data of a run, open.
+/// The opened data of a run.
 struct OpenData {
   TokenizedData tokens;
   data::TextSource source;
 };
-/// Tokenizes and opens the data that TrainOptions or EvalOptions name. Rank 0 tokenizes text and owns the files; the
-/// other ranks open them. `inputs`: without its `data` and `format`; `held_out`: as for text_of. Collective.
+/// Tokenizes and opens the data of TrainOptions or EvalOptions. Rank 0 tokenizes text and owns the files; the other
+/// ranks open them. `inputs`: without its `data` and `format`; `held_out`: see text_of. Collective.
 template <class Options>
 OpenData open_data(const comm::Ranks& ranks, const Options& options, TextInputs inputs, double held_out);
 

@@ -51,12 +51,12 @@ namespace fsdp::train {
 std::string plan_text(const plan::Plan& step, const std::string& stack, const plan::Request& request);
 /// Returns a line on how many of a model's parameters are trained; empty if all are.
 std::string parameters_text(std::int64_t all, std::int64_t trained);
-/// Returns a line for each group of parameters: what it sets, and how many tensors and weights it has.
+/// Returns a line for each parameter group: the values that it sets, and the number of its tensors and weights.
 std::string groups_text(std::span<const OptimizerGroup> groups, std::span<const Unit> units);
 
-/// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Allocates none
-/// of it and starts no ranks. Refuses a folder whose weights the run would refuse. Returns the exit status:
-/// ExitStatus::bad_input, after a sentence on stderr, if --memory does not hold the step.
+/// Prints the planned memory of a step per rank (--dry-run), its schedule (--print-schedule), or both. Does not
+/// allocate this memory, and starts no ranks. Refuses a folder whose weights the run would refuse. Returns the exit
+/// status: ExitStatus::bad_input, after a sentence on stderr, if the step does not fit into --memory.
 template <class Model, class Optimizer>
 int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>& asked, const TilingOf<Model>& tiling,
              const Optimizer& optimizer) {
@@ -99,7 +99,7 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
       const std::int64_t given = parse_bytes("memory", *options.memory);
       std::string advice;
       if (needed.bytes > given) {
-        std::optional<std::int64_t> apart;  // of a device apart from the host
+        std::optional<std::int64_t> apart;  // memory of a device separate from the host
         if constexpr (!Stack::Device::host_memory) apart = given - needed.runtime;
         advice = memory_advice(options, step, optimizer, apart);
         status = comm::ExitStatus::bad_input;
@@ -111,7 +111,7 @@ int describe(TrainOptions options, const FlagSet& flags, const ShardingOf<Model>
   return status;
 }
 
-/// `tessera train` on one stack. `flags`: those that are bound to the options. Returns the exit status.
+/// `tessera train` on one stack. `flags`: the flags that are bound to the options. Returns the exit status.
 template <class Model, class Optimizer>
 int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Model>& asked,
           const TilingOf<Model>& tiling, const Optimizer& optimizer) {
@@ -157,7 +157,7 @@ int train(const TrainOptions& given, const FlagSet& flags, const ShardingOf<Mode
                                                           step.tiling, optimizer, watch, size);
       return TrainingRun(engine, options, watch, std::move(dir)).run();
     } catch (const MemoryError& error) {
-      std::optional<std::int64_t> apart;  // of a device apart from the host
+      std::optional<std::int64_t> apart;  // memory of a device separate from the host
       if constexpr (!Comm::Device::host_memory) apart = memory();
       throw MemoryError(error.what() + memory_advice(options, step, optimizer, apart));
     }

@@ -15,13 +15,13 @@
 
 namespace fsdp::train {
 
-/// Trains a model on a source: an engine, and the run that it makes the steps of.
+/// Trains a model on a source: an engine, and the run whose steps it computes.
 template <fsdp::Model Model, data::Source Source, class Optimizer = optim::RunTimeOptimizer>
 class Trainer {
  public:
   using Stack = typename Model::Stack;
 
-  /// Source and communicator must outlive it. Throws InputError on all ranks for options that do not fit together.
+  /// Source and communicator must outlive this object. Throws InputError on all ranks for inconsistent options.
   Trainer(typename Stack::Comm& communicator, const TrainOptions& options, const Model& model, const Source& source,
           const typename Stack::Sharding& sharding, const typename Stack::Tiling& tiling,
           const Optimizer& optimizer = {})
@@ -35,7 +35,7 @@ class Trainer {
   [[nodiscard]] int run() { return run_.run(); }
 
  private:
-  /// A program's own values: no command line has looked at them.
+  /// Checks options that a program set itself, without a command line that checks them.
   static TrainOptions checked(TrainOptions options) {
     require_samples(options, writes_text<Model>);
     FlagSet flags;

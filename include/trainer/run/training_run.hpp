@@ -2,7 +2,7 @@
 /// @file
 /// The training loop of one rank: steps, console, metrics, held-out losses, samples, checkpoints, signals.
 ///
-/// It is the same on every rank; rank 0 speaks.
+/// The loop is the same on every rank; only rank 0 prints.
 #pragma once
 
 #include <cstdint>
@@ -26,25 +26,26 @@
 
 namespace fsdp::train {
 
-/// Trains by an engine. `run` is all of `tessera train` but its flags. A step makes a handful of calls of the engine.
+/// Trains with an engine. `run` is all of `tessera train` except its flags. A step makes only a few calls of the
+/// engine.
 class TrainingRun {
  public:
-  /// The references must outlive it. `dir`: the claim to --checkpoint-dir.
+  /// The references must outlive this object. `dir`: the run's use of --checkpoint-dir.
   TrainingRun(Engine& engine, const TrainOptions& options, const RunWatch& watch, CheckpointDir dir);
   ~TrainingRun();
 
-  /// Returns the exit status: 0, or 128 + signal where one ended the run after a step. Throws DivergedError on all
-  /// ranks where a loss, weight or optimizer state is not finite.
+  /// Returns the exit status: 0, or 128 + the signal that ended the run after a step. Throws DivergedError on all ranks
+  /// if a loss, weight or optimizer state is not finite.
   [[nodiscard]] int run();
 
-  /// The parts of a run, for a step that is computed again.
+  /// The parts of a run, for replaying a step.
   /// @{
-  /// Continues from a checkpoint that the engine has.
+  /// Continues from a checkpoint that the engine has restored.
   void restore(const checkpoint::TrainerState& state);
-  /// Makes all steps up to `last`, with what is due between them; on an asynchronous device the last is not reported.
-  /// Returns the signal that ended it before; 0: none.
+  /// Makes all steps up to `last`, with the validations and saves due between them; on an asynchronous device, the last
+  /// step is not reported. Returns the signal that ended it early; 0: none.
   [[nodiscard]] int advance(std::int64_t last);
-  /// Makes the last step, which is not reported. Returns its learning rate, and its results.
+  /// Makes the last step, which is not reported. Returns its learning rate and its results.
   std::pair<double, StepResults> make_step();
   /// @}
 
@@ -78,11 +79,11 @@ class TrainingRun {
   RunLog log_;
   QueuedSteps queued_;
   RunCheckpoints checkpoints_;
-  std::int64_t steps_ = 0;            ///< enqueued so far
-  std::optional<double> held_out_;    ///< the one measured last
+  std::int64_t steps_ = 0;            ///< number of steps enqueued so far
+  std::optional<double> held_out_;    ///< the held-out loss measured last
   std::int64_t validated_step_ = -1;  ///< the step after which it was measured
-  std::int64_t saves_asked_ = 0;      ///< saves that signals asked for, and that are done
-  int stopped_ = 0;                   ///< the signal that ended a validation
+  std::int64_t saves_asked_ = 0;      ///< number of saves requested by signals that are done
+  int stopped_ = 0;                   ///< the signal that ended a validation; 0: none
 };
 
 }  // namespace fsdp::train

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mean loss over given samples, which are distributed over P groups of ranks, each of which shares its sequences:
-/// batch n is batch n / P of group n % P. Where sequences are whole, each rank is a group.
+/// Mean loss over given samples. They are distributed over P groups of ranks, each of which shares its sequences: batch
+/// n is batch n / P of group n % P. If sequences are whole, each rank is a group.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ struct MeanLoss {
 
 namespace detail {
 
-/// Returns the sum of the first `batches` batches' losses, in their order, which does not depend on the ranks. `losses`
-/// [groups * sharing, rounds]: of each rank's rows of its group's batches, where `sharing` ranks are a group.
+/// Returns the sum of the losses of the first `batches` batches, in the order of the batches, which does not depend on
+/// the ranks. `losses` [groups * sharing, rounds]: losses of each rank's rows of its group's batches; `sharing` ranks
+/// form a group.
 double sum_of_batches(std::span<const double> losses, std::int64_t groups, std::int64_t batches,
                       std::int64_t sharing = 1);
 
@@ -31,9 +32,9 @@ double sum_of_batches(std::span<const double> losses, std::int64_t groups, std::
 
 /// Evaluates the samples and returns their mean loss, which depends on `sequences` and not on the ranks. Collective.
 /// All ranks evaluate the same number of batches, since each contains collectives; a rank that has run out of samples
-/// evaluates none, which are targets that are ignored. `evaluate`: as Engine::evaluate; if it returns a stop signal,
-/// all ranks return early, with `stop` set and no loss. After each batch, `seen` is called with the samples seen so far
-/// and their total. `ranks_per_sequence`: those that share each sequence.
+/// evaluates a batch whose targets are all ignored. `evaluate`: see Engine::evaluate; if it returns a stop signal, all
+/// ranks return early, with `stop` set and no loss. After each batch, `seen` is called with the number of samples seen
+/// so far and their total. `ranks_per_sequence`: number of ranks that share each sequence.
 MeanLoss mean_loss(const comm::Ranks& ranks, FunctionRef<HeldOutBatch(std::span<const std::int64_t>)> evaluate,
                    std::int64_t sequences, std::span<const std::int64_t> samples,
                    FunctionRef<void(std::int64_t seen, std::int64_t all)> seen, int ranks_per_sequence = 1);

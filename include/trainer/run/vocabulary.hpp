@@ -9,7 +9,7 @@
 
 namespace fsdp::train {
 
-/// Returns the number of tokens that a model of text knows.
+/// Returns the size of the vocabulary of a model of text.
 template <class Model>
 std::int64_t vocabulary_of(const Model& model) {
   if constexpr (requires { model.config().vocab_size; }) {

@@ -29,8 +29,8 @@
 namespace fsdp::data {
 namespace {
 
-// The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size with the lengths of the
-// index and the object.
+// The file's format: tokens as int32; the index as int64; a JSON object; a tail of fixed size that contains the lengths
+// of the index and of the object.
 constexpr std::string_view magic = "tessera chat 1\n\n";
 
 struct Tail {
@@ -38,12 +38,12 @@ struct Tail {
   std::array<char, 16> magic{};
 };
 
-// Changes with the tokens and notes that are made of the same records, for caches.
+// For caches: increase it when the same records give other tokens or notes.
 constexpr std::int64_t encoding_version = 2;
 
-/// What the log reports of the records.
+/// Properties of the records that the log reports.
 struct Findings {
-  std::int64_t missing = 0, reasoning = 0, empty = 0;  // conversations; answers; answers
+  std::int64_t missing = 0, reasoning = 0, empty = 0;  // numbers of conversations; answers; answers
   std::string first_missing = {}, first_empty = {};
   std::map<std::string, std::int64_t> unread = {};  // number of records by key
   static constexpr std::size_t most_keys = 1000;
@@ -99,13 +99,13 @@ struct EncodedUnit {
   std::vector<std::int32_t> tokens;
   std::vector<Conversations::Entry> index;  // ends are relative to the unit
   Findings findings;
-  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not Unicode text
+  std::vector<std::int64_t> replaced;  // for each piece: number of bytes that are not Unicode text
 };
 
-/// "chats.jsonl line": the name of a place in a file, without its number.
+/// Returns the description of a place in a file, without its number: "chats.jsonl line".
 std::string place_in(const TextFile& file) { return message(file.path.string(), " ", place_name(file.form)); }
 
-/// Whether the value of a key of a record reaches its text.
+/// Returns whether the value of a record's key becomes part of its text.
 bool is_read(std::string_view key) {
   constexpr std::array keys = {"messages",      "prompt",         "completion", "system",
                                "system_prompt", "system_message", "tools",      "chat_template_kwargs"};
@@ -193,7 +193,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
   std::vector<Conversations::Entry> index;
   std::uint64_t digest = hash_seed;
   Findings findings;
-  std::vector<std::int64_t> replaced(texts.size());  // bytes of each file
+  std::vector<std::int64_t> replaced(texts.size());  // for each file: number of replaced bytes
   TextUnits units(format_.tokenizer(), texts);
   encode_units(
       units, static_cast<int>(device::available_cores()), 2,
@@ -222,7 +222,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
   const nlohmann::json json = [&] {
     nlohmann::json sources = nlohmann::json::array();
     for (const TextFile& file : texts) {
-      const std::string place = place_in(file);  // need not be UTF-8
+      const std::string place = place_in(file);  // may be invalid UTF-8
       sources.push_back(std::vector<std::uint8_t>(place.begin(), place.end()));
     }
     const std::int64_t all = std::accumulate(replaced.begin(), replaced.end(), std::int64_t{0});
@@ -231,7 +231,7 @@ void ConversationTexts::write(const std::filesystem::path& path, const ReportByt
                           {"notes", findings.sentences(std::ssize(index), format_.name())},
                           {"replaced", all}};
   }();
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // notes have paths
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // notes contain paths
   Tail tail{.conversations = std::ssize(index), .json_bytes = std::ssize(text)};
   magic.copy(tail.magic.data(), tail.magic.size());
   append(index.data(), index.size() * sizeof(Conversations::Entry));
@@ -260,7 +260,7 @@ Conversations::Conversations(const std::filesystem::path& path)
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     digest_ = json.at("digest");
-    replaced_ = json.value("replaced", std::int64_t{0});  // older files have no count
+    replaced_ = json.value("replaced", std::int64_t{0});  // older files do not contain the count
     for (const std::vector<std::uint8_t> name : json.at("sources")) sources_.emplace_back(name.begin(), name.end());
     notes_ = json.at("notes").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {

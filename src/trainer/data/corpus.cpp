@@ -27,7 +27,7 @@ constexpr ValueNames<TokenFormat::chat> format_names("auto", "bytes", "u16", "u3
 
 struct FileTokens {
   TokenLayout layout = {};
-  std::optional<std::int64_t> tokens = {};  // number of tokens, if the header has it
+  std::optional<std::int64_t> tokens = {};  // number of tokens, if the header specifies it
 };
 
 /// Copies tokens of a layout, starting at byte `begin`. Negative and too large numbers become 2^32 - 1.
@@ -51,7 +51,7 @@ void copy_tokens(const OpenFile& file, std::int64_t begin, const TokenLayout& la
   ::munmap(mapped, length);
 }
 
-/// Reads llm.c's header; returns nothing for a file without it. Throws InputError for an unknown version.
+/// Reads llm.c's header; returns nothing for a file without this header. Throws InputError for an unknown version.
 std::optional<FileTokens> llm_c_tokens(const OpenFile& file) {
   const std::string head = file.head();
   if (head.size() < 12) return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<FileTokens> llm_c_tokens(const OpenFile& file) {
   return std::nullopt;
 }
 
-/// Returns the layout of a file that holds tokens alone.
+/// Returns the layout of a file that contains only tokens.
 FileTokens raw_tokens(const OpenFile& file, TokenFormat format) {
   const int token_bytes = format == TokenFormat::u16 ? 2 : 4;
   require<InputError>(!llm_c_tokens(file), "data: ", file.path().string(),

@@ -24,7 +24,7 @@ DataNames parse_data(std::span<const std::string> texts) {
     }
     const std::string_view number = std::string_view(text).substr(colon + 1);
     const std::optional<double> weight = parsed<double>(number);
-    if (!weight && !path_exists(text.substr(0, colon))) {  // what follows the colon is not a weight
+    if (!weight && !path_exists(text.substr(0, colon))) {  // the text after the colon is not a weight
       names.paths.push_back(text);
       without = text;
       continue;

@@ -53,7 +53,7 @@ std::int64_t PackedConversations::places(std::int64_t conversation) const {
 }
 
 void PackedConversations::pack(std::int64_t begin, std::int64_t end) {
-  std::multimap<std::int64_t, std::size_t> open;  // windows that are not full, by their free places
+  std::multimap<std::int64_t, std::size_t> open;  // windows that are not full, by their free positions
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t needed = places(i);
     dropped_ += needed == 0;

@@ -20,7 +20,8 @@ namespace {
 
 constexpr int rounds = 8;
 
-/// Throws InputError unless a batch is a multiple of `parts`; `problem` then stands before the nearest sizes that are.
+/// Throws InputError unless a batch is a multiple of `parts`. The message is `problem`, followed by the nearest valid
+/// sizes.
 void require_multiple(std::int64_t batch, std::int64_t parts, const std::string& problem) {
   if (batch % parts == 0) return;
   const std::int64_t below = batch / parts * parts;
@@ -34,7 +35,7 @@ void require_batch(std::int64_t batch) {
 
 constexpr std::uint64_t whole_quota = std::uint64_t{1} << 32;
 
-/// Returns how many of the first n windows a quota takes: n x quota, rounded to the nearest.
+/// Returns the number of windows that a quota takes among the first n: n x quota, rounded to the nearest.
 std::int64_t taken(std::int64_t n, std::uint64_t quota) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::int64_t>((static_cast<Wide>(n) * quota + whole_quota / 2) >> 32);
@@ -100,7 +101,7 @@ Mixture::Window Mixture::operator()(std::int64_t n) const {
   for (const auto& [i, quota] : ranges::views::enumerate(quotas_)) {
     const std::int64_t before = taken(n, quota);
     if (taken(n + 1, quota) == before) {
-      n -= before;  // its index among the windows left to later sources
+      n -= before;  // its index among the windows that are left for later sources
       continue;
     }
     const std::int64_t windows = sources_[i].windows;

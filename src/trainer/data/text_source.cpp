@@ -13,8 +13,8 @@ namespace fsdp::data {
 
 namespace {
 
-/// Throws InputError before the first step if the files hold no tokens of the vocabulary: numbers of another type or
-/// byte order are too large here and there.
+/// Throws InputError before the first step if the files do not contain tokens of the vocabulary: numbers of another
+/// type or byte order are often too large. Reads only a few windows.
 void check_some(const Windows& windows) {
   constexpr std::int64_t looked_at = 16;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(windows.seq_len())), targets = tokens;
@@ -59,7 +59,7 @@ TextSource::TextSource(std::span<const WeightedFiles> sources, std::int64_t sequ
   }
 }
 
-/// Reads the borders of a part's documents, or notes that they are not kept apart.
+/// Reads the document borders of a part, or adds a note that its documents are not separated.
 void TextSource::separate(Part& part) const {
   const Corpus& corpus = *part.corpus;
   const std::string listed = message("the index lists ", corpus.indexed_documents(), " documents");

@@ -28,7 +28,7 @@ constexpr JsonLimits line_limits{.depth = 64, .values = 10'000'000, .array = 10'
 /// The tokens of a unit.
 struct UnitIds {
   std::vector<text::TokenId> ids;
-  std::vector<std::int64_t> replaced;  // for each piece: bytes that are not Unicode text
+  std::vector<std::int64_t> replaced;  // for each piece: number of bytes that are not Unicode text
   std::int64_t documents = 0;
 };
 
@@ -52,7 +52,7 @@ struct Tokenizing::State {
     made_of = digest_text(hash);
   }
 
-  /// Returns the text of a record, and adds how many of its bytes became U+FFFD.
+  /// Returns the text of a record, and adds the number of its bytes that became U+FFFD.
   std::string text_of_line(const TextUnit& unit, const TextPiece& piece, std::int64_t& replaced) const {
     std::string_view line = unit.text(piece);
     if (line.find_first_not_of(" \t\r") == line.npos) return {};  // an empty line
@@ -109,11 +109,11 @@ struct Tokenizing::State {
 
 namespace {
 
-/// Bytes that are not Unicode text, in all files so far and in the present one.
+/// The numbers of bytes that are not Unicode text, in all files so far and in the current one.
 struct Replaced {
   std::int64_t all = 0, in_file = 0;
 
-  /// Throws InputError if they are too many of a file's bytes.
+  /// Adds the bytes of a unit. Throws InputError if a file has too many of them.
   void add(const std::vector<TextFile>& files, const TextUnit& unit, const std::vector<std::int64_t>& of_pieces) {
     for (const auto& [piece, bytes] : ranges::views::zip(unit.pieces, of_pieces)) {
       const TextFile& file = files[static_cast<std::size_t>(piece.file)];
@@ -138,7 +138,7 @@ class ShardedOutput {
 
   void append(const std::vector<TextFile>& files, const TextUnit& unit, const UnitIds& out) {
     Replaced replaced{.all = contents_->replaced, .in_file = contents_->replaced_in_file};
-    replaced.add(files, unit, out.replaced);  // before anything of the unit is written
+    replaced.add(files, unit, out.replaced);  // checked before any part of the unit is written
     for (std::size_t at = static_cast<std::size_t>(std::exchange(skip_, 0)); at < out.ids.size();) {
       at += writer_.append(std::span(out.ids).subspan(at));
       if (writer_.full()) close(unit.begin, static_cast<std::int64_t>(at));
@@ -167,7 +167,7 @@ class ShardedOutput {
   std::filesystem::path folder_;
   TokenFolder* contents_;
   TokenWriter writer_;
-  std::int64_t skip_;  // ids of the first unit that an earlier run has written
+  std::int64_t skip_;  // number of ids in the first unit that an earlier run has written
 };
 
 }  // namespace
@@ -189,7 +189,7 @@ TokenFolder same_texts(const Tokenizing::State& state, const std::filesystem::pa
   return contents;
 }
 
-/// Returns the contents of a folder that was begun, or those of a new one. Throws InputError for a folder of other
+/// Returns the contents of an incomplete folder, or those of a new one. Throws InputError for a folder with other
 /// texts.
 TokenFolder begun(const Tokenizing::State& state, const std::filesystem::path& folder) {
   if (std::optional<TokenFolder> before = read_token_folder(folder))
@@ -234,7 +234,7 @@ Tokenized Tokenizing::write(const std::filesystem::path& folder,
   const State& state = *state_;
   TokenFolder contents{};
   if (std::optional<TokenFolder> before = read_token_folder(folder); before && before->complete) {
-    contents = same_texts(state, folder, std::move(*before));  // without a lock: nothing is written
+    contents = same_texts(state, folder, std::move(*before));  // needs no lock, since nothing is written
     return result_of(state, contents, {.already_complete = true});
   }
   const checkpoint::DirectoryLock lock(folder);

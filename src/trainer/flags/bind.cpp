@@ -194,7 +194,7 @@ void bind(FlagSet& flags, EvalOptions& o) {
   bind(flags, o.launch);
 }
 
-/// Refuses --sequence where texts are continued.
+/// Refuses --sequence for commands that continue texts.
 void fix_whole_sequences(FlagSet& flags) {
   flags.fix("sequence", "whole, since ranks that share a sequence cannot continue it");
 }

@@ -15,7 +15,7 @@
 namespace fsdp::train {
 namespace {
 
-/// Reads a file's keys, all of which must be there but for those of a network that one node does not use.
+/// Reads a file's keys. All keys are required, except those of a network that one node does not use.
 plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
   plan::Cluster cluster;
   FlagSet keys;
@@ -28,7 +28,7 @@ plan::Cluster read_file(const std::string& path, std::int64_t ranks) {
     require<InputError>(keys.is_given(flag_name(value.name)) || (value.name == "ranks" && ranks > 0) ||
                             (one_node && value.name.starts_with("network_")),
                         path, ": ", value.name, " is missing; give it: ", value.help);
-  if (!keys.is_given("network-latency")) cluster.network_latency = cluster.node_latency;  // nothing uses it
+  if (!keys.is_given("network-latency")) cluster.network_latency = cluster.node_latency;  // then not used
   if (!keys.is_given("network-bandwidth")) cluster.network_bandwidth = cluster.node_bandwidth;
   try {
     cluster.validate();

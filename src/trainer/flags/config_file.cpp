@@ -20,15 +20,15 @@
 namespace fsdp::train {
 namespace {
 
-/// TOML's integers end at 2^63 - 1. A larger seed is written as a string, which can be read back.
+/// The largest integer of TOML is 2^63 - 1. A larger seed is written as a string, which can be read back.
 bool is_beyond_toml(const std::string& number) {
   const std::string largest = "9223372036854775807";
   if (number.find_first_not_of("0123456789") != std::string::npos || number.size() < largest.size()) return false;
   return number.size() > largest.size() || number > largest;
 }
 
-/// Returns a scalar as text, as the command line would have it. Throws InputError for a type that the flag's kind does
-/// not take, though its text might be one of the flag's.
+/// Returns a scalar as text, in the syntax of the command line. Throws InputError for a type that the flag's kind does
+/// not accept, even if its text would be valid.
 std::string scalar_text(const toml::node& node, FlagKind kind, const std::string& where) {
   const bool is_number = kind == FlagKind::number, is_boolean = kind == FlagKind::boolean;
   if (const auto* text = node.as_string()) {
@@ -46,7 +46,7 @@ std::string scalar_text(const toml::node& node, FlagKind kind, const std::string
   throw InputError(where + ": must be text, a number, true or false");
 }
 
-/// Returns the last byte of the text in quotes, or of the comment, that begins at `at`; `at` if neither does.
+/// Returns the last byte of the quoted text or the comment that begins at `at`; `at` if neither begins there.
 std::size_t end_of_unread(std::string_view text, std::size_t at) {
   const char c = text[at];
   if (c == '#') return std::min(text.find('\n', at), text.size()) - 1;
@@ -60,9 +60,9 @@ std::size_t end_of_unread(std::string_view text, std::size_t at) {
   return end + mark.size() - 1;
 }
 
-/// Throws InputError for keys that the parser would not survive: of very many parts, a.b.c, each of which becomes a
-/// table in a table, whose end is recursive; and characters that no key has, which toml++ 3.3 takes for impossible. (It
-/// limits the depth of arrays and inline tables itself.)
+/// Throws InputError for keys that would crash the parser: keys of very many parts (a.b.c), since each part becomes a
+/// nested table, whose destructor is recursive; and characters that no key contains, which toml++ 3.3 assumes to be
+/// impossible. (The parser itself limits the depth of arrays and inline tables.)
 void check_keys(std::string_view text, const std::string& path) {
   constexpr int most_dots = 30;
   int dots = 0, open = 0;
@@ -89,7 +89,7 @@ void check_keys(std::string_view text, const std::string& path) {
   }
 }
 
-/// `mark`: between the words of a key in errors. A file whose keys are no flags has underscores.
+/// `mark`: separator of the words of a key in errors. A file whose keys are not flags uses underscores.
 void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
              const std::vector<std::string>& sections, char mark) {
   const auto shown = [mark](std::string name) {
@@ -126,7 +126,7 @@ void set_all(FlagSet& flags, const toml::table& table, const std::string& path,
   }
 }
 
-/// `what`: before the path in errors of the whole file.
+/// `what`: prefix of the path in errors about the whole file.
 toml::table read_table(const std::string& path, const std::string& what) {
   constexpr std::int64_t most_bytes = 1 << 20;
   try {

@@ -37,7 +37,7 @@ Role role_of(const std::string& where, std::string_view text) {
   throw InputError(message(where, "role ", shortened(text), " is not known; ", suggestion(text, names)));
 }
 
-/// Sets what a word behind the pattern says: `frozen`, or key=value. Throws InputError for any other word.
+/// Applies a word after the pattern: `frozen`, or key=value. Throws InputError for any other word.
 void set_word(const std::string& where, std::string_view word, OptimizerGroup& group) {
   const std::string_view key = key_of(word), value = word.substr(std::min(key.size() + 1, word.size()));
   const auto number = std::ranges::find(group_numbers, key, &GroupNumber::name);

@@ -12,7 +12,7 @@
 namespace fsdp::train {
 namespace {
 
-/// Throws InputError for a value of adapters where there will be none: all weights would be trained.
+/// Throws InputError for a value of adapters if the model will have none: all weights would be trained.
 void require_rank(const GivenValues& values) {
   for (const auto& [flag, value] : values)
     require<InputError>(flag == "lora-rank" || !flag.starts_with("lora-"), "--", flag,

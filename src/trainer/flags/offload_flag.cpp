@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::string_view none_name = "none", optimizer_name = "optimizer", inputs_name = "inputs";
 
-/// Returns the share that a part of a text says; nothing for a part that does not begin with "inputs". Throws
-/// InputError for a share that is none.
+/// Returns the share in a part of a text; nothing for a part that does not begin with "inputs". Throws InputError for
+/// an invalid share.
 std::optional<double> input_share(std::string_view flag, std::string_view text, std::string_view part) {
   if (part == inputs_name) return 1;
   if (!part.starts_with(inputs_name) || part[inputs_name.size()] != ':') return std::nullopt;

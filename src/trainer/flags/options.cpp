@@ -19,7 +19,7 @@ namespace {
 
 constexpr ValueNames<OnSignal::stop> on_signal_names("save", "stop");
 
-/// Throws InputError for a flag that the kind of data does not use.
+/// Throws InputError for a given flag that the kind of data does not use.
 template <class Options>
 void check_data(const FlagSet& flags, const Options& o) {
   const bool chat = o.data_format == data::TokenFormat::chat;
@@ -35,7 +35,7 @@ void check_data(const FlagSet& flags, const Options& o) {
                         " is for text, and --data-format is chat; leave one ", "of them out");
 }
 
-/// Throws InputError unless a step is cut into pieces as the options say. Returns its number of micro-batches.
+/// Throws InputError unless the options allow a step to be cut into pieces. Returns its number of micro-batches.
 int micro_batches_of(const TrainOptions& o, std::int64_t groups, int pieces) {
   data::check_pieces(o.batch_size, pieces);
   const int micro_batches = sharding::micro_batches_of(pieces, static_cast<int>(groups));

@@ -16,7 +16,7 @@
 namespace fsdp::train {
 namespace {
 
-/// Throws InputError for `--flag=`, and for a flag before another one that stands where its value should.
+/// Throws InputError for `--flag=`, and for a flag that is followed by another flag instead of its value.
 void require_values(const CLI::App& program, int argc, const char* const* argv) {
   const auto commands =
       program.get_subcommands([&](const CLI::App* app) { return argc > 1 && app->check_name(argv[1]); });
@@ -47,7 +47,7 @@ CLI::Option* added(CLI::App& app, const Flag& flag) {
   return option->type_name(flag.kind == FlagKind::number ? "NUMBER"
                            : list && flag.between == ' ' ? "PATH"
                                                          : "TEXT")
-      ->allow_extra_args();  // so that a second value is an error that names the flag
+      ->allow_extra_args();  // so that a second value gives an error that identifies the flag
 }
 
 void refuse_extras(const CLI::App& app, const FlagSet& flags) {
@@ -93,7 +93,7 @@ void add_options(CLI::App& app, FlagSet& flags, const std::string& section, cons
 std::optional<Help> run(CLI::App& app, int argc, const char* const* argv) {
   require_values(app, argc, argv);
   try {
-    app.parse(argc, const_cast<char**>(argv));  // NOLINT: CLI11 2.1 takes char** and writes nothing
+    app.parse(argc, const_cast<char**>(argv));  // CLI11 2.1 requires char**, but does not modify it
   } catch (const CLI::CallForHelp&) {
     return Help{app.help()};
   } catch (const CLI::ArgumentMismatch& error) {

@@ -14,12 +14,12 @@
 namespace fsdp::train {
 
 /// Adds --config and an option for each flag to a program or a sub-command. Parsing then checks for unknown flags, sets
-/// fields, first from the file, then from the command line, and checks for missing flags. The flags must outlive it.
-/// `section`: its table in a TOML file. `sections`: all tables that a file may have.
+/// fields, first from the file, then from the command line, and checks for missing flags. The flags must outlive the
+/// program. `section`: table of the program or sub-command in a TOML file. `sections`: all tables that a file may have.
 void add_options(CLI::App& app, FlagSet& flags, const std::string& section, const std::vector<std::string>& sections);
 
 /// Parses with CLI11. Returns the text of --help if it is requested. Throws InputError for CLI11's errors, and for a
-/// flag whose value is missing, where CLI11 would take the next flag for it.
+/// flag without its value, for which CLI11 would use the next flag.
 std::optional<Help> run(CLI::App& app, int argc, const char* const* argv);
 
 }  // namespace fsdp::train

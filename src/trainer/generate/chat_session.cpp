@@ -16,7 +16,7 @@
 namespace fsdp::train {
 namespace {
 
-constexpr std::size_t most_step_tokens = 64;  // more new tokens: recompute the whole conversation in one pass
+constexpr std::size_t most_step_tokens = 64;  // with more new tokens, recompute the whole conversation in one pass
 constexpr std::size_t most_line = 1 << 20;
 
 std::filesystem::path tokenizer_file(const ChatOptions& options) {
@@ -26,13 +26,13 @@ std::filesystem::path tokenizer_file(const ChatOptions& options) {
   return *file;
 }
 
-/// Warns if the template does not write the system message, or what the user says.
+/// Warns if the template does not write the system message, or the user's messages.
 void warn_of_missing_parts(const text::ChatFormat& format, const std::string& system) {
   std::string missing;
   try {
     const std::string first = system.empty() ? "" : text::chat_message("system", system) + ",";
     format.prompt("[" + first + text::chat_message("user", "tessera") + "]", &missing);
-  } catch (const InputError&) {  // what the template refuses is reported when it is used
+  } catch (const InputError&) {  // errors of the template are reported when it is used
   }
   if (!missing.empty()) print_warning("chat: " + missing);
 }
@@ -97,7 +97,7 @@ void ChatSession::ask() {
   const std::vector<text::TokenId> ids = format_.tokenizer().encode(text, false);
   const std::vector<std::int32_t> tokens(ids.begin(), ids.end());
   require<InputError>(!tokens.empty(), "chat: ", format_.name(), " makes no text of the conversation");
-  // Keeps the common prefix in the KV cache. The last token is fed again, since its logits are needed.
+  // Reuses the KV cache of the common prefix. The last token is fed again, since its logits are needed.
   const auto same = static_cast<std::size_t>(
       std::mismatch(tokens.begin(), tokens.end(), tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(fed_))
           .first -
@@ -157,7 +157,7 @@ void ChatSession::answered(bool whole) {
 }
 
 void ChatSession::print(bool last) {
-  std::size_t held = 0;  // bytes that may be the beginning of the end text
+  std::size_t held = 0;  // number of bytes that may be the beginning of the end text
   for (std::size_t size = std::min(end_text_.size(), answer_.size()); !last && held == 0 && size > 0; --size)
     if (answer_.ends_with(std::string_view(end_text_).substr(0, size))) held = size;
   const std::size_t end = std::max(printed_, answer_.size() - held);

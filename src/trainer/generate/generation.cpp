@@ -193,7 +193,7 @@ std::string Generation::take_output() {
   std::string text;
   for (; printed_ < sequences_.size() && sequences_[printed_].done(); ++printed_) {
     for (const std::int32_t token : sequences_[printed_].tokens) text += std::to_string(token) + ',';
-    text.back() = '\n';  // instead of the last comma: a sequence has at least its prompt
+    text.back() = '\n';  // replaces the last comma: a sequence contains at least its prompt
   }
   return text;
 }

@@ -26,8 +26,8 @@ std::string ids_of(const Keys& keys, const char* key) {
   return ids;
 }
 
-/// Throws InputError for an id beyond the vocabulary that config.json beside the file says: no model draws it, so that
-/// nothing would end an answer.
+/// Throws InputError for an id outside the vocabulary in the config.json next to the file: a model cannot sample it, so
+/// that nothing would end an answer.
 void require_in_vocabulary(const std::string& ids, const char* key, const std::filesystem::path& file) {
   const std::filesystem::path path = file.parent_path() / "config.json";
   if (!path_exists(path)) return;

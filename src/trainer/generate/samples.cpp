@@ -141,7 +141,7 @@ void Samples::read_prompt(const std::string& folder, std::int64_t vocabulary) {
   prompt_.assign(shared.begin() + 1, shared.begin() + 1 + shared.front());
 }
 
-/// Computes the token after the first `count`. Returns it, and whether the text continues (1 or 0).
+/// Computes the token after the first `count` tokens. Returns it, and whether the text continues (1 or 0).
 std::array<std::int32_t, 2> Samples::next_token(const std::vector<std::int32_t>& tokens, std::int64_t count) {
   const std::vector<float> logits = logits_(tokens, count - 1);
   require<DivergedError>(std::all_of(logits.begin(), logits.end(), [](float each) { return std::isfinite(each); }),

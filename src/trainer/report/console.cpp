@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t bar_width = 24;
 
-/// 8123.4 as "8,123".
+/// Returns 8123.4 as "8,123".
 std::string grouped(double value) {
   return count_text(std::llround(std::isfinite(value) ? std::clamp(value, 0.0, 1e15) : 0.0));
 }
@@ -33,8 +33,8 @@ std::string short_bytes_text(std::int64_t bytes) {
   return mib < 1024 ? decimal_text(mib, 0) + " MiB" : decimal_text(mib / 1024, 2) + " GiB";
 }
 
-/// Returns what a descriptor is of, such as "/dev/pts/3" or "pipe:[123]"; empty if that is not known. Open MPI's mpirun
-/// gives its ranks a terminal and pipes of its own, so that the launcher's descriptor is looked at.
+/// Returns the target of a descriptor, such as "/dev/pts/3" or "pipe:[123]"; empty if it is unknown. Open MPI's mpirun
+/// gives its ranks their own terminal and pipes, so that the launcher's descriptor is read instead.
 std::string target_of(int descriptor) {
   std::error_code error;
   const std::string process = comm::launched_by_open_mpi() ? std::to_string(::getppid()) : "self";
@@ -97,7 +97,7 @@ Console::Console(std::FILE* stream, ConsoleStyle style, std::int64_t first_step,
 
 Console::~Console() { finish(); }
 
-/// What erases the progress line.
+/// Returns the text that erases the progress line.
 std::string Console::erased() const { return progress_.empty() ? "" : "\r\033[K"; }
 
 void Console::write(const std::string& text) {
@@ -111,7 +111,7 @@ void Console::step(const StepRecord& record) {
   seconds_ += record.step_seconds;
   const double per_step = seconds_ / static_cast<double>(std::max<std::int64_t>(record.step - first_step_ + 1, 1));
   const double left = per_step * static_cast<double>(steps_ - record.step);
-  const bool in_line = !style_.terminal && record.step < steps_;  // there is no progress line
+  const bool in_line = !style_.terminal && record.step < steps_;  // no progress line is displayed
   const bool due =
       log_every_ > 0 && (record.step % log_every_ == 0 || record.step == first_step_ || record.step == steps_);
   const std::string erase = erased();

@@ -17,14 +17,14 @@
 namespace fsdp::report {
 namespace {
 
-/// "step 5", "steps 1 to 41", or "3 steps from 1 to 9" where some between are not there.
+/// Returns "step 5", "steps 1 to 41", or "3 steps from 1 to 9" if some steps between are absent.
 std::string steps_in_words(const std::vector<std::int64_t>& steps) {
   if (steps.size() == 1) return message("step ", steps.front());
   const bool all = steps.back() - steps.front() + 1 == std::ssize(steps);
   return message(all ? "steps " : message(steps.size(), " steps from "), steps.front(), " to ", steps.back());
 }
 
-/// Indices of the digests that are compared.
+/// Returns the indices of the digests that are compared.
 std::vector<std::size_t> compared_in(const DigestFile& file, bool streams) {
   std::vector<std::size_t> list;
   for (const auto& [i, place] : ranges::views::enumerate(file.places))
@@ -32,7 +32,7 @@ std::vector<std::size_t> compared_in(const DigestFile& file, bool streams) {
   return list;
 }
 
-/// Throws InputError unless the digests of both files are of the same.
+/// Throws InputError unless both files have digests of the same places.
 void require_same_places(const DigestFile& a, const std::vector<std::size_t>& in_a, const DigestFile& b,
                          const std::vector<std::size_t>& in_b) {
   for (std::size_t i = 0; i < std::max(in_a.size(), in_b.size()); ++i) {
@@ -52,14 +52,14 @@ std::vector<std::int64_t> only_in(const DigestFile& a, const DigestFile& b) {
   return steps;
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one word of a shell.
 std::string shell_word(std::string_view text) {
   std::string word = "'";
   for (const char each : text) word += each == '\'' ? std::string("'\\''") : std::string(1, each);
   return word + "'";
 }
 
-/// The line about the tensors of the place where two runs part.
+/// Returns the line about the tensors at the place where two runs first differ.
 std::string tensors_line(const DigestSource& a, const DigestSource& b, const Parting& parting) {
   if (a.folder && b.folder) {
     if (const auto largest = largest_difference(*a.folder, *b.folder, parting.place)) return in_words(*largest);

@@ -35,7 +35,7 @@ std::optional<std::uint64_t> bits_of(const std::string& text) {
   return text.size() == 16 ? parsed<std::uint64_t>(text, 16) : std::nullopt;
 }
 
-/// A line about a digest.
+/// The content of a line with a digest.
 struct ReadDigest {
   std::int64_t step = 0;
   StepDigest digest = {};
@@ -76,7 +76,7 @@ std::optional<DigestStart> start_in(const Object& line) {
   return start;
 }
 
-/// Throws InputError unless runs of two first lines can be in one file. `where`: begins the sentence.
+/// Throws InputError unless the runs of two first lines may be in one file. `where`: beginning of the error message.
 void require_one_run(std::string_view where, const DigestStart& before, const DigestStart& now) {
   require<InputError>(now.pieces == before.pieces, where, "a run of ", now.pieces, " pieces a step, behind one of ",
                       before.pieces, "; give each run a file of its own");
@@ -85,7 +85,7 @@ void require_one_run(std::string_view where, const DigestStart& before, const Di
                       "); give each run a file of its own");
 }
 
-/// Takes the lines of a file, one after the other.
+/// Processes the lines of a file in order.
 class Reading {
  public:
   explicit Reading(const std::filesystem::path& path) { file_.name = path.string(); }
@@ -104,7 +104,7 @@ class Reading {
     }
     require<InputError>(begun_, where(), "a digest, and no line before it says of which run; give a file that ",
                         "--digests wrote, from its first line on");
-    // A bad line between two steps may have been of either.
+    // A bad line between two steps may belong to either.
     damaged_ = damaged_ || bad_line_;
     if (read->step != step_) {
       close();
@@ -153,7 +153,7 @@ class Reading {
     begun_ = true;
   }
 
-  /// The end of a step.
+  /// Ends the current step.
   void close() {
     if (digests_.empty()) return;
     if (damaged_) {
@@ -176,11 +176,12 @@ class Reading {
 
   DigestFile file_;
   bool begun_ = false;
-  std::int64_t step_ = -1;                                    ///< of digests_
-  std::vector<StepDigest> digests_;                           ///< of the step that is being read
-  bool damaged_ = false;                                      ///< a line of that step may be lost
-  std::map<std::int64_t, std::vector<StepDigest>> doubtful_;  ///< such steps; the others tell whether they are whole
-  bool bad_line_ = false;                                     ///< the line before was none
+  std::int64_t step_ = -1;           ///< number of the step of digests_
+  std::vector<StepDigest> digests_;  ///< digests of the step that is being read
+  bool damaged_ = false;             ///< whether a line of that step may be lost
+  /// Steps that may have lost a line; the other steps show whether they are complete.
+  std::map<std::int64_t, std::vector<StepDigest>> doubtful_;
+  bool bad_line_ = false;  ///< whether the previous line was not a valid line
 };
 
 }  // namespace
@@ -233,9 +234,9 @@ std::string json_line(std::int64_t step, const StepDigest& digest) {
 
 DigestWriter::DigestWriter(const std::filesystem::path& path) : path_(path) {
   if (path_.empty()) return;
-  bool cut = false;  // a killed run's last line
+  bool cut = false;  // whether the last line is incomplete, since the run was killed
   std::error_code error;
-  if (std::filesystem::is_regular_file(path_, error)) {  // a pipe would wait for a writer
+  if (std::filesystem::is_regular_file(path_, error)) {  // opening a pipe would wait for a writer
     std::ifstream before(path_);
     for (std::string text; std::getline(before, text);) {
       cut = before.eof();

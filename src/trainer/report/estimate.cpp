@@ -30,14 +30,14 @@ std::string percent_text(double part) { return decimal_text(100 * part, 1) + " %
 std::string tera_text(double rate) { return estimate_digits(rate * 1e-12) + " TFLOP/s"; }
 std::string rounded_text(double count) { return count_text(static_cast<std::int64_t>(std::llround(count))); }
 
-/// "63.83 GiB per rank; 79.65 GiB are available (15.82 GiB left)".
+/// Returns "63.83 GiB per rank; 79.65 GiB are available (15.82 GiB left)".
 std::string need_text(const plan::Need& need, const char* per) {
   const std::string state =
       need.left() >= 0 ? message(bytes_text(need.left()), " left") : message(bytes_text(-need.left()), " short");
   return message(bytes_text(need.needed), per, "; ", bytes_text(need.available), " are available (", state, ")");
 }
 
-/// A line of the table.
+/// Returns a line of the table.
 std::string table_row(std::string_view name, const std::string& value) {
   return message("  ", name, std::string(12 - name.size(), ' '), value, "\n");
 }
@@ -139,7 +139,7 @@ std::string estimate_json(const Estimate& estimate, const EstimateTitle& title) 
 }
 
 std::vector<TraceEvent> trace_events(const Estimate& estimate) {
-  constexpr std::array categories = {"compute", "comm", "comm"};  // by WorkKind, as report::trace_event has them
+  constexpr std::array categories = {"compute", "comm", "comm"};  // by WorkKind; the same as in report::trace_event
   std::vector<TraceEvent> events;
   for (const plan::TimedWork& each : estimate.works) {
     const double seconds = each.span.end - each.span.begin;

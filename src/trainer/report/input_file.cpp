@@ -21,7 +21,7 @@
 namespace fsdp::report {
 namespace {
 
-/// Reads a FIFO until its writers have closed it. A read that finds no writer is not EAGAIN but the end.
+/// Reads a FIFO until its writers have closed it. Without a writer, a read returns the end of the file, not EAGAIN.
 std::string text_of_fifo(std::string_view where, const std::filesystem::path& path) {
   const FileDescriptor file = open_file(path, O_RDONLY | O_NONBLOCK, "read");
   std::string text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records and counts of collectives as JSON, for metrics, digests, traces and plans.
+/// JSON of records and of counts of collectives, for metrics, digests, traces and plans.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace fsdp::report {
 
-/// Returns an object in one line; bytes that are not UTF-8, as of paths, become U+FFFD.
+/// Returns an object in one line; bytes that are not UTF-8, such as in paths, become U+FFFD.
 inline std::string json_text(const nlohmann::ordered_json& object) {
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -17,7 +17,7 @@ template <class T>
 Object json_of(const T& value) {
   return value;
 }
-/// JSON has neither NaN nor infinities: they become "nan", "inf" and "-inf".
+/// JSON does not have NaN and infinities: they become "nan", "inf" and "-inf".
 Object json_of(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";

@@ -19,7 +19,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// Returns what a path names behind symbolic links, which need not exist.
+/// Resolves the symbolic links of a path. The target need not exist.
 path named_by(const path& at) {
   std::error_code error;
   path named = std::filesystem::absolute(at, error);
@@ -28,13 +28,13 @@ path named_by(const path& at) {
   return std::filesystem::weakly_canonical(named, error);
 }
 
-/// Whether a file is written there, and not into a pipe or a device.
+/// Returns whether the path is a regular file or does not exist, and is not a pipe or a device.
 bool is_file(const path& at) {
   std::error_code error;
   return !std::filesystem::exists(at, error) || std::filesystem::is_regular_file(at, error);
 }
 
-/// Opens a FIFO without waiting for its reader. Returns nothing for another file, or one that may not be opened.
+/// Opens a FIFO without waiting for its reader. Returns nothing for other files, and for a FIFO that may not be opened.
 FileDescriptor opened_fifo(std::string_view flag, const path& at) {
   std::error_code error;
   if (!std::filesystem::is_fifo(at, error)) return {};
@@ -44,7 +44,7 @@ FileDescriptor opened_fifo(std::string_view flag, const path& at) {
   return fifo;
 }
 
-/// Calls use(part) with the file under a temporary name.
+/// Calls use(part) with a temporary file that then replaces the file.
 void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoint::PartFile&)> use) {
   path named = named_by(at), part = named;
   part += ".part";
@@ -59,7 +59,7 @@ void with_part(std::string_view flag, const path& at, FunctionRef<void(checkpoin
 }  // namespace
 
 std::ofstream open_to_append(std::string_view flag, const path& at, std::ios::openmode mode) {
-  const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening it again does not wait
+  const FileDescriptor fifo = opened_fifo(flag, at);  // while it is open, opening the FIFO again does not wait
   errno = 0;
   std::ofstream file(at, std::ios::app | mode);
   require<InputError>(file.is_open(), flag, " ", at.string(), ": cannot be written: ", std::strerror(errno));
@@ -71,7 +71,7 @@ FileDescriptor require_writable(std::string_view flag, const path& at) {
   std::error_code error;
   const bool existed = std::filesystem::exists(at, error);
   open_to_append(flag, at).close();
-  if (!existed) std::filesystem::remove(named_by(at), error);  // a failed run leaves no file
+  if (!existed) std::filesystem::remove(named_by(at), error);  // a failed run must not leave a file
   if (is_file(at)) with_part(flag, at, [](checkpoint::PartFile&) {});
   return fifo;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Text files that a flag names. Such a file appears whole or not at all: it is written under a temporary name beside
-/// it, also behind a symbolic link. Pipes and devices are written as they stand.
+/// Output files of flags. Such a file is replaced completely or not at all: it is written under a temporary name in the
+/// same folder, also if the path is a symbolic link. Pipes and devices are written directly.
 #pragma once
 
 #include <filesystem>
@@ -12,15 +12,15 @@
 
 namespace fsdp::report {
 
-/// Throws InputError "FLAG PATH: cannot be written: ..." if it cannot be; also for a FIFO without a reader, which
-/// opening would wait for. Leaves nothing behind. Returns an open descriptor of a FIFO, so that its reader does not see
-/// the end before the file is written; none of another file.
+/// Throws InputError "FLAG PATH: cannot be written: ..." if the file cannot be written, and for a FIFO without a
+/// reader, for which opening would wait. Leaves no new file. Returns an open descriptor of a FIFO, so that its reader
+/// does not see the end before the file is written; an empty one for other files.
 [[nodiscard]] FileDescriptor require_writable(std::string_view flag, const std::filesystem::path& path);
 
-/// Opens a file or a FIFO to append to it. Throws as require_writable does.
+/// Opens a file or a FIFO for appending. Throws like require_writable.
 std::ofstream open_to_append(std::string_view flag, const std::filesystem::path& path, std::ios::openmode mode = {});
 
-/// Writes the file. Throws InputError with the flag and the path.
+/// Writes the file. Throws an InputError that contains the flag and the path.
 void write_output(std::string_view flag, const std::filesystem::path& path, std::string_view text);
 
 }  // namespace fsdp::report

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The picture, written as SVG by hand: it is lines, ticks and text. gnuplot, and the libraries that call it, are
-/// another program to install; PLplot and MathGL would be a dependency of every build for this one command.
+/// Writes the SVG without a library, since it contains only lines, ticks and text. gnuplot, and the libraries that call
+/// it, would be another program to install; PLplot and MathGL would be a dependency of every build for this one
+/// command.
 #include "plot.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ constexpr double width = 960, left = 84, right = 884;    // width of the picture
 constexpr double loss_height = 360, lower_height = 200;  // heights of the panels
 constexpr double title_row = 26;                         // height of the title above the legend
 constexpr double row = 20, between = 44;                 // height of a legend's row; gap between panels
-constexpr std::size_t most_points = 4000;                // per curve: more than the picture has pixels
+constexpr std::size_t most_points = 4000;                // points per curve: more than the picture has pixels
 constexpr std::size_t longest_name = 100;                // bytes
 
 const char* colour(std::size_t run) { return colours[run % colours.size()]; }
@@ -58,7 +59,7 @@ std::string tick_text(double value, double step) {
   return printed("%g", std::round(value / std::pow(10.0, exponent) * 100) / 100) + "e" + std::to_string(exponent);
 }
 
-/// Escapes text for XML, which has no control characters, and keeps only the end of a long text.
+/// Escapes text for XML and removes control characters, which XML does not allow; keeps only the end of a long text.
 std::string xml_text(const std::string& text) {
   std::string sound = shortened(text, text.size());
   if (sound.size() > longest_name) {
@@ -84,7 +85,7 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
   return message("<text x=\"", pixel(x), "\" y=\"", pixel(y), "\" text-anchor=\"", anchor, "\"", more, ">", text,
                  "</text>\n");
 }
-/// Draws a label that is read from below, at `x` as text.
+/// Draws a vertical label that reads upwards, at the x coordinate `x_text`.
 std::string upward_at(double x, const std::string& x_text, double y, const char* text) {
   return text_at(x, y, "middle", text, message(" transform=\"rotate(-90 ", x_text, " ", pixel(y), ")\"").c_str());
 }
@@ -150,7 +151,7 @@ std::vector<double> all_values(const std::vector<PlottedRun>& runs, Value value)
   return values;
 }
 
-/// Writes into a panel's corner how many values are out of range or not finite.
+/// Returns a note for a panel's corner on the number of values that are out of range or not finite.
 std::string outside(const std::vector<double>& values, const Scale& y, double top) {
   const auto count =
       std::ranges::count_if(values, [&](double v) { return std::isfinite(v) && (v < y.low || v > y.high); });
@@ -160,7 +161,7 @@ std::string outside(const std::vector<double>& values, const Scale& y, double to
   return text.empty() ? "" : text_at(right - 6, top + 16, "end", text, " fill=\"#777\" font-size=\"11\"");
 }
 
-/// The rectangle of a panel between `y.at_high` and `y.at_low`.
+/// Draws the rectangle of a panel between `y.at_high` and `y.at_low`.
 std::string panel(const Scale& y, const char* style) {
   return message("<rect x=\"", pixel(left), "\" y=\"", pixel(y.at_high), "\" width=\"", pixel(right - left),
                  "\" height=\"", pixel(y.at_low - y.at_high), "\"", style, "/>");
@@ -265,7 +266,7 @@ std::pair<double, double> shown_range(std::vector<double> values) {
   const std::size_t trimmed = values.size() < 8 ? 0 : std::max<std::size_t>(values.size() / 50, 1);
   const double inner_low = values[trimmed], inner_high = values[values.size() - 1 - trimmed];
   const double reach = 1.5 * (inner_high - inner_low);
-  // The last values within reach, which leave no empty space beside those beyond it.
+  // The outermost values within reach, so that excluded outliers cause no empty space.
   double low = *std::ranges::lower_bound(values, inner_low - reach);
   double high = *(std::ranges::upper_bound(values, inner_high + reach) - 1);
   const bool flat = high - low <= 1e-9 * std::abs(high);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Draws runs as an SVG picture: loss and held-out loss, gradient norm and learning rate, by step.
+/// Draws runs as an SVG picture: loss and held-out loss, gradient norm and learning rate, over steps.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace fsdp::report {
 struct StepPoint {
   std::int64_t step = 0;
   double loss = 0, grad_norm = 0, lr = 0;
-  std::map<std::string, double> norms_apart = {};  ///< of groups of parameters, by their texts
+  std::map<std::string, double> norms_apart = {};  ///< norms of parameter groups, by the groups' texts
 };
 
 struct HeldOutPoint {
@@ -26,7 +26,7 @@ struct HeldOutPoint {
 
 struct PlottedRun {
   std::string name = {};
-  std::vector<StepPoint> steps = {};  ///< ascending; a repeated step of a resumed run has its last values
+  std::vector<StepPoint> steps = {};  ///< in ascending order; a step that a resumed run repeated has its last values
   std::vector<HeldOutPoint> held_out = {};
   std::vector<std::string> left_out =
       {};  ///< a sentence for each line that cannot be used, such as "m.jsonl:3: is empty"

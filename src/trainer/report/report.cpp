@@ -99,14 +99,14 @@ std::string verification_text(std::int64_t every, std::int64_t pieces, std::int6
 
 namespace {
 
-/// "12.3 % more", or less.
+/// Returns "12.3 % more", or "less" for a ratio below 1.
 std::string deviation_text(double ratio) {
   return decimal_text(100 * std::abs(ratio - 1), 1) + (ratio < 1 ? " % less" : " % more");
 }
 
-/// What a step took, what a plan expected, and where most of a large difference is.
+/// Returns the measured and the planned time of a step, and the main cause of a large deviation.
 std::string step_text(const SummaryRecord& record) {
-  constexpr double explained = 0.25;  // a deviation beyond it is
+  constexpr double explained = 0.25;  // a larger deviation is explained
   if (!record.step) return {};
   const auto parts = [](const StepTimes& times, std::string (*in_words)(double)) {
     return times.collectives ? message(" (", in_words(*times.collectives), " of it in collectives)") : "";

@@ -25,7 +25,7 @@ std::optional<double> number_of(const Line& line, const char* key) {
   return value_at<double>(line, key);
 }
 
-/// Reads a line of a metrics file. Returns false if it is none; lines without a step are valid, too.
+/// Reads a line of a metrics file. Returns false if it is not a valid line; lines without a step are valid, too.
 bool take(const Line& line, PlottedRun& run) {
   if (!line.is_object()) return false;
   const auto event = line.find("event");

@@ -35,7 +35,7 @@ std::string piece_name(int piece) {
 
 std::string tensor_name(Kind kind, const std::string& what) { return message(name_of(kind), " of ", what); }
 
-/// The units whose streams are wanted, and those whose parameters are.
+/// Per unit: whether its streams, and whether its parameters, are selected.
 struct Selection {
   std::vector<bool> streams, parameters;
 };
@@ -53,14 +53,14 @@ Selection selection_of(const TensorChoice& choice, const StepShapes& shapes) {
   return chosen;
 }
 
-/// Text that reads back to the same float, and no longer.
+/// Returns the shortest text that reads back to the same float.
 std::string text_of(float value) {
   std::array<char, 64> text;
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() ? std::string(text.data(), end) : std::string("?");
 }
 
-/// The place of an element in a tensor.
+/// Returns the index of an element in a tensor, per dimension.
 std::vector<std::int64_t> place_of(std::int64_t element, std::span<const std::int64_t> shape) {
   std::vector<std::int64_t> place(shape.size());
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -70,14 +70,14 @@ std::vector<std::int64_t> place_of(std::int64_t element, std::span<const std::in
   return place;
 }
 
-/// How far two values are apart; one that is no number is as far as possible from any other.
+/// Returns the distance of two values: infinity for NaN and another value; -1 for equal bits.
 double distance(float a, float b) {
   if (std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b)) return -1;
   const double between = std::abs(static_cast<double>(a) - static_cast<double>(b));
   return std::isnan(between) ? std::numeric_limits<double>::infinity() : between;
 }
 
-/// The tensors of one folder that a digest is of.
+/// The tensors in one folder that a digest covers.
 struct Tensors {
   std::optional<checkpoint::SafetensorsFile> file = {};
   std::vector<std::string> names = {};
@@ -101,7 +101,7 @@ Tensors tensors_of(const std::filesystem::path& folder, const StepDigest& place)
   return found;
 }
 
-/// Looks for a larger difference of a tensor than the one that was found before.
+/// Finds the largest difference in the tensors that it compares.
 class Largest {
  public:
   void look_at(const checkpoint::SafetensorsFile& a, const checkpoint::SafetensorsFile& b, const std::string& name) {
@@ -126,7 +126,7 @@ class Largest {
       }
     }
   }
-  /// Nothing if no bits differ.
+  /// Returns nothing if all bits are equal.
   std::optional<TensorDifference> found() const { return apart_ >= 0 ? std::optional(found_) : std::nullopt; }
 
  private:
@@ -176,7 +176,7 @@ StepTensors::~StepTensors() {
   parameter_file_.reset();
   for (const auto& [piece, file] : piece_files_) std::filesystem::remove(folder_ / piece_name(piece), error);
   if (!made_file_) return;
-  // This rank made the folder and may be the last: what is there is of this replay.
+  // This rank made the folder and may be the last one, so that all remaining files are from this replay.
   for (int piece = 0; piece < pieces_; ++piece) std::filesystem::remove(folder_ / piece_name(piece), error);
   for (const char* const name : {parameters_name, digests_name}) std::filesystem::remove(folder_ / name, error);
   if (made_folder_) std::filesystem::remove(folder_, error);

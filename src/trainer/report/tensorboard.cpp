@@ -28,7 +28,7 @@ namespace {
 constexpr std::string_view file_prefix = "events.out.tfevents.";
 constexpr double gibibyte = 1 << 30;
 
-/// Little-endian bytes.
+/// Returns the little-endian bytes of a number.
 template <class Number>
 std::string fixed(Number number) {
   std::string bytes(sizeof(number), '\0');
@@ -50,7 +50,7 @@ std::string real64(int field, double value) { return key(field, 1) + fixed(std::
 std::string real32(int field, float value) { return key(field, 5) + fixed(std::bit_cast<std::uint32_t>(value)); }
 std::string bytes(int field, std::string_view value) { return (key(field, 2) + varint(value.size())).append(value); }
 
-/// The checksum of a TFRecord: a CRC-32C, masked because CRCs of data that contain CRCs are weak.
+/// Returns the checksum of a TFRecord: a CRC-32C, masked because CRCs of data that contain CRCs are weak.
 std::string masked_crc(std::string_view text) {
   const std::uint32_t crc = checkpoint::crc32c(std::as_bytes(std::span(text)));
   return fixed(std::rotr(crc, 15) + 0xa282ead8u);
@@ -139,7 +139,7 @@ void TensorBoard::write(const StepRecord& record) {
                                  {"memory/max_active(GiB)", static_cast<double>(record.peak_bytes) / gibibyte}};
   if (record.mfu) scalars.push_back({"mfu(%)", *record.mfu * 100});
   if (record.loss_scale) scalars.push_back({"loss_scale", *record.loss_scale});
-  std::list<std::string> tags;  // of groups, which scalars view
+  std::list<std::string> tags;  // tags of groups, to which scalars refer
   for (const GroupRecord& group : record.groups) {
     if (group.lr) scalars.push_back({tags.emplace_back("lr/" + group.name), *group.lr});
     if (group.grad_norm) scalars.push_back({tags.emplace_back("grad_norm/" + group.name), *group.grad_norm});

@@ -17,8 +17,8 @@ namespace fsdp::train {
 namespace {
 
 struct Found {
-  std::int64_t budget = 0;                                        ///< the largest that fits; 0: none does
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();  ///< peak bytes of all budgets that were tried
+  std::int64_t budget = 0;                                        ///< the largest budget that fits; 0: none fits
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();  ///< least peak bytes of all budgets that were tried
 };
 
 Found search(std::int64_t memory, FunctionRef<std::int64_t(const tiling::RunTimeTiling&)> peak) {

@@ -19,7 +19,7 @@
 namespace fsdp::train {
 namespace {
 
-/// The logits after the tokens of a work. `most`: tokens of the longest pass.
+/// Returns the logits after the tokens of `work`. `most`: number of tokens in the longest pass.
 std::vector<float> logits_after(Inference& inference, ChatWork work, std::int64_t most) {
   if (!work.anew) {
     const std::array position = {static_cast<std::int32_t>(work.position)};

@@ -25,8 +25,8 @@ namespace {
 
 constexpr const char* flag_prefix = "--checkpoint-dir ";
 
-/// Throws InputError if a run that does not resume would write among the steps of another, or if what is no folder has
-/// the name of a step: a checkpoint could not take its place.
+/// Throws InputError if a run that does not resume would write among the steps of another run, or if a step's name
+/// belongs to something other than a folder: a checkpoint could not replace it.
 void require_unused(const TrainOptions& options) {
   const std::string& dir = *options.checkpoint_dir;
   std::filesystem::path newest;

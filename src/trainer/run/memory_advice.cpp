@@ -10,9 +10,9 @@ namespace {
 
 constexpr int all = 100;
 
-/// Returns the least number from 1 to `all` for which a condition holds; `all` + 1 if it holds for none.
+/// Returns the least number from 1 to `all` for which a condition is true; `all` + 1 if there is none.
 int least_percents(FunctionRef<bool(int percents)> holds) {
-  int least = 1, beyond = all + 1;  // it is in [least, beyond]
+  int least = 1, beyond = all + 1;  // the result is in [least, beyond]
   while (least < beyond) {
     const int middle = (least + beyond) / 2;
     if (holds(middle))
@@ -56,7 +56,7 @@ std::string memory_advice(
     try {
       then = bytes(other, other_tiling, other_ranks);
     } catch (const InputError&) {
-      return;  // more ranks pad more, for which the strategy's budget may be too small
+      return;  // more ranks need more padding, for which the strategy's budget may be too small
     }
     if (then.device >= now) return;
     text += message(separator, report::bytes_text(then.device), " ", with);

@@ -22,29 +22,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A path without links and dots.
+/// Returns a path without links and dots.
 fs::path whole(const fs::path& path) {
   std::error_code error;
   return fs::weakly_canonical(fs::absolute(path, error), error);
 }
 
-/// Whether a path is another one or is in it, whatever links and dots they are written with.
+/// Returns whether a path is `folder` or is inside it, after resolving links and dots.
 bool is_in(const fs::path& path, const fs::path& folder) {
   std::error_code error;
   if (fs::equivalent(path, folder, error)) return true;
   fs::path outer = whole(folder);
-  if (!outer.has_filename()) outer = outer.parent_path();  // it ended in a slash
+  if (!outer.has_filename()) outer = outer.parent_path();  // the path ended in a slash
   const fs::path inner = whole(path);
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-/// Whether two paths name one file, which need not exist yet.
+/// Returns whether two paths refer to the same file, which need not exist yet.
 bool same(const fs::path& a, const fs::path& b) {
   std::error_code error;
   return whole(a) == whole(b) || fs::equivalent(a, b, error);
 }
 
-/// Whether a file's name is one that models, tokenizers and checkpoints read.
+/// Returns whether a file has the name of a file that models, tokenizers and checkpoints read.
 bool is_of_a_model(const fs::path& path) {
   constexpr std::array<std::string_view, 12> names = {"config.json",
                                                       "generation_config.json",
@@ -66,7 +66,7 @@ void refuse_if(bool is, const char* flag, const std::string& file, const std::st
   require<InputError>(!is, flag, " ", file, " is ", what, "; give it a file of its own");
 }
 
-/// Throws InputError if `file`, which `flag` has written, is one that the run reads.
+/// Throws InputError if `file`, an output file of `flag`, is an input file of the run.
 void require_unread_by_run(const char* flag, const std::string& file, const TrainOptions& options,
                            std::span<const ReadFile> read) {
   const auto refuse = [&](bool is, const std::string& what) { refuse_if(is, flag, file, what); };

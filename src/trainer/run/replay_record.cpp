@@ -14,7 +14,7 @@ namespace fsdp::train {
 namespace {
 
 constexpr std::string_view prefix = "replay.";
-constexpr std::size_t most_bytes = 16384;  // of an entry; trainer.json holds 64 KiB
+constexpr std::size_t most_bytes = 16384;  // largest size of an entry; trainer.json may have 64 KiB
 
 std::string absolute(const std::string& path) {
   std::error_code error;

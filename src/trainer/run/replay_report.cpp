@@ -22,9 +22,9 @@
 namespace fsdp::train {
 namespace {
 
-constexpr std::int64_t large = std::int64_t{1} << 30;  // bytes of tensors to warn about
+constexpr std::int64_t large = std::int64_t{1} << 30;  // bytes of tensors above which to warn
 
-/// Whether a file holds metrics and not digests, by its first line that is about a step.
+/// Returns whether a file contains metrics and not digests, as its first line about a step shows.
 bool holds_metrics(const std::string& path) {
   std::ifstream file(path);
   for (std::string text; std::getline(file, text);) {
@@ -42,7 +42,7 @@ LossAndNorm metrics_of(const std::string& path, std::int64_t step) {
   return {.loss = there->loss, .norm = there->grad_norm, .apart = there->norms_apart};
 }
 
-/// Equal, or both no number.
+/// Returns whether two values are equal, or both NaN.
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 bool is_same(const LossAndNorm& a, const LossAndNorm& b) {
   const auto same_norm = [](const auto& one, const auto& other) {

@@ -18,12 +18,12 @@
 namespace fsdp::train {
 namespace {
 
-/// Of records: what changes no bit of a step, and what is not of the run that is replayed.
+/// Entries of records that do not change the bits of a step, or that may differ from the replayed run's.
 const std::set<std::string_view> harmless = {"adapter", "from-scratch", "model", "stack"};
 
 bool has_pieces(const RunRecord& record) { return record.contains("pieces"); }
 
-/// Says that a value is not the run's, and what would do.
+/// Returns an error message: a value differs from the run's, and how to fix it.
 std::string sentence_of(const std::string& name, const std::string& was, const std::string& is) {
   const auto differs = [&](std::string_view what, std::string_view then) {
     return message("replay: the run's ", what, " was ", shortened(was, 400), ", here it is ", shortened(is, 400), then);
@@ -95,7 +95,7 @@ void require_one_course(const checkpoint::TrainerState& before, const checkpoint
   const auto changed = [&](std::string_view what, const auto& was, const auto& is) {
     refuse(was != is, message(what, " changed from ", was, " to ", is));
   };
-  if (before.step > 0) {  // a run that begins has no values of its own
+  if (before.step > 0) {  // a new run has no recorded values
     changed("--seed", before.seed, after.seed);
     changed("--seq-len", before.seq_len, after.seq_len);
     changed("number of windows", before.windows, after.windows);

@@ -19,19 +19,20 @@
 namespace fsdp::train {
 namespace {
 
-/// Flags that decide which data a step sees.
+/// Flags that determine the data of a step.
 constexpr std::array<std::string_view, 3> order = {"batch-size", "data", "validation-fraction"};
 
-/// Of runs whose steps are cut into pieces: what changes no result, and needs no word.
+/// For runs whose steps are cut into pieces: entries that do not change results and are not reported.
 const std::set<std::string, std::less<>> harmless_in_pieces = {
     "adapter", "blocks-per-unit", "from-scratch", "grad-accum",        "keep-last-block",
     "model",   "recompute",       "stack",        "merge-units-below", "tiling"};
 
-/// What is recorded of runs in pieces alone, and tells others nothing that the stack's text does not.
+/// Entries that are compared only between runs with pieces; for other runs, the stack's text contains the relevant
+/// part.
 constexpr std::array<std::string_view, 7> parts_of_stack = {"build",     "device", "library",     "optimizer-device",
                                                             "precision", "tiling", "tiling-plans"};
 
-/// "--lr", or "the data".
+/// Returns "--lr", or "the data".
 std::string subject_of(const std::string& name) {
   if (name == "data" || name == "stack" || name == "build" || name == "device") return "the " + name;
   if (name == "instruction-set") return "the instruction set";
@@ -47,10 +48,10 @@ std::string change_of(const std::string& name, const std::string& before, const 
   return message(subject_of(name), " was ", value_in_words(before), ", is ", value_in_words(value));
 }
 
-/// The flags that decide the learning rate of a step.
+/// The flags that determine the learning rate of a step.
 constexpr const char* of_the_rate[] = {"lr", "lr-schedule", "warmup", "lr-decay-steps", "steps"};
 
-/// Returns the schedule of a checkpoint's run. What its record lacks is as in `now`.
+/// Returns the schedule of a checkpoint's run. Values that its record lacks are taken from `now`.
 LrSchedule recorded_schedule(const RunRecord& then, TrainOptions now) {
   FlagSet flags;
   bind(flags, now);
@@ -59,8 +60,8 @@ LrSchedule recorded_schedule(const RunRecord& then, TrainOptions now) {
   return schedule_of(now);
 }
 
-/// Adds that the next step's learning rate is not that of the run before: a warning if it is above the last step's,
-/// else a line.
+/// Reports if the next step's learning rate differs from the one in the previous run: as a warning if it is above the
+/// last step's rate, else as a line.
 void compare_rates(const checkpoint::TrainerState& then, const RunRecord& now, const TrainOptions& options,
                    Resumed& resumed) {
   if (then.step == 0 || then.step >= options.steps) return;
@@ -96,8 +97,8 @@ std::vector<ChangedGroup> changed_groups(const std::string& before, const std::s
   return changed;
 }
 
-/// Says what to resume with where `name` decides the last bits of a run in pieces, and was `before`; empty for any
-/// other name.
+/// If `name` determines the last bits of a run with pieces, returns advice how to resume with its previous value
+/// `before`; empty for any other name.
 std::string to_have_the_same_bits(const std::string& name, const std::string& before, const RunRecord& then,
                                   const RunRecord& now) {
   if (name == "threads") return "resume with --threads " + before;
@@ -112,16 +113,16 @@ std::string to_have_the_same_bits(const std::string& name, const std::string& be
   return tiling == value_of(now, "tiling") ? "resume with the flags that it had" : "resume with --tiling " + tiling;
 }
 
-/// Compares the records of two runs of equally many pieces. Adds lines for what differs, and says whether the run goes
-/// on to the bit. Throws InputError for what changes the last bits of every step.
+/// Compares the records of two runs with equally many pieces. Adds lines for differences, and reports whether the
+/// resumed run remains bit-identical. Throws InputError for differences that change the last bits of every step.
 class InPieces {
  public:
   InPieces(std::string prefix, const RunRecord& then, const RunRecord& now)
       : prefix_(std::move(prefix)), then_(then), now_(now) {}
 
-  /// `anew`: the data begin anew, so that the run is another one anyway.
+  /// `anew`: the data restart, so that results differ in any case.
   void differs(const std::string& name, const std::string& before, const std::string& value, bool anew) {
-    if (anew && name == "tiling-plans") return;  // which follow from the batch
+    if (anew && name == "tiling-plans") return;  // tile plans follow from the batch
     if (const std::string then = to_have_the_same_bits(name, before, then_, now_); !then.empty())
       throw InputError(message(prefix_, sentence_of(name, before, value), ", which changes the last bits; ", then,
                                ", or leave the pieces out (:pieces=", value_of(now_, "pieces"),
@@ -132,7 +133,7 @@ class InPieces {
     else if (name != "steps" || !keeps_its_rate())
       changes_ += (changes_.empty() ? "" : "; ") + change_of(name, before, value);
   }
-  /// What this run records and the other did not, as it was made by another program or optimizer.
+  /// Reports an entry that this run records and the other did not, because another program or optimizer created it.
   void unrecorded(const std::string& name, const std::string& value) {
     if (harmless_in_pieces.contains(name)) return;
     changes_ +=
@@ -242,9 +243,9 @@ Resumed compare_with(const std::string& path, const checkpoint::TrainerState& th
     if (is_for_replay(name)) continue;
     const auto before = then.run.find(name);
     const bool unrecorded = before == then.run.end() && !then.run.empty();
-    if (name == "sequence" && unrecorded && value != WholeSequences::name)  // all that earlier versions had
+    if (name == "sequence" && unrecorded && value != WholeSequences::name)  // earlier versions had only whole sequences
       differs(name, std::string(WholeSequences::name), value);
-    else if (name == "group" && !then.run.empty())  // earlier versions recorded none
+    else if (name == "group" && !then.run.empty())  // earlier versions did not record groups
       for (const ChangedGroup& each : changed_groups(value_of(then.run, name), value))
         differs("group '" + each.group + "'", each.before, each.now);
     else if (before != then.run.end() && before->second != value)

@@ -25,8 +25,8 @@ namespace fsdp::train {
 
 namespace {
 
-/// The weights of a folder, as recorded: the same wherever the folder lies. Rank 0 samples their files for all ranks.
-/// Returns nothing where the folder holds none.
+/// Returns the record's text for the weights of a folder, which does not depend on the folder's location. Rank 0
+/// samples the files for all ranks. Returns an empty text if the folder does not contain weights.
 std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
   constexpr FileSample sample{.whole = 1 << 20, .blocks = 64};
   const std::string mine = comm::together(ranks, "--model", [&]() -> std::string {
@@ -44,8 +44,8 @@ std::string weights_text(const comm::Ranks& ranks, const std::string& folder) {
   return comm::gather_texts(ranks, mine, "--model").front();
 }
 
-/// Adds the weights that a run begins with to its record, where they can be known: a folder that a run resumes with may
-/// hold a config.json alone.
+/// Adds the initial weights of a run to its record, if they are known: the folder of a resumed run may contain only a
+/// config.json.
 void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const TrainOptions& options, bool names_folder) {
   const auto add = [&](const char* key, const std::string& folder) {
     if (std::string text = weights_text(ranks, folder); !text.empty()) record[key] = std::move(text);
@@ -58,7 +58,7 @@ void record_first_weights(RunRecord& record, const comm::Ranks& ranks, const Tra
   if (!options.model.adapter.empty()) add("adapter", options.model.adapter);
 }
 
-/// A resumed run began with the weights of the run that it continues, whatever its own --model holds.
+/// Takes the initial weights from the record of the run that is resumed, whatever this run's --model contains.
 void keep_first_weights(RunRecord& record, const RunRecord& then) {
   for (const char* const key : {"model", "adapter"}) {
     record.erase(key);
@@ -66,7 +66,7 @@ void keep_first_weights(RunRecord& record, const RunRecord& then) {
   }
 }
 
-/// What tells a run from others: two runs of equal flags, model and data that begin anew write the same checkpoints.
+/// Returns the identity of a run: new runs with equal flags, model and data write the same checkpoints.
 std::string identity_of(const RunRecord& run) {
   std::uint64_t hash = hash_seed;
   for (const auto& [name, value] : run)
@@ -87,7 +87,7 @@ std::int64_t resumed_threads(const comm::Ranks& ranks, const TrainOptions& optio
       const RunRecord& run = from.state().run;
       return run.contains("pieces") ? value_of(run, "threads") : std::string();
     } catch (const InputError&) {
-      return {};  // resuming from it says what is wrong
+      return {};  // resuming from it reports the error
     }
   });
   const std::string text = comm::gather_texts(ranks, mine, "--resume").front();
@@ -135,7 +135,7 @@ Loaded RunCheckpoints::resume() {
   return fresh(start());
 }
 
-/// Loads the initial weights from --model's folder; if there are none, initializes them from the seed. Returns messages
+/// Loads the initial weights from --model's folder; if it has none, initializes them from the seed. Returns messages
 /// for the user.
 std::vector<std::string> RunCheckpoints::start() {
   const bool stored = first_weights_are_stored();
@@ -188,9 +188,8 @@ std::array<std::filesystem::path, 2> RunCheckpoints::spared(const checkpoint::Tr
   return {resumed_from_.value_or(""), state.best ? path_of(state.best->step) : std::filesystem::path()};
 }
 
-/// Opens the checkpoint that rank 0 chooses on every rank, so that no rank falls back to another one. Returns nothing
-/// if
-/// --resume auto finds none. Skips checkpoints in `damaged_`, as incomplete ones.
+/// Opens the checkpoint that rank 0 chooses on every rank, so that all ranks use the same one. Returns nothing if
+/// --resume auto finds none. Skips checkpoints in `damaged_`, like incomplete ones.
 std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   const checkpoint::ReadListing read = [this](const std::filesystem::path& folder) {
     const auto damaged = damaged_.find(folder.string());
@@ -210,7 +209,7 @@ std::optional<checkpoint::Checkpoint> RunCheckpoints::open_agreed() {
   return from;
 }
 
-/// Compares a checkpoint's run with this one.
+/// Compares the run of a checkpoint with this one.
 Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
   from.check_same_model(model_.listing);
   record_first_weights(run_, ranks_, options_, names_folder_);
@@ -221,7 +220,7 @@ Resumed RunCheckpoints::compare(const checkpoint::Checkpoint& from) {
   return found;
 }
 
-/// What a run that goes on with a checkpoint has of it.
+/// Applies a checkpoint's state to this run.
 Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found) {
   checkpoint::TrainerState state = from.state();
   state.epoch = found.position.epoch;
@@ -235,14 +234,15 @@ Loaded RunCheckpoints::resumed(const checkpoint::Checkpoint& from, Resumed found
   return {.lines = std::move(found.lines), .resumed = std::move(state)};
 }
 
-/// What --resume auto says that found nothing, before what `start` says.
+/// Returns the message that --resume auto found no checkpoint, followed by the lines of `start`.
 Loaded RunCheckpoints::fresh(std::vector<std::string> lines) const {
   lines.insert(lines.begin(),
                message("--resume auto: ", *options_.checkpoint_dir, " holds no checkpoint; a fresh start"));
   return {.lines = std::move(lines)};
 }
 
-/// Records what a new run begins with. Returns whether --model's folder has weights, which all ranks must see.
+/// Records the initial weights of a new run. Returns whether --model's folder has weights, on which all ranks must
+/// agree.
 bool RunCheckpoints::first_weights_are_stored() {
   record_first_weights(run_, ranks_, options_, names_folder_);
   run_.try_emplace("model", "random weights");
@@ -262,20 +262,20 @@ std::vector<std::string> RunCheckpoints::random_lines() const {
                                 : message("weights   random, since ", folder, " holds none")};
 }
 
-/// Of a checkpoint as --model's folder, what the run does not take from it.
+/// If --model's folder is a checkpoint, returns a line about the parts of it that the run does not use.
 std::vector<std::string> RunCheckpoints::stored_lines() const {
   const std::filesystem::path file = std::filesystem::path(options_.model.name) / checkpoint::trainer_name;
   if (!leads() || !path_exists(file)) return {};
   std::string step;
   try {
     step = message("step ", checkpoint::read_trainer_file(file, {}).state.step, " of ");
-  } catch (const InputError&) {  // resuming from it would say what is wrong
+  } catch (const InputError&) {  // resuming from it would report the error
   }
   return {message("weights   of ", step, "a run; its optimizer states and its step are not used (--resume uses them)")};
 }
 
-/// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the checkpoint resumed
-/// from, then those of --model's folder.
+/// Reads the side files to copy into checkpoints: the files of --tokenizer first, then those of the resumed checkpoint,
+/// then those of --model's folder.
 void RunCheckpoints::read_side_files() {
   if (!leads() || !options_.checkpoint_dir) return;
   if (resumed_from_) side_files_ = checkpoint::read_side_files(*resumed_from_, warn());
@@ -287,7 +287,7 @@ void RunCheckpoints::read_side_files() {
   if (names_folder_) side_files_.merge(checkpoint::read_side_files(options_.model.name, warn()));
 }
 
-/// Restores a checkpoint on every rank. Returns false if a rank found damage: the checkpoint is then left out.
+/// Restores a checkpoint on every rank. Returns false if a rank found damage: the checkpoint is then skipped.
 bool RunCheckpoints::restored(const checkpoint::Checkpoint& from) {
   const std::string mine = comm::together(ranks_, "--resume", [&]() -> std::string {
     try {

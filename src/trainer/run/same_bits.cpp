@@ -26,7 +26,7 @@ std::string build_text() {
 #else
   constexpr const char* compiler = "g++";
 #endif
-#ifdef TESSERA_BUILD_FLAGS  // src/trainer/CMakeLists.txt
+#ifdef TESSERA_BUILD_FLAGS  // set in src/trainer/CMakeLists.txt
   constexpr const char* flags = TESSERA_BUILD_FLAGS;
 #else
   constexpr const char* flags = "unknown flags";

@@ -55,7 +55,7 @@ int StepReplay::run() {
   return tell();
 }
 
-/// Restores the newest sound checkpoint before the step, or begins as the run did.
+/// Restores the newest intact checkpoint before the step, or starts like the run did.
 void StepReplay::restore() {
   const std::vector<std::string> mine = with_disk(ranks_, options_, [&] {
     return comm::together(ranks_, "checkpoints", [&] {
@@ -78,7 +78,7 @@ void StepReplay::restore() {
   engine_.initialize(options_.seed, false);
 }
 
-/// Returns what is wrong with a checkpoint; empty if all ranks restored it.
+/// Returns the error of a checkpoint; empty if all ranks restored it.
 std::string StepReplay::restored(const std::string& path) {
   const std::string mine = comm::together(ranks_, "a checkpoint", [&]() -> std::string {
     std::optional<checkpoint::Checkpoint> from;
@@ -120,7 +120,6 @@ void StepReplay::open() {
   });
 }
 
-/// The step itself.
 void StepReplay::compute() {
   if (tensors_) engine_.show_next(*tensors_);
   const auto [lr, results] = run_.make_step();

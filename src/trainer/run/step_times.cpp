@@ -9,7 +9,7 @@
 namespace fsdp::train {
 namespace {
 
-constexpr double straggles = 1.25;  // of the median rank's seconds
+constexpr double straggles = 1.25;  // a straggler exceeds the median rank's seconds by this factor
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 namespace fsdp::train {
 
 void set_parameters(report::StepShapes& shapes, GroupList groups, std::span<const std::vector<std::string>> of_unit) {
-  std::map<std::string, std::size_t> first;  // unit that uses it
+  std::map<std::string, std::size_t> first;  // for each parameter: the first unit that uses it
   for (std::size_t unit = 0; unit < of_unit.size(); ++unit)
     for (const std::string& name : of_unit[unit]) first.emplace(name, unit);
   shapes.parameters.resize(of_unit.size());

@@ -33,7 +33,7 @@ bool was_made(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   return name.starts_with(folder_prefix) || name.starts_with(conversations_prefix);
 }
-constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model over bytes, with some tokens of its own
+constexpr std::int64_t most_of_bytes = 1024;  // largest vocabulary of a model over bytes, including some special tokens
 
 std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   try {
@@ -43,19 +43,19 @@ std::shared_ptr<const TemporaryFolder> make_temporary_folder() {
   }
 }
 
-/// Whether tokens that were begun under this name are all there.
+/// Returns whether the tokens under this path are complete.
 bool is_finished(const std::filesystem::path& made) {
   if (!folder_exists(made)) return path_exists(made);
   const std::optional<data::TokenFolder> folder = data::read_token_folder(made);
   return folder && folder->complete;
 }
 
-/// Says what of a path did not become tokens.
+/// Reports the parts of a path that were not tokenized.
 void note(const std::string& path, const data::LeftOut& left_out) {
   if (!left_out.empty()) print_sentence(message(path, ": ", left_out.text()));
 }
 
-/// Throws InputError for an option of tokenizing where nothing is tokenized. `why`: the reason, and what to do.
+/// Throws InputError for an option of tokenizing if nothing is tokenized. `why`: the reason, and advice.
 void require_not_given(const char* flag, bool given, std::string_view why) {
   require<InputError>(!given, "--", flag, " is for text that a tokenizer reads, and ", why, ", or leave it out");
 }
@@ -66,7 +66,7 @@ std::string end_text(const data::Tokenizing& tokenizing) {
   return message("token ", *end, " (", shortened(tokenizing.tokenizer().name_of(*end).value_or("")), ")");
 }
 
-/// Writes the tokens of conversations. `name`: of the texts, for messages.
+/// Writes the tokens of conversations. `name`: name of the texts, for messages.
 void encode(const data::ConversationTexts& texts, const std::filesystem::path& file, const std::string& name) {
   const comm::CatchSignals signals;
   const std::vector<std::filesystem::path> made = checkpoint::make_folders(file.parent_path());
@@ -194,11 +194,11 @@ template data::TextSource text_of(const EvalOptions&, const data::DataNames&, do
 
 namespace {
 
-/// Tokenizes the data that the options name. Rank 0 tokenizes text and owns the files; the other ranks open them.
+/// Tokenizes the data of the options. Rank 0 tokenizes text and owns the files; the other ranks open them.
 template <class Options>
 TokenizedData tokenized(const comm::Ranks& ranks, const Options& options, TextInputs inputs) {
   const double limit = options.launch.disk_deadline_seconds;
-  const comm::CatchSignals signals;  // on every rank: those that wait for rank 0 end with it
+  const comm::CatchSignals signals;  // on every rank: the ranks that wait for rank 0 end with it
   inputs.data = data::parse_data(options.data);
   inputs.format = options.data_format;
   TokenizedData mine = read_together(ranks, limit, "--data", [&] {

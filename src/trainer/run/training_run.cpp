@@ -77,7 +77,7 @@ void TrainingRun::begin() {
              lines);
 }
 
-/// Puts what the user is told of the plan before the lines of loading.
+/// Puts the messages about the plan before the lines of loading.
 std::vector<std::string> TrainingRun::first_lines(std::vector<std::string> lines) const {
   std::vector<std::string> first;
   if (facts_.host_bytes > 0)
@@ -136,7 +136,7 @@ std::optional<double> TrainingRun::validate() {
   return held_out;
 }
 
-/// Returns nothing if a signal ended it.
+/// Returns nothing if a signal ended the evaluation.
 std::optional<double> TrainingRun::held_out_loss() {
   const MeanLoss mean = mean_loss(
       ranks_, [&](std::span<const std::int64_t> samples) { return engine_.evaluate(samples, signals_.asked()); },
@@ -151,7 +151,7 @@ std::optional<double> TrainingRun::held_out_loss() {
   log_.held_out({.step = steps_, .validation_loss = mean.loss, .tokens = mean.tokens}, facts_.loss_unit);
   held_out_ = mean.loss;
   validated_step_ = steps_;
-  // A run without --until would not validate at its step; such a loss does not count for --patience.
+  // A run without --until would not validate at this step, so that this loss does not count for --patience.
   const bool counts =
       steps_ == options_.steps || (options_.validation_every > 0 && steps_ % options_.validation_every == 0);
   if (counts && early_stop_.improves(mean.loss, validated_step_)) save();
@@ -164,7 +164,7 @@ const char* TrainingRun::answer_to_stop() const {
              : "ends after this step; once more ends at once";
 }
 
-/// Ends a run that was asked to, with all that was done so far.
+/// Ends a run after a stop signal, and keeps the work done so far.
 int TrainingRun::stop(int signal) {
   if (options_.on_signal == OnSignal::save)
     save();

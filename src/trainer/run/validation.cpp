@@ -23,7 +23,7 @@ double detail::sum_of_batches(std::span<const double> losses, std::int64_t group
 MeanLoss mean_loss(const comm::Ranks& ranks, FunctionRef<HeldOutBatch(std::span<const std::int64_t>)> evaluate,
                    std::int64_t sequences, std::span<const std::int64_t> samples,
                    FunctionRef<void(std::int64_t seen, std::int64_t all)> seen, int ranks_per_sequence) {
-  std::vector<double> losses;  // of this rank's batches
+  std::vector<double> losses;  // losses of this rank's batches
   std::int64_t tokens = 0;
   const auto count = std::ssize(samples);
   const SequenceGroup group = sequence_group(ranks.rank(), ranks.size(), ranks_per_sequence);

@@ -18,16 +18,16 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::int64_t most_invalid = 100;  // a file may have one in so many bytes
+constexpr std::int64_t most_invalid = 100;  // one invalid byte is accepted in this number of bytes
 
 bool is_too_many(std::int64_t invalid, std::int64_t bytes) { return invalid > bytes / most_invalid; }
 
-/// Bytes that are not UTF-8, and where the first one stands.
+/// The number of bytes that are not UTF-8, and the offset of the first one.
 struct Invalid {
   std::int64_t count = 0, first = -1;
 
-  /// Reads a text that begins at byte `begin`. Returns how many of its bytes are read: a character that is cut by the
-  /// end of the text is left, unless the text is the `last` one.
+  /// Reads a text that begins at byte `begin` of the file. Returns the number of bytes read: a character that is cut
+  /// off by the end of the text is not read, unless the text is the `last` one.
   std::size_t read(std::string_view text, std::int64_t begin, bool last) {
     std::size_t at = 0;
     for (;;) {
@@ -42,7 +42,7 @@ struct Invalid {
   }
 };
 
-/// Appends the content of a JSON string as Unicode. Returns how many of its bytes were replaced.
+/// Appends the content of a JSON string as Unicode. Returns the number of bytes that were replaced.
 std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out) {
   constexpr char32_t private_use = 0xF0000;
   std::int64_t replaced = 0;
@@ -56,7 +56,7 @@ std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out
     if (whole == 0 && text.front() == '\\') {
       const text::UnicodeEscape escape = text::unicode_escape(text);
       if (text::is_surrogate(escape.code)) {
-        replace(escape.length, 1, escape.code);  // of the byte that it stands for, where Python wrote it
+        replace(escape.length, 1, escape.code);  // the escape stands for one byte if Python wrote it
         continue;
       }
       whole = std::min(std::max<std::size_t>(escape.length, 2), text.size());
@@ -72,7 +72,7 @@ std::int64_t append_unicode(std::string_view text, bool is_key, std::string& out
   return replaced;
 }
 
-/// Whether a text has an escape of a surrogate, alone or in a pair.
+/// Returns whether a text has an escape of a surrogate, alone or in a pair.
 bool has_surrogates(std::string_view text) {
   for (std::size_t at = 0; (at = text.find("\\u", at)) != text.npos; at += 2)
     if (const auto escape = text::unicode_escape(text.substr(at));
@@ -81,7 +81,7 @@ bool has_surrogates(std::string_view text) {
   return false;
 }
 
-/// Returns the index behind the string whose quote is at `at`; npos if it has no end.
+/// Returns the index after the end of the string whose opening quote is at `at`; npos if the string has no end.
 std::size_t string_end(std::string_view text, std::size_t at) {
   for (++at; (at = text.find_first_of("\\\"", at)) != text.npos && text[at] == '\\';) at += 2;
   return at == text.npos ? at : at + 1;
@@ -163,7 +163,7 @@ std::optional<UnicodeRecord> unicode_record(std::string_view json,
     }
     if (at == json.size()) break;
     const std::size_t end = string_end(json, at);
-    if (end == json.npos) return std::nullopt;  // not JSON, which its parser says
+    if (end == json.npos) return std::nullopt;  // not JSON, which the JSON parser will report
     const std::string_view content = json.substr(at + 1, end - at - 2);
     const std::size_t next = json.find_first_not_of(" \t\r\n", end);
     const bool is_key = next != json.npos && json[next] == ':';

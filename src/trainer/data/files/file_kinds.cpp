@@ -16,7 +16,7 @@ namespace {
 using namespace std::string_view_literals;
 using namespace data_advice;
 
-/// The value of a key in the header of a .npy file, a dict of Python; "?" if it is not there.
+/// Returns the value of a key in the header of a .npy file, which is a Python dict; "?" if the key is absent.
 std::string numpy_value(std::string_view header, std::string_view key, std::string_view end) {
   constexpr std::size_t most = 60;
   const std::size_t found = header.find(key);
@@ -44,14 +44,14 @@ bool is_safetensors(std::string_view head) {
   return head.size() > 10 && head.substr(8, 2) == "{\""sv && little_endian(head.substr(0, 8)) < 100'000'000;
 }
 
-bool is_arrow_stream(std::string_view head) {  // the form of `datasets`: -1, then the length of a flatbuffer
+bool is_arrow_stream(std::string_view head) {  // the format of `datasets`: -1, then the length of a flatbuffer
   if (head.size() < 12 || !head.starts_with("\xff\xff\xff\xff"sv)) return false;
   const std::uint64_t length = little_endian(head.substr(4, 4)), root = little_endian(head.substr(8, 4));
   return length > 0 && length % 8 == 0 && length < 10'000'000 && root >= 4 && root < length;
 }
 
-/// Whether integers of twice the width were written: the upper half of each is at most `most`, and lower halves are
-/// not. 3: vocabularies of up to 262,144 tokens.
+/// Returns whether a sample contains integers of twice the width: the upper half of each is 0 (or at most 3, for
+/// vocabularies of up to 262,144 tokens), and the lower halves are not.
 bool holds_wider(std::string_view sample, int width) {
   constexpr std::size_t fewest_pairs = 16;
   const auto bytes = static_cast<std::size_t>(width);
@@ -68,7 +68,7 @@ bool holds_wider(std::string_view sample, int width) {
   return upper == 0 ? present * 2 >= pairs : upper <= 3 && width == 2 && pairs >= 256 && large * 2 >= pairs;
 }
 
-/// Bytes of the file's beginning, middle and end.
+/// Returns bytes from the file's beginning, middle and end.
 std::string sample_of(const OpenFile& file) {
   constexpr std::int64_t part = 8192;
   const std::int64_t bytes = file.bytes() / 8 * 8;
@@ -100,7 +100,7 @@ std::optional<FileKind> known_kind(std::string_view head) {
   if (is_arrow_stream(head)) return FileKind{"a stream of Arrow", std::string(as_jsonl)};
   const Magic* const magic = magic_of(head);
   if (magic == nullptr) return std::nullopt;
-  // A text may begin with the letters of a magic; only the pointer of Git LFS is text.
+  // A text may begin with the letters of a magic number; of the known formats, only a Git LFS pointer is text.
   const bool is_pointer = magic->bytes == lfs_pointer_start && head.size() <= 1024;
   if (is_plain_text(head) && !is_pointer) return std::nullopt;
   return FileKind{std::string(magic->name), std::string(magic->advice), is_pointer};

@@ -28,11 +28,11 @@ class Listing {
   explicit Listing(InputFiles& into) : into_(into) {}
 
   void read(const Path& folder) {
-    std::vector<Path> links;  // to folders; read last, so that a folder is known by its own path
+    std::vector<Path> links;  // links to folders; read last, so that a folder is listed under its own path
     walk(folder, links);
     std::ranges::sort(links);
     for (std::size_t i = 0; i < links.size(); ++i) {
-      const Path link = links[i];  // walk appends
+      const Path link = links[i];  // a copy, since walk() appends to `links`
       if (!walk(link, links)) into_.left_out.add("links to folders that are read already", link);
     }
     std::ranges::sort(files_, {}, [](const Path& path) -> const std::string& { return path.native(); });
@@ -40,7 +40,7 @@ class Listing {
   }
 
  private:
-  /// Returns false for a folder that was walked before.
+  /// Returns false for a folder that was already walked.
   bool walk(const Path& folder, std::vector<Path>& links) {  // NOLINT(misc-no-recursion): as deep as the folders
     struct stat status {};
     if (::stat(folder.c_str(), &status) != 0) throw_errno(folder, "listed");
@@ -69,7 +69,7 @@ class Listing {
         links.push_back(entry.path());
       else
         walk(entry.path(), links);
-    } else if (name == checkpoint::lock_name) {  // of a run whose --checkpoint-dir is this folder
+    } else if (name == checkpoint::lock_name) {  // created by a run whose --checkpoint-dir is this folder
       into_.left_out.add("locks of runs", entry.path());
     } else if (is_leftover(name)) {
       into_.left_out.add("leftovers of editors", entry.path());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lists the files that --data and `tessera tokenize` name.
+/// Lists the files in the paths of --data and `tessera tokenize`.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace fsdp::data {
 /// A file to read.
 struct InputFile {
   std::filesystem::path path = {};
-  bool named = false;  ///< by its own path; false: found in a folder
+  bool named = false;  ///< whether the user specified its own path; false: found in a folder
 };
 
-/// Files to read, and what folders hold besides.
+/// Files to read, and skipped entries of folders.
 struct InputFiles {
   std::vector<InputFile> files = {};
   LeftOut left_out = {};
 };
 
-/// Lists files in the order given. A folder stands for the regular files below it, sorted by path; a Megatron prefix
-/// for its index. Links are followed, each folder is read once. Names that begin with a dot, leftovers of editors
-/// (*~, #*#, *.swp, *.tmp, *.bak, *.orig), run.lock, links to nothing, and what is neither file nor folder are left out
-/// of folders. Throws InputError if a path is missing or cannot be listed.
+/// Lists files in the given order. A folder stands for the regular files below it, sorted by path; a Megatron prefix
+/// stands for its index. Links are followed, each folder is read once. In folders, the following are skipped: names
+/// that begin with a dot, leftovers of editors (*~, #*#, *.swp, *.tmp, *.bak, *.orig), run.lock, dangling links, and
+/// entries that are neither files nor folders. Throws InputError if a path is missing or cannot be listed.
 InputFiles input_files(std::span<const std::filesystem::path> paths);
 
 /// Adds a file's path, size and modification time to a hash, to detect changes.
@@ -44,8 +44,8 @@ class OpenFile {
 
   const std::filesystem::path& path() const { return path_; }
   const FileDescriptor& descriptor() const { return file_; }
-  std::int64_t bytes() const { return bytes_; }  ///< when it was opened
-  /// Fills `values` from byte `at` on. Throws InputError if the file ends before that.
+  std::int64_t bytes() const { return bytes_; }  ///< size when it was opened
+  /// Fills `values` with the data from byte `at` on. Throws InputError if the file ends too early.
   template <class Values>
   void read(std::int64_t at, Values&& values) const {
     read_all(file_, path_, values.data(), values.size() * sizeof(*values.data()), at);
@@ -60,7 +60,7 @@ class OpenFile {
   std::int64_t bytes_;
 };
 
-/// Returns the number that at most eight little-endian bytes are.
+/// Returns the number that is encoded in at most eight little-endian bytes.
 inline std::uint64_t little_endian(std::string_view bytes) {
   return std::accumulate(bytes.rbegin(), bytes.rend(), std::uint64_t{0},
                          [](std::uint64_t high, char low) { return high << 8 | static_cast<unsigned char>(low); });

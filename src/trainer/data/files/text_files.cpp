@@ -24,13 +24,13 @@ constexpr std::string_view binary_reason = "binary";
 
 std::string lower_extension(const std::filesystem::path& path) { return ascii_lower(path.extension().string()); }
 
-/// Returns whether a file's name says that it holds JSON or other text.
+/// Returns whether a file's extension is one of JSON or other text.
 bool is_named_text(const std::filesystem::path& path) {
   const std::string extension = lower_extension(path);
   return is_named_json(path) || extension == ".txt" || extension == ".text" || extension == ".md";
 }
 
-/// Returns whether the object at the file's beginning has a line's end between its brackets: it is not JSONL.
+/// Returns whether the object at the file's beginning extends over several lines: then the file is not JSONL.
 bool spans_lines(const OpenFile& file) {
   constexpr std::int64_t at_a_time = 1 << 16, most = 1 << 30;
   const std::int64_t bytes = std::min(file.bytes(), most);
@@ -49,8 +49,8 @@ bool spans_lines(const OpenFile& file) {
   return false;
 }
 
-/// Returns a file's form. Files named .jsonl, .jsonlines, .jl, .ndjson and .json hold JSON, in any case of letters;
-/// .json only if it begins with a bracket. `text`: its first bytes.
+/// Returns a file's form. Files named .jsonl, .jsonlines, .jl, .ndjson and .json (in upper or lower case) contain JSON;
+/// .json only if it begins with a bracket. `text`: the first bytes of the file.
 TextForm form_of(const OpenFile& file, std::string_view text) {
   if (!is_named_json(file.path())) return TextForm::text;
   if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());

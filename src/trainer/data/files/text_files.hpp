@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which files of --data a tokenizer reads.
+/// Selects the files of --data that a tokenizer reads.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,31 @@
 
 namespace fsdp::data {
 
-inline constexpr std::int64_t reading_version = 2;  ///< changes with what is read from the same files, for caches
+/// For caches: increase it when the same files are read differently.
+inline constexpr std::int64_t reading_version = 2;
 
-/// What a reader does with a file.
+/// How a reader handles a file.
 enum class Reading : std::uint8_t {
-  text,     ///< reads it
-  binary,   ///< leaves it out: it has a NUL
-  another,  ///< leaves it out: it is of another known format
+  text,     ///< reads the file
+  binary,   ///< skips the file: it contains a NUL
+  another,  ///< skips the file: it has another known format
 };
 
-/// What a file's name and first bytes say of it.
+/// The properties of a file that its name and first bytes determine.
 struct TextCandidate {
   /// Throws InputError for text in UTF-16 or UTF-32.
   explicit TextCandidate(const std::filesystem::path& path);
 
   std::int64_t bytes = 0;
   Reading reading = Reading::text;
-  FileKind kind = {};  ///< the other known format
+  FileKind kind = {};  ///< the known format if `reading` is another
   TextForm form = TextForm::text;
-  std::int64_t mark_bytes = 0;  ///< of the byte order mark at its beginning
-  bool begins_record = false;   ///< it is read as text, by its name, and its first line is an object of JSON
+  std::int64_t mark_bytes = 0;  ///< size of the byte order mark at its beginning
+  /// Whether it is read as text, because of its name, although its first line is a JSON object.
+  bool begins_record = false;
 };
 
-/// Files of text, and what was left out.
+/// Files of text, and the skipped files.
 struct TextFiles {
   std::vector<TextFile> files = {};
   std::int64_t all_bytes = 0;
@@ -47,19 +49,19 @@ struct TextFiles {
   std::vector<std::string> warnings = {};
 };
 
-/// Lists the texts below paths. Files in folders that are not text are left out. Warns of the first file that begins
-/// with a record and is read as text. Throws InputError for a named file of a known format, for text that is not UTF-8,
-/// and for JSON that is no records.
+/// Lists the texts below paths. Files in folders that are not text are skipped. Warns of the first file that begins
+/// with a record and is read as text. Throws InputError for a file that is specified by its own path and has a known
+/// format, for text that is not UTF-8, and for JSON without records.
 TextFiles text_files(std::span<const std::filesystem::path> paths);
 
-/// Throws InputError for TextForm::object. `left_out`: of the file's folder, for the message.
+/// Throws InputError for TextForm::object. `left_out`: skipped files of the file's folder, for the message.
 void require_records(TextForm form, const std::filesystem::path& path, const LeftOut& left_out = {});
 
-/// Returns whether a file's name says that it holds JSON.
+/// Returns whether a file's extension is one of JSON.
 bool is_named_json(const std::filesystem::path& path);
 
-/// Leaves a file out that is not text. Throws InputError if it is of a known format and named, or stands for data that
-/// are not there.
+/// Skips a file that is not text. Throws InputError if the file has a known format and was specified by its own path,
+/// or if it is a placeholder for absent data.
 void leave_out(const TextCandidate& candidate, const InputFile& file, LeftOut& left_out);
 
 /// Returns "there is no text in PATH and the others (left out: ...); ADVICE" for an error.

@@ -12,10 +12,10 @@
 namespace fsdp::data {
 namespace {
 
-constexpr std::size_t looked_around = 1024;  // bytes to compare on each side of a cut
-constexpr int most_tries = 64;               // newlines to try before more text is read
+constexpr std::size_t looked_around = 1024;  // number of bytes to compare on each side of a cut
+constexpr int most_tries = 64;               // number of newlines to try before more text is read
 
-/// Returns the last place where a text, which is not complete, can be cut; 0 if there is none.
+/// Returns the last position where an incomplete text can be cut; 0 if there is none.
 std::size_t last_seam(const text::Tokenizer& tokenizer, std::string_view text) {
   std::size_t end = text.size() - std::min(text.size(), looked_around);
   for (int tries = 0; tries < most_tries && end > 0; ++tries) {
@@ -69,7 +69,7 @@ bool TextUnits::next(TextUnit& unit) {
   return unit.begin != unit.next;
 }
 
-/// Appends bytes of the open file from the present place on.
+/// Appends bytes of the open file from the current position on.
 void TextUnits::read(std::int64_t bytes, std::string& into) const {
   const std::size_t before = into.size();
   into.resize(before + static_cast<std::size_t>(bytes));
@@ -142,8 +142,8 @@ void TextUnits::take_array(const TextFile& file, TextUnit& unit) {
   }
 }
 
-/// Adds the array's records in the unit's bytes from `begin` on. Returns the end of the last whole one, behind its
-/// comma; behind the array's end, the end of the file. `last`: the bytes are the rest of the file.
+/// Adds the array's records in the unit's bytes from `begin` on. Returns the end of the last complete record, after its
+/// comma; after the array's end, the end of the file. `last`: whether the bytes are the rest of the file.
 std::size_t TextUnits::take_records(const TextFile& file, TextUnit& unit, std::size_t begin, bool last) {
   const std::string_view text = unit.bytes;
   for (std::size_t at = begin;;) {
@@ -155,7 +155,7 @@ std::size_t TextUnits::take_records(const TextFile& file, TextUnit& unit, std::s
                         ": nothing stands where a record should be; it is not valid JSON");
     if (closes) {
       const std::size_t rest = text.find_first_not_of(" \t\r\n", end + 1);
-      // Only white space may follow; the unit reads it too, so that the place is the end of the file.
+      // Only white space may follow; the unit reads it too, so that its end is the end of the file.
       if (!last && rest == text.npos) return at;
       require<InputError>(rest == text.npos, "data: ", file.path.string(), ": more stands behind the array of ",
                           place_.line, " records; records are lines of objects, or the entries of one array");

@@ -2,8 +2,9 @@
 /// @file
 /// Splits text files and JSON records into units of about a MiB that are tokenized independently, in order.
 ///
-/// A document is a text file, or a record: a line of JSONL, or an entry of an array. Long texts are cut where the cut
-/// does not change the tokens: after a newline, if the text around it has the same ids encoded whole and in two halves.
+/// A document is a text file, or a record: a line of JSONL, or an entry of an array. Long texts are cut at places where
+/// the cut does not change the tokens: after a newline, if the text around it has the same ids encoded whole and in two
+/// halves.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +23,22 @@
 
 namespace fsdp::data {
 
-/// What a file of --data holds, as its name and first bytes say.
+/// The content of a file of --data, as determined by its name and first bytes.
 enum class TextForm : std::uint8_t {
   text,    ///< one document
   lines,   ///< JSONL: a record in each line
   array,   ///< one JSON array of records
-  object,  ///< one JSON object over several lines: no records
+  object,  ///< one JSON object over several lines, which does not contain records
 };
 
-/// Returns "line" or "record": what a place in a file of this form is called.
+/// Returns "line" or "record": the term for a place in a file of this form.
 constexpr std::string_view place_name(TextForm form) { return form == TextForm::array ? "record" : "line"; }
 
 /// The beginning of a unit, from which tokenizing can be resumed.
 struct TextPlace {
   std::int64_t file = 0;  ///< index of the file; the number of files at the end
   std::int64_t byte = 0;
-  std::int64_t line = 1;  ///< of JSONL; of an array the record
+  std::int64_t line = 1;  ///< number of the line in JSONL; number of the record in an array
 
   friend bool operator==(const TextPlace&, const TextPlace&) = default;
 };
@@ -51,9 +52,9 @@ struct TextFile {
 
 /// The part of a document in a unit, or a record.
 struct TextPiece {
-  std::size_t begin = 0, end = 0;  ///< in the unit's bytes
+  std::size_t begin = 0, end = 0;  ///< offsets in the unit's bytes
   std::int64_t file = 0, line = 0;
-  bool opens = true, closes = true;  ///< contains the document's first byte; its last byte
+  bool opens = true, closes = true;  ///< whether it contains the document's first byte; its last byte
 };
 
 /// A unit of text: bytes and their pieces.
@@ -67,11 +68,11 @@ struct TextUnit {
   }
 };
 
-/// Reads JSON piece by piece, and knows how deep brackets are open outside of strings.
+/// Reads JSON piece by piece, and tracks the depth of open brackets outside of strings.
 class Brackets {
  public:
-  /// Returns where, from `at` on, a comma or a closing bracket stands outside of all brackets and strings; npos if
-  /// nowhere.
+  /// Returns the position, from `at` on, of the next comma or closing bracket outside of all brackets and strings; npos
+  /// if there is none.
   std::size_t next_end(std::string_view text, std::size_t at);
   /// Reads one character.
   void read(char c) {
@@ -106,7 +107,8 @@ bool is_seam(const text::Tokenizer& tokenizer, std::string_view text, std::size_
 class TextUnits {
  public:
   static constexpr std::int64_t unit_bytes = 1 << 20;
-  static constexpr std::int64_t most_bytes = 1 << 30;  ///< longest line, and longest text without a place to cut
+  /// Largest length of a line, and of a text without a place to cut.
+  static constexpr std::int64_t most_bytes = 1 << 30;
 
   TextUnits(const text::Tokenizer& tokenizer, std::vector<TextFile> files, TextPlace from = {});
 
@@ -123,11 +125,11 @@ class TextUnits {
   const text::Tokenizer* tokenizer_;
   std::vector<TextFile> files_;
   TextPlace place_;
-  std::optional<OpenFile> open_;  // the file of the present place, once it is read
+  std::optional<OpenFile> open_;  // file of the current position, once it is read
 };
 
-/// Encodes all units on all threads, a batch of some at a time for each thread. Calls `use(unit, encoded)` for each in
-/// order, and `after()` behind each batch. What `encode` throws is thrown in the unit's turn.
+/// Encodes all units on all threads, in batches of several units per thread. Calls `use(unit, encoded)` for each unit
+/// in order, and `after()` after each batch. An exception of `encode` is rethrown in the unit's turn.
 template <class Encode, class Use, class After>
 void encode_units(TextUnits& units, int threads, int per_thread, const Encode& encode, const Use& use,
                   const After& after) {

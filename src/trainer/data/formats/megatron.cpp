@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::string_view index_magic("MMIDIDX\0\0", 9);
 constexpr std::int64_t index_header_bytes = 9 + 8 + 1 + 8 + 8;
-constexpr std::int64_t entries_at_a_time = 1 << 16;  // entries
+constexpr std::int64_t entries_at_a_time = 1 << 16;  // number of index entries to read at a time
 
 struct TokenType {
   std::string_view name;
-  int bytes = 0;  ///< 0: no tokens
+  int bytes = 0;  ///< bytes of a token; 0: not a type of tokens
   bool is_signed = false;
 };
 constexpr std::array<TokenType, 9> token_types = {TokenType{"?"},     {"uint8", 1, false}, {"int8", 1, true},
@@ -60,7 +60,7 @@ struct Header {
 
   TokenType type;
   std::int64_t sequences = 0;
-  std::int64_t documents = 0;  ///< entries, with the one at the end
+  std::int64_t documents = 0;  ///< number of entries, including the one at the end
   bool has_modes = false;
 };
 
@@ -76,7 +76,7 @@ std::optional<std::filesystem::path> megatron_index(const std::filesystem::path&
   if (path.extension() == ".bin") index.replace_extension(".idx");
   std::error_code error;
   if (path.extension() != ".bin" && path.extension() != ".idx") {
-    // PREFIX, also beside a folder of its name, such as the run's --checkpoint-dir; PREFIX/ is the folder.
+    // PREFIX, also if a folder of the same name exists, such as the run's --checkpoint-dir; PREFIX/ is the folder.
     if (std::filesystem::exists(path, error) && !std::filesystem::is_directory(path, error)) return std::nullopt;
     index += ".idx";
   }
@@ -110,7 +110,7 @@ MegatronTokens read_megatron_index(const std::filesystem::path& path) {
       require<InputError>(place == end, name, ": sequence ", number, " begins at byte ", place,
                           ", and the one before ends at ", end,
                           "; sequences must lie one behind another, as Megatron's builder writes them");
-      end += std::int64_t{length} * type.bytes;  // 2^31 entries of 2^34 bytes fit
+      end += std::int64_t{length} * type.bytes;  // no overflow: 2^31 entries of 2^34 bytes fit
       require<InputError>(end <= bytes, name, ": sequence ", number, " ends at byte ", end, ", and ", tokens.string(),
                           " has ", bytes, "; one of the two is cut off or damaged");
       ++number;

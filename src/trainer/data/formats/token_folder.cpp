@@ -57,7 +57,7 @@ std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder
                          .place = {.file = root.at("file"), .byte = root.at("byte"), .line = root.at("line")},
                          .skip = root.at("skip"),
                          .documents = root.at("documents"),
-                         .skipped = root.value("skipped", std::int64_t{0}),  // older folders have no counts
+                         .skipped = root.value("skipped", std::int64_t{0}),  // older folders do not contain the counts
                          .replaced = root.value("replaced", std::int64_t{0}),
                          .replaced_in_file = root.value("replaced_in_file", std::int64_t{0}),
                          .complete = root.at("complete")};

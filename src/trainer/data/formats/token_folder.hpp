@@ -19,7 +19,7 @@
 
 namespace fsdp::data {
 
-/// A kind of token file of llm.c (its dev/data/data_common.py), whose header is 256 int32, of which the first three are
+/// A kind of token file of llm.c (its dev/data/data_common.py). The header is 256 int32, of which the first three are
 /// used: magic number, version and number of tokens. The first kind is for GPT-2's tokenizer, the second for Llama 3's.
 struct LlmC {
   std::int32_t magic = 0;
@@ -28,7 +28,7 @@ struct LlmC {
 };
 inline constexpr std::array llm_c_kinds = {LlmC{20240520, 1, 2}, LlmC{20240801, 7, 4}};
 inline constexpr std::int64_t llm_c_header_bytes = 256 * 4;
-inline constexpr std::int64_t llm_c_most_tokens = 0x7FFFFFFF;  ///< per file: the header counts in int32
+inline constexpr std::int64_t llm_c_most_tokens = 0x7FFFFFFF;  ///< per file: the header stores the number as int32
 
 /// A token file.
 struct TokenShard {
@@ -42,11 +42,11 @@ struct TokenFolder {
   int token_bytes = 2;
   std::vector<TokenShard> shards = {};
   TextPlace place = {};               ///< the unit to continue with
-  std::int64_t skip = 0;              ///< tokens of that unit that are already in the shards
-  std::int64_t documents = 0;         ///< up to `place`
-  std::int64_t skipped = 0;           ///< input files that are not text
-  std::int64_t replaced = 0;          ///< bytes up to `place` that are not Unicode and became U+FFFD
-  std::int64_t replaced_in_file = 0;  ///< those of the file of `place`
+  std::int64_t skip = 0;              ///< number of tokens of that unit that are already in the shards
+  std::int64_t documents = 0;         ///< number of documents up to `place`
+  std::int64_t skipped = 0;           ///< number of input files that are not text
+  std::int64_t replaced = 0;          ///< number of bytes up to `place` that are not Unicode and became U+FFFD
+  std::int64_t replaced_in_file = 0;  ///< number of such bytes in the file of `place`
   bool complete = false;
 
   std::int64_t tokens() const;
@@ -54,14 +54,14 @@ struct TokenFolder {
 
 inline constexpr const char* token_folder_file = "tokens.json";
 
-/// Reads a folder's tokens.json; returns nothing if there is none. Throws InputError for a damaged one.
+/// Reads a folder's tokens.json; returns nothing if the file does not exist. Throws InputError for a damaged file.
 std::optional<TokenFolder> read_token_folder(const std::filesystem::path& folder);
 
 /// Replaces tokens.json atomically.
 void write_token_folder(const std::filesystem::path& folder, const TokenFolder& contents);
 
-/// Writes the shards of a folder: `tokens_000000.bin`, ... of at most `shard_tokens`. A shard appears under its name
-/// when it is complete; an incomplete one is removed.
+/// Writes the shards of a folder: `tokens_000000.bin`, ... with at most `shard_tokens` each. A shard gets its name when
+/// it is complete; an incomplete one is removed.
 class TokenWriter {
  public:
   TokenWriter(std::filesystem::path folder, int token_bytes, std::int64_t shard_tokens, std::size_t shards);
@@ -70,7 +70,7 @@ class TokenWriter {
   std::size_t append(std::span<const text::TokenId> ids);
   bool full() const { return tokens_ == shard_tokens_; }
   bool empty() const { return tokens_ == 0; }
-  TokenShard close();  ///< syncs the shard to disk and gives it its name
+  TokenShard close();  ///< syncs the shard to disk and renames it to its final name
 
  private:
   std::filesystem::path folder_;
