@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A gradient's memory and the rule of its first write.
+/// A gradient's memory and the mode of its first write.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct GradientView {
   Tensor<T> tensor;
   bool* written = nullptr;
 
-  /// False for a frozen weight, whose gradient has a shape and no memory: skip what would compute it.
+  /// Returns false for a frozen weight, whose gradient has a shape but no memory: skip its computation.
   bool wanted() const { return tensor.data() != nullptr; }
-  /// Returns rows [begin, end); `part_written` is the flag of this part alone.
+  /// Returns rows [begin, end). `part_written`: a separate flag for this part.
   GradientView rows(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice(begin, end) : Tensor<T>(nullptr, {end - begin, tensor.columns()}), part_written};
   }
-  /// Returns columns [begin, end), with a flag of their own as in `rows`.
+  /// Returns columns [begin, end). `part_written`: a separate flag for this part.
   GradientView columns(std::int64_t begin, std::int64_t end, bool* part_written) const {
     return {wanted() ? tensor.slice_columns(begin, end) : Tensor<T>(nullptr, {tensor.rows(), end - begin}),
             part_written};
