@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The dry run: runs the same model on a device without storage and a communicator without peers, and returns the exact
-/// peak of memory.
+/// peak memory.
 #pragma once
 
 #include <algorithm>
@@ -31,28 +31,29 @@
 
 namespace fsdp::plan {
 
-/// The same model on a device without storage that counts for the model's device; one type for all tilings.
+/// The Meta instance of a model: the same model on a device without storage that stands for the model's device; one
+/// type for all tilings.
 template <class Model>
 using MetaTwin = typename Model::template On<
     typename Model::Stack::template WithComm<comm::Simulated<device::MetaFor<typename Model::Stack::Device>>>>;
 
 namespace detail {
 
-/// Keeps the largest plan of a request for the most loaded rank.
+/// Selects the largest plan among ranks, for a request whose rank is most_loaded.
 class MostLoaded {
  public:
-  /// `request` must outlive it.
+  /// `request` must outlive this object.
   explicit MostLoaded(const Request& request);
   MostLoaded(const MostLoaded&) = delete;
   MostLoaded& operator=(const MostLoaded&) = delete;
   ~MostLoaded();
 
-  /// The same request for a rank, and its plan, which is given next.
+  /// `request_of` returns the request for one rank; `add` then takes that rank's plan.
   /// @{
   const Request& request_of(int rank);
   void add(const Plan& plan);
   /// @}
-  /// The largest plan.
+  /// Returns the largest plan.
   Plan plan(bool same_on_all_ranks);
 
  private:
@@ -71,13 +72,14 @@ struct PlannedSchedule {
   sharding::Residency residency = {};
 };
 
-/// Dry runs and schedules of a model's Meta instance, MetaTwin. Stacks that differ in communicator and tiling share it,
-/// so that a program with several stacks compiles these functions once (`extern template`).
+/// Dry runs and schedules of a model's Meta instance, MetaTwin. Stacks that differ only in communicator and tiling
+/// share it, so that a program with several stacks compiles these functions once (`extern template`).
 template <class MetaModel, class Optimizer = optim::RunTimeOptimizer>
 struct MetaRuns {
   using Sharding = typename MetaModel::Stack::Sharding;
 
-  /// See plan::dry_run. `shape`: the request's, with tile plans and parts of attention; `world`: of the request's rank.
+  /// See plan::dry_run. `shape`: the request's shape with tile plans and the number of attention parts; `world`: the
+  /// simulated world of the request's rank.
   static Plan dry_run(const MetaModel& meta, const Sharding& sharding, const RunShape& shape, const Request& request,
                       const comm::SimulatedWorld& world, const Optimizer& with);
   /// See planned_schedule.
@@ -124,7 +126,8 @@ Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Shardi
     for (std::int64_t sequences = request.sequences; sequences >= fewest; --sequences)
       nn::for_each_load(batch_of(sequences), request.shape.sequence_length, std::ref(pass));
   };
-  // A smaller micro-batch is the first or the last of a step whose others, which take the most to upload, are full.
+  // A smaller micro-batch is the first or the last of a step. The other micro-batches are full, which needs the most
+  // memory for uploads.
   const auto train = [&](const Batch& one) {
     const bool full = one.sequences == request.sequences;
     std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), full ? one : batch);
@@ -152,7 +155,7 @@ Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Shardi
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
     constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
-    // Held while its bytes are counted.
+    // Kept alive until its bytes are counted.
     [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
     recorder.record(&StepRecord::counts, [&] {
@@ -170,7 +173,7 @@ Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Shardi
     recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
     if constexpr (may_verify)
       if (request.shape.verifies) {
-        for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches
+        for_each_load(request.sequences, [&](const Batch& one) {  // in addition to the step's own micro-batches
           const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
           const auto held = executor.upload(step);
           executor.repeat(executor.upload({&one, 1}), 1.0f);
@@ -222,10 +225,10 @@ Plan MetaRuns<MetaModel, Optimizer>::dry_run(const MetaModel& meta, const Shardi
   return result;
 }
 
-/// Runs the request's purpose on Meta and returns what it takes: a training step with its optimizer, then an evaluation
-/// and the requested logits; or an evaluation; or generation. Every pass runs with all that a batch may carry
-/// (nn::for_each_load). With Request::fewer, training and evaluation run for every number of sequences up to the
-/// request's, since fewer sequences may be cut into longer tiles.
+/// Runs the request's purpose on the Meta instance and returns its memory and operation counts: a training step with
+/// its optimizer, then an evaluation and the requested logits; or an evaluation; or generation. Every pass is repeated
+/// for all optional contents of a batch (nn::for_each_load). With Request::fewer, training and evaluation run for every
+/// number of sequences up to the request's, since fewer sequences may be divided into longer tiles.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding,
              const typename Model::Stack::Tiling& tiling, const Request& request, const Optimizer& with = {}) {
@@ -238,7 +241,7 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
                                                        request, world, with);
 }
 
-/// Returns the training pass of rank 0 of a request's ranks.
+/// Returns the schedule of a training pass on rank 0 of the request's ranks.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack::Sharding& sharding,
                                  const Request& request) {
@@ -246,7 +249,7 @@ PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack
                                                         request.shape, request.ranks);
 }
 
-/// Returns how a full micro-batch is tiled, as text: a line for each tiled unit, equal consecutive blocks once.
+/// Returns the tiling of a full micro-batch as text: one line per tiled unit; equal consecutive blocks are listed once.
 template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request) {
   using MetaModel = MetaTwin<Model>;
