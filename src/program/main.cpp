@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The program: reads the command line, picks a compiled stack, runs the sub-command.
+/// The program: parses the command line, selects a compiled stack, runs the sub-command.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -56,7 +56,7 @@ const std::vector<stacks::CompiledStack>& compiled_stacks() {
 
 using train::Bound;
 
-/// Returns the distinct values of a member of the compiled stacks, in their order.
+/// Returns the distinct values of a member over the compiled stacks, in their order.
 std::vector<std::string> distinct(std::string stacks::CompiledStack::*member) {
   std::vector<std::string> values;
   for (const stacks::CompiledStack& stack : compiled_stacks())
@@ -68,7 +68,7 @@ cli::BuiltWith built_with() {
   return {.comms = distinct(&stacks::CompiledStack::comm), .precisions = distinct(&stacks::CompiledStack::precision)};
 }
 
-/// Finds the compiled stack that the flags ask for. Throws InputError if the program lacks it.
+/// Returns the compiled stack that the flags select. Throws InputError if the program does not contain it.
 const stacks::CompiledStack& find_stack(const cli::StackChoice& asked) {
   cli::require_built(asked, built_with());
   return *std::ranges::find_if(compiled_stacks(), [&](const stacks::CompiledStack& stack) {
@@ -77,7 +77,7 @@ const stacks::CompiledStack& find_stack(const cli::StackChoice& asked) {
   });
 }
 
-/// Finds a compiled stack of a communicator, for what does not depend on the rest.
+/// Returns any compiled stack with a communicator, for functions that depend on nothing else.
 const stacks::CompiledStack& any_stack(const cli::CommChoice& comm) {
   cli::StackChoice any;
   any.comm = comm;
@@ -85,11 +85,11 @@ const stacks::CompiledStack& any_stack(const cli::CommChoice& comm) {
   return *std::ranges::find(compiled_stacks(), cli::name_of_comm(comm), &stacks::CompiledStack::comm);
 }
 
-/// Whether an error may start MPI in order to be compared with those of the other processes of mpirun's job.
+/// Whether an error may start MPI, to be compared with the errors of the other processes of mpirun's job.
 bool may_join_mpi = true;
 
-/// Ends with an error that came up before the ranks of a job knew each other, such as that of a flag. Under mpirun it
-/// joins the job, so that an error of all processes is printed once. Otherwise throws it.
+/// Ends with an error that occurred before the ranks of a job were connected, such as an error in a flag. Under mpirun
+/// it joins the job, so that an error of all processes is printed once. Otherwise it rethrows the error.
 int end_together(const std::exception_ptr& error) {
   const auto& stacks = compiled_stacks();
   const auto mpi = std::ranges::find(stacks, "mpi", &stacks::CompiledStack::comm);
@@ -98,7 +98,7 @@ int end_together(const std::exception_ptr& error) {
   std::rethrow_exception(error);
 }
 
-/// Calls f, which returns an exit status, and ends with its error as end_together does.
+/// Calls f, which returns an exit status, and passes its error to end_together.
 template <class F>
 int run_together(const F& f) {
   try {
@@ -108,9 +108,9 @@ int run_together(const F& f) {
   }
 }
 
-/// Replaces the name of a directory of checkpoints by its newest complete step, and prints which.
+/// Replaces the path of a directory of checkpoints by its newest complete step, and prints the step's path.
 void take_newest_step(std::string& model) {
-  if (!folder_exists(model)) return;  // reading the model reports what it is
+  if (!folder_exists(model)) return;  // the error is reported when the model is read
   if (path_exists(std::filesystem::path(model) / "config.json") || !checkpoint::holds_any(model)) return;
   const bool speaks = comm::launched_job().rank == 0;
   const auto folder = checkpoint::model_folder(model, checkpoint::read_listing<cli::Listed>,
@@ -119,7 +119,7 @@ void take_newest_step(std::string& model) {
   model = folder.string();
 }
 
-/// Says how several processes become one job.
+/// Returns advice on how to start several processes as one job.
 std::string joined_by(bool nccl) {
   if (nccl) return "say --comm mpi, or start NCCL's ranks with torchrun's variables (RANK, WORLD_SIZE)";
   if (comm::launched_by_mpi()) return "leave --comm out, or say --comm mpi";
@@ -127,12 +127,12 @@ std::string joined_by(bool nccl) {
   return "start them with mpirun, or with srun --mpi=pmix, and leave --comm out";
 }
 
-/// Chooses the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
-/// `plans`: whether the command only describes what a run would do, which any process may.
+/// Selects the communicator: MPI if mpirun started this process and --comm is not given. Treats `self` as one thread.
+/// `plans`: whether the command only describes a run, which any process may do.
 void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool comm_is_given, bool plans = false) {
   using Kind = cli::CommChoice::Kind;
   if (!comm_is_given && comm::launched_by_mpi()) comm.kind = Kind::mpi;
-  may_join_mpi = comm.kind != Kind::nccl;  // whose ranks report their own errors
+  may_join_mpi = comm.kind != Kind::nccl;  // NCCL's ranks report their own errors
   const bool one_job = comm.kind == Kind::mpi || (comm.kind == Kind::nccl && comm::launched_by_torchrun());
   if (!one_job && !plans)
     comm::require_one_process(message("--comm ", cli::to_text(comm)), joined_by(comm.kind == Kind::nccl));
@@ -140,7 +140,7 @@ void settle_launch(cli::CommChoice& comm, train::LaunchOptions& launch, bool com
   launch.ranks = comm.ranks;
 }
 
-/// Settles a command's communicator and number of ranks, and returns the compiled stack that it asks for.
+/// Determines a command's communicator and number of ranks, and returns the compiled stack that it selects.
 template <class Command>
 const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::LaunchOptions& launch,
                                        bool plans = false) {
@@ -148,8 +148,8 @@ const stacks::CompiledStack& stack_for(const Bound<Command>& command, train::Lau
   return find_stack(command->stack);
 }
 
-/// Throws InputError if --comm states another number of ranks than a plan's cluster has: threads:N does, and a launcher
-/// that started several processes for mpi or nccl.
+/// Throws InputError if --comm implies a number of ranks other than that of a plan's cluster: threads:N does, and so
+/// does a launcher that started several processes for mpi or nccl.
 void require_ranks_of(const plan::Cluster& cluster, const cli::CommChoice& comm, const std::string& name) {
   const bool counts = comm.counts() || comm.kind == cli::CommChoice::Kind::self;
   const std::int64_t stated = counts ? comm.ranks : comm::launched_job().processes;
@@ -216,7 +216,7 @@ struct Run {
   }
   template <class OnFiles>
   int operator()(const Bound<OnFiles>& command) const {
-    may_join_mpi = false;  // processes that each do all of it may end differently
+    may_join_mpi = false;  // every process runs the whole command, and may end differently
     return cli::run(*command);
   }
   int operator()(const Bound<cli::Replay>& bound) const {
@@ -248,7 +248,7 @@ struct Run {
 }  // namespace fsdp
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_DFL);  // a parent may have left it ignored, and `tessera generate | head` would go on
+  std::signal(SIGPIPE, SIG_DFL);  // a parent process may have ignored it; `tessera generate | head` must end
   return fsdp::train::run_program(
       [&] { return fsdp::run_together([&] { return std::visit(fsdp::Run{}, fsdp::cli::parse(argc, argv)); }); });
 }

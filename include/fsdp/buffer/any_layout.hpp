@@ -17,19 +17,19 @@
 
 namespace fsdp::buffer {
 
-/// Holds any of this library's layout policies, with its parameters.
+/// Contains one of this library's layout policies, with its parameters.
 class AnyLayout {
  public:
   static constexpr std::string_view name = "any";
 
   AnyLayout() = default;
-  /// Holds `policy`.
+  /// Takes a copy of `policy`.
   template <class L>
   requires(std::constructible_from<std::variant<PerParameter, Flat, Rows, Owned>, L>&& LayoutPolicy<L>)
       AnyLayout(L policy)
       : policy_(std::move(policy)) {}
 
-  /// Returns the name of the policy that it holds.
+  /// Returns the name of the contained policy.
   std::string text() const {
     return std::visit([]<class L>(const L&) { return std::string(L::name); }, policy_);
   }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A group of tensors in one flat buffer per rank, whose type states its placements, and `redistribute` between them.
+/// A group of tensors in one flat buffer per rank. The buffer's type states its placements; `redistribute` changes
+/// between them.
 ///
 /// A DistributedBuffer is a view; blocks own the memory. `redistribute` selects the collective by overload resolution
-/// from the axis whose placement changes; except for views it takes that axis' communicator:
+/// from the axis whose placement changes. Except for views, it takes the communicator of that axis:
 ///     Shard -> Replicate   all-gather
 ///     Partial -> Shard     reduce-scatter
 ///     Partial -> Replicate all-reduce, in place
 ///     Replicate -> Shard   no communication: a view of this rank's part
-/// Any other change does not compile. Over a mesh's outer axis, collectives are in place: each rank's part aliases the
-/// range that is gathered or reduced. Idea: DBuffer of Megatron-FSDP, where the placement is a run-time value.
+/// Any other change does not compile. Collectives over a mesh's outer axis are in place: each rank's part aliases the
+/// range that is gathered or reduced. Source of the idea: DBuffer of Megatron-FSDP, where the placement is a run-time
+/// value.
 #pragma once
 
 #include <cstdint>
@@ -24,34 +26,34 @@
 
 namespace fsdp::buffer {
 
-/// A rank's place in a mesh.
+/// The coordinates of a rank in a mesh.
 struct Coordinates {
-  /// Takes the inner axis first, since a mesh of one axis has no other.
+  /// The inner axis comes first, since a mesh with one axis has no outer axis.
   constexpr Coordinates(int inner = 0, int outer = 0) : shard(inner), replica(outer) {}
-  int shard;    ///< on the inner axis, which shards tensors
-  int replica;  ///< on the outer axis
+  int shard;    ///< coordinate on the inner axis, which shards tensors
+  int replica;  ///< coordinate on the outer axis
 };
 
-/// A non-owning view of this rank's part of a group of tensors, in one flat buffer. P are its placements, one per axis
-/// of the mesh, outer axis first. The layout says which element is where. Copies alias the same memory.
+/// A non-owning view of this rank's part of a group of tensors, in one flat buffer. P: the placements, one per axis of
+/// the mesh, outer axis first. The layout determines the position of each element. Copies alias the same memory.
 template <class T, class Device, Placement... P>
 class DistributedBuffer {
  public:
-  using At = Placements<P...>;  ///< its placements
+  using At = Placements<P...>;  ///< placements of the buffer
   static_assert(At::axes > 0);  // Placements checks that these fit together
 
   DistributedBuffer() = default;
-  /// Views `data`, which holds size() elements. `layout` must outlive the buffer.
+  /// Views `data`, an array of size() elements. `layout` must outlive the buffer.
   DistributedBuffer(const Layout& layout, Coordinates at, T* data) : layout_(&layout), at_(at), data_(data) {}
 
-  /// Returns the layout, which says which element is where.
+  /// Returns the layout, which determines the position of each element.
   const Layout& layout() const { return *layout_; }
-  /// Returns this rank's place in the mesh.
+  /// Returns this rank's coordinates in the mesh.
   Coordinates at() const { return at_; }
   /// Returns whether the buffer has memory. A default-constructed or consumed buffer has none.
   bool placed() const { return data_ != nullptr; }
-  /// Returns the memory; may be nullptr if this rank holds no elements. Throws LogicError if the buffer has elements
-  /// but no memory.
+  /// Returns the memory; may be nullptr if this rank's buffer has no elements. Throws LogicError if the buffer has
+  /// elements but no memory.
   T* data() const {
     require(data_ != nullptr || (layout_ != nullptr && size() == 0),
             "distributed buffer: used before it was placed or after it was reduced");
@@ -63,13 +65,13 @@ class DistributedBuffer {
     return At::shards_tensors ? layout_->local_size(at_.shard) : layout_->full_size;
   }
 
-  /// Returns the whole tensor number `index`.
+  /// Returns tensor number `index` as a whole.
   Tensor<T> tensor(std::int64_t index) const requires(!At::shards_tensors) {
     const auto i = static_cast<std::size_t>(index);
     return Tensor<T>(data() + layout_->offsets[i], layout_->shapes[i]);
   }
 
-  /// Returns the ranges that this rank holds. An unsharded buffer holds every tensor whole.
+  /// Returns the ranges of tensors in this rank's buffer. An unsharded buffer contains every tensor as a whole.
   std::vector<TensorRange> ranges() const {
     if constexpr (At::shards_shards) return layout_->ranges_across(at_.shard, at_.replica);
     if constexpr (At::shards_tensors) return layout_->ranges(at_.shard);
@@ -104,11 +106,12 @@ std::vector<comm::Segment<T>> segments(const Layout& layout, T* local, T* full) 
 
 namespace detail {
 
-/// Whether a mesh's outer axis changes.
+/// Whether the placement on a mesh's outer axis changes.
 template <class From, class To>
 inline constexpr bool over_outer = From::At::axes == 2 && change<From, To>.axis == 0;
 
-/// Returns the segments over the axis that changes. Over the outer axis `local` must alias its place in `full`.
+/// Returns the segments of a collective over the axis whose placement changes. Over the outer axis, `local` must alias
+/// its range of `full`.
 template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, T* local, T* full) {
   if constexpr (outer) {
@@ -120,7 +123,7 @@ std::vector<comm::Segment<T>> segments_of(const Layout& layout, Coordinates at, 
   }
 }
 
-/// Returns the segments of an in-place collective: every `local` aliases its place in `full`.
+/// Returns the segments of an in-place collective: every `local` aliases its range of `full`.
 template <bool outer, class T>
 std::vector<comm::Segment<T>> segments_in_place(const Layout& layout, Coordinates at, T* full) {
   if constexpr (outer) {
@@ -142,7 +145,7 @@ inline constexpr bool reduces =
 
 }  // namespace detail
 
-/// Explains a call that does not compile: a change that is not in the table above, or a reduction without a wire type.
+/// Reports why a call does not compile: the change is not in the table above, or a reduction lacks a wire type.
 template <class C, class T, class Device, Placement... F, Placement... G, class... Rest>
 void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const DistributedBuffer<T, Device, G...>&, Rest&&...) {
   constexpr bool reduction = detail::reduces<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>;
@@ -165,7 +168,7 @@ void redistribute(C&, const DistributedBuffer<T, Device, F...>&, const Distribut
       "to Shard, Partial to Replicate and Replicate to Shard, on one axis at a time: go through one of these");
 }
 
-/// All-gathers `from` into `to`, which is complete after waiting on the result.
+/// All-gathers `from` into `to`, which is complete after a wait on the result.
 template <class C, class T, class Device, Placement... F, Placement... G>
 requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
          Move::all_gather) comm::Pending<C> redistribute(C& communicator,
@@ -177,8 +180,8 @@ requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device,
   return comm::all_gather(communicator, std::span<const comm::Segment<T>>(list), label);
 }
 
-/// Reduce-scatters the partial sum `from` into `to`, which `write` overwrites or adds to. `from` is consumed. Wire is
-/// the element type that is sent; `order` is that of the sum over ranks.
+/// Reduce-scatters the partial sum `from` into `to`, which `write` overwrites or adds to. `from` is consumed. Wire: the
+/// element type that is sent; `order`: the order of the summation over ranks.
 template <class Wire, class C, class T, class Device, Placement... F, Placement... G>
 requires(change<DistributedBuffer<T, Device, F...>, DistributedBuffer<T, Device, G...>>.move ==
          Move::reduce_scatter) comm::Pending<C> redistribute(C& communicator, DistributedBuffer<T, Device, F...>&& from,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Layouts: which rank holds which elements of a group of tensors.
+/// Layouts: the distribution of a group's tensors over ranks.
 ///
-/// A layout places all tensors of a group in one full buffer and divides that over the ranks. It depends only on
-/// shapes, work and the number of ranks, so every rank computes the same one, for every dtype. To add a layout policy,
-/// add a struct with `build` (LayoutPolicy), its cases in tests/buffer/layout_test.cpp and, for the program, its place
-/// in any_layout.hpp.
+/// A layout places all tensors of a group in one full buffer and divides that buffer over the ranks. It depends only on
+/// shapes, work and the number of ranks, so that every rank computes the same layout for every dtype. To add a layout
+/// policy, add a struct with `build` (LayoutPolicy), its cases in tests/buffer/layout_test.cpp and, for the program, an
+/// entry in any_layout.hpp.
 #pragma once
 
 #include <concepts>
@@ -19,95 +19,97 @@
 
 namespace fsdp::buffer {
 
-/// Every tensor starts at a multiple of this many elements: 64-byte alignment down to one-byte elements.
+/// Every tensor starts at a multiple of this many elements, which aligns it to 64 bytes even with one-byte elements.
 inline constexpr std::int64_t element_alignment = 64;
 
 /// A range of the full buffer that is divided over the ranks in rank order; one segment of a collective.
 struct Run {
-  std::int64_t full = 0;             ///< where it starts in the full buffer
-  std::int64_t local = 0;            ///< where this rank's part of it starts in the local buffer
-  std::vector<std::int64_t> counts;  ///< elements of each rank; may differ, may be 0
+  std::int64_t full = 0;             ///< offset of the run in the full buffer
+  std::int64_t local = 0;            ///< offset of this rank's part of the run in the local buffer
+  std::vector<std::int64_t> counts;  ///< number of elements of each rank; may differ, may be 0
 
-  /// Returns where `rank`'s part starts in the full buffer.
+  /// Returns the offset of `rank`'s part in the full buffer.
   std::int64_t begin(int rank) const;
   friend bool operator==(const Run&, const Run&) = default;
 };
 
-/// Elements [begin, begin + count) of tensor `tensor`, held at offset `local` of a rank's buffer.
+/// Elements [begin, begin + count) of tensor `tensor`, stored at offset `local` of a rank's buffer.
 struct TensorRange {
-  std::int64_t tensor = 0;  ///< its index in the group
-  std::int64_t begin = 0;   ///< its first element in the tensor
-  std::int64_t count = 0;   ///< elements
-  std::int64_t local = 0;   ///< where it starts in the rank's buffer
+  std::int64_t tensor = 0;  ///< index of the tensor in the group
+  std::int64_t begin = 0;   ///< index of the first element in the tensor
+  std::int64_t count = 0;   ///< number of elements
+  std::int64_t local = 0;   ///< offset of the range in the rank's buffer
   friend constexpr bool operator==(const TensorRange&, const TensorRange&) = default;
 };
 
-/// The layout of a group: where each tensor starts, and which elements each rank holds.
+/// The layout of a group: the offset of each tensor, and the elements of each rank.
 struct Layout {
-  std::vector<Shape> shapes;              ///< of the tensors, in the group's order
-  std::vector<std::int64_t> offsets;      ///< where each tensor starts in the full buffer
-  std::vector<Run> runs;                  ///< how the full buffer is divided over the ranks
-  std::int64_t full_size = 0;             ///< elements, padding included
-  std::vector<std::int64_t> local_sizes;  ///< elements of each rank's buffer, padding included; may differ, may be 0
-  /// The cut of each rank's buffer over a mesh's outer axis, into equal parts. One Run per shard, or a single one if
-  /// all local sizes are equal. Set by cut_across.
+  std::vector<Shape> shapes;          ///< shapes of the tensors, in the group's order
+  std::vector<std::int64_t> offsets;  ///< offset of each tensor in the full buffer
+  std::vector<Run> runs;              ///< division of the full buffer over the ranks
+  std::int64_t full_size = 0;         ///< number of elements of the full buffer, padding included
+  /// Number of elements of each rank's buffer, padding included; may differ, may be 0.
+  std::vector<std::int64_t> local_sizes;
+  /// The division of each rank's buffer over a mesh's outer axis into equal parts. One Run per shard, or a single one
+  /// if all local sizes are equal. Set by cut_across.
   std::vector<Run> across;
 
-  /// Returns the elements of a rank's buffer, padding included.
+  /// Returns the number of elements of a rank's buffer, padding included.
   std::int64_t local_size(int rank) const { return local_sizes[static_cast<std::size_t>(rank)]; }
 
-  /// Returns the ranges that `rank` holds, in the order of the local buffer.
+  /// Returns the ranges in the buffer of `rank`, in the order of the buffer.
   std::vector<TensorRange> ranges(int rank) const;
-  /// Returns every tensor as one range, as an unsharded buffer holds them.
+  /// Returns every tensor as one range, as in an unsharded buffer.
   std::vector<TensorRange> whole() const;
 
-  /// Returns the cut of `shard`'s buffer over the outer axis; see cut_across.
+  /// Returns the division of `shard`'s buffer over the outer axis; see cut_across.
   const Run& across_of(int shard) const { return across[across.size() == 1 ? 0 : static_cast<std::size_t>(shard)]; }
-  /// Returns the elements of one part of that cut.
+  /// Returns the number of elements of one part of that division.
   std::int64_t across_size(int shard) const { return across_of(shard).counts.front(); }
 
-  /// Returns the ranges that rank (shard, replica) of a mesh holds after cut_across, in the order of its buffer.
+  /// Returns the ranges in the buffer of rank (shard, replica) of a mesh after cut_across, in the order of the buffer.
   std::vector<TensorRange> ranges_across(int shard, int replica) const;
 
-  /// Cuts every local buffer into equal parts over the `ranks` of the outer axis, padding it if needed.
+  /// Divides every local buffer into equal parts over the `ranks` of the outer axis, with padding if needed.
   void cut_across(int ranks);
 };
 
 /// A tensor's properties that layout policies use.
 struct TensorSpec {
-  Shape shape;            ///< of the whole tensor
+  Shape shape;            ///< shape of the whole tensor
   std::int64_t work = 0;  ///< cost of an optimizer step of the whole tensor, in any unit; 0 if frozen
-  /// Whether modules use it together with the previous tensor. Layouts that reorder keep the two adjacent, since one
-  /// matmul over both and two separate ones do not give the same bits.
+  /// Whether modules use this tensor together with the previous one. Layouts that reorder tensors keep the two
+  /// adjacent, since one matmul over both and two separate matmuls are not bit-identical.
   bool joins_previous = false;
-  std::string_view name = {};  ///< for messages; lives as long as the call
+  std::string_view name = {};  ///< name for messages; valid during the call
 };
 
 /// A group of tensors that are gathered and reduced together.
 struct TensorGroup {
-  std::vector<TensorSpec> tensors;  ///< in the order of Layout::shapes
-  /// Whether results must not depend on the layout, since steps are cut into pieces: every tensor then starts at a
-  /// multiple of element_alignment, and one that joins the previous tensor starts at the first such multiple behind it.
+  std::vector<TensorSpec> tensors;  ///< tensors in the order of Layout::shapes
+  /// Whether results must not depend on the layout, since steps are divided into pieces. Every tensor then starts at a
+  /// multiple of element_alignment, and a tensor with joins_previous starts at the first such multiple after the
+  /// previous tensor.
   bool aligned = false;
 };
 
-/// A layout policy: a value whose `build(groups, parts)` returns the layout of each group over `parts` ranks. It gets
-/// all groups of a model that are cut over the same number of ranks, and must return the same layouts on all ranks,
-/// which compare them. Each element of a tensor belongs to one rank; tensors need not follow each other.
+/// A layout policy: a value whose `build(groups, parts)` returns the layout of each group over `parts` ranks. It
+/// receives all groups of a model that are sharded over the same number of ranks, and must return the same layouts on
+/// all ranks, which compare them. Each element of a tensor belongs to one rank; tensors need not be adjacent.
 template <class L>
 concept LayoutPolicy = std::copyable<L> && requires(const L layout, std::span<const TensorGroup> groups, int parts) {
   { layout.build(groups, parts) } -> std::same_as<std::vector<Layout>>;
   { L::name } -> std::convertible_to<std::string_view>;
 };
 
-/// Whether a layout policy never cuts a tensor: its static member `keeps_tensors_whole`, default false.
+/// Whether a layout policy never splits a tensor: its static member `keeps_tensors_whole`, default false.
 template <class L>
 inline constexpr bool keeps_tensors_whole = false;
 template <class L>
 requires requires { L::keeps_tensors_whole; }
 inline constexpr bool keeps_tensors_whole<L> = L::keeps_tensors_whole;
 
-/// Applies `of_group` to each group. A helper for policies that lay out each group on its own.
+/// Applies `of_group` to each group. For policies that lay out each group separately.
 std::vector<Layout> group_by_group(std::span<const TensorGroup> groups, int parts,
                                    Layout (*of_group)(std::span<const Shape> shapes, int parts));
 
@@ -121,10 +123,10 @@ std::vector<Layout> build_layouts(std::string_view name, const void* policy, Bui
 
 }  // namespace detail
 
-/// Returns the layouts of groups, where group i is cut over parts[i] ranks; if parts[i] is 0, its layout is empty. The
-/// policy gets all groups with the same number of parts in one call. Throws InputError, in one sentence, for a layout
-/// that does not give each element of a tensor to one rank, has parts outside of their buffers, or places tensors of a
-/// group that is `aligned` elsewhere.
+/// Returns the layouts of groups. Group i is divided over parts[i] ranks; if parts[i] is 0, its layout is empty. All
+/// groups with the same number of parts are passed to the policy in one call. Throws InputError with one sentence for a
+/// layout that does not assign each element of a tensor to one rank, has parts outside of their buffers, or misplaces
+/// tensors of an `aligned` group.
 template <LayoutPolicy L>
 std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> groups, std::span<const int> parts) {
   const detail::Build build = [](const void* held, std::span<const TensorGroup> together, int ranks) {
@@ -135,10 +137,10 @@ std::vector<Layout> build_layouts(const L& policy, std::span<const TensorGroup> 
   return detail::build_layouts(name, &policy, build, groups, parts);
 }
 
-/// Places tensors one after the other in the full buffer, each in a multiple of `alignment` elements.
+/// Places tensors one after the other in the full buffer, each padded to a multiple of `alignment` elements.
 Layout lay_out(std::span<const Shape> shapes, std::int64_t alignment = element_alignment);
 
-/// Cuts the full buffer into one equal range per rank. `parts` must divide its size.
+/// Divides the full buffer into one equal range per rank. `parts` must divide its size.
 void cut_equally(Layout& layout, int parts);
 
 /// Cuts each tensor along its first axis into chunks of ceil(rows / ranks) rows; trailing ranks may have short or empty
@@ -153,7 +155,7 @@ struct PerParameter {
   static Layout of_group(std::span<const Shape> shapes, int parts);
 };
 
-/// Cuts the concatenated group into equal ranges, wherever the cuts fall. Source: FSDP1's flat parameter.
+/// Divides the concatenated group into equal ranges, without regard to tensor borders. Source: FSDP1's flat parameter.
 struct Flat {
   static constexpr std::string_view name = "flat";
 

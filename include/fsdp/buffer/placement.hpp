@@ -11,11 +11,11 @@
 
 namespace fsdp::buffer {
 
-struct Shard {};      ///< each rank holds its ranges
-struct Replicate {};  ///< each rank holds everything
-struct Partial {};    ///< each rank holds everything; the value is the sum over ranks
+struct Shard {};      ///< each rank stores its own ranges
+struct Replicate {};  ///< each rank stores all elements
+struct Partial {};    ///< each rank stores a summand of all elements; the value is the sum over ranks
 
-/// Where the elements of a tensor are, on one axis of a mesh.
+/// The distribution of a tensor's elements over one axis of a mesh.
 template <class P>
 concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || std::is_same_v<P, Partial>;
 
@@ -23,14 +23,14 @@ concept Placement = std::is_same_v<P, Shard> || std::is_same_v<P, Replicate> || 
 /// The outer axis may be Shard only if the inner one is, so that a local buffer is one contiguous range.
 template <Placement... P>
 struct Placements {
-  static constexpr std::size_t axes = sizeof...(P);  ///< of the mesh: 1 or 2
+  static constexpr std::size_t axes = sizeof...(P);  ///< number of axes of the mesh: 1 or 2
   static_assert(axes == 1 || axes == 2, "fsdp: a buffer has a placement for each of a mesh's axes, one or two");
-  static constexpr std::array<bool, axes> sharded{std::is_same_v<P, Shard>...};    ///< by axis
-  static constexpr std::array<bool, axes> partial{std::is_same_v<P, Partial>...};  ///< by axis
+  static constexpr std::array<bool, axes> sharded{std::is_same_v<P, Shard>...};    ///< whether each axis is Shard
+  static constexpr std::array<bool, axes> partial{std::is_same_v<P, Partial>...};  ///< whether each axis is Partial
   static_assert(axes == 1 || !sharded.front() || sharded.back(),
                 "fsdp: a buffer sharded over the outer axis alone is no contiguous range; shard the inner axis first");
-  static constexpr bool shards_tensors = sharded.back();  ///< tensors are cut over the inner axis
-  /// Each shard is cut once more over the outer axis.
+  static constexpr bool shards_tensors = sharded.back();  ///< tensors are sharded over the inner axis
+  /// Whether each shard is divided once more over the outer axis.
   static constexpr bool shards_shards = axes == 2 && sharded.front() && sharded.back();
 };
 
@@ -39,8 +39,8 @@ enum class Move : std::uint8_t { impossible, all_gather, reduce_scatter, all_red
 
 /// An operation over one axis.
 struct Change {
-  Move move = Move::impossible;  ///< what is done
-  std::size_t axis = 0;          ///< over which axis
+  Move move = Move::impossible;  ///< the operation
+  std::size_t axis = 0;          ///< the axis that it runs over
 };
 
 /// Returns the operation that changes From into To; impossible unless exactly one axis differs.

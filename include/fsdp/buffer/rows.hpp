@@ -11,8 +11,8 @@
 
 namespace fsdp::buffer {
 
-/// Cuts the group, as one range, only between rows, so that one rank holds all of a row (for block quantisation or
-/// row-wise optimizers). A row is one index of a tensor's first axis; an empty tensor has no rows.
+/// Divides the group, as one range, only between rows, so that each row is stored on one rank (for block quantisation
+/// or row-wise optimizers). A row is one index of a tensor's first axis; an empty tensor has no rows.
 ///
 /// Let the chunk be the least common multiple of all row lengths. If it is at most twice the longest row, every cut is
 /// at a multiple of the chunk and all parts are equal, as in Megatron's DBuffer; the padding is less than two longest
@@ -27,7 +27,7 @@ struct Rows {
     require_rows(groups);
     return group_by_group(groups, parts, !groups.empty() && groups.front().aligned ? of_aligned_group : of_group);
   }
-  /// Throws InputError, by its name, for a tensor without axes.
+  /// Throws InputError, which reports the tensor's name, for a tensor without axes.
   static void require_rows(std::span<const TensorGroup> groups);
   /// Returns the layout of one group over `ranks` ranks. Throws LogicError for a tensor of rank 0.
   static Layout of_group(std::span<const Shape> shapes, int ranks);

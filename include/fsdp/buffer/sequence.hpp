@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Activations of a sequence that K ranks share, whose type states their placement, and `redistribute` between the two.
+/// Activations of a sequence that K ranks share. Their type states one of two placements; `redistribute` changes
+/// between them.
 ///
 ///     OwnRows  -> OwnHeads   all-to-all: own rows of all heads become all rows of own heads
 ///     OwnHeads -> OwnRows    all-to-all: the way back
-/// A rank's rows are consecutive, and its matrix for each rank lies by itself, so that nothing is packed: what arrives
-/// from all ranks, one after the other, is the matrix of all rows.
+/// A rank's rows are consecutive, and its matrices for the other ranks are stored separately, so that no packing is
+/// needed: the data received from all ranks, one after the other, form the matrix of all rows.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,10 @@
 
 namespace fsdp::buffer {
 
-struct OwnRows {};   ///< own rows of all heads: one matrix for the heads of each rank, one after the other
-struct OwnHeads {};  ///< all rows of own heads: one matrix, which begins with the rows of the first rank
+struct OwnRows {};   ///< this rank's rows of all heads: one matrix per rank with that rank's heads, one after the other
+struct OwnHeads {};  ///< all rows of this rank's heads: one matrix, which begins with the rows of the first rank
 
-/// Where the elements of an activation are.
+/// The placement of an activation's elements.
 template <class P>
 concept SequencePlacement = std::is_same_v<P, OwnRows> || std::is_same_v<P, OwnHeads>;
 
@@ -32,13 +33,14 @@ using OtherPlacement = std::conditional_t<std::is_same_v<P, OwnRows>, OwnHeads, 
 /// A view of one activation of a shared sequence. T may be const.
 template <class T, SequencePlacement P>
 struct Activation {
-  T* data = nullptr;  ///< the first element
-  /// OwnRows: elements of the matrix for each rank. OwnHeads: elements of each rank's rows. Must outlive a collective.
+  T* data = nullptr;  ///< pointer to the first element
+  /// OwnRows: number of elements of the matrix for each rank. OwnHeads: number of elements of each rank's rows. Must
+  /// outlive the collective.
   std::span<const std::int64_t> counts = {};
 };
 
 /// Changes the placement of some activations by one all-to-all over the ranks that share the sequence. `to` is complete
-/// after waiting on the result; `from` must stay as it is until then.
+/// after a wait on the result; `from` must not change until then.
 template <class C, class T, SequencePlacement From, SequencePlacement To>
 [[nodiscard]] comm::Pending<C> redistribute(C& sequence, const std::vector<Activation<const T, From>>& from,
                                             const std::vector<Activation<T, To>>& to, comm::Label label = {}) {

@@ -29,21 +29,21 @@ namespace fsdp::train {
 template <class Stack>
 using MainSpace = typename ShardedModule<Stack>::Group::MainSpace;
 
-/// Whether all that is checked lies where the device computes and the host does not read.
+/// Whether the device does the check: main weights and optimizer states are in device memory that the host cannot read.
 template <class Stack>
 inline constexpr bool device_looks =
     !Stack::Device::host_memory && std::is_same_v<MainSpace<Stack>, typename Stack::Device>;
 
 namespace detail {
 
-/// The largest magnitude of tensors, found where they are. Its memory is what a plan has between steps.
+/// Finds the largest magnitude in tensors in device memory. Uses only the part of the stream's arena that is free
+/// between steps.
 template <class Device>
 class LargestOnDevice {
  public:
   using Stream = typename Device::Stream;
 
-  /// `stream` must outlive it.
-  /// `largest`: one number on the device, which it overwrites.
+  /// `stream` must outlive this object. `largest`: a tensor of one number on the device, which is overwritten.
   LargestOnDevice(Stream& stream, Tensor<std::int64_t> largest)
       : stream_(stream), frame_(stream.arena()), largest_(largest) {
     const std::int64_t room = stream.arena().capacity() - stream.arena().used();
@@ -53,7 +53,8 @@ class LargestOnDevice {
     device::clear(stream, largest_);
   }
 
-  /// Enqueues a look at a tensor; returns false, without one, if the stream has no room for what it takes.
+  /// Enqueues the check of a tensor. Returns false and enqueues nothing if the arena has no room for the scratch
+  /// memory.
   template <class T>
   bool look(const Tensor<T>& tensor) {
     constexpr bool is_wide = std::is_same_v<std::remove_const_t<T>, float>;
@@ -69,14 +70,14 @@ class LargestOnDevice {
     }
     return true;
   }
-  /// Waits, and returns whether every value seen is finite.
+  /// Waits for the device and returns whether all checked values are finite.
   bool finite() const {
     device::OnHost<Device, const std::int64_t> host(stream_, largest_);
     return host.values()[0] < device::infinity_bits;
   }
 
  private:
-  /// Returns the elements that one operation reads: as many as `room` has scratch for, or 0.
+  /// Returns the number of elements that one operation reads: the most whose scratch memory fits in `room` bytes, or 0.
   static std::int64_t elements_at_once(const Stream& stream, std::int64_t room) {
     for (std::int64_t count = 1 << 26; count >= device::sum_chunk; count /= 2)
       if (scratch_of(stream, count) <= room) return count;
@@ -104,11 +105,11 @@ class LargestOnDevice {
   typename Device::Arena::Frame frame_;
   std::int64_t at_once_ = 0;
   Tensor<std::int64_t> largest_;  // [1]
-  Tensor<float> widened_;         // [elements of a part that is no float]
+  Tensor<float> widened_;         // [elements of one piece of a tensor that is not float]
 };
 
-/// Calls f(values, begin, what) with what this rank owns, in order: each shard's weights, then its states. `values`
-/// start at element `begin` of the whole tensor.
+/// Calls f(shard, values, begin, what) for the weights and then the states of each shard that this rank owns, in order.
+/// `values` start at element `begin` of the whole tensor.
 template <class Stack, class Optimizer, class F>
 void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                             const F& f) {
@@ -128,8 +129,9 @@ void for_each_owned_on_host(ShardedModule<Stack>& module, const optim::ShardedOp
 
 }  // namespace detail
 
-/// Returns whether the device found the weights and optimizer states that this rank owns finite, without a copy of them
-/// to the host; false also where a stream that was planned for no step lacks the scratch to look. Waits.
+/// Returns whether the weights and optimizer states that this rank owns are finite. The device checks them without a
+/// copy to the host. Also returns false if the arena of a stream without a planned step is too small for the scratch
+/// memory. Waits for the device.
 template <class Stack, class Optimizer>
 requires device_looks<Stack>
 bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
@@ -144,8 +146,8 @@ bool finite_on_device(ShardedModule<Stack>& module, const optim::ShardedOptimize
   return largest.finite();
 }
 
-/// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite. Where the device
-/// looks, only values among which it found one are copied to the host.
+/// Throws DivergedError for the first weight or optimizer state owned by this rank that is not finite. If the device
+/// does the check, values are copied to the host only after the device found one that is not finite.
 template <class Stack, class Optimizer>
 void require_finite(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer) {
   if constexpr (device_looks<Stack>)

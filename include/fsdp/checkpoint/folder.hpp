@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Checkpoints: folders `<dir>/step-00001000/` with config.json, model.safetensors, optimizer.safetensors,
-/// trainer.json, other files that came with the model, and manifest.json with the checksums of them all
+/// trainer.json, other files that came with the model, and manifest.json with the checksums of all other files
 /// (docs/checkpoints.md).
 ///
-/// A checkpoint is written to `step-00001000.tmp-<id>`, synced, then renamed: it appears complete or not at all.
-/// `<dir>/latest` holds the name of the newest one, as a hint. The contents do not depend on the number of ranks.
-/// Not here: which rank owns which range; the trainer passes it in.
+/// A checkpoint is written to `step-00001000.tmp-<id>`, synced, then renamed: it appears complete or not at all. The
+/// file `<dir>/latest` contains the name of the newest checkpoint, as a hint. The contents do not depend on the number
+/// of ranks. Not here: which rank owns which range; the trainer passes it in.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ namespace fsdp::checkpoint {
 /// The lowest held-out loss of a run so far.
 struct BestLoss {
   double loss = 0;
-  std::int64_t step = 0;   ///< the step after which it was measured
-  std::int64_t worse = 0;  ///< number of losses measured since, none of them lower
+  std::int64_t step = 0;   ///< step after which `loss` was measured
+  std::int64_t worse = 0;  ///< number of losses measured since then, none of them lower
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
@@ -45,29 +45,32 @@ struct BestLoss {
   friend bool operator==(const BestLoss&, const BestLoss&) = default;
 };
 
-/// What a run needs besides weights and optimizer states to continue as if it had never stopped. `visit` lists the
-/// fields of trainer.json in its order.
+/// The state that a run needs in addition to weights and optimizer states to continue as if it had never stopped.
+/// `visit` lists the fields of trainer.json in their order.
 struct TrainerState {
   std::int64_t step = 0;            ///< steps done; also the position in the learning-rate schedule
-  std::int64_t tokens = 0;          ///< seen in all steps
-  std::int64_t epoch = 0;           ///< of the data
+  std::int64_t tokens = 0;          ///< number of tokens seen in all steps
+  std::int64_t epoch = 0;           ///< current epoch of the data
   std::int64_t index = 0;           ///< number of windows of this epoch that were used
-  std::uint64_t seed = 0;           ///< of data order and initial weights
-  std::int64_t windows = 0;         ///< number of training windows; if it differs, so do the data
+  std::uint64_t seed = 0;           ///< seed of the data order and of the initial weights
+  std::int64_t windows = 0;         ///< number of training windows; a different number means different data
   std::int64_t seq_len = 0;         ///< tokens per window
   std::int64_t schedule_steps = 0;  ///< the run's --steps: the schedule's length
-  std::int64_t skipped_steps = 0;   ///< how many of `step` were skipped without changing a weight
-  /// Where orders train different groups: steps that changed each class of them (optim::StepControl::taken).
+  std::int64_t skipped_steps = 0;   ///< number of steps, out of `step`, that were skipped without changing a weight
+  /// If orders train different groups: the number of steps that changed each class of groups
+  /// (optim::StepControl::taken).
   std::vector<std::int64_t> taken = {};
   std::optional<DynamicLossScale::State> loss_scale = {};
   std::optional<BestLoss> best = {};
-  std::map<std::string, std::string> run = {};  ///< the run's options, by name, and its identity; empty if unknown
+  std::map<std::string, std::string> run = {};  ///< options of the run by name, and its identity; empty if unknown
 
-  /// Calls visitor(name, value) for required fields, and visitor(name, value, "what it must hold") for those left out
-  /// when empty. `visitor.has(name, written)`: a writer returns `written`, a reader whether the field is there.
+  /// Calls visitor(name, value) for required fields, and visitor(name, value, "what it must hold") for fields that are
+  /// omitted if empty. `visitor.has(name, written)` returns `written` in a writer, and whether the field is present in
+  /// a reader.
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
-    const bool trains = self.seq_len > 0;  // a trainer wrote it: other programs have no position in its data
+    // True if a trainer wrote the state; other programs have no position in its data
+    const bool trains = self.seq_len > 0;
     const bool has_data = visitor.has("seq_len", trains) || visitor.has("seed", trains);
     if (has_data) visitor("seed", self.seed);
     visitor("step", self.step);
@@ -88,53 +91,56 @@ struct TrainerState {
   friend bool operator==(const TrainerState&, const TrainerState&) = default;
 };
 
-/// The names of an optimizer's states for each parameter. A state is float and has its parameter's shape.
+/// The names of the optimizer states of each parameter. A state has element type float and its parameter's shape.
 struct OptimizerStates {
-  std::string optimizer = "adamw";                                       ///< the optimizer's name
-  std::map<std::string, std::vector<std::string>, std::less<>> of = {};  ///< by parameter, in the optimizer's order
-  std::set<std::string> frozen = {};  ///< parameters without states that a later run may train, from states of zero
+  std::string optimizer = "adamw";  ///< the optimizer's name
+  /// Names of the states by parameter, in the optimizer's order.
+  std::map<std::string, std::vector<std::string>, std::less<>> of = {};
+  /// Parameters without states; a later run may train them, starting from states of zero.
+  std::set<std::string> frozen = {};
 };
 
 /// A checkpoint that all ranks write together. Construct it on every rank with equal arguments; the constructor does
 /// not touch the disk. If rank 0's object is destroyed before `commit`, the files on disk are removed.
 class Save {
  public:
-  /// `id`: a number that is the same on all ranks; runs that use `dir` at the same time need different ones.
-  /// `side_files`: used on rank 0 only, which writes them.
+  /// `id`: a number that is the same on all ranks; runs that use `dir` at the same time need different ids.
+  /// `side_files`: files to write; only rank 0's are used.
   Save(std::filesystem::path dir, std::int64_t step, std::uint64_t id, const Listing& model,
        const OptimizerStates& states, SideFiles side_files = {});
   Save(Save&&) = delete;
   ~Save();
 
-  const std::vector<NamedShape>& parameters() const { return parameters_; }  ///< the order of `parameter` below
-  /// Returns a parameter's index among them.
+  /// All parameters; `parameter` below is an index into them.
+  const std::vector<NamedShape>& parameters() const { return parameters_; }
+  /// Returns the index of a parameter in parameters().
   std::size_t place_of(const std::string& name) const;
 
   void create();  ///< on rank 0: creates the folder, config.json and both tensor files at full size
   void join();    ///< on the other ranks, after `create`: opens the files
   /// Writes elements [begin, begin + values.size()) of a parameter.
   void write_weight(std::size_t parameter, std::int64_t begin, std::span<const float> values);
-  /// The same for one of its states, in the order of OptimizerStates.
+  /// The same for a state of the parameter. `state`: its index in the order of OptimizerStates.
   void write_state(std::size_t parameter, std::size_t state, std::int64_t begin, std::span<const float> values);
   /// On every rank, after its writes: syncs the files to disk and closes them. Returns this rank's shares of the files'
-  /// checksums, binary data for `commit`.
+  /// checksums as binary data for `commit`.
   std::string sync();
-  /// Returns the content of trainer.json. Throws InputError for values that it cannot hold.
+  /// Returns the content of trainer.json. Throws InputError for values that JSON cannot represent.
   std::string trainer_text(const TrainerState& state) const;
   /// On rank 0, after every rank's `sync`: writes trainer.json and manifest.json, then renames the folder. `shares`:
-  /// what `sync` returned on each rank.
+  /// the result of `sync` on each rank.
   void commit(const TrainerState& state, std::span<const std::string> shares);
-  void abort() noexcept;  ///< removes what was written, unless it was committed
+  void abort() noexcept;  ///< removes all files of an uncommitted checkpoint
 
-  std::filesystem::path path() const { return dir_ / name_; }  ///< of the committed checkpoint
+  std::filesystem::path path() const { return dir_ / name_; }  ///< path of the committed checkpoint
 
  private:
   std::filesystem::path dir_, temporary_;
   std::string name_, config_text_;
   std::vector<NamedShape> parameters_;
-  std::map<std::string, std::size_t> places_;  // by name: index in parameters_
+  std::map<std::string, std::size_t> places_;  // index in parameters_ by name
   std::string optimizer_name_;
-  std::vector<std::size_t> first_state_;  // [parameters]: its first tensor in the optimizer's file
+  std::vector<std::size_t> first_state_;  // [parameters]: index of the parameter's first tensor in the optimizer's file
   FilePlan model_plan_, optimizer_plan_;
   SideFiles side_files_;
   std::optional<SharedFile> model_, optimizer_;
@@ -149,49 +155,49 @@ void save(Save& checkpoint, const comm::Ranks& ranks, const TrainerState& state,
 /// Returns the name of a step's folder: "step-00000012".
 std::string step_name(std::int64_t step);
 
-/// Removes all but the `keep` newest checkpoints of steps up to `newest`. Keeps those in `spared`, too.
+/// Removes all but the `keep` newest checkpoints up to step `newest`. Also keeps those in `spared`.
 void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::int64_t keep,
                   std::span<const std::filesystem::path> spared = {});
 
-/// Throws InputError if the disk of `dir` (or of the closest existing folder above it) has no room for one checkpoint.
-/// Warns if it has no room for `kept` of them.
+/// Throws InputError if the disk of `dir` (or of the closest existing parent folder) does not have enough free space
+/// for one checkpoint. Warns if the space is not enough for `kept` checkpoints.
 void require_room(const std::filesystem::path& dir, const Listing& model, const OptimizerStates& states,
                   std::int64_t kept, const Warn& warn);
 
-/// Returns the newest sound checkpoint in a directory; nothing if there is none. Skips incomplete and damaged ones with
-/// a warning. Throws InputError if the system cannot read one: a failing disk must not make a run fall back to an older
-/// checkpoint.
+/// Returns the newest valid checkpoint in a directory; nothing if there is no such checkpoint. Skips incomplete and
+/// damaged checkpoints with a warning. Throws InputError if the system cannot read one: a failing disk must not make a
+/// run fall back to an older checkpoint.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& dir, const ReadListing& read,
                                                  const Warn& warn = {});
 
-/// Returns whether a directory has a folder with the name of a finished checkpoint, sound or not.
+/// Returns whether a directory contains a folder with the name of a finished checkpoint, valid or not.
 bool holds_any(const std::filesystem::path& dir);
 
-inline constexpr const char* run_identity = "identity";  ///< its name in TrainerState::run
+inline constexpr const char* run_identity = "identity";  ///< name of the run's identity in TrainerState::run
 
-/// Returns a line for each .json and .safetensors file directly in a folder: path, bytes, digest. The digest of a large
-/// .safetensors file covers only a sample of its bytes. Throws InputError.
+/// Returns one line for each .json and .safetensors file directly in a folder: path, size in bytes, digest. The digest
+/// of a large .safetensors file covers only a sample of its bytes. Throws InputError if a file cannot be read.
 std::string folder_identity(const std::filesystem::path& folder);
 
-/// Throws the same InputError on every rank unless all see the same files in a model's or checkpoint's folder; compares
-/// its folder_identity.
+/// Throws the same InputError on every rank unless all ranks see the same files in the folder of a model or checkpoint;
+/// compares folder_identity.
 void agree_on_folder(const comm::Ranks& ranks, const std::filesystem::path& folder);
 
-/// A step's folder, sound or not.
+/// The folder of a step, valid or not.
 struct StepFolder {
   std::filesystem::path path;
   std::int64_t step = 0;
-  std::string run = {};  ///< the identity of the run that wrote it; empty if unknown
+  std::string run = {};  ///< identity of the run that wrote it; empty if unknown
 };
 
-/// Lists the folders of finished checkpoints in a directory, newest first; none if there is no such directory. Throws
-/// InputError if it cannot be listed.
+/// Lists the folders of finished checkpoints in a directory, newest first; an empty list if the directory does not
+/// exist. Throws InputError if it cannot be listed.
 std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir);
 
-/// A checkpoint that was opened to resume from it.
+/// A checkpoint that is open for reading, to resume a run from it.
 class Checkpoint {
  public:
-  /// Its checked files.
+  /// The checked files of a checkpoint.
   struct Contents {
     Listing listing;
     WeightFiles weights;
@@ -200,26 +206,27 @@ class Checkpoint {
     TrainerState state;
   };
 
-  /// Opens a step's folder, or the newest sound one in a directory of them. Throws InputError if the step is not sound,
-  /// or the directory has no sound one.
+  /// Opens the folder of a step, or the newest valid step in a directory of checkpoints. Throws InputError if the step
+  /// is not valid, or if the directory contains no valid step.
   static Checkpoint open(std::filesystem::path path, const ReadListing& read, const Warn& warn = {});
 
-  /// The step's folder.
+  /// Returns the folder of the step.
   const std::filesystem::path& path() const { return path_; }
-  /// The tensors and the config of its model.
+  /// Returns the tensors and the config of the model.
   const Listing& model() const { return contents_.listing; }
-  /// Step, position in the data, seed and the run's options.
+  /// Returns the step, the position in the data, the seed and the run's options.
   const TrainerState& state() const { return contents_.state; }
 
-  /// Throws InputError, which names the first tensor (with both shapes) or config value that differs from `model`.
+  /// Throws InputError, which reports the first tensor (with both shapes) or config value that differs from `model`.
   void check_same_model(const Listing& model) const;
 
-  /// Throws InputError if another optimizer wrote it, or a state is missing of a parameter that was not frozen.
+  /// Throws InputError if another optimizer wrote the checkpoint, or if it lacks a state of a parameter that was not
+  /// frozen.
   void check_same_optimizer(const OptimizerStates& states) const;
 
-  /// Reads elements [begin, begin + count) of a parameter, with the same bits that were written.
+  /// Reads elements [begin, begin + count) of a parameter, bit-identical to the written values.
   void read_weight(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
-  /// The same for one of its states; zeros if the parameter was frozen.
+  /// The same for a state of the parameter; zeros if the parameter was frozen.
   void read_state(const std::string& name, std::string_view state, std::int64_t begin, std::int64_t count,
                   float* out) const;
 

@@ -15,22 +15,22 @@
 
 namespace fsdp::checkpoint {
 
-/// Returns the folders of finished checkpoints in a directory, newest first, sound or not. Throws InputError if it
-/// cannot be listed.
+/// Returns the folders of finished checkpoints in a directory, newest first, valid or not. Throws InputError if the
+/// directory cannot be listed.
 std::vector<std::filesystem::path> steps_in(const std::filesystem::path& dir, const Warn& warn = {});
 
-/// Called after each piece with the bytes read so far and their total.
+/// Called after each piece with the number of bytes read so far and the total.
 using ReadProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
-/// Reads all files that a folder's manifest.json lists and compares their checksums. Returns a sentence for each file
-/// that differs from what was written; nothing if all are sound or there is no manifest. Throws InputError for a
+/// Reads all files that a folder's manifest.json lists and compares their checksums. Returns a message for each file
+/// that differs from the written file; an empty list if all are valid or there is no manifest. Throws InputError for a
 /// damaged manifest.
 std::vector<std::string> damage_in(const std::filesystem::path& folder, const ReadProgress& progress = {});
 
-/// Reads all weights of these files, a piece at a time. Returns a sentence for each tensor with a value that is
-/// infinite, NaN or too large for float, with the place of the first one; for at most 10 tensors, and then one that
-/// counts the others. Skips tensors whose type is no weight type, and `ignored` ones. Throws FileError if a file cannot
-/// be read.
+/// Reads all weights of these files, a piece at a time. Returns a message for each tensor with a value that is
+/// infinite, NaN or too large for float, with the position of the first one: for at most 10 tensors, and then a message
+/// with the number of the others. Skips tensors whose type is not a weight type, and `ignored` ones. Throws FileError
+/// if a file cannot be read.
 std::vector<std::string> not_finite_in(std::span<const SafetensorsFile> files, const ReadProgress& progress = {},
                                        const std::function<bool(const std::string&)>& ignored = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A tensor in a file: its name and its full, unsharded shape.
+/// The description of a tensor in a file: its name and its full, unsharded shape.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace fsdp::checkpoint {
 
-/// A tensor of a file.
+/// Name and shape of a tensor in a file.
 struct NamedShape {
-  std::string name = {};                 ///< Hugging Face's, such as "model.norm.weight"
-  std::vector<std::int64_t> shape = {};  ///< [out, in] for a linear layer's weight
+  std::string name = {};                 ///< name in Hugging Face's convention, such as "model.norm.weight"
+  std::vector<std::int64_t> shape = {};  ///< extents, outer first; [out, in] for a linear layer's weight
 
-  bool adapter = false;  ///< an adapter's weight, not the model's own (tessera/fsdp/nn/low_rank.hpp)
+  /// Whether this is an adapter's weight, not one of the base model (tessera/fsdp/nn/low_rank.hpp)
+  bool adapter = false;
 
   friend bool operator==(const NamedShape&, const NamedShape&) = default;
 };
@@ -29,7 +30,7 @@ inline std::int64_t elements_of(std::span<const std::int64_t> shape) {
   return elements;
 }
 
-/// "[256, 64]".
+/// Returns a shape as text, such as "[256, 64]".
 inline std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);

@@ -23,44 +23,44 @@
 
 namespace fsdp::checkpoint {
 
-inline constexpr std::int64_t piece_elements = 1 << 20;  ///< of a tensor that is read in pieces
+inline constexpr std::int64_t piece_elements = 1 << 20;  ///< elements of a tensor that are read at once
 
 /// A tensor in a file.
 struct TensorInfo {
   std::string name = {};
-  std::string dtype = {};                ///< as written: "F32", "BF16", ...
-  std::vector<std::int64_t> shape = {};  ///< row-major
+  std::string dtype = {};                ///< element type as written in the file: "F32", "BF16", ...
+  std::vector<std::int64_t> shape = {};  ///< extents, row-major
   std::int64_t elements = 0;
-  std::int64_t offset = 0;  ///< of its first byte, from the file's start; may be unaligned
+  std::int64_t offset = 0;  ///< position of the first byte, from the file's start; may be unaligned
   std::int64_t bytes = 0;
 };
 
-/// Whether tensors of this type can be read as weights: F64, F32, BF16 and F16.
+/// Returns whether tensors of this type can be read as weights: F64, F32, BF16 and F16.
 bool is_weight_type(std::string_view dtype);
 
 struct FileSums;
 class WrittenSums;
 
-/// A file that is open for reading and was checked. Several threads can read at once.
+/// A file that is open for reading and whose header was checked. Several threads can read it at once.
 class SafetensorsFile {
  public:
-  /// Opens a file. `sums`: its checksums from the manifest, or nullptr; everything that is read is checked against
-  /// them. Throws InputError, which names the file and, if there is one, the tensor.
+  /// Opens a file. `sums`: its checksums from the manifest, or nullptr; all bytes that are read are checked against
+  /// them. Throws InputError, which reports the file and, if one is affected, the tensor.
   explicit SafetensorsFile(std::filesystem::path path, std::shared_ptr<const FileSums> sums = {});
 
   /// The path that was opened.
   const std::filesystem::path& path() const { return path_; }
-  std::span<const TensorInfo> tensors() const { return tensors_; }  ///< in the order of their offsets
-  /// The header's __metadata__.
+  std::span<const TensorInfo> tensors() const { return tensors_; }  ///< tensors in the order of their offsets
+  /// Returns the __metadata__ of the header.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const TensorInfo* find(std::string_view name) const;  ///< nullptr if there is none
-  const TensorInfo& at(std::string_view name) const;    ///< throws InputError if there is none
+  const TensorInfo* find(std::string_view name) const;  ///< nullptr if there is no such tensor
+  const TensorInfo& at(std::string_view name) const;    ///< throws InputError if there is no such tensor
 
-  /// Gives every tensor another name. `names`: by the present ones; the new ones differ from each other.
+  /// Renames every tensor. `names` maps the present names to the new ones, which must be distinct.
   void rename(const std::map<std::string, std::string>& names);
 
-  /// Read elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Without checksums, read
-  /// only these elements' bytes; with checksums, the chunks that contain them.
+  /// Read elements [begin, begin + count) of a tensor, converted from F64, F32, BF16 or F16. Without checksums, only
+  /// the bytes of these elements are read; with checksums, all chunks that contain them.
   /// @{
   void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, float* out) const;
   void read_range(const TensorInfo& tensor, std::int64_t begin, std::int64_t count, double* out) const;
@@ -78,31 +78,33 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Returns a sentence about the first of a tensor's `values`, its elements from `begin` on, that is not finite; nothing
-/// if there is none.
+/// Returns a message about the first value that is not finite in `values`, the elements of a tensor from `begin` on;
+/// nothing if all are finite.
 std::optional<std::string> not_finite_in(const SafetensorsFile& file, std::string_view tensor, std::int64_t begin,
                                          std::span<const float> values);
 
-/// The layout of a file whose tensors have one type. A pure function of the tensors, so every rank makes the same plan.
+/// The layout of a file whose tensors have the same element type. A pure function of the tensors, so that every rank
+/// computes the same plan.
 struct FilePlan {
   DType dtype = DType::f32;              ///< f32, bf16 or f16
-  std::string header = {};               ///< the 8 bytes of length and the JSON, padded to a multiple of 8
-  std::vector<NamedShape> tensors = {};  ///< in the order given
+  std::string header = {};               ///< the 8 bytes of the length and the JSON, padded to a multiple of 8
+  std::vector<NamedShape> tensors = {};  ///< tensors in the order in which they were given
   std::vector<std::int64_t> offsets =
-      {};  ///< of tensors[i], from the file's start; in the file they are sorted by name
+      {};  ///< position of tensors[i] from the file's start; in the file, tensors are sorted by name
   std::int64_t file_bytes = 0;
 };
 
-/// Plans a file. Throws InputError for a repeated or invalid name.
+/// Plans the layout of a file. Throws InputError for a repeated or invalid name.
 FilePlan plan_file(std::vector<NamedShape> tensors, const std::map<std::string, std::string>& metadata = {},
                    DType dtype = DType::f32);
 
 /// A file that several ranks write together. One rank calls `create`; after that the others call `join`.
 class SharedFile {
  public:
-  /// Creates the file, reserves all its bytes (a full disk fails here) and writes the header. Never overwrites.
+  /// Creates the file, reserves all its bytes (so that a full disk is an error here) and writes the header. Never
+  /// overwrites a file.
   static SharedFile create(const std::filesystem::path& path, FilePlan plan);
-  /// Opens a file that another rank created. Throws InputError if its size is not the plan's.
+  /// Opens a file that another rank created. Throws InputError if its size differs from the plan.
   static SharedFile join(const std::filesystem::path& path, FilePlan plan);
 
   /// The layout of the file.
@@ -112,12 +114,12 @@ class SharedFile {
   /// InputError if rounding turns a finite number into infinity.
   void write_range(std::size_t tensor, std::int64_t begin, std::span<const float> values) const;
 
-  /// Syncs what this rank wrote to disk and closes the file.
+  /// Syncs the bytes that this rank wrote to disk and closes the file.
   void finish();
 
-  /// The path that was created or opened.
+  /// Returns the path that was created or opened.
   const std::filesystem::path& path() const { return path_; }
-  const WrittenSums& sums() const { return *sums_; }  ///< checksums of what this rank wrote
+  const WrittenSums& sums() const { return *sums_; }  ///< checksums of the bytes that this rank wrote
 
  private:
   SharedFile(std::filesystem::path path, FilePlan plan, FileDescriptor file);

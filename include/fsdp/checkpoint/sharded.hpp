@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints of a Sharded (tessera/fsdp/sharded.hpp): folders as in folder.hpp, with its tensors by name, so that any
-/// number of ranks can resume under any strategy. Also loads weights from other safetensors files.
+/// Checkpoints of a Sharded (tessera/fsdp/sharded.hpp): folders as in folder.hpp, which store tensors by name, so that
+/// any number of ranks can resume under any strategy. Also loads weights from other safetensors files.
 ///
-/// `SharedT` is a Sharded, or anything that has its `module()` and `optimizer()`. All functions are collective, and an
-/// error of one rank is thrown on all.
+/// `SharedT` is a Sharded, or any type that has the same `module()` and `optimizer()`. All functions are collective,
+/// and an error on one rank is thrown on all ranks.
 #pragma once
 
 #include <tessera/fsdp/core/language.hpp>  // before all others
@@ -32,30 +32,31 @@
 
 namespace fsdp::checkpoint {
 
-/// Values of the host program, by name: its position in the data, a random state.
+/// Values of the host program by name, such as its position in the data or the state of a random generator.
 using HostValues = std::map<std::string, std::string>;
-/// Returns our name of a stored tensor; an empty text drops it.
+/// Returns this program's name of a stored tensor; an empty text drops the tensor.
 using Rename = std::function<std::string(const std::string&)>;
 
-/// Returns the tensors of all groups, and statistics, by name.
+/// Returns the tensors of all groups, and the statistics, by name.
 Listing listing_of(GroupList groups, std::span<const Parameter> statistics = {});
 
-/// Opens a step's folder, or the newest complete one in a directory, for a model with this listing; `warn` is told of
-/// skipped ones. Throws InputError if there is none (it says what is wrong with the newest), or if it is of another
-/// model (it names the first difference).
+/// Opens the folder of a step, or the newest complete step in a directory, for a model with this listing. `warn` is
+/// called for skipped steps. Throws InputError if there is no complete step (with the problem of the newest), or if the
+/// step belongs to another model (with the first difference).
 Checkpoint open_step(const std::filesystem::path& folder, const Listing& listing, const Warn& warn);
 
-/// Throws InputError unless a checkpoint has step counts of as many classes of groups as this module's orders form.
+/// Throws InputError unless a checkpoint has step counts for as many classes of groups as the orders of this module
+/// form.
 void require_same_classes(const Checkpoint& from, int step_classes);
 
-/// Throws LogicError, as a pass does, if weights are without values. `without`: their names.
+/// Throws LogicError, as a pass does, if some weights have no values. `without`: the names of these weights.
 void require_values(std::span<const std::string> without);
 
-/// Returns a number that is the same on all ranks and differs from one call to another. Collective.
+/// Returns a number that is the same on all ranks and differs between calls. Collective.
 std::uint64_t agreed_id(const comm::Ranks& ranks);
 
-/// Returns the stored name of each parameter. Throws InputError for a parameter that is not stored, a stored tensor
-/// that is neither one of ours nor dropped, and another shape.
+/// Returns the stored name of each parameter. Throws InputError for a parameter that is not stored, for a stored tensor
+/// that is neither a parameter nor dropped, and for a different shape.
 std::map<std::string, std::string> stored_names(const WeightFiles& files, GroupList groups, const Rename& rename);
 
 namespace detail {
@@ -70,7 +71,7 @@ std::vector<Parameter> statistics_of(SharedT& sharded) {
   return list;
 }
 
-/// Returns whether any weight has a value that could be lost.
+/// Returns whether any weight has a value that an unsuccessful read would destroy.
 template <class Module>
 bool holds_values(const Module& module) {
   std::size_t parameters = 0;
@@ -93,8 +94,8 @@ void with_statistics(SharedT& sharded, AccessKind access, F f) {
 }  // namespace detail
 
 /// Writes weights, optimizer states, statistics, the number of steps and `values` to `dir`/step-N, which appears
-/// complete or not at all, and returns its path. `values`: rank 0's are stored; UTF-8, about 60 KiB in all. Throws
-/// LogicError if a weight has no value yet. After an error training may go on.
+/// complete or not at all, and returns its path. `values`: those of rank 0 are stored; UTF-8, about 60 KiB in total.
+/// Throws LogicError if a weight has no value yet. After an error, training may continue.
 template <class SharedT>
 std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, const HostValues& values = {}) {
   auto& module = sharded.module();
@@ -125,10 +126,10 @@ std::filesystem::path save(SharedT& sharded, const std::filesystem::path& dir, c
   return files->path();
 }
 
-/// Restores what `save` wrote, from a step's folder or the newest sound one of a directory, and returns the values.
-/// `warn` is told, on every rank, of newer ones that are not complete. Throws InputError for a complete one of another
-/// model, and for damage. After an error nothing has changed: if weights have values already, all is read and verified
-/// first, then read again; else they stay without values, and no pass begins.
+/// Restores a checkpoint of `save` from the folder of a step, or from the newest valid step in a directory, and returns
+/// the stored values. `warn` is called on every rank for newer steps that are not complete. Throws InputError for a
+/// complete step of another model, and for damage. After an error nothing has changed. If weights already have values,
+/// all data are read and verified first, then read again; otherwise weights stay without values, and no pass can begin.
 template <class SharedT>
 HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const Warn& warn = {}) {
   auto& module = sharded.module();
@@ -149,7 +150,7 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
   });
   try {
     comm::together(module.communicator(), "checkpoint", [&] { train::read_shards(module, optimizer, from); });
-    comm::together(module.communicator(), "checkpoint", [&] {  // they have values, also where weights have none
+    comm::together(module.communicator(), "checkpoint", [&] {  // statistics have values even if weights have none
       detail::with_statistics(sharded, Access::write, [&](const Parameter& statistic, Tensor<float> values) {
         from.read_weight(statistic.name, 0, values.numel(), values.data());
       });
@@ -163,8 +164,8 @@ HostValues restore(SharedT& sharded, const std::filesystem::path& folder, const 
 }
 
 /// Loads weights alone from a safetensors file, or a folder with model.safetensors or its shards. `rename` maps a
-/// stored name to ours, or drops it; without it names are the same. Throws InputError for a value that is not finite.
-/// After an error nothing has changed, as with `restore`.
+/// stored name to the parameter's name, or drops the tensor; without it the names are the same. Throws InputError for a
+/// value that is not finite. After an error nothing has changed, as with `restore`.
 template <class SharedT>
 void load(SharedT& sharded, const std::filesystem::path& from, const Rename& rename = {}) {
   auto& module = sharded.module();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads and writes shards of weights and optimizer state: each rank accesses only the ranges of files that it holds.
+/// Reads and writes shards of weights and optimizer state: each rank accesses only the ranges of files that belong to
+/// its shards.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@
 
 namespace fsdp::train {
 
-/// Returns the names of the optimizer's states for each parameter of all groups. `name`: of the optimizer; `states`:
-/// returns its state names for a parameter.
+/// Returns the names of the optimizer states of each parameter of all groups. `name`: the name of the optimizer;
+/// `states`: returns the state names for a parameter.
 checkpoint::OptimizerStates states_of(GroupList groups, std::string_view name,
                                       FunctionRef<std::span<const std::string_view>(const Parameter&)> states);
 
@@ -35,8 +36,8 @@ checkpoint::OptimizerStates states_of(const ShardedModule<Stack>& module, const 
       [&](const Parameter& parameter) -> std::span<const std::string_view> { return optimizer.states(parameter); });
 }
 
-/// Calls read(begin, values) for consecutive ranges of elements [begin, begin + count), each into memory that is
-/// discarded, so that file errors are found before a tensor changes.
+/// Calls read(begin, values) for consecutive ranges of elements [begin, begin + count). The values are discarded, so
+/// that file errors are found before a tensor changes.
 template <class Read>
 void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
   constexpr std::int64_t part = 1 << 20;
@@ -45,7 +46,7 @@ void read_and_discard(std::int64_t begin, std::int64_t count, Read read) {
     read(begin + done, std::span(values).first(static_cast<std::size_t>(std::min(part, count - done))));
 }
 
-/// Reads this rank's shards from a checkpoint into memory that is discarded, to verify them.
+/// Reads this rank's shards from a checkpoint and discards them, to verify the files.
 template <class Stack, class Optimizer>
 void verify_shards(const ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                    const checkpoint::Checkpoint& from) {
@@ -71,8 +72,8 @@ void clear_states(ShardedModule<Stack>& module, const optim::ShardedOptimizer<St
     }
 }
 
-/// Reads this rank's shards of weights and optimizer state from a checkpoint, bit by bit. Call `resume_from` once all
-/// ranks have read theirs.
+/// Reads this rank's shards of weights and optimizer state from a checkpoint, bit-identical to the written values. Call
+/// `resume_from` after all ranks have read their shards.
 template <class Stack, class Optimizer>
 void read_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                  const checkpoint::Checkpoint& from) {
@@ -92,7 +93,7 @@ void read_shards(ShardedModule<Stack>& module, const optim::ShardedOptimizer<Sta
   }
 }
 
-/// Restores the numbers of steps done and skipped, and rounds the weights that were read into the model's.
+/// Restores the numbers of steps done and skipped, and rounds the main weights to the model's type.
 template <class Stack, class Optimizer>
 void resume_from(ShardedModule<Stack>& module, optim::ShardedOptimizer<Stack, Optimizer>& optimizer,
                  const checkpoint::Checkpoint& from) {

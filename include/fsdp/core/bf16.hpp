@@ -16,7 +16,7 @@ struct bf16 {
   constexpr bf16() = default;
   /// Rounds to nearest, ties to even.
   [[gnu::always_inline]] constexpr explicit bf16(float value) : bits(round(value)) {}
-  /// Converts exactly.
+  /// Converts without rounding.
   [[gnu::always_inline]] constexpr operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }

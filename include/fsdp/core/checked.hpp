@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Integer arithmetic for sizes that throws on overflow, so that no wrapped size reaches an allocation.
+/// Integer arithmetic for sizes that throws on overflow, so that no overflowed size reaches an allocation.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The values of a model's config by name, for code that does not know the model: checkpoints, metrics, the console.
-/// The constants of an optimizer are read the same way.
+/// The values of a model's config by name, for code that does not know the model: checkpoints, metrics, terminal
+/// output. The constants of an optimizer are read in the same way.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace fsdp {
 
-/// A value of a model's config, by the name that flags and metrics give it.
+/// A value of a model's config with its name in flags and metrics.
 struct ConfigValue {
   std::string name = {};
   std::variant<std::int64_t, double, bool, std::string> value = {};
@@ -26,10 +26,10 @@ using ConfigValues = std::vector<ConfigValue>;
 /// Returns a value as text: "96", "1e-05", "true".
 std::string text_of(const ConfigValue& value);
 
-/// Returns copies of values, in the same order.
+/// Returns copies of all values, in the same order.
 ConfigValues copies_of(const NamedValues& values);
 
-/// Returns the values that a config's `visit` lists, in its order.
+/// Returns the values that `visit` of a config lists, in its order.
 template <class Config>
 ConfigValues values_of(Config config) {
   return copies_of(config);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element types of tensors: run-time tag, size and name. To add one, add an enumerator and a row in each function.
+/// Element types of tensors: run-time tag, size and name. To add a type, add an enumerator and a row in each function.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ consteval DType dtype_of() {
   if constexpr (std::is_same_v<Element, std::uint8_t>) return DType::u8;
 }
 
-/// An element type that tensors may have.
+/// An element type that tensors support.
 template <class T>
 concept Element =
     std::is_same_v<T, double> || std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16> ||
     std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint8_t>;
 
-/// An element type that matmul and activations may have.
+/// An element type that matmuls and activations support.
 template <class T>
 concept Real = std::is_same_v<T, float> || std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 
-/// Returns the bytes of one element.
+/// Returns the size of one element in bytes.
 constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -52,7 +52,7 @@ constexpr std::int64_t size_of(DType dtype) {
   return 0;
 }
 
-/// Returns the name in messages, such as "bf16".
+/// Returns the name of the type in messages, such as "bf16".
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
     case DType::f64: return "f64";

@@ -8,8 +8,8 @@
 
 namespace fsdp {
 
-/// Returns the value of an environment variable; empty if it is not set or set to an empty text, which POSIX treats
-/// alike for the variables that it defines.
+/// Returns the value of an environment variable. Empty if it is not set or set to an empty text: POSIX treats the two
+/// identically for the variables that it defines.
 inline std::string_view environment(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return value == nullptr ? std::string_view() : value;

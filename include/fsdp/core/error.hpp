@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tessera's exceptions, all derived from Error. A message says what was asked, what was found and what to do.
+/// Tessera's exceptions, all derived from Error. A message reports the request, the actual state and a remedy.
 ///
-/// The program prints `what()` as one line on stderr and ends with the status that docs/faults.md lists; a library
-/// never aborts.
+/// The program prints `what()` as one line on stderr and exits with a status listed in docs/faults.md; a library never
+/// aborts.
 #pragma once
 
 #include <sstream>
@@ -12,14 +12,14 @@
 
 namespace fsdp {
 
-/// Base class of everything that Tessera throws.
+/// Base class of all exceptions that Tessera throws.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   ~Error() override;
 };
 
-/// Wrong arguments, files or sizes, which the user can fix.
+/// Invalid arguments, files or sizes, which the user can fix.
 class InputError : public Error {
  public:
   using Error::Error;
@@ -33,21 +33,21 @@ class DivergedError : public Error {
   ~DivergedError() override;
 };
 
-/// A rank computed or holds wrong values, so its machine cannot be trusted.
+/// A rank computed or stores wrong values, so its machine cannot be trusted.
 class CorruptionError : public Error {
  public:
   using Error::Error;
   ~CorruptionError() override;
 };
 
-/// A broken contract between parts of a program: always a bug in the caller.
+/// A violated contract between parts of a program: always a bug in the caller.
 class LogicError : public Error {
  public:
   using Error::Error;
   ~LogicError() override;
 };
 
-/// The system or a device refused memory, or an arena needs more than was planned.
+/// The system or a device refused an allocation, or an arena needs more memory than was planned.
 class MemoryError : public Error {
  public:
   using Error::Error;
@@ -62,7 +62,7 @@ std::string message(const Parts&... parts) {
   return text.str();
 }
 
-/// Throws E with the joined parts unless `holds`.
+/// Throws E with the joined parts unless `holds` is true.
 template <class E = LogicError, class... Parts>
 void require(bool holds, const Parts&... parts) {
   if (!holds) [[unlikely]]

@@ -15,7 +15,7 @@ struct f16 {
   constexpr f16() = default;
   /// Rounds to nearest, ties to even; overflows to infinity.
   constexpr explicit f16(float value) : bits(round(value)) {}
-  /// Converts exactly.
+  /// Converts without rounding.
   constexpr operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 31u;
@@ -42,8 +42,8 @@ struct f16 {
     const std::uint32_t magnitude = word & 0x7fffffffu;
     const auto signed_bits = [&](std::uint32_t half) { return static_cast<std::uint16_t>(sign | half); };
     if (magnitude > 0x7f800000u) return signed_bits(0x7e00u | ((magnitude >> 13) & 0x3ffu));
-    if (magnitude >= 0x477ff000u) return signed_bits(0x7c00u);  // 65520 and more round to infinity
-    if (magnitude < 0x38800000u) {                              // below 2^-14: a whole number of 2^-24
+    if (magnitude >= 0x477ff000u) return signed_bits(0x7c00u);  // 65520 and larger values round to infinity
+    if (magnitude < 0x38800000u) {                              // below 2^-14: a multiple of 2^-24
       const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
       const auto whole = static_cast<std::uint32_t>(scaled);
       const float rest = scaled - static_cast<float>(whole);

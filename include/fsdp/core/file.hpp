@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Opens and reads files by system calls. Errors name the file and the reason.
+/// Opens and reads files by system calls. Errors report the file and the reason.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace fsdp {
 
-/// A file's content is not what was written.
+/// The content of a file differs from the content that was written.
 class DamageError : public InputError {
  public:
   using InputError::InputError;
@@ -24,7 +24,7 @@ class DamageError : public InputError {
 class FileError : public InputError {
  public:
   FileError(const std::string& text, int number) : InputError(text), number_(number) {}
-  int number() const { return number_; }  ///< the errno
+  int number() const { return number_; }  ///< value of errno after the failed call
   bool absent() const;                    ///< whether the file does not exist
 
  private:
@@ -42,7 +42,7 @@ class FileDescriptor {
 
   int get() const { return number_; }
   bool open() const { return number_ >= 0; }
-  int release() { return std::exchange(number_, -1); }  ///< the caller closes it
+  int release() { return std::exchange(number_, -1); }  ///< gives up ownership: the caller closes the descriptor
 
  private:
   int number_ = -1;
@@ -51,8 +51,8 @@ class FileDescriptor {
 /// Throws FileError "PATH: cannot be WHAT: STRERROR" for the current errno.
 [[noreturn]] void throw_errno(const std::filesystem::path& path, std::string_view what);
 
-/// Opens a file by open(2) with O_CLOEXEC and O_NONBLOCK, which matters to FIFOs alone; new files have mode 0644.
-/// Throws as throw_errno does, with `what`.
+/// Opens a file by open(2) with O_CLOEXEC and O_NONBLOCK, which affects only FIFOs; new files have mode 0644. Throws as
+/// throw_errno does, with `what`.
 FileDescriptor open_file(const std::filesystem::path& path, int flags, std::string_view what);
 
 /// Returns the size of an open file in bytes. Throws FileError.
@@ -62,6 +62,7 @@ std::int64_t size_of(const FileDescriptor& file, const std::filesystem::path& pa
 void read_all(const FileDescriptor& file, const std::filesystem::path& path, void* data, std::size_t bytes,
               std::int64_t offset);
 
-inline constexpr std::size_t most_bytes_per_call = std::size_t{1} << 30;  ///< Linux moves at most 2 GiB - 4 KiB
+/// Limit of one read or write; Linux transfers at most 2 GiB - 4 KiB.
+inline constexpr std::size_t most_bytes_per_call = std::size_t{1} << 30;
 
 }  // namespace fsdp

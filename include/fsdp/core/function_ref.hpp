@@ -13,7 +13,7 @@ namespace fsdp {
 template <class Signature>
 class FunctionRef;
 
-/// Refers to a callable of any type, which must outlive it. Use it only as a function parameter.
+/// Refers to a callable of any type, which must outlive this object. Use it only as a function parameter.
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:

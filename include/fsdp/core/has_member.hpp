@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Whether a class has a member of some name, whatever its kind, type or access.
+/// Detects whether a class has a member with a given name, whatever its kind, type or access.
 ///
-/// For optional members. A plain `requires` cannot tell a member of the wrong type from an absent one: the policy would
-/// silently do something else than its author wrote. A check that finds the name can report what is wrong with it.
+/// For optional members. A plain `requires` cannot distinguish a member of the wrong type from an absent one, so that
+/// the policy would silently behave differently from what its author wrote. A check that finds the name can report the
+/// error.
 #pragma once
 
 #include <type_traits>
 
 namespace fsdp {
 
-/// FSDP_HAS_MEMBER(text) defines `has_text<T>()`, true if T has a member `text`; bases count. It looks the name up in a
-/// class that derives from T and from another class with such a member, which is ambiguous if T has one. If no class
-/// can derive from T, it finds only what `&T::text` can name.
+/// FSDP_HAS_MEMBER(text) defines `has_text<T>()`, true if T or a base of T has a member `text`. It looks up the name in
+/// a class that derives from T and from another class with such a member; the look-up is ambiguous if T has one. If no
+/// class can derive from T, it finds only names that `&T::text` finds.
 #define FSDP_HAS_MEMBER(member)                                                 \
   struct Other_##member {                                                       \
     int member;                                                                 \

@@ -9,15 +9,15 @@
 
 namespace fsdp {
 
-/// How much of a file a digest reads: all of a file of up to `whole` bytes; of a larger one, evenly spread blocks of
-/// 4 KiB, the first and the last among them.
+/// The part of a file that a digest reads: a file of up to `whole` bytes in full; of a larger file, evenly spaced
+/// blocks of 4 KiB, including the first and the last block.
 struct FileSample {
-  std::int64_t whole = std::int64_t{64} << 20;  ///< bytes of the largest file that is read whole
+  std::int64_t whole = std::int64_t{64} << 20;  ///< size in bytes of the largest file that is read in full
   std::int64_t blocks = 1024;
 };
 
-/// Returns a hash of a file's size and contents. Detects accidents, not attacks. Throws InputError if the file cannot
-/// be read.
+/// Returns a hash of a file's size and contents (for a large file, of the sample `at`). Detects accidents, not attacks.
+/// Throws InputError if the file cannot be read.
 std::uint64_t digest_of_file(const std::filesystem::path& path, const FileSample& at = {});
 
 /// Returns a digest as 16 hexadecimal digits.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What Tessera's headers need of the compiler. Headers that programs include have this one before all others, so that
-/// the sentence comes before errors that follow from it.
+/// The compiler features that Tessera's headers require. Headers that programs include start with this one, so that its
+/// message comes before the errors that follow from a missing feature.
 #pragma once
 
 #if __cplusplus < 202002L

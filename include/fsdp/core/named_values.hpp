@@ -12,7 +12,7 @@
 
 namespace fsdp {
 
-/// A pointer to a value, with the name and help that flags and metrics use.
+/// A pointer to a value, with its name and help text in flags and metrics.
 struct NamedValue {
   std::string name, help;
   std::variant<std::int64_t*, double*, bool*, std::string*> value;

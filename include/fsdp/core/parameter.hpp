@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is declared of a tensor that is sharded: its name, shape and initial values; alone, or as a field of a struct.
+/// The declaration of a sharded tensor: its name, shape and initial values; stand-alone, or as a field of a struct.
 ///
-/// A struct of fields is an aggregate `Fields<V>` whose members are all of type V, nested aggregates included. One such
-/// template names a unit's tensors once and carries their declarations, weights and gradients.
+/// A struct of fields is an aggregate `Fields<V>` whose members are all of type V, including nested aggregates. One
+/// such template states the names of a unit's tensors once and contains their declarations, weights or gradients.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct Initial {
   Kind kind = Kind::normal;
   double deviation = 0.02;  ///< standard deviation of normal values; their mean is 0
 
-  /// Normal values of mean 0.
+  /// Normally distributed values with mean 0.
   static constexpr Initial normal(double deviation) { return {Kind::normal, deviation}; }
   static const Initial zeros, ones;
 
@@ -34,44 +34,46 @@ struct Initial {
 inline constexpr Initial Initial::zeros{Kind::zeros, 0};
 inline constexpr Initial Initial::ones{Kind::ones, 0};
 
-/// What a parameter is for; optimizers may treat each kind in its own way.
+/// The purpose of a parameter; optimizers may treat each kind differently.
 enum class Role : std::uint8_t {
-  matrix,  ///< of a linear layer
-  table,   ///< rows that are looked up, or that score a vocabulary
-  vector,  ///< norms, biases
+  matrix,  ///< weight of a linear layer
+  table,   ///< rows that are looked up, or that compute the scores of a vocabulary
+  vector,  ///< norm or bias
 };
 
-/// What groups of parameters change in an optimizer's steps of a parameter (OptimizerGroup).
+/// The settings that a parameter group (OptimizerGroup) changes in an optimizer's steps of a parameter.
 struct StepOptions {
-  double lr = 1;                            ///< factor of the step's learning rate
-  std::optional<double> weight_decay = {};  ///< replaces the optimizer's constant, whether or not the parameter decays
-  double clip = 0;     ///< largest norm of the gradients of `clip_group`; 0: no clipping. Not used by group 0
-  int clip_group = 0;  ///< parameters of one number are clipped together; 0: those that no group clips apart
+  double lr = 1;  ///< factor on the learning rate of the step
+  /// Replaces the optimizer's weight decay, whether or not the parameter decays.
+  std::optional<double> weight_decay = {};
+  double clip = 0;  ///< largest norm of the gradients of `clip_group`; 0: no clipping. Ignored for clip_group 0
+  /// Parameters with the same number are clipped together; 0: parameters that no group clips separately.
+  int clip_group = 0;
 
   friend constexpr bool operator==(const StepOptions&, const StepOptions&) = default;
 };
 
-/// A tensor of a unit. Its name is its identity: the same name in two units is one tensor (a tied weight), which is
+/// A tensor of a unit. Its name is its identity: the same name in two units means one tensor (a tied weight), which is
 /// gathered, reduced and stored once.
 struct Parameter {
-  std::string name;  ///< in checkpoints
+  std::string name;  ///< name in checkpoints
   Shape shape;
   Initial initial = {};
   Role role = shape.rank == 2 ? Role::matrix : Role::vector;
   bool decays = shape.rank == 2;  ///< whether weight decay applies
-  /// Whether one matmul multiplies it together with the parameter before it, as one taller matrix
+  /// Whether one matmul uses this parameter and the previous one together, as one taller matrix
   /// (tessera/fsdp/nn/projection.hpp).
   bool joins_previous = false;
-  /// Whether it belongs to an adapter. If any unit has such a parameter, all others are frozen
+  /// Whether this parameter belongs to an adapter. If any unit has such a parameter, all others are frozen
   /// (tessera/fsdp/nn/low_rank.hpp).
   bool adapter = false;
-  StepOptions step = {};  ///< set by the module that the unit is given to, from UnitOptions::groups
+  StepOptions step = {};  ///< set from UnitOptions::groups by the module that the unit is passed to
 
-  /// Returns the parameter's weight decay by an optimizer that has this constant.
+  /// Returns the parameter's weight decay for an optimizer with this constant.
   double decay_of(double weight_decay) const { return step.weight_decay.value_or(decays ? weight_decay : 0.0); }
 };
 
-/// Number of members of an aggregate of V.
+/// Number of members of an aggregate Fields<V>.
 template <template <class> class Fields, class V>
 inline constexpr std::size_t field_count = sizeof(Fields<V>) / sizeof(V);
 
@@ -81,27 +83,27 @@ std::array<V, field_count<Fields, V>> flatten(const Fields<V>& fields) {
   return std::bit_cast<std::array<V, field_count<Fields, V>>>(fields);
 }
 
-/// Returns the aggregate from an array that `flatten` made.
+/// Returns the aggregate from an array made by `flatten`.
 template <template <class> class Fields, class V>
 Fields<V> unflatten(const std::array<V, field_count<Fields, V>>& list) {
   return std::bit_cast<Fields<V>>(list);
 }
 
-/// A parameter as a struct of fields declares it. `name` is a string literal: the checkpoint name without the unit's
-/// prefix or, after a leading '/', the full name (for weights that two units may share). A parameter that its owner's
-/// settings switch off is `absent()`: its weight and its gradient are empty tensors.
+/// A parameter as it is declared in a struct of fields. `name` is a string literal: the checkpoint name without the
+/// unit's prefix or, after a leading '/', the full name (for weights that two units may share). A parameter that its
+/// owner's settings disable is `absent()`: its weight and its gradient are empty tensors.
 struct Field {
   const char* name = "";
   Shape shape;
   Initial initial = {};
   Role role = shape.rank == 2 ? Role::matrix : Role::vector;
-  bool decays = shape.rank == 2;  ///< as the members of Parameter that have these names
+  bool decays = shape.rank == 2;  ///< see the members of Parameter with the same names
   bool joins_previous = false;
   bool adapter = false;
 
-  /// Returns the placeholder for a parameter that is switched off.
+  /// Returns the placeholder for a disabled parameter.
   static Field absent() { return {.name = "", .shape = {0}}; }
-  /// False for absent().
+  /// Returns false for absent().
   bool present() const { return name[0] != '\0'; }
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A policy's name and numbers as a list, which writes and reads the policy's texts.
+/// A policy's name and numbers as a list, from which the policy's texts are written and read.
 ///
-/// A policy makes it by `void visit(PolicyParts& parts)`, in the order of its text, and has `text()` return
-/// listed_text(*this). One without numbers needs a `name` alone.
+/// A policy lists its parts in `void visit(PolicyParts& parts)`, in the order of its text, and its `text()` returns
+/// listed_text(*this). A policy without numbers needs only a `name`.
 #pragma once
 
 #include <cstddef>
@@ -19,39 +19,40 @@
 
 namespace fsdp {
 
-/// A number of a policy, as ":prefetch=2" in texts, or an option, which is 0 or 1, as ":deferred".
+/// A number of a policy, written as ":prefetch=2", or an option, which is 0 or 1, written as ":deferred".
 struct PolicyNumber {
-  std::string_view name = {};  ///< in texts; empty: the number stands alone, as in "hybrid:2"
-  std::string_view kind = {};  ///< its place in the kind's name, as "K" in "hybrid:K"; empty: it has none
-  std::int64_t usual = 0;      ///< texts leave it out, unless it is part of the kind
-  std::int64_t least = 1;      ///< smallest that a text may say
+  std::string_view name = {};  ///< name in texts; empty: the number is written without a name, as in "hybrid:2"
+  /// Placeholder of the number in the kind's name, such as "K" in "hybrid:K"; empty: not part of the kind.
+  std::string_view kind = {};
+  std::int64_t usual = 0;  ///< default value; omitted in texts, unless the number is part of the kind
+  std::int64_t least = 1;  ///< smallest value that a text may specify
   std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  bool is_option = false;  ///< its name alone says 1
-  bool is_bytes = false;   ///< texts may say it as 512MiB, and say memory_left as "auto"
+  bool is_option = false;  ///< an option: the name without a value means 1
+  bool is_bytes = false;   ///< texts may specify it as 512MiB, and memory_left as "auto"
   std::string_view help = {};
 };
 
-/// A number of bytes that is not known yet: what memory leaves. A trainer replaces it before anything runs.
+/// A number of bytes that is not known yet: the memory that remains. A trainer replaces it before anything runs.
 inline constexpr std::int64_t memory_left = -1;
 
-/// What a policy lists.
+/// The list of a policy's parts.
 class PolicyParts {
  public:
   /// A word of the kind's name, or a number.
   struct Part {
     std::string word;
     PolicyNumber number = {};
-    void* value = nullptr;  ///< of the number; nullptr: a word
+    void* value = nullptr;  ///< the value of a number; nullptr for a word
     std::int64_t (*get)(const void* value) = nullptr;
     void (*set)(void* value, std::int64_t number) = nullptr;
-    bool inner = false;    ///< of a policy inside
-    bool implied = false;  ///< left out unless a word follows
-    bool fixed = false;    ///< determined by the type, never read
+    bool inner = false;    ///< belongs to an inner policy
+    bool implied = false;  ///< omitted in texts unless a word follows
+    bool fixed = false;    ///< determined by the type, so never read from a text
   };
 
   /// Adds a word of the kind's name.
   void word(std::string_view word) { list_.push_back({.word = std::string(word)}); }
-  /// Adds a number, which is read into `value`.
+  /// Adds a number; `read` stores it in `value`.
   template <class T>
   void number(const PolicyNumber& number, T& value) {
     list_.push_back({.word = {},
@@ -60,7 +61,7 @@ class PolicyParts {
                      .get = [](const void* of) { return static_cast<std::int64_t>(*static_cast<const T*>(of)); },
                      .set = [](void* of, std::int64_t to) { *static_cast<T*>(of) = static_cast<T>(to); }});
   }
-  /// Lists the policy that this one derives from, or holds.
+  /// Adds the parts of the policy that this one derives from, or contains.
   /// @{
   template <class P>
   void part(P& policy) {
@@ -74,7 +75,8 @@ class PolicyParts {
     std::visit([this](auto& policy) { this->part(policy); }, held);
   }
   /// @}
-  /// Lists a policy that may stand anywhere behind the name of this one. Its name is left out if it is `usual`.
+  /// Adds an inner policy, which may stand at any position after the name of this one. Its name is omitted if it is
+  /// `usual`.
   template <class P>
   void inner(P& policy, std::string_view usual) {
     const std::size_t begin = list_.size();
@@ -83,24 +85,25 @@ class PolicyParts {
     for (std::size_t i = begin; i < list_.size(); ++i) list_[i].inner = true;
     list_[begin].implied = list_[begin].word == usual;
   }
-  /// Adds a part that texts show and that is never read, since the type determines it.
+  /// Adds a part that texts show but that is never read, since the type determines it.
   void suffix(std::string_view name, std::string_view value);
 
-  /// The parts, in the order of the text.
+  /// Returns the parts, in the order of the text.
   const std::vector<Part>& list() const { return list_; }
   /// Returns the policy's text, or its kind alone: "hybrid:2:zero3:prefetch=2" or "hybrid:K:zero3".
   std::string text(bool kind_alone = false) const;
-  /// Reads the numbers from a text; its parts after the first word may have any order. Returns false if the text is of
-  /// another kind; the numbers are then unspecified. Throws InputError if one is too large; `what`: whose text it is.
+  /// Reads the numbers from a text, whose parts after the first word may have any order. Returns false if the text
+  /// belongs to another kind of policy; the numbers are then unspecified. Throws InputError if a number is too large;
+  /// `what`: the source of the text, for the message.
   bool read(std::string_view text, std::string_view what);
-  /// Sets the number of a name, where there is one.
+  /// Sets the number with a name, if the policy has one.
   void set(std::string_view name, std::int64_t number);
 
  private:
   std::vector<Part> list_;
 };
 
-/// Returns what a policy lists as its text, or as its kind.
+/// Returns a policy's text, or only its kind, made from the parts that the policy lists.
 template <class P>
 std::string listed_text(P policy, bool kind_alone = false) {
   PolicyParts parts;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names of policies for people: in logs, metrics, and the ranks' comparison of their arguments.
+/// Names of policies for logs, metrics, and the comparison of arguments between ranks.
 ///
-/// No code branches on these texts. A user-defined policy need not provide one: its type's name is used instead. One
-/// whose `text()` or `name` is no text does not compile.
+/// No code branches on these texts. A user-defined policy need not provide one: its type's name is used instead. A
+/// policy whose `text()` or `name` is not a text does not compile.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace detail {
 FSDP_HAS_MEMBER(text)
 FSDP_HAS_MEMBER(name)
 
-/// Whether a policy's text(), if it has one, is a text.
+/// Whether a policy's text(), if it exists, returns a text.
 template <class P>
 consteval bool check_text() {
   static_assert(
@@ -27,7 +27,7 @@ consteval bool check_text() {
   return true;
 }
 
-/// Whether a policy without a static text() has a name that is one, or none.
+/// Whether the name of a policy without a static text(), if it exists, is a text.
 template <class P>
 consteval bool check_name() {
   static_assert(
@@ -42,7 +42,7 @@ consteval bool check_name() {
 
 }  // namespace detail
 
-/// Returns the type's name as the compiler writes it, such as "mine::Strategy".
+/// Returns the type's name as the compiler prints it, such as "mine::Strategy".
 template <class P>
 constexpr std::string_view type_name() {
   const std::string_view function = __PRETTY_FUNCTION__;  // "... [with P = X; ...]" or "... [P = X]"
@@ -67,7 +67,7 @@ std::string policy_text() {
   }
 }
 
-/// Returns a policy's text with its numbers, such as "hybrid:2": its `text()`, else its kind.
+/// Returns a policy's text with its numbers, such as "hybrid:2": its `text()`, or else its kind.
 template <class P>
 std::string policy_text(const P& policy) {
   static_assert(detail::check_text<P>());

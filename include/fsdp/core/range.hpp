@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranges of numbers that a user may choose, and the error for a number outside.
+/// Ranges of numbers that a user may choose from, and the error for a number outside.
 #pragma once
 
 #include <limits>
@@ -11,15 +11,15 @@
 
 namespace fsdp {
 
-/// The numbers that a flag accepts: from `least` to `most`, both included unless `above` or `below` is set.
+/// The numbers that a flag accepts: from `least` to `most`, both inclusive unless `above` or `below` is set.
 template <class T>
 struct Range {
-  T least = std::numeric_limits<T>::lowest();  ///< the smallest
-  T most = std::numeric_limits<T>::max();      ///< the largest
+  T least = std::numeric_limits<T>::lowest();  ///< smallest value
+  T most = std::numeric_limits<T>::max();      ///< largest value
   bool above = false;                          ///< excludes `least`
   bool below = false;                          ///< excludes `most`
 
-  /// Whether the range holds a value.
+  /// Returns whether the range contains a value.
   bool holds(T value) const {
     return (above ? value > least : value >= least) && (below ? value < most : value <= most);
   }
@@ -29,7 +29,7 @@ struct Range {
   }
 };
 
-/// Throws InputError, naming flag, value and range, if the range does not hold the value.
+/// Throws InputError with the flag, the value and the range if the range does not contain the value.
 template <class T>
 void require_in_range(std::string_view flag, T value, const Range<T>& range) {
   require<InputError>(range.holds(value), "--", flag, " ", value, " must be ", range.text());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A temporary folder that its destructor removes with all its contents. What a killed process leaves behind is removed
-/// by the next process that makes a folder of that name.
+/// A temporary folder that its destructor removes with all its contents. The folder of a killed process is removed by
+/// the next process that creates a folder with the same name.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace fsdp {
 
 class TemporaryFolder {
  public:
-  /// Creates a folder in `parent` whose name begins with `name`, and removes such folders whose processes have ended.
+  /// Creates a folder in `parent` whose name begins with `name`, and removes such folders of processes that have ended.
   /// Throws FileError.
   TemporaryFolder(const std::filesystem::path& parent, const std::string& name);
   TemporaryFolder(TemporaryFolder&&) = delete;
@@ -23,7 +23,7 @@ class TemporaryFolder {
 
  private:
   std::filesystem::path path_;
-  FileDescriptor lock_;  ///< on the folder, while this process lives
+  FileDescriptor lock_;  ///< lock on the folder during the life of this process
 };
 
 }  // namespace fsdp

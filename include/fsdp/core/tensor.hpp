@@ -19,7 +19,7 @@
 
 namespace fsdp {
 
-/// Extents of a tensor, rank 0 to 4.
+/// The extents of a tensor of rank 0 to 4.
 struct Shape {
   std::array<std::int64_t, 4> extents{};
   std::int64_t rank = 0;
@@ -54,7 +54,7 @@ class Tensor {
  public:
   using value_type = T;
 
-  /// Makes an empty view: no elements, no memory.
+  /// Makes an empty view without elements and memory.
   constexpr Tensor() = default;
 
   /// Makes a contiguous view.

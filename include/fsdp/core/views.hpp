@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors as other libraries' views of the same memory: Eigen's maps, std::mdspan and its like, and DLPack's tensors.
-/// Nothing of theirs is included; their types are template arguments.
+/// Tensors as other libraries' views of the same memory: Eigen's maps, std::mdspan and similar types, and DLPack's
+/// tensors. No header of these libraries is included; their types are template arguments.
 ///
 ///     using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 ///     auto w = fsdp::as_eigen<Eigen::Map<const Matrix>>(use.weight("w"));
@@ -26,7 +26,7 @@ namespace fsdp {
 
 namespace detail {
 
-/// Throws LogicError for a tensor that has a shape and no memory.
+/// Throws LogicError for a tensor that has a shape but no memory.
 template <class T>
 void require_memory(const Tensor<T>& t, const char* view) {
   require(t.data() != nullptr || t.numel() == 0, view,
@@ -34,13 +34,13 @@ void require_memory(const Tensor<T>& t, const char* view) {
           "before you take a view of a gradient");
 }
 
-/// Whether an Eigen map is a column. Other libraries' maps may not say.
+/// Whether an Eigen map is a column vector. Maps of other libraries may not provide this.
 template <class Map>
 consteval bool is_column() {
   if constexpr (requires { Map::ColsAtCompileTime; }) return Map::ColsAtCompileTime == 1 && Map::RowsAtCompileTime != 1;
   return false;
 }
-/// Whether the elements of an Eigen map's rows lie one after the other.
+/// Whether an Eigen map stores the elements of a row contiguously.
 template <class Map>
 consteval bool is_row_major() {
   if constexpr (requires { Map::IsRowMajor; }) return Map::IsRowMajor || is_column<Map>();
@@ -66,7 +66,7 @@ Map as_eigen(const Tensor<T>& t) {
   const std::int64_t rows = t.rank() >= 2 ? t.extent(0) : column ? t.numel() : 1;
   std::int64_t columns = t.rank() == 1 && !column ? t.numel() : 1;
   for (std::int64_t axis = 1; axis < t.rank(); ++axis) columns *= t.extent(axis);
-  if constexpr (requires { Map::RowsAtCompileTime; })  // -1: of any size
+  if constexpr (requires { Map::RowsAtCompileTime; })  // -1: dynamic size
     require((Map::RowsAtCompileTime < 0 || Map::RowsAtCompileTime == rows) &&
                 (Map::ColsAtCompileTime < 0 || Map::ColsAtCompileTime == columns),
             "as_eigen: a tensor of ", rows, " rows and ", columns, " columns, and the map's type fixes other sizes");
@@ -80,9 +80,9 @@ Map as_eigen(const Tensor<T>& t) {
   return map;
 }
 
-/// Returns a view whose extents are the tensor's: `View` is a std::mdspan, or anything that is constructed from a
-/// pointer and as many extents as its rank(). Throws LogicError for another rank, rows with gaps, a tensor without
-/// memory, and a view that is not row-major (std::layout_right) or has fixed extents other than the tensor's.
+/// Returns a view whose extents are the tensor's: `View` is a std::mdspan, or any type that is constructed from a
+/// pointer and rank() extents. Throws LogicError for another rank, rows with gaps, a tensor without memory, and a view
+/// that is not row-major (std::layout_right) or has fixed extents other than the tensor's.
 template <class View, class T>
 View as_mdspan(const Tensor<T>& t) {
   constexpr auto rank = static_cast<std::size_t>(View::rank());
@@ -107,7 +107,7 @@ View as_mdspan(const Tensor<T>& t) {
   (std::make_index_sequence<rank>());
 }
 
-/// Numbers of DLPack 1.0 (dmlc/dlpack, dlpack.h).
+/// Constants of DLPack 1.0 (dmlc/dlpack, dlpack.h).
 /// @{
 inline constexpr std::int32_t dlpack_cpu = 1, dlpack_cuda = 2;  ///< kDLCPU, kDLCUDA
 inline constexpr std::uint8_t dlpack_int = 0, dlpack_uint = 1, dlpack_float = 2,
@@ -130,7 +130,7 @@ consteval std::uint8_t dlpack_code_of() {
   }
 }
 
-/// What a managed tensor owns: its shape, and what keeps the memory alive.
+/// The state that a managed tensor owns: its shape and strides, and an object that keeps the memory alive.
 template <class Managed>
 struct DlpackHolder {
   Managed managed{};
@@ -184,8 +184,8 @@ Managed* to_dlpack(const Tensor<T>& t, std::int32_t device_type = dlpack_cpu, st
 }
 
 /// Returns a view of a DLPack tensor, which must outlive it. Throws InputError for another element type or device, more
-/// than four extents, strides that are not row-major, a major version other than 1, and a read-only tensor where T is
-/// not const.
+/// than four extents, strides that are not row-major, a major version other than 1, and a read-only tensor if T is not
+/// const.
 template <class T, class Managed>
 Tensor<T> from_dlpack(const Managed& managed, std::int32_t device_type = dlpack_cpu) {
   const auto& view = managed.dl_tensor;
@@ -207,7 +207,7 @@ Tensor<T> from_dlpack(const Managed& managed, std::int32_t device_type = dlpack_
   for (std::int64_t axis = 0; axis < shape.rank; ++axis)
     shape.extents[static_cast<std::size_t>(axis)] = view.shape[axis];
   std::int64_t stride = 1;
-  const bool empty = shape.numel() == 0;  // whose strides say nothing
+  const bool empty = shape.numel() == 0;  // the strides of an empty tensor are meaningless
   for (std::int64_t axis = shape.rank; axis-- > 0; stride *= shape[axis])
     require<InputError>(view.strides == nullptr || empty || shape[axis] <= 1 || view.strides[axis] == stride,
                         "from_dlpack: the strides are not those of a contiguous row-major tensor");

@@ -24,10 +24,11 @@ inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 class AdapterFiles {
  public:
   /// `parameters`: all parameters of a model with the adapters of the folder's config. Throws InputError unless the
-  /// folder holds exactly the adapters among them.
+  /// adapters in the folder are exactly those in `parameters`.
   static AdapterFiles open(const std::filesystem::path& folder, std::span<const NamedShape> parameters);
 
-  /// Reads as WeightFiles does, and refuses what is not finite. `name`: the parameter's name in the model, not PEFT's.
+  /// Reads as WeightFiles does. Throws InputError for a value that is not finite. `name`: the parameter's name in the
+  /// model, not PEFT's.
   void read_finite(std::string_view name, std::int64_t begin, std::int64_t count, float* out) const;
 
  private:
@@ -41,7 +42,7 @@ std::string peft_name(std::string_view name);
 /// Returns the text of adapter_config.json for a model's adapters. `parameters`: all parameters of the model.
 std::string adapter_config(const LoraConfig& lora, std::span<const NamedShape> parameters);
 
-/// Returns the parameters that are adapters if `adapters`, else those that are not.
+/// Returns only the adapters if `adapters`, else only the other parameters.
 std::vector<NamedShape> only(std::span<const NamedShape> parameters, bool adapters);
 
 }  // namespace fsdp::checkpoint

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Loads a model's folder into a sharded model: each rank reads only the ranges that it holds.
+/// Loads a model's folder into a sharded model: each rank reads only the ranges of its shards.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 
 namespace fsdp::train {
 
-/// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if the
-/// folders have none. Throws InputError for a weight that is not finite; unless data touch it, it might not show before
-/// the last step.
+/// Loads this rank's shards of the weights from folders that open_model has checked. Adapters keep their values if no
+/// folder contains adapters. Throws InputError for a weight that is not finite: if no batch used the weight, the error
+/// might not show before the last step.
 template <class Stack>
 void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& files) {
   for (const auto& shard : module.shards()) {
@@ -31,7 +31,7 @@ void load_weights(ShardedModule<Stack>& module, const checkpoint::ModelFiles& fi
 }
 
 /// Opens a folder's model, with the adapters of another folder unless `adapter` is empty. Collective; throws on all
-/// ranks if one fails, or if ranks see different files.
+/// ranks if one rank fails, or if ranks see different files.
 checkpoint::ModelFiles open_agreed_model(const comm::Ranks& ranks, const std::string& folder,
                                          const checkpoint::ReadModelListing& read, const checkpoint::Warn& warn,
                                          const std::string& adapter);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model's folder: config.json and weights, written by Tessera or any other program.
+/// A model's folder: config.json and weights, written by Tessera or by any other program.
 ///
-/// Not here: the optimizer and the trainer's position (tessera/fsdp/checkpoint/folder.hpp).
+/// Not here: the optimizer state and the trainer's state (tessera/fsdp/checkpoint/folder.hpp).
 #pragma once
 
 #include <concepts>
@@ -25,7 +25,7 @@ namespace fsdp::checkpoint {
 
 /// The tensors and config values that a model's folder must have.
 struct ModelListing : Listing {
-  std::optional<LoraConfig> lora = {};  ///< if some parameters are adapters
+  std::optional<LoraConfig> lora = {};  ///< description of the adapters, if some parameters are adapters
 };
 
 namespace detail {
@@ -60,7 +60,7 @@ ModelListing listing_of(const Model& model) {
   return listing;
 }
 
-/// Makes the listing of a folder's model from its config.json. Throws InputError.
+/// Makes the listing of a folder's model from its config.json. Throws InputError if the config is not valid.
 using ReadModelListing = std::function<ModelListing(const std::filesystem::path& folder)>;
 
 /// Returns the listing of a folder's model.
@@ -69,7 +69,7 @@ ModelListing read_listing(const std::filesystem::path& folder) {
   return listing_of(Model(Model::Config::read(folder), UnitOptions{}));
 }
 
-/// Returns a ReadModelListing that adds the adapters of the folder `adapter`; none if that is empty.
+/// Returns a ReadModelListing that adds the adapters of the folder `adapter`, or no adapters if `adapter` is empty.
 template <class Model>
 ReadModelListing read_listing_with(const std::filesystem::path& adapter) {
   return [adapter](const std::filesystem::path& folder) {
@@ -81,16 +81,16 @@ ReadModelListing read_listing_with(const std::filesystem::path& adapter) {
 struct ModelFiles {
   ModelListing listing;
   WeightFiles weights;
-  std::optional<AdapterFiles> adapters = {};  ///< if adapters are in a separate folder
+  std::optional<AdapterFiles> adapters = {};  ///< weights of the adapters, if they are in a separate folder
 
-  /// Reads a range of any parameter of the listing, as WeightFiles does. Throws InputError, which names the file and
+  /// Reads a range of any parameter of the listing, as WeightFiles does. Throws InputError, which reports the file and
   /// the element, for a value that is not finite.
   void read_finite(const std::string& name, std::int64_t begin, std::int64_t count, float* out) const;
 };
 
 /// Opens a model's folder, and the folder of its adapters unless `adapter` is empty. Checks every name and shape
-/// against the configs. Throws InputError. Tensors that the model ignores are no error, unless they must be copies of
-/// others and are not.
+/// against the configs. Throws InputError if they differ. Tensors that the model ignores are not an error, unless they
+/// must be copies of other tensors and are not.
 ModelFiles open_model(const std::filesystem::path& folder, const ReadModelListing& read, const Warn& warn,
                       const std::filesystem::path& adapter = {});
 template <class Model>
@@ -99,8 +99,8 @@ ModelFiles open_model(const std::filesystem::path& folder, const Warn& warn = {}
   return open_model(folder, read_listing_with<Model>(adapter), warn, adapter);
 }
 
-/// Returns a model's folder: `path` itself, or the newest sound step in a directory of checkpoints. Throws InputError
-/// for a folder that is neither.
+/// Returns the folder of a model: `path` itself, or the newest valid step in a directory of checkpoints. Throws
+/// InputError for a folder that is neither.
 std::filesystem::path model_folder(const std::filesystem::path& path, const ReadModelListing& read, const Warn& warn);
 
 }  // namespace fsdp::checkpoint

@@ -8,9 +8,9 @@
 
 namespace fsdp::plan {
 
-/// Returns the bytes that may still be allocated: the lesser of what the system reports as available and what the
-/// process's control groups (version 1 or 2) leave. `root` is the folder that has proc and sys. Throws InputError if
-/// neither is known.
+/// Returns the bytes that may still be allocated: the minimum of the memory that the system reports as available and
+/// the memory that the process's control groups (version 1 or 2) leave. `root`: the folder that contains proc and sys.
+/// Throws InputError if neither is known.
 std::int64_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace fsdp::plan

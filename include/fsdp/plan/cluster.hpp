@@ -2,10 +2,9 @@
 /// @file
 /// The machines that a run is planned for: their ranks, memory, rates and links.
 ///
-/// All rates are those that programs reach, not those of data sheets, except for `peak`, which MFU divides by. A
-/// program fills the struct itself, takes a known one by name, or reads a file
-/// (tessera/trainer/flags/cluster_file.hpp). To add a known one: an entry in src/fsdp/plan/known_clusters.cpp with the
-/// source of every number.
+/// All rates are achieved rates, not those of data sheets, except for `peak`, the denominator of MFU. A program fills
+/// the struct itself, takes a known cluster by name, or reads a file (tessera/trainer/flags/cluster_file.hpp). To add a
+/// known cluster: an entry in src/fsdp/plan/known_clusters.cpp with the source of every number.
 #pragma once
 
 #include <algorithm>
@@ -19,36 +18,41 @@
 
 namespace fsdp::plan {
 
-/// Equal nodes, each with as many ranks, and the links between them. Rates are per second, sizes in bytes.
+/// Equal nodes with the same number of ranks each, and the links between them. Rates are per second, sizes in bytes.
 struct Cluster {
-  std::string device = "";              ///< what a rank computes on: "cuda" or "cpu"
-  std::int64_t ranks = 0;               ///< in all
-  std::int64_t ranks_per_node = 0;      ///< divides `ranks`, or is more and one node has them all
-  std::int64_t memory = 0;              ///< of a rank's device; on a CPU its part of the node's
-  std::int64_t threads = 1;             ///< of a rank: the cores that it has
-  std::int64_t host_memory = 0;         ///< of a node, for what is offloaded
-  std::int64_t runtime_bytes = 0;       ///< that a rank's runtime takes of `memory` besides tensors
-  std::int64_t exchange_bytes = 0;      ///< that it takes on top of that where ranks call all_to_all
-  double peak_bf16 = 0, peak_fp32 = 0;  ///< FLOP/s of a rank that MFU divides by
-  /// FLOP/s of a rank's matmuls by the smallest of m, n and k: at least 1024; 256 to 1023; less. The smaller ones are
-  /// 0 where nobody knows them, and are then as fast as large ones.
+  std::string device = "";              ///< device of a rank: "cuda" or "cpu"
+  std::int64_t ranks = 0;               ///< total number of ranks
+  std::int64_t ranks_per_node = 0;      ///< divides `ranks`; or is larger, and one node has all ranks
+  std::int64_t memory = 0;              ///< memory of a rank's device; on a CPU its share of the node's memory
+  std::int64_t threads = 1;             ///< number of cores of a rank
+  std::int64_t host_memory = 0;         ///< host memory of a node, for offloading
+  std::int64_t runtime_bytes = 0;       ///< bytes of `memory` that a rank's runtime uses in addition to tensors
+  std::int64_t exchange_bytes = 0;      ///< further bytes of `memory` that it uses if ranks call all_to_all
+  double peak_bf16 = 0, peak_fp32 = 0;  ///< peak FLOP/s of a rank, the denominator of MFU
+  /// FLOP/s of a rank's matmuls by the smallest of m, n and k: at least 1024; 256 to 1023; less than 256. The rates of
+  /// smaller matmuls are 0 if unknown; these are then as fast as large ones.
   /// @{
   double matmul_bf16 = 0, matmul_bf16_medium = 0, matmul_bf16_small = 0;
   double matmul_fp32 = 0, matmul_fp32_medium = 0, matmul_fp32_small = 0;
   /// @}
-  double attention = 0;           ///< FLOP/s of a rank's attention kernels in bf16
-  double memory_bandwidth = 0;    ///< of a rank's device, read and written, while all ranks of its node use theirs
+  double attention = 0;  ///< FLOP/s of a rank's attention kernels in bf16
+  /// Read and write bandwidth of a rank's device, while all ranks of its node use theirs.
+  double memory_bandwidth = 0;
   double collective_latency = 0;  ///< seconds to start a collective
-  double node_latency = 0;        ///< seconds of a message between ranks of a node
-  double node_bandwidth = 0;      ///< into a rank from the others of its node, while all do so
-  double network_latency = 0;     ///< seconds of a message between nodes
-  double network_bandwidth = 0;   ///< into a node, shared by its ranks
-  double host_bandwidth = 0;      ///< between a rank's device and its host's memory, each way, while all do so
-  bool collectives_have_queues = false;  ///< false: a collective takes the rank's own time, as on a CPU
-  double beside_collectives = 1;   ///< how fast a rank computes while collectives move bytes beside it, 1: as alone
-  bool gathers_in_stages = false;  ///< all-gathers and reduce-scatters go between nodes first; false: one ring
+  double node_latency = 0;        ///< seconds per message between ranks of a node
+  double node_bandwidth = 0;      ///< bandwidth into a rank from the other ranks of its node, while all ranks receive
+  double network_latency = 0;     ///< seconds per message between nodes
+  double network_bandwidth = 0;   ///< bandwidth into a node, shared by its ranks
+  /// Bandwidth between a rank's device and its host's memory in each direction, while all ranks copy.
+  double host_bandwidth = 0;
+  /// Whether collectives run in separate queues; false: a collective blocks the rank's computation, as on a CPU.
+  bool collectives_have_queues = false;
+  /// Relative speed of a rank's computation while collectives transfer data; 1: as fast as alone.
+  double beside_collectives = 1;
+  /// All-gathers and reduce-scatters run between nodes first, then within nodes; false: one ring.
+  bool gathers_in_stages = false;
 
-  /// Calls visitor(name, value, help) for each value of `self`; the names are those of a file's keys.
+  /// Calls visitor(name, value, help) for each value of `self`; the names are the keys of a cluster file.
   template <class Self, class Visitor>
   static constexpr void visit(Self& self, Visitor&& visitor) {
     visitor("device", self.device, "cuda | cpu: what a rank computes on");
@@ -84,24 +88,26 @@ struct Cluster {
     visitor("gathers_in_stages", self.gathers_in_stages, "whether gathers go between nodes first, then inside");
   }
 
-  /// Whether a rank's memory is its host's.
+  /// Returns whether a rank's memory is host memory.
   bool on_host() const { return device == "cpu"; }
-  /// Bytes of a rank's memory that its runtime takes besides tensors. `exchanges`: whether ranks call all_to_all.
+  /// Returns the bytes of a rank's memory that its runtime uses in addition to tensors. `exchanges`: whether ranks call
+  /// all_to_all.
   std::int64_t runtime(bool exchanges) const { return runtime_bytes + (exchanges ? exchange_bytes : 0); }
-  /// Nodes that the ranks fill.
+  /// Returns the number of nodes that the ranks fill.
   std::int64_t nodes() const { return ranks <= ranks_per_node ? 1 : ranks / ranks_per_node; }
-  /// Ranks of a node that take part.
+  /// Returns the number of ranks on each node.
   std::int64_t ranks_of_node() const { return ranks / nodes(); }
-  /// The rate of matmuls of a type whose smallest size is so large, and the rate that MFU divides by; 16-bit types have
-  /// bf16's.
+  /// Return the rate of matmuls of a type whose smallest of m, n and k is `smallest`, and the peak rate for MFU. 16-bit
+  /// types have the rates of bf16.
   /// @{
   double matmul(DType type, std::int64_t smallest = least_large) const;
   double peak(DType type) const { return type == DType::f32 ? peak_fp32 : peak_bf16; }
   /// @}
-  /// The rate of attention in a type: in fp32 bf16's, but at most that of matmuls.
+  /// Returns the rate of attention in a type; for fp32 the rate in bf16, but at most the rate of matmuls.
   double attention_rate(DType type) const { return type == DType::f32 ? std::min(attention, matmul_fp32) : attention; }
-  static constexpr std::int64_t least_large = 1024, least_medium = 256;  ///< smallest sizes of matmuls, by class
-  /// Throws InputError with one sentence about the first value that cannot be: "network_bandwidth is 0; give ...".
+  /// Lower bounds on the smallest of m, n and k, by class.
+  static constexpr std::int64_t least_large = 1024, least_medium = 256;
+  /// Throws InputError with one sentence about the first invalid value: "network_bandwidth is 0; give ...".
   void validate() const;
   friend bool operator==(const Cluster&, const Cluster&) = default;
 };
@@ -109,20 +115,21 @@ struct Cluster {
 /// A cluster that is known by name.
 struct KnownCluster {
   std::string_view name;
-  std::string_view help;  ///< what it is, in a few words
+  std::string_view help;  ///< a short description
   Cluster cluster;
 };
 
 /// Returns all known clusters.
 std::span<const KnownCluster> known_clusters();
-/// Returns their names.
+/// Returns the names of the known clusters.
 std::vector<std::string> known_cluster_names();
-/// Returns a known cluster, with so many ranks in place of its own unless `ranks` is 0. Throws InputError, which
-/// suggests the nearest name, if there is none of this one; or if so many ranks do not fill its nodes.
+/// Returns a known cluster, with `ranks` in place of its own number of ranks unless `ranks` is 0. Throws InputError,
+/// which suggests the nearest name, if the name is unknown; also if this number of ranks does not fill the cluster's
+/// nodes.
 Cluster known_cluster(std::string_view name, std::int64_t ranks = 0);
 
-/// Returns the first known cluster of a device ("cuda" or "cpu"), whose runtime stands for that of machines without a
-/// file of figures; an empty cluster for any other device.
+/// Returns the first known cluster of a device ("cuda" or "cpu"); its runtime memory is assumed for machines without a
+/// cluster file. Returns an empty cluster for any other device.
 Cluster usual_cluster(std::string_view device);
 
 }  // namespace fsdp::plan

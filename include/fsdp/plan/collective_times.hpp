@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How long a collective takes alone, by latency-bandwidth models of the algorithms in use, and what it takes of links.
+/// The duration of a collective that runs alone, by latency-bandwidth models of the algorithms in use, and its demand
+/// on links.
 ///
-/// B: bytes of the whole buffer, n: ranks, m: nodes, g = n / m: ranks of a node. A message takes `latency` and then its
-/// bytes at the link's bandwidth. Where an algorithm keeps both kinds of links busy at once, the slower one counts. Not
-/// here: what happens when several collectives share a link (virtual_time.hpp).
-/// Source: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
+/// B: bytes of the whole buffer, n: ranks, m: nodes, g = n / m: ranks per node. A message takes `latency` plus the time
+/// of its bytes at the link's bandwidth. If an algorithm uses both kinds of links at once, the slower link determines
+/// the time. Not here: several collectives that share a link (virtual_time.hpp). Source: Thakur, Rabenseifner and
+/// Gropp, Optimization of Collective Communication Operations in MPICH, 2005.
 #pragma once
 
 #include <array>
@@ -18,52 +19,55 @@
 
 namespace fsdp::plan {
 
-/// The links that ranks share. `node` is the way into a rank from its node; `network` that into a node, `host` that
-/// between a rank's device and its host.
+/// The links that ranks share. `node`: into a rank from its node; `network`: into a node; `host`: between a rank's
+/// device and its host.
 enum class Link : std::uint8_t { node, network, host };
-inline constexpr std::size_t link_count = 3;  ///< values of Link
+inline constexpr std::size_t link_count = 3;  ///< number of values of Link
 /// Returns the name in tables and JSON: "node".
 std::string_view name_of(Link link);
 
-/// Numbers by link.
+/// One number per link.
 using ByLink = std::array<double, link_count>;
 
-/// The ranks of a communicator and where they are: `first`, `first + stride`, ...
+/// The members of a communicator: a rank, the rank plus `stride`, the rank plus 2 `stride`, ...
 struct Members {
   std::int64_t ranks = 1;
-  std::int64_t stride = 1;  ///< between two of them; all ranks form such communicators, and use them at the same time
+  /// Distance between two members; all ranks form such communicators, which run at the same time.
+  std::int64_t stride = 1;
 
   friend constexpr bool operator==(const Members&, const Members&) = default;
 };
 
-/// How members lie in the nodes of a cluster.
+/// The distribution of a communicator's members over the nodes of a cluster.
 struct Spread {
-  std::int64_t nodes = 1;     ///< m, of one communicator
-  std::int64_t per_node = 1;  ///< g
-  std::int64_t beside = 1;    ///< communicators like it in a node, which share the way into it
+  std::int64_t nodes = 1;     ///< m: number of nodes of one communicator
+  std::int64_t per_node = 1;  ///< g: number of its members per node
+  std::int64_t beside = 1;    ///< number of such communicators in a node, which share the node's network link
 };
-/// Returns it. Members that do not fill nodes evenly are spread as the largest number that divides both.
+/// Returns the distribution of members. If they do not fill nodes evenly, the number per node is the largest one that
+/// divides both their number and the places in a node.
 Spread spread_of(const Cluster& cluster, const Members& members);
 
-/// What a collective takes on idle links.
+/// The cost of a collective on idle links.
 struct CollectiveTime {
-  double latency = 0;   ///< seconds in which no link is busy
-  double transfer = 0;  ///< seconds of the slowest link
-  ByLink bytes = {};   ///< into a rank by `node`, into a whole node, from all of its ranks' communicators, by `network`
-  ByLink demand = {};  ///< part of each link's bandwidth that it takes while it transfers, 0 to 1
+  double latency = 0;   ///< seconds during which no link is busy
+  double transfer = 0;  ///< seconds of the transfer on the slowest link
+  /// `node`: bytes into one rank; `network`: bytes into a whole node, for all communicators of its ranks.
+  ByLink bytes = {};
+  ByLink demand = {};  ///< fraction of each link's bandwidth that the transfer uses, 0 to 1
 
-  /// All of it on idle links.
+  /// Returns the total seconds on idle links.
   double seconds() const { return latency + transfer; }
 };
 
-/// Returns the time of a collective on `bytes` of a whole buffer, counted as comm::Record does. On one rank: none.
+/// Returns the time of a collective on `bytes` of a whole buffer, counted as in comm::Record; zero on one rank.
 ///
-/// all_gather, reduce_scatter: one ring, (n - m) node latencies and (m - 1) of the network, B (g - 1) / g inside
-/// of nodes beside B (m - 1) / m between them; or between nodes first and then inside (Cluster::gathers_in_stages): (g
-/// - 1) and (m - 1) latencies, and both transfers one after the other. all_reduce: the faster of that twice, and a tree
-/// up and down: 2 (log2 g + log2 m) latencies and 2 B on each link. all_to_all, of B received bytes: one latency, B (g
-/// - 1) / n inside, B (n - g) / n of each rank between nodes. reduce, gather_bytes: a tree up and down; broadcast,
-/// barrier: once down. All of few bytes.
+/// all_gather, reduce_scatter: one ring with (n-m) node latencies and (m-1) network latencies. It transfers B (g-1) / g
+/// within nodes and, at the same time, B (m-1) / m between nodes. With Cluster::gathers_in_stages: between nodes first
+/// and then within, with (g-1) and (m-1) latencies and both transfers one after the other. all_reduce: the faster of
+/// twice that, and a tree up and down, with 2 (log2 g + log2 m) latencies and 2 B on each link. all_to_all of B
+/// received bytes: one latency, B (g-1) / n within a node, and B (n-g) / n per rank between nodes. reduce,
+/// gather_bytes: a tree up and down. broadcast, barrier: a tree in one direction. The last four transfer few bytes.
 CollectiveTime collective_time(const Cluster& cluster, comm::Op op, std::int64_t bytes, const Members& members);
 
 /// Returns the time of a copy between a rank's device and its host's memory, one way.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The dry run: runs the same model on a device without storage and a communicator without peers, and returns the exact
-/// peak of memory.
+/// peak memory.
 #pragma once
 
 #include <algorithm>
@@ -44,21 +44,21 @@ struct PlannedSchedule {
 
 namespace detail {
 
-/// Keeps the largest plan of a request for the most loaded rank.
+/// Selects the largest plan among ranks, for a request whose rank is most_loaded.
 class MostLoaded {
  public:
-  /// `request` must outlive it.
+  /// `request` must outlive this object.
   explicit MostLoaded(const Request& request);
   MostLoaded(const MostLoaded&) = delete;
   MostLoaded& operator=(const MostLoaded&) = delete;
   ~MostLoaded();
 
-  /// The same request for a rank, and its plan, which is given next.
+  /// `request_of` returns the request for one rank; `add` then takes that rank's plan.
   /// @{
   const Request& request_of(int rank);
   void add(const Plan& plan);
   /// @}
-  /// The largest plan.
+  /// Returns the largest plan.
   Plan plan(bool same_on_all_ranks);
 
  private:
@@ -109,7 +109,8 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
     for (std::int64_t sequences = request.sequences; sequences >= fewest; --sequences)
       nn::for_each_load(batch_of(sequences), request.shape.sequence_length, std::ref(pass));
   };
-  // A smaller micro-batch is the first or the last of a step whose others, which take the most to upload, are full.
+  // A smaller micro-batch is the first or the last of a step. The other micro-batches are full, which needs the most
+  // memory for uploads.
   const auto train = [&](const Batch& one) {
     const bool full = one.sequences == request.sequences;
     std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), full ? one : batch);
@@ -137,7 +138,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
   if (request.purpose == Purpose::train) {
     optim::ShardedOptimizer<typename ShardedModel<MetaModel>::Stack, Optimizer> optimizer(module, with);
     constexpr bool may_verify = StepWatch<MetaModel>::may_verify;
-    // Held while its bytes are counted.
+    // Kept alive until its bytes are counted.
     [[maybe_unused]] OnlyIf<may_verify, std::optional<RestingDigests<MetaModel, decltype(optimizer)>>> resting;
     module.stream().counters.matmuls = request.matmuls;
     recorder.record(&StepRecord::counts, [&] {
@@ -155,7 +156,7 @@ Plan dry_run_on_meta(const MetaModel& meta, const Sharding& sharding, const RunS
     recorder.record(&StepRecord::optimizer, [&] { optimizer.step(executor.loss(), {}); });
     if constexpr (may_verify)
       if (request.shape.verifies) {
-        for_each_load(request.sequences, [&](const Batch& one) {  // beside the step's own micro-batches
+        for_each_load(request.sequences, [&](const Batch& one) {  // in addition to the step's own micro-batches
           const std::vector<Batch> step(static_cast<std::size_t>(request.shape.micro_batches), one);
           const auto held = executor.upload(step);
           executor.repeat(executor.upload({&one, 1}), 1.0f);
@@ -237,7 +238,7 @@ PlannedSchedule planned_schedule(const Model& model, const typename Model::Stack
                                   request.ranks);
 }
 
-/// Returns how a full micro-batch is tiled, as text: a line for each tiled unit, equal consecutive blocks once.
+/// Returns the tiling of a full micro-batch as text: one line per tiled unit; equal consecutive blocks are listed once.
 template <class Model>
 std::string tiling_text(const Model& model, typename Model::Stack::Tiling tiling, const Request& request) {
   using MetaModel = MetaTwin<Model>;

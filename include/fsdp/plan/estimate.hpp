@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The estimate of a model's training step on a cluster, by a dry run of it.
+/// The estimate of a model's training step on a cluster, by a dry run.
 #pragma once
 
 #include <cmath>
@@ -14,8 +14,8 @@
 
 namespace fsdp::plan {
 
-/// Runs the dry run of a training step on the cluster's ranks, and returns what it takes there. The arguments are those
-/// of dry_run; the ranks are the cluster's. Throws InputError for a cluster that cannot be, and as dry_run does.
+/// Dry-runs a training step on the cluster's ranks and returns the estimate. The arguments are those of dry_run; the
+/// number of ranks is the cluster's. Throws InputError for an invalid cluster, and as dry_run does.
 template <class Model, class Optimizer = optim::RunTimeOptimizer>
 Estimate estimate(const Model& model, typename Model::Stack::Sharding sharding, typename Model::Stack::Tiling tiling,
                   Request request, const Cluster& cluster, const Optimizer& with = {}) {

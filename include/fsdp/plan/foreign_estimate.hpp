@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a step takes on a cluster of code that has forward and backward of its own: memory of what the library holds to
-/// the byte, and time from the schedule in virtual time.
+/// The estimate of a step with user-defined forward and backward on a cluster: the exact memory of the library's
+/// tensors, and the time from the schedule in virtual time.
 ///
-/// Units, strategy and settings are those of a Sharded (tessera/fsdp/optim/sharded.hpp). The library knows its own
-/// collectives, copies and optimizer; the caller states what her computations take:
+/// Units, strategy and settings are those of a Sharded (tessera/fsdp/optim/sharded.hpp). The library accounts for its
+/// own collectives, copies and optimizer; the caller specifies the cost of the computations:
 ///
 ///     const plan::Estimate step = plan::estimate<Sharded<Stack>>(
 ///         units, {}, {}, {.seconds = [](const sharding::Task& task) { return task.index == 0 ? 0.004 : 0.002; }},
@@ -35,25 +35,25 @@
 
 namespace fsdp::plan {
 
-/// What the caller's own code takes in a step.
+/// The cost of the caller's own code in a step.
 struct ForeignStep {
-  /// Seconds of one computation on a rank of the cluster, with the caller's own collectives if she makes any.
-  /// Task::index is the unit, Task::action forward, backward or loss (both in one go). Must be given.
+  /// Returns the seconds of one computation on a rank of the cluster, including the caller's own collectives.
+  /// Task::index is the unit; Task::action is forward, backward or loss (both in one computation). Required.
   std::function<double(const sharding::Task&)> seconds;
-  std::int64_t own_bytes = 0;  ///< most that the caller's own tensors take of a rank's memory; counted as activations
-  double samples = 0;          ///< of a step, over all ranks: what Estimate::tokens counts
-  double flops = 0;            ///< the same, for the MFU
-  int order = 0;               ///< of the settings' orders
-  int micro_batches = 0;       ///< of this step; 0: as many as planned
+  std::int64_t own_bytes = 0;  ///< peak bytes of the caller's own tensors on a rank; counted as activations
+  double samples = 0;          ///< number of samples per step over all ranks, reported as Estimate::tokens
+  double flops = 0;            ///< FLOPs per step over all ranks, for the MFU
+  int order = 0;               ///< index into the settings' orders
+  int micro_batches = 0;       ///< number of micro-batches of this step; 0: as many as planned
 };
 
 namespace detail {
 
-/// The same Sharded on a device without storage.
+/// The Meta instance of a Sharded: the same type on a device without storage.
 template <class ShardedT>
 using MetaSharded = Sharded<MetaModuleStack<typename ShardedT::Stack>, typename ShardedT::Optimizer::Optimizer>;
 
-/// Makes a training step of `twin`, whose computations compute nothing, and records it.
+/// Makes a training step of the Meta instance `twin`, whose computations do nothing, and records it.
 template <class Twin>
 void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
   StepRecorder recorder(&record);
@@ -67,7 +67,7 @@ void record_step(Twin& twin, const ForeignStep& step, StepRecord& record) {
   recorder.record(&StepRecord::optimizer, [&] { twin.queue_step({}); });
 }
 
-/// Returns what a rank holds of a Sharded that has made its step.
+/// Returns the memory of a rank of a Sharded that has made its step.
 template <class Twin>
 Plan plan_of(Twin& twin, int rank, std::int64_t own_bytes) {
   Plan plan;
@@ -80,7 +80,7 @@ Plan plan_of(Twin& twin, int rank, std::int64_t own_bytes) {
   return plan;
 }
 
-/// Sets the seconds of computations. Throws InputError for what is no time.
+/// Sets the seconds of computations. Throws InputError for a value that is not a valid time.
 inline void state_seconds(StepRecord& record, const ForeignStep& step) {
   for (RecordedTask& each : record.tasks) {
     if (!sharding::computes(each.task.action)) continue;
@@ -93,9 +93,10 @@ inline void state_seconds(StepRecord& record, const ForeignStep& step) {
 
 }  // namespace detail
 
-/// Returns what a training step and its optimizer take on the cluster's ranks, of the rank that takes the most memory.
-/// Allocates nothing and needs no communicator. Settings::budget is no limit here: Estimate::fits says what the
-/// cluster's memory is. Throws InputError for a cluster or a number of the step that cannot be, and as Sharded does.
+/// Returns the estimate of a training step with its optimizer on the cluster's ranks, for the rank with the most
+/// memory. Allocates nothing and needs no communicator. Settings::budget is not enforced here: Estimate::fits compares
+/// with the cluster's memory. Throws InputError for an invalid cluster or an invalid number in the step, and as Sharded
+/// does.
 template <class ShardedT>
 Estimate estimate(const std::vector<Unit>& units, const typename ShardedT::Strategy& strategy,
                   typename ShardedT::Settings settings, const ForeignStep& step, const Cluster& cluster) {

@@ -17,43 +17,44 @@
 
 namespace fsdp::plan {
 
-/// A value of Request::rank: the rank that takes the most memory.
+/// Special value of Request::rank: the rank that needs the most memory.
 inline constexpr int most_loaded = -1;
 
-/// What to plan: a step on one of `ranks` ranks.
+/// The input of a plan: a step on one of `ranks` ranks.
 struct Request {
   int ranks = 1;
-  int rank = 0;                ///< or most_loaded
-  std::int64_t sequences = 1;  ///< in one micro-batch
+  int rank = 0;                ///< number of the rank, or most_loaded
+  std::int64_t sequences = 1;  ///< number of sequences in one micro-batch
   bool fewer = false;          ///< micro-batches may have fewer sequences: plan for every number
-  /// Mean length of the documents that sequences consist of, each counted as often as it has tokens; 0: each sequence
-  /// is one. Changes times alone.
+  /// Mean length in tokens of the documents in the sequences, weighted by length; 0: each sequence is one document.
+  /// Affects only times.
   double document_length = 0;
-  RunShape shape;  ///< its activation_bytes are ignored
+  RunShape shape;  ///< shape of the run; its activation_bytes are ignored
   Purpose purpose = Purpose::train;
-  /// Rows of a batch whose logits are computed. 0 means all rows to generate, none to train
+  /// Number of rows of a batch whose logits are computed. 0: all rows for generation, none for training
   /// (Executor::evaluate_logits).
   std::int64_t logit_rows = 0;
-  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< where to list a training step's matmuls, or nullptr
-  StepRecord* record = nullptr;  ///< empty, to be filled with a full training step's tasks, or nullptr
-  /// Bytes that a rank's communicator holds, where it is another than the model's; see comm::SimulatedWorld.
+  std::vector<device::MatmulRecord>* matmuls = nullptr;  ///< output: list of a training step's matmuls; may be nullptr
+  StepRecord* record = nullptr;  ///< output: tasks of a full training step, in an empty record; may be nullptr
+  /// Returns the bytes of a rank's communicator, if it is not the model's communicator; see comm::SimulatedWorld.
   std::int64_t (*scratch_bytes_for)(int ranks) = nullptr;
 };
 
-/// The result of a dry run: what a step takes.
+/// The result of a dry run: the memory and operation counts of a step.
 struct Plan {
   int rank = 0;
-  bool same_on_all_ranks = true;  ///< for most_loaded: whether all ranks hold as much at rest
+  bool same_on_all_ranks = true;  ///< for most_loaded: whether all ranks have the same load at rest
   device::BytesByKind bytes{};
-  std::int64_t activation_bytes = 0;                ///< the arena that the step needs
-  std::int64_t offloaded_activation_bytes = 0;      ///< the same in host memory
-  std::int64_t offloaded_bytes = 0;                 ///< all host memory that offloading takes; not in `bytes`
-  device::Counters work = {};                       ///< of one training step without its optimizer
-  std::shared_ptr<const nn::TilePlans> plans = {};  ///< how the step is tiled
-  int middle_parts = 1;                             ///< of attention, where several ranks share a sequence
-  sharding::Residency residency = {};               ///< how long gathered weights are held by the strategy's budget
+  std::int64_t activation_bytes = 0;                ///< size of the arena that the step needs
+  std::int64_t offloaded_activation_bytes = 0;      ///< size of the arena in host memory
+  std::int64_t offloaded_bytes = 0;                 ///< all host memory used by offloading; not in `bytes`
+  device::Counters work = {};                       ///< operation counts of one training step without its optimizer
+  std::shared_ptr<const nn::TilePlans> plans = {};  ///< tiling of the step
+  int middle_parts = 1;                             ///< number of parts of attention, if several ranks share a sequence
+  /// How long gathered weights stay in memory under the strategy's budget.
+  sharding::Residency residency = {};
 
-  /// Sum of the bytes of all kinds.
+  /// Returns the sum of the bytes of all kinds of memory.
   std::int64_t peak_bytes() const {
     std::int64_t sum = 0;
     for (const std::int64_t part : bytes) sum += part;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A search among ways to train for those that fit and take the least time, with few of them asked.
+/// A search for the fastest training configurations that fit in memory, with few evaluations.
 ///
-/// Ways are families, such as a strategy with its number of micro-batches, and in each family knobs that trade time for
-/// memory, such as recomputation and tiles. It relies on what is true of such knobs: turned further, a step takes no
-/// less time and no more memory. So the least time of a family is that of its knobs unturned, which is asked first, and
-/// what it needs at least is that of all turned to the end. Both tell of most families that they cannot win. The rest
-/// is best first: ways are asked in the order of the least time that they can have (uniform-cost search), so that the
-/// first that fits is the fastest that does.
+/// Configurations form families, such as a strategy with its number of micro-batches. Each family has knobs that trade
+/// time for memory, such as recomputation and tiles. The search relies on their monotonicity: at a higher level of a
+/// knob, a step takes no less time and no more memory. So the least time of a family is the time with all knobs at
+/// level 0, which is evaluated first, and its least memory is the memory with all knobs at their last level. These two
+/// rule out most families. The rest is searched best first: configurations are evaluated in the order of the lower
+/// bounds on their times (uniform-cost search), so that the first one that fits is the fastest one that fits.
 #pragma once
 
 #include <cstddef>
@@ -21,54 +21,56 @@
 
 namespace fsdp::plan {
 
-/// How far each knob of a family is turned: 0 is the fastest way, its last level the one that takes the least memory.
+/// The level of each knob of a family: all 0 is the fastest configuration, all last levels need the least memory.
 using Turned = std::vector<int>;
 
-/// Ways that differ in their knobs alone.
+/// Configurations that differ only in their knobs.
 struct Family {
-  std::vector<int> levels = {};           ///< of each knob, at least 1
-  std::optional<std::size_t> after = {};  ///< an earlier family; this one's ways are no faster than that one's fastest
+  std::vector<int> levels = {};  ///< number of levels of each knob, at least 1
+  /// An earlier family; no configuration of this one is faster than the fastest one there.
+  std::optional<std::size_t> after = {};
 };
 
-/// What a way takes.
+/// Time and memory of a configuration.
 struct Outcome {
-  double seconds = 0;        ///< of a step
-  std::int64_t missing = 0;  ///< bytes that a rank or its host lacks; at most 0 if it fits
-  std::string refused = {};  ///< why there is no such way; empty: there is
+  double seconds = 0;        ///< seconds per step
+  std::int64_t missing = 0;  ///< bytes that a rank or its host lacks; at most 0 if the configuration fits
+  std::string refused = {};  ///< reason why the configuration is invalid; empty if it is valid
 
-  /// Whether there is such a way, and memory for it.
+  /// Returns whether the configuration is valid and fits in memory.
   bool fits() const { return refused.empty() && missing <= 0; }
 };
 
-/// A way that was asked.
+/// A configuration that was evaluated.
 struct Asked {
   std::size_t family = 0;
   Turned turned = {};
   Outcome outcome = {};
 };
 
-/// What became of a family.
+/// The result of the search for one family.
 enum class Fate : std::uint8_t {
-  fits,       ///< `asked` is its fastest way that fits
-  slower,     ///< others are faster than `asked`, than which no way of it that is left is faster
-  too_large,  ///< it fits in no way; `asked` takes the least
-  refused,    ///< `asked` says why
+  fits,       ///< `asked` is its fastest configuration that fits
+  slower,     ///< other families are faster; no remaining configuration of this one is faster than `asked`
+  too_large,  ///< no configuration fits; `asked` needs the least memory
+  refused,    ///< invalid; `asked` contains the reason
 };
-/// A family's fate, and the way that tells of it.
+/// The result for a family, and the configuration that determined it.
 struct FamilyFate {
   Fate fate = Fate::slower;
-  Asked asked = {};  ///< of `slower` perhaps a way of the family `after` which it is
+  Asked asked = {};  ///< for `slower`, possibly a configuration of the family `after`
 };
 
-/// What a search found.
+/// The result of a search.
 struct SearchResult {
-  std::vector<Asked> best = {};        ///< of each family its fastest way that fits, the fastest first
-  std::vector<FamilyFate> fates = {};  ///< of each family
-  std::int64_t asked = 0;              ///< ways that were asked
+  /// The fastest configuration that fits of each of the best families, fastest first.
+  std::vector<Asked> best = {};
+  std::vector<FamilyFate> fates = {};  ///< result for each family
+  std::int64_t asked = 0;              ///< number of configurations that were evaluated
 };
 
-/// Returns the fastest way of each of the `keep` fastest families that fit, and what became of all. Asks for no way
-/// twice.
+/// Returns the fastest configuration of each of the `keep` fastest families that fit, and the result for all families.
+/// Evaluates no configuration twice.
 SearchResult search(std::span<const Family> families, std::size_t keep,
                     FunctionRef<Outcome(std::size_t family, const Turned& turned)> ask);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a training step takes on a cluster: memory to the byte, and time from its schedule in virtual time.
+/// The estimate of a training step on a cluster: its exact memory, and its time from its schedule in virtual time.
 ///
-/// Bytes and collectives are those of a run: the dry run makes the same calls. Times are a model: rates of the cluster,
-/// collectives by latency and bandwidth (collective_times.hpp), works ordered by the run's own events
-/// (virtual_time.hpp). Not modelled: what the host takes to enqueue, and how much slower a kernel is next to a
-/// collective.
+/// Bytes and collectives are those of a run: the dry run makes the same calls. Times are modelled: rates of the
+/// cluster, collectives by latency and bandwidth (collective_times.hpp), and operations ordered by the run's own events
+/// (virtual_time.hpp). Not modelled: the time of the host to enqueue operations, and the slowdown of individual kernels
+/// during a collective.
 #pragma once
 
 #include <cstdint>
@@ -20,66 +20,67 @@
 
 namespace fsdp::plan {
 
-/// A work of the virtual step and when it runs.
+/// One operation of the simulated step with its start and end time.
 struct TimedWork {
   NamedWork work;
   Span span;
 };
 
-/// The activations that a rank holds from a time of the virtual step on.
+/// The activation memory of a rank from a time of the simulated step on.
 struct HeldActivations {
   double seconds = 0;
   std::int64_t bytes = 0;
 };
 
-/// Memory that a rank or its host needs and has, in bytes.
+/// Required and available memory of a rank or its host, in bytes.
 struct Need {
   std::int64_t needed = 0;
   std::int64_t available = 0;
 
-  /// Bytes that are left; below 0: missing.
+  /// Returns the bytes that remain; negative if memory is missing.
   std::int64_t left() const { return available - needed; }
 };
 
-/// What a training step takes on a cluster.
+/// The estimate of a training step on a cluster.
 struct Estimate {
-  Plan plan;  ///< of the rank that takes the most
+  Plan plan;  ///< plan of the rank with the most memory
   Cluster cluster;
-  Need device = {};                ///< a rank's tensors and runtime; on a CPU also what is offloaded
-  Need host = {};                  ///< what a node's ranks offload
-  double seconds = 0;              ///< of a step
-  double compute_seconds = 0;      ///< in which the rank computes
-  double exposed_collectives = 0;  ///< seconds in which it waits for collectives, or makes them itself
-  double exposed_copies = 0;       ///< seconds in which it waits for copies to host memory or back, or makes them
-  double tokens = 0;               ///< of a step, over all ranks
-  double model_flops = 0;          ///< of a step, over all ranks: Model::flops, without recomputation
-  double peak = 0;                 ///< FLOP/s of a rank that MFU divides by
-  ByLink bytes = {};               ///< of a step: into a rank by `node`, into a node by `network`, of a rank by `host`
-  ByLink busy = {};                ///< seconds of a step in which a link would be busy at its full bandwidth
-  comm::MeshTraffic traffic = {};  ///< of the pass and its update, as the metrics of a step count them
-  std::vector<TimedWork> works = {};              ///< in the order in which the host enqueues them
-  std::vector<HeldActivations> activations = {};  ///< after each task; the rest of `plan.bytes` is held all the time
+  Need device = {};                ///< memory of a rank for tensors and runtime; on a CPU also for offloaded data
+  Need host = {};                  ///< memory of a node for the data that its ranks offload
+  double seconds = 0;              ///< seconds per step
+  double compute_seconds = 0;      ///< seconds in which the rank computes
+  double exposed_collectives = 0;  ///< seconds in which it waits for collectives, or executes them itself
+  /// Seconds in which it waits for copies to or from host memory, or executes them itself.
+  double exposed_copies = 0;
+  double tokens = 0;                  ///< number of tokens per step over all ranks
+  double model_flops = 0;             ///< FLOPs per step over all ranks: Model::flops, without recomputation
+  double peak = 0;                    ///< peak FLOP/s of a rank, the denominator of MFU
+  ByLink bytes = {};                  ///< bytes per step: `node` into a rank, `network` into a node, `host` of a rank
+  ByLink busy = {};                   ///< seconds per step in which a link would be busy at its full bandwidth
+  comm::MeshTraffic traffic = {};     ///< traffic of the pass and its update, as in the metrics of a step
+  std::vector<TimedWork> works = {};  ///< operations in the order in which the host enqueues them
+  /// Activations after each task; the rest of `plan.bytes` is allocated all the time.
+  std::vector<HeldActivations> activations = {};
 
-  /// Whether a rank's device and its host have enough memory.
+  /// Returns whether a rank's device and its host have enough memory.
   bool fits() const { return device.left() >= 0 && host.left() >= 0; }
-  /// Of all ranks together.
+  /// Returns the throughput of all ranks together.
   double tokens_per_second() const { return tokens / seconds; }
-  /// Model FLOPs utilization, 0 to 1: the part of the peak that the model's FLOPs take.
+  /// Returns the model FLOPs utilization, 0 to 1: the fraction of the peak that the model's FLOPs use.
   double mfu() const { return model_flops / static_cast<double>(cluster.ranks) / seconds / peak; }
 };
 
-/// The model's numbers that an estimate takes.
+/// The model's numbers that an estimate needs.
 struct ModelWork {
-  double tokens = 0;  ///< of a step, over all ranks
-  double flops = 0;   ///< the same
+  double tokens = 0;  ///< number of tokens per step over all ranks
+  double flops = 0;   ///< FLOPs per step over all ranks
 };
 
-/// Returns the bytes of a rank's memory that a step needs: its tensors, on a CPU also what is offloaded, and what the
-/// cluster states of the runtime. `exchanges`: whether ranks call all_to_all.
+/// Returns the bytes of a rank's memory that a step needs: its tensors, on a CPU also offloaded data, and the cluster's
+/// runtime memory. `exchanges`: whether ranks call all_to_all.
 std::int64_t needed_bytes(const Plan& plan, const Cluster& cluster, bool exchanges);
 
-/// Returns the estimate of a step that a dry run has planned and recorded. Throws InputError for a cluster that cannot
-/// be.
+/// Returns the estimate of a step that a dry run has planned and recorded. Throws InputError for an invalid cluster.
 Estimate estimate_of(const Plan& plan, const StepRecord& record, const ModelWork& work, const Cluster& cluster);
 
 }  // namespace fsdp::plan

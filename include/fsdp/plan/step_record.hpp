@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a training step does, task by task, as a dry run finds it: work, collectives, copies to host memory and back.
+/// The record of a training step, task by task, made by a dry run: operations, collectives, copies to and from host
+/// memory.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +19,10 @@
 
 namespace fsdp::plan {
 
-/// The communicators of a step, as comm::MeshTraffic names them.
+/// The communicators of a step, with the names of comm::MeshTraffic.
 enum class Axis : std::uint8_t { world, across, shard, sequence };
-inline constexpr std::size_t axis_count = 4;  ///< values of Axis
-/// Returns the name: "world".
+inline constexpr std::size_t axis_count = 4;  ///< number of values of Axis
+/// Returns the name of an axis, such as "world".
 std::string_view name_of(Axis axis);
 
 /// A collective of a step.
@@ -29,55 +30,56 @@ struct RecordedCollective {
   Axis axis = Axis::world;
   comm::Op op = comm::Op::barrier;
   DType dtype = DType::u8;
-  std::int64_t bytes = 0;  ///< as comm::Record::bytes
+  std::int64_t bytes = 0;  ///< bytes as in comm::Record::bytes
 
   friend bool operator==(const RecordedCollective&, const RecordedCollective&) = default;
 };
 
-/// Equal matmuls of a task.
+/// Equal matmuls of a task, with their number.
 struct CountedMatmul {
   device::MatmulRecord matmul;
   std::int64_t count = 0;
 };
 
-/// What a part of a step does on a rank.
+/// The operations of a part of a step on a rank.
 struct RecordedWork {
-  double stated_seconds = 0;                ///< of the caller's own code, which nothing here counts
-  device::Counters counters = {};           ///< without its list of matmuls
-  std::vector<CountedMatmul> matmuls = {};  ///< each shape once
+  double stated_seconds = 0;                ///< seconds of the caller's own code, which is not recorded otherwise
+  device::Counters counters = {};           ///< operation counts, without the list of matmuls
+  std::vector<CountedMatmul> matmuls = {};  ///< matmuls, each shape once
   std::vector<RecordedCollective> collectives = {};
-  std::int64_t host_bytes = 0;  ///< copied between device and host memory
+  std::int64_t host_bytes = 0;  ///< bytes copied between device and host memory
 };
 
-/// A task of the schedule and what it does.
+/// A task of the schedule with its operations.
 struct RecordedTask {
   sharding::Task task = {};
   RecordedWork work = {};
-  std::int64_t activation_bytes = 0;  ///< of the arena that are in use after it
+  std::int64_t activation_bytes = 0;  ///< bytes of the arena in use after the task
 };
 
 /// A training step of one rank.
 struct StepRecord {
   sharding::Problem problem = {};
-  sharding::Schedule schedule = {};  ///< placed
+  sharding::Schedule schedule = {};  ///< schedule with assigned memory slots
   sharding::Names names = {};
-  std::vector<RecordedTask> tasks = {};             ///< in the schedule's order
-  RecordedWork counts = {};                         ///< the exchange of counts before the step
-  RecordedWork optimizer = {};                      ///< after the pass
-  std::vector<std::pair<Axis, Members>> axes = {};  ///< of the communicators, of which those of one rank move nothing
-  DType compute = DType::f32;                       ///< of activations
+  std::vector<RecordedTask> tasks = {};  ///< tasks in the schedule's order
+  RecordedWork counts = {};              ///< the exchange of counts before the step
+  RecordedWork optimizer = {};           ///< the optimizer's step after the pass
+  /// Members of each communicator; those with one rank transfer nothing.
+  std::vector<std::pair<Axis, Members>> axes = {};
+  DType compute = DType::f32;  ///< type of activations
   bool optimizer_in_host_memory = false;
 
-  /// The ranks of an axis; one if the strategy lacks it.
+  /// Returns the ranks of an axis; one rank if the strategy does not have this axis.
   Members members(Axis axis) const;
-  /// Multiplies the FLOPs of attention, which were recorded of whole sequences.
+  /// Multiplies the FLOPs of attention, which were recorded for whole sequences, by `factor`.
   void scale_attention(double factor);
-  /// The collectives of the pass and of the optimizer, in the order of their calls on each axis; without the exchange
-  /// of counts, which a run makes beside the step before.
+  /// Returns the collectives of the pass and of the optimizer, in the order of their calls on each axis; without the
+  /// exchange of counts, which a run overlaps with the previous step.
   std::vector<RecordedCollective> collectives() const;
 };
 
-/// Adds to `list` a matmul, or to the count of equal ones.
+/// Adds a matmul to `list`, or increments the count of an equal one.
 void add_matmul(std::vector<CountedMatmul>& list, const device::MatmulRecord& matmul);
 
 }  // namespace fsdp::plan

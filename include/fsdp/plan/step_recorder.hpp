@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Records what a dry run's training step does, through the Observer of its pass.
+/// Records the operations of a dry run's training step through the Observer of its pass.
 #pragma once
 
 #include <array>
@@ -21,45 +21,46 @@
 
 namespace fsdp::plan {
 
-/// What a recorder looks at: the counts of a module's device, communicators and host memory, which must outlive it.
+/// The sources of a recorder: counters of a module's device, communicators and host memory. They must outlive the
+/// recorder.
 struct Watched {
-  /// A communicator, whose monitor must record.
+  /// A communicator; its monitor must be recording.
   struct Communicator {
     Axis axis = Axis::world;
     Members members = {};
     const comm::Monitor* monitor = nullptr;
   };
-  const sharding::Problem* problem = nullptr;    ///< of the pass
-  const sharding::Schedule* schedule = nullptr;  ///< placed
+  const sharding::Problem* problem = nullptr;    ///< problem of the pass
+  const sharding::Schedule* schedule = nullptr;  ///< schedule of the pass with assigned memory slots
   const sharding::Names* names = nullptr;
-  DType compute = DType::f32;  ///< of activations
+  DType compute = DType::f32;  ///< type of activations
   bool optimizer_in_host_memory = false;
   device::Counters* counters = nullptr;
   std::array<Communicator, axis_count> communicators = {};
-  std::size_t axes = 0;                                   ///< as many of them there are
-  const void* inputs = nullptr;                           ///< the arena of inputs in host memory
-  std::int64_t (*used_by_inputs)(const void*) = nullptr;  ///< bytes of it
-  const void* activations = nullptr;                      ///< the arena of the step
+  std::size_t axes = 0;                                   ///< number of `communicators` in use
+  const void* inputs = nullptr;                           ///< arena of inputs in host memory
+  std::int64_t (*used_by_inputs)(const void*) = nullptr;  ///< returns the bytes in use in `inputs`
+  const void* activations = nullptr;                      ///< arena of the step's activations
   std::int64_t (*used_by_activations)(const void*) = nullptr;
 };
 
-/// Records tasks, and what is done beside them, into a StepRecord.
+/// Records tasks, and operations outside of tasks, into a StepRecord.
 class StepRecorder {
  public:
-  /// Records nothing if `record` is null; else `watch` must be called first. `record` must outlive it.
+  /// Records nothing if `record` is null; otherwise `watch` must be called first. `record` must outlive this object.
   explicit StepRecorder(StepRecord* record);
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
   ~StepRecorder();
 
-  /// Sets what it looks at, and begins the record with what is known before the step.
+  /// Sets the sources, and begins the record with the data that are known before the step.
   void watch(const Watched& watched);
-  /// For the Executor, and whether its tasks are recorded now: those of one pass are.
+  /// Returns the observer for the Executor; `set_active` starts and stops the recording of its tasks, for one pass.
   /// @{
   Observer observer();
   void set_active(bool active) { active_ = active; }
   /// @}
-  /// Calls f() and records into `member` what it does.
+  /// Calls f() and records its operations into `member`.
   void record(RecordedWork StepRecord::*member, FunctionRef<void()> f);
 
  private:
@@ -69,15 +70,15 @@ class StepRecorder {
   StepRecord* record_;
   Watched watched_;
   bool active_ = false;
-  device::Counters counters_;                           ///< at the last `begin`
-  std::vector<device::MatmulRecord> matmuls_;           ///< since then
-  std::vector<device::MatmulRecord>* outer_ = nullptr;  ///< where matmuls are listed otherwise
-  std::vector<std::size_t> calls_;                      ///< of each communicator, until then
+  device::Counters counters_;                           ///< counters at the last `begin`
+  std::vector<device::MatmulRecord> matmuls_;           ///< matmuls since the last `begin`
+  std::vector<device::MatmulRecord>* outer_ = nullptr;  ///< list of matmuls in use before `begin`; may be nullptr
+  std::vector<std::size_t> calls_;                      ///< number of calls of each communicator at the last `begin`
   std::int64_t used_ = 0;
 };
 
-/// Returns what to watch of a ShardedModule in a dry run, or of a ShardedModel, which also has inputs in host memory.
-/// `order`, `micro_batches`: of the pass that is recorded, as ShardedModule::planned takes them.
+/// Returns the sources of a ShardedModule in a dry run, or of a ShardedModel, which also has inputs in host memory.
+/// `order`, `micro_batches`: those of the recorded pass, as for ShardedModule::planned.
 template <class Module>
 Watched watched(Module& module, int order = 0, int micro_batches = 0) {
   using Stack = typename Module::Stack;
@@ -101,7 +102,8 @@ Watched watched(Module& module, int order = 0, int micro_batches = 0) {
   const bool mesh = module.has_groups();
   const int shards = communicators[mesh ? 2 : 0]->size();
   for (auto* const communicator : communicators) {
-    const Axis axis = all.axes == 0 || mesh ? static_cast<Axis>(all.axes) : Axis::sequence;  // last, if there is one
+    // The sequence axis comes last
+    const Axis axis = all.axes == 0 || mesh ? static_cast<Axis>(all.axes) : Axis::sequence;
     all.communicators[all.axes++] = {
         .axis = axis,
         .members = {.ranks = communicator->size(), .stride = axis == Axis::across ? shards : 1},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Virtual time: when works begin and end that run on tracks, wait for each other, and share links.
+/// Virtual time: the start and end times of operations that run on tracks, wait for each other, and share links.
 ///
-/// Not here: what the works of a training step are (step_works.hpp). The result depends on the arguments alone.
+/// Not here: the operations of a training step (step_works.hpp). The result depends only on the arguments.
 #pragma once
 
 #include <span>
@@ -12,27 +12,28 @@
 
 namespace fsdp::plan {
 
-/// A piece of work. It first takes `seconds`, then transfers.
+/// An operation. It first takes `seconds`, then transfers data.
 struct Work {
-  int track = 0;                ///< works of a track run one after the other, in the order of the list
-  std::vector<int> after = {};  ///< numbers of earlier works that must be over before it begins
-  double seconds = 0;           ///< in which it uses no link
-  double beside = 1;            ///< how fast those pass while a transfer uses a link between ranks; 1: as alone
+  /// Track number; operations of a track run one after the other, in the order of the list.
+  int track = 0;
+  std::vector<int> after = {};  ///< indices of earlier operations that must end before it begins
+  double seconds = 0;           ///< seconds in which it uses no link
+  double beside = 1;            ///< relative speed of `seconds` during transfers between ranks; 1: as fast as alone
   double transfer = 0;          ///< seconds of its transfer on idle links
-  ByLink demand = {};           ///< part of each link's bandwidth that the transfer takes, 0 to 1
+  ByLink demand = {};           ///< fraction of each link's bandwidth that the transfer uses, 0 to 1
 };
 
-/// When a work ran, in seconds from the start.
+/// The start and end time of an operation, in seconds from the start.
 struct Span {
   double begin = 0, end = 0;
-  int waited_for = -1;  ///< the work of `after` that it began behind, where its track was free before; -1: none
+  int waited_for = -1;  ///< index of the operation in `after` that it waited for while its track was free; -1: none
 
   friend bool operator==(const Span&, const Span&) = default;
 };
 
-/// Returns the span of each work. Where the transfers under way would take more than a link has, each gets the same
-/// part of what it would take alone: the bandwidth is cut in proportion to the demands. Throws LogicError for a work
-/// that waits for itself or a later one.
+/// Returns the span of each operation. If the transfers in flight demand more than the bandwidth of a link, all of them
+/// are slowed down by the same factor: the bandwidth is divided in proportion to the demands. Throws LogicError for an
+/// operation that waits for itself or a later one.
 std::vector<Span> spans_of(std::span<const Work> works);
 
 }  // namespace fsdp::plan

@@ -16,7 +16,7 @@ std::int64_t Run::begin(int rank) const { return std::accumulate(counts.begin(),
 
 namespace {
 
-/// Throws InputError unless the tensors lie where a group that is `aligned` needs them.
+/// Throws InputError unless the tensors of an `aligned` group have the offsets that it requires.
 void require_aligned(std::string_view policy, const TensorGroup& group, const Layout& layout) {
   const std::size_t count = group.aligned ? std::min(layout.offsets.size(), group.tensors.size()) : 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -32,8 +32,8 @@ void require_aligned(std::string_view policy, const TensorGroup& group, const La
   }
 }
 
-/// Adds the parts of ranges of a buffer that lie in its elements [begin, end), which another buffer has from `local`
-/// on.
+/// Adds the parts of a buffer's ranges that are within elements [begin, end) of the buffer. Another buffer stores these
+/// elements from offset `local` on.
 void add_within(std::vector<TensorRange>& held, const std::vector<TensorRange>& ranges, std::int64_t begin,
                 std::int64_t end, std::int64_t local) {
   for (const TensorRange& range : ranges) {
@@ -100,7 +100,7 @@ std::vector<Layout> group_by_group(std::span<const TensorGroup> groups, int part
 
 namespace {
 
-/// Number `index` of the tensors of a group, for messages.
+/// Index and name of a tensor in a group, for messages.
 struct NamedTensor {
   std::size_t index;
   std::string_view name;
@@ -136,7 +136,8 @@ class LayoutCheck {
     const std::size_t tensors = group_.tensors.size();
     require_layout(layout_.shapes.size() == tensors && layout_.offsets.size() == tensors, "has ", layout_.shapes.size(),
                    " shapes and ", layout_.offsets.size(), " offsets of ", tensors, " tensors");
-    constexpr std::int64_t most = std::int64_t{1} << 56;  // as of a tensor (check_shape), so that no sum overflows
+    // Same limit as for a tensor (check_shape), so that no sum overflows
+    constexpr std::int64_t most = std::int64_t{1} << 56;
     require_layout(layout_.full_size <= most, "has a full buffer of ", layout_.full_size, " elements");
     require_layout(layout_.local_sizes.size() == parts_, "has ", layout_.local_sizes.size(), " local sizes");
     for (std::size_t rank = 0; rank < parts_; ++rank)
@@ -150,7 +151,7 @@ class LayoutCheck {
     }
   }
 
-  /// Each run lies in the full buffer and in each rank's.
+  /// Checks that each run is within the full buffer and within each rank's buffer.
   void check_runs() const {
     for (std::size_t i = 0; i < layout_.runs.size(); ++i) {
       const Run& run = layout_.runs[i];
@@ -169,7 +170,7 @@ class LayoutCheck {
     }
   }
 
-  /// Returns the tensors that have elements, in the order of their offsets. They do not overlap.
+  /// Returns the tensors that have elements, in the order of their offsets. Throws InputError if they overlap.
   std::vector<std::size_t> tensors_in_order() const {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < layout_.shapes.size(); ++i)
@@ -181,13 +182,13 @@ class LayoutCheck {
     return order;
   }
 
-  /// Each element of a tensor is in one run, and no two runs share memory of a rank.
+  /// Checks that each element of a tensor is in one run, and that no two runs share memory of a rank.
   void check_owners(const std::vector<std::size_t>& tensors) const {
     std::vector<const Run*> runs;
     for (const Run& run : layout_.runs) runs.push_back(&run);
     std::sort(runs.begin(), runs.end(), [](auto a, auto b) { return a->full < b->full; });
-    std::size_t next = 0;          // of the tensors
-    std::int64_t at = 0, end = 0;  // the first element of a tensor that has no owner yet, and the end of all runs
+    std::size_t next = 0;          // index in `tensors`
+    std::int64_t at = 0, end = 0;  // first element of a tensor without an owner so far, and the end of the runs so far
     const auto begin_next = [&] { at = next < tensors.size() ? begin_of(tensors[next]) : layout_.full_size; };
     const auto require_owner = [&](std::int64_t begin) {
       if (next < tensors.size())

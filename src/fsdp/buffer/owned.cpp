@@ -12,9 +12,10 @@ namespace fsdp::buffer {
 namespace {
 
 struct Assigned {
-  std::int64_t elements = 0;  ///< with padding; a first tensor includes those that join it
+  /// Number of elements with padding; for a first tensor, including the tensors that join it.
+  std::int64_t elements = 0;
   std::int64_t work = 0;
-  std::size_t first = 0;  ///< the tensor that it joins, or itself
+  std::size_t first = 0;  ///< index of the tensor that it joins, or its own index
   int owner = 0;
 };
 struct Load {
@@ -60,7 +61,7 @@ std::vector<Assigned> owned_by(std::span<const TensorGroup> groups, int parts, d
     return tensors[a].work != tensors[b].work ? tensors[a].work > tensors[b].work
                                               : tensors[a].elements > tensors[b].elements;
   });
-  const double most = static_cast<double>(all);  // for any slack, however large
+  const double most = static_cast<double>(all);  // upper bound, so that any slack is valid, however large
   const auto limit = static_cast<std::int64_t>(std::min(most, most / parts * (1 + slack)));
   std::vector<Load> loads(static_cast<std::size_t>(parts));
   for (const std::size_t i : order) {

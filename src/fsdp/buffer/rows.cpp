@@ -26,9 +26,9 @@ std::optional<std::int64_t> common_multiple(std::span<const Shape> shapes, std::
   return multiple;
 }
 
-/// Lays out equal parts. Tensors of at least one chunk start at multiples of it, or end there: the rest of a tensor's
-/// last chunk takes the odd head of a later tensor, which ends at a chunk border, and small tensors between them,
-/// largest first. Source: Megatron-LM, GlobalLayout.
+/// Lays out equal parts. Tensors of at least one chunk start or end at a multiple of the chunk. The rest of such a
+/// tensor's last chunk is filled with the incomplete first chunk of a later tensor, which ends at a chunk border, and
+/// with small tensors between the two, largest first. Source: Megatron-LM, GlobalLayout.
 Layout equal_parts(std::span<const Shape> shapes, int ranks, std::int64_t chunk) {
   constexpr std::int64_t nowhere = -1;
   Layout layout;

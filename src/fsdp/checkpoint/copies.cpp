@@ -13,14 +13,14 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// Returns a number rounded to a stored type.
+/// Returns a number rounded to the element type `dtype`.
 float rounded(float value, const std::string& dtype) {
   if (dtype == "BF16") return static_cast<float>(bf16(value));
   if (dtype == "F16") return static_cast<float>(f16(value));
   return value;
 }
 
-/// A number equals itself, NaN included; 0 equals -0.
+/// Bitwise comparison, so that NaN equals itself; in addition, 0 equals -0.
 bool equal(float a, float b) { return a == b || std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace fsdp::checkpoint {
 
-/// Throws InputError unless tensor `copy` holds the numbers of tensor `original`, which both files have. Numbers of
-/// different types are equal if those of the wider type, rounded to the narrower one, are. Reads pieces of both, and
-/// stops at the first difference.
+/// Throws InputError unless tensor `copy` has the same values as tensor `original`; both must be in `files`. Numbers of
+/// different types are equal if the wider one, rounded to the narrower type, equals the narrower one. Reads both in
+/// pieces, and stops at the first difference.
 void require_copy(const WeightFiles& files, const std::string& copy, const std::string& original);
 
 }  // namespace fsdp::checkpoint

@@ -9,10 +9,10 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::uint32_t polynomial = 0x82f63b78;  // without x^32; the highest power is the lowest bit
+constexpr std::uint32_t polynomial = 0x82f63b78;  // without the term x^32; the highest power is the lowest bit
 constexpr std::uint32_t ones = 0xffffffff;
 
-/// a * b modulo the polynomial.
+/// Returns a * b modulo the polynomial.
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
   for (std::uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
@@ -30,9 +30,9 @@ constexpr std::array<std::uint32_t, 63> powers = [] {
   return made;
 }();
 
-/// Continues from `crc`, without inversion.
+/// Returns the remainder `crc` extended by `bytes`, without the usual inversions.
 std::uint32_t continued(std::uint32_t crc, std::span<const std::byte> bytes) {
-  constexpr std::size_t most = std::size_t{1} << 30;  // ISA-L takes the length as int
+  constexpr std::size_t most = std::size_t{1} << 30;  // ISA-L's length parameter is an int
   while (!bytes.empty()) {
     const std::size_t part = std::min(bytes.size(), most);
     // ISA-L only reads the data, but its parameter is not const.

@@ -37,7 +37,7 @@ Kernel lock_whole(const FileDescriptor& file) {
   return errno == EAGAIN || errno == EACCES ? Kernel::held_by_another : Kernel::cannot_lock;
 }
 
-/// Returns whether `path` still names the open file.
+/// Returns whether `path` still refers to the open file.
 bool is_at(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat open_one {
   }, named{};
@@ -45,15 +45,15 @@ bool is_at(const FileDescriptor& file, const std::filesystem::path& path) {
          open_one.st_dev == named.st_dev;
 }
 
-/// What a process sees of a lock: it changes with each renewal, and with each owner.
+/// The observable state of a lock: it changes with each renewal, and with each owner.
 struct Mark {
   std::string text = {};
-  std::int64_t seconds = 0, nanoseconds = 0;  ///< the time of its last change, on whatever clock
+  std::int64_t seconds = 0, nanoseconds = 0;  ///< time of the last modification, on the file system's clock
 
   friend bool operator==(const Mark&, const Mark&) = default;
 };
 
-/// Opens the file each time: a file system of several hosts may keep the attributes of one that stays open.
+/// Opens the file on every call: a file system that several hosts share may cache the attributes of an open file.
 Mark mark_of(const std::filesystem::path& path) {
   Mark mark;
   try {
@@ -69,7 +69,7 @@ Mark mark_of(const std::filesystem::path& path) {
   return mark;
 }
 
-/// What is known of an existing lock.
+/// The state of an existing lock, as far as it is known.
 enum class Standing { nobodys, ended, held, unknown };
 
 Standing standing_of(const LockOwner& owner, Kernel kernel) {
@@ -122,11 +122,11 @@ class DirectoryLock::Held {
       Standing standing = standing_of(owner, kernel);
       if (standing == Standing::unknown) {
         const Mark later = watch(found, owner, warn);
-        if (later.text != found.text && attempt < 100) continue;  // it is another's now, or nobody's
+        if (later.text != found.text && attempt < 100) continue;  // the file now has another owner, or no owner
         standing = later == found ? Standing::ended : Standing::held;
       }
       if (standing == Standing::held) refuse(owner);
-      if (!is_at(file_, path_) && attempt < 100) continue;  // meanwhile its owner removed the file
+      if (!is_at(file_, path_) && attempt < 100) continue;  // its owner has removed the file in the meantime
       if (warn && standing == Standing::ended)
         warn(message(path_.string(), " was left by ", text_of(owner), "; that run has ended, its lock is taken over"));
       if (::ftruncate(file_.get(), 0) != 0) throw_errno(path_, "written");
@@ -136,7 +136,7 @@ class DirectoryLock::Held {
     }
   }
 
-  /// Returns the owner that has written its name over this one's, if there is one.
+  /// Returns the owner that overwrote this process's lock file; nothing if no process did.
   std::optional<LockOwner> taken_over() const {
     const std::string now = mark_of(path_).text;
     const LockOwner owner = owner_of(now, path_);
@@ -149,7 +149,7 @@ class DirectoryLock::Held {
         "; two would destroy each other's files. Give each its own folder, or wait until that one ", "has ended"));
   }
 
-  /// Returns the first mark that differs from `found`, or `found` where it stays the same for `watched_for`.
+  /// Returns the first mark that differs from `found`, or `found` if the file does not change for `watched_for`.
   Mark watch(const Mark& found, const LockOwner& owner, const Warn& warn) const {
     const double seconds = std::chrono::duration<double>(times_.watched_for).count();
     if (warn)
@@ -163,8 +163,8 @@ class DirectoryLock::Held {
     return found;
   }
 
-  /// Where the file system has no locks, two processes may have taken the file at the same time: the last that wrote
-  /// its name has it.
+  /// If the file system has no locks, two processes may have taken the file at the same time: the last one that wrote
+  /// to it owns the lock.
   void require_alone() const {
     std::this_thread::sleep_for(times_.renewed_every / 10);
     const Mark now = mark_of(path_);
@@ -181,7 +181,7 @@ class DirectoryLock::Held {
 
   std::filesystem::path dir_, path_;
   LockTimes times_;
-  std::vector<std::filesystem::path> made_;  // innermost first
+  std::vector<std::filesystem::path> made_;  // folders that were created, innermost first
   std::string text_;
   FileDescriptor file_;
   std::jthread renewing_;
@@ -202,13 +202,13 @@ void require_lock_seen(const std::filesystem::path& dir, std::string_view text, 
   std::string why;
   do {
     std::error_code ignored;
-    (void)std::filesystem::directory_iterator(dir, ignored);  // reads the directory anew
+    (void)std::filesystem::directory_iterator(dir, ignored);  // rereads the directory
     const FileDescriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
     const int error = file.get() < 0 ? errno : 0;
     why = error != 0 ? std::strerror(error) : "is of another run";
     if (file.get() >= 0 && mark_of(path).text == text) return;
     if (error != 0 && error != ENOENT && error != ESTALE && error != EINTR)
-      break;  // such as a folder that is read-only here
+      break;  // for example a folder that is read-only here
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   } while (std::chrono::steady_clock::now() < end);
   throw InputError(message(dir.string(), ": is not the folder that rank 0 writes, or cannot be written from here: ",

@@ -15,7 +15,7 @@ namespace fsdp::checkpoint {
 std::int64_t chunk_bytes_of(std::int64_t file_bytes) {
   constexpr std::int64_t most_chunks = 1 << 18;
   std::int64_t chunk = 1 << 16;
-  while (ceil_divide(file_bytes, chunk) > most_chunks) chunk *= 2;  // terminates: 2^63 bytes need chunks of 2^45
+  while (ceil_divide(file_bytes, chunk) > most_chunks) chunk *= 2;  // terminates: 2^63 bytes need chunks of 2^45 bytes
   return chunk;
 }
 
@@ -80,12 +80,13 @@ void read_checked(const FileDescriptor& file, const std::filesystem::path& path,
   if (sums == nullptr) return read_all(file, path, data, bytes, offset);
   auto* to = static_cast<std::byte*>(data);
   std::int64_t left = static_cast<std::int64_t>(bytes);
-  std::vector<std::byte> whole;  // a chunk of which only a part is needed
+  std::vector<std::byte> whole;  // a chunk that is needed only in part
   while (left > 0) {
     const std::int64_t chunk = offset / sums->chunk_bytes;
     const std::int64_t begin = sums->begin_of(chunk), length = sums->length_of(chunk);
-    if (begin == offset && length <= left) {      // also reads the next chunks that are needed whole
-      constexpr std::int64_t in_cache = 1 << 20;  // bytes to read before they are summed, while they are in the cache
+    if (begin == offset && length <= left) {  // also reads the next chunks that are needed in full
+      // Bytes to read before their sum is computed, while they are in the cache
+      constexpr std::int64_t in_cache = 1 << 20;
       const std::int64_t together = std::max(in_cache / sums->chunk_bytes, std::int64_t{1});
       const std::int64_t run = std::max(length, std::min(left / sums->chunk_bytes, together) * sums->chunk_bytes);
       read_all(file, path, to, static_cast<std::size_t>(run), offset);

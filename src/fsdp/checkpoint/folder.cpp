@@ -19,8 +19,8 @@ namespace {
 
 using Opened = Checkpoint::Contents;
 
-/// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter, with its
-/// shape.
+/// Throws InputError unless every tensor of the optimizer's file is a state "name.state" of a parameter and has the
+/// parameter's shape.
 void check_states(const SafetensorsFile& file, std::span<const NamedShape> parameters) {
   std::map<std::string_view, const NamedShape*> by_name;
   for (const NamedShape& parameter : parameters) by_name[parameter.name] = &parameter;
@@ -34,7 +34,8 @@ void check_states(const SafetensorsFile& file, std::span<const NamedShape> param
   }
 }
 
-/// Reads the folder's manifest. Returns nothing, with a warning, for a checkpoint of a version without manifests.
+/// Reads the folder's manifest. Returns nothing, with a warning, for a checkpoint of a format version without
+/// manifests.
 std::optional<Manifest> manifest_of(const std::filesystem::path& path, const Warn& warn) {
   std::optional<Manifest> manifest = read_manifest(path);
   if (manifest) return manifest;
@@ -74,7 +75,7 @@ Opened open_complete(const std::filesystem::path& path, const ReadListing& read,
 }
 
 /// Opens the newest complete and undamaged checkpoint, and calls `found` with it. Returns nothing if there is none;
-/// `why`, if given, then says what is wrong with the newest.
+/// `why`, if given, then describes the problem of the newest one.
 std::optional<std::filesystem::path> newest_sound(const std::filesystem::path& dir, const ReadListing& read,
                                                   const Warn& warn, const std::function<void(Opened&&)>& found,
                                                   std::string* why = nullptr) {
@@ -137,14 +138,14 @@ std::vector<StepFolder> step_folders_in(const std::filesystem::path& dir) {
       const TrainerState state = read_trainer_file(path / trainer_name, {}).state;
       if (const auto found = state.run.find(run_identity); found != state.run.end()) steps.back().run = found->second;
     } catch (const InputError&) {
-      continue;  // whoever resumes from it is told what is wrong
+      continue;  // resuming from this checkpoint will report the problem
     }
   }
   return steps;
 }
 
 std::string folder_identity(const std::filesystem::path& folder) {
-  constexpr FileSample weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank does this
+  constexpr FileSample weights{.whole = 1 << 20, .blocks = 4};  // only a sample, since every rank computes this digest
   std::map<std::string, std::string> lines;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

@@ -19,7 +19,8 @@ namespace {
 constexpr std::int64_t piece_bytes = 4 << 20;
 constexpr std::size_t most_sentences = 10;
 
-/// Throws InputError, which names the file, unless it is what was written. Calls `piece` with the bytes of each piece.
+/// Throws InputError, which reports the file, unless it matches its checksums. Calls `piece` with the number of bytes
+/// of each piece.
 void check_file(const std::filesystem::path& path, const FileSums& sums,
                 const std::function<void(std::int64_t)>& piece) {
   const FileDescriptor file = open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
@@ -35,7 +36,7 @@ void check_file(const std::filesystem::path& path, const FileSums& sums,
   }
 }
 
-/// Returns a sentence about the first value of a tensor that is not finite; nothing if there is none.
+/// Returns a message about the first value of a tensor that is not finite; nothing if all are finite.
 std::optional<std::string> not_finite(const SafetensorsFile& file, const TensorInfo& tensor,
                                       const std::function<void(std::int64_t)>& piece) {
   std::vector<float> values;

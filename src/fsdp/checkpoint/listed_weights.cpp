@@ -17,7 +17,8 @@ std::optional<std::string> why_ignored(const Listing& listing, const std::string
   return listing.ignored ? listing.ignored(name) : std::nullopt;
 }
 
-/// Warns of the tensors that the listing ignores. Throws InputError for one that must be a copy of another and is not.
+/// Warns about the tensors that the listing ignores. Throws InputError for an ignored tensor that must be a copy of
+/// another tensor and is not.
 void check_ignored(const WeightFiles& weights, const Listing& listing, const Warn& warn) {
   for (const TensorInfo* const tensor : weights.tensors()) {
     const auto why = why_ignored(listing, tensor->name);

@@ -36,8 +36,8 @@ std::int64_t start_ticks(std::int64_t process) {
   return fields >> ticks ? ticks : -1;
 }
 
-/// Returns what tells this machine's process ids from another's: hosts may have the same name, and containers of one
-/// host may count their processes apart. Empty if the system does not say.
+/// Identifies the table of process ids that this process belongs to: hosts may have the same name, and containers of
+/// one host may number their processes separately. Empty if the system does not provide it.
 std::string process_table() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::int64_t manifest_version = 1;
 constexpr std::int64_t most_bytes = 64 << 20;
-constexpr std::string_view before_own_sum = ",\n  \"crc32c\": \"";  // the sum covers all bytes up to its end
+// The manifest's own checksum covers all bytes up to the end of this text
+constexpr std::string_view before_own_sum = ",\n  \"crc32c\": \"";
 constexpr std::string_view after_own_sum = "\"\n}\n";
 constexpr std::size_t digits = 8;
 
@@ -24,7 +25,7 @@ std::string text_of(std::uint32_t sum) { return hexadecimal(sum, digits); }
 
 std::uint32_t crc32c_of_text(std::string_view text) { return crc32c(std::as_bytes(std::span(text))); }
 
-/// Parses a sum as text_of writes it: lower-case digits only.
+/// Parses a checksum in the form that text_of writes: lower-case digits only.
 std::optional<std::uint32_t> sum_in(std::string_view text) {
   const std::optional<std::uint32_t> sum = parsed<std::uint32_t>(text, 16);
   return sum && text_of(*sum) == text ? sum : std::nullopt;

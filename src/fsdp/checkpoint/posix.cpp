@@ -39,7 +39,7 @@ void sync_file(const FileDescriptor& file, const std::filesystem::path& path) {
 }
 
 void close_file(FileDescriptor& file, const std::filesystem::path& path) {
-  // On Linux close always closes the descriptor, and EINTR is no error.
+  // On Linux close always closes the descriptor, so that EINTR is not an error.
   if (::close(file.release()) != 0 && errno != EINTR) throw_errno(path, "closed after it was written");
 }
 
@@ -49,7 +49,7 @@ FileDescriptor created(const std::filesystem::path& path) {
   return open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "created");
 }
 
-/// Replaces what a run that was killed has left, whatever it is.
+/// Replaces any file that a killed run left at this path.
 FileDescriptor created_anew(const std::filesystem::path& path) {
   ::unlink(path.c_str());
   return created(path);
@@ -84,7 +84,7 @@ void sync_directory(const std::filesystem::path& path) {
   int status = 0;
   do status = ::fsync(directory.get());
   while (status != 0 && errno == EINTR);
-  if (status != 0 && errno != EINVAL) throw_errno(path, "synced to disk");  // EINVAL: not supported
+  if (status != 0 && errno != EINVAL) throw_errno(path, "synced to disk");  // EINVAL: the file does not support syncing
 }
 
 std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path) {

@@ -13,17 +13,18 @@
 
 namespace fsdp::checkpoint {
 
-/// Writes all bytes at an offset. Throws FileError, as the functions below do.
+/// Writes all bytes at an offset. Throws FileError on failure, as the functions below do.
 void write_all(const FileDescriptor& file, const std::filesystem::path& path, const void* data, std::size_t bytes,
                std::int64_t offset);
 
-/// Closes a file, and throws an error that the system reports only then (such as a quota on a remote disk).
+/// Closes a file. Throws errors that the system reports only on closing (such as a quota on a remote disk).
 void close_file(FileDescriptor& file, const std::filesystem::path& path);
 
 /// Creates a file, writes its content and syncs it to disk.
 void write_new_file(const std::filesystem::path& path, std::string_view content);
 
-/// A file under a temporary name; `finish` syncs it and gives it its own. Otherwise the destructor removes it.
+/// A file under a temporary name. `finish` syncs the file and renames it to its final name; without it the destructor
+/// removes the file.
 class PartFile {
  public:
   PartFile(std::filesystem::path part, std::filesystem::path path);
@@ -38,13 +39,13 @@ class PartFile {
   FileDescriptor file_;
 };
 
-/// Syncs a directory, so that renamed and created names in it are durable.
+/// Syncs a directory, so that files created or renamed in it are durable.
 void sync_directory(const std::filesystem::path& path);
 
 void sync_file(const FileDescriptor& file, const std::filesystem::path& path);
 
-/// Creates a folder and its missing parents. Returns the folders that it created, innermost first. Throws InputError
-/// "PATH: cannot be created: ..." and then leaves none of them behind.
+/// Creates a folder and its missing parents. Returns the created folders, innermost first. On failure, removes all of
+/// them and throws InputError "PATH: cannot be created: ...".
 std::vector<std::filesystem::path> make_folders(const std::filesystem::path& path);
 
 /// Removes the folders that make_folders created, except those that are not empty.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The free space of a disk, to check before large writes.
+/// The free space of a disk, checked before large writes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace fsdp::checkpoint {
 
-/// Returns the free bytes on the disk of `path`, or of the closest existing folder above it; nothing if the system does
-/// not tell.
+/// Returns the free bytes on the disk of `path`, or of the closest existing parent folder; nothing if the system does
+/// not report them.
 std::optional<std::int64_t> bytes_left(const std::filesystem::path& path);
 
 }  // namespace fsdp::checkpoint

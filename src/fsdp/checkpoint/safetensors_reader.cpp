@@ -36,7 +36,7 @@ struct StoredType {
   std::string_view name;
   std::int64_t bytes;
 };
-/// Sizes of all types of the format that have whole bytes. read_range converts F64, F32, BF16 and F16.
+/// Sizes of all types of the format that occupy whole bytes. read_range converts F64, F32, BF16 and F16.
 constexpr std::array stored_types = {
     StoredType{"F64", 8},     StoredType{"F32", 4},         StoredType{"F16", 2},        StoredType{"BF16", 2},
     StoredType{"I64", 8},     StoredType{"I32", 4},         StoredType{"I16", 2},        StoredType{"I8", 1},
@@ -57,7 +57,7 @@ std::int64_t whole_number(const json& value, const std::string& where, const cha
   return *number;
 }
 
-/// Parses one entry of the header. Its offset is still relative to the start of the data.
+/// Parses one entry of the header. The returned offset is still relative to the start of the data.
 TensorInfo parse_tensor(const std::string& name, const json& entry, const std::string& file) {
   require_tensor_name(name, file);
   const std::string where = file + ": tensor \"" + name + "\"";
@@ -86,7 +86,7 @@ TensorInfo parse_tensor(const std::string& name, const json& entry, const std::s
   return info;
 }
 
-/// Reads `count` elements stored as Stored, a block at a time, and hands each to `convert`.
+/// Reads `count` elements of type Stored, a block at a time, and passes each block to `convert`.
 template <class Stored, class T, class Convert>
 void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, const FileSums* sums,
                  std::int64_t offset, std::int64_t count, T* out, Convert convert) {
@@ -101,9 +101,9 @@ void read_blocks(const FileDescriptor& file, const std::filesystem::path& path, 
   }
 }
 
-/// Throws InputError if a file's first bytes are those of another format.
+/// Throws InputError if a file begins with the magic bytes of another format.
 void require_no_other_format(const std::filesystem::path& path, std::string_view beginning) {
-  if (beginning.at(8) == '{') return;  // the length before it may be any bytes
+  if (beginning.at(8) == '{') return;  // the length field before it may contain any bytes
   require_no_lfs_pointer(path, beginning);
   require_no_html(path, beginning);
   const Magic* const magic = magic_of(beginning);
@@ -121,7 +121,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path, std::shared_ptr<con
     : path_(std::move(path)), sums_(std::move(sums)) {
   const std::string file = path_.string();
   file_ = open_file(path_, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
-  ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // ranges are long: doubles the read-ahead
+  ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // ranges are long: this doubles the read-ahead
   struct stat status {};
   require<InputError>(::fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode), file, ": not a regular file");
   const std::int64_t size = status.st_size;

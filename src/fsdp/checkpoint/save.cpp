@@ -42,13 +42,13 @@ std::vector<Share> shares_in(std::span<const std::string> texts) {
   return shares;
 }
 
-/// Returns every rank's shares on rank 0, and empty texts on the others.
+/// Returns the shares of every rank on rank 0, and empty texts on the other ranks.
 std::vector<std::string> gathered(const comm::Ranks& ranks, std::string mine) {
   const std::int64_t length = std::ssize(mine);
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(ranks.size()));
   ranks.gather_bytes(std::as_bytes(std::span(&length, 1)), std::as_writable_bytes(std::span(lengths)), {"checkpoint"});
   std::vector<std::string> all;
-  for (int rank = 0; rank < ranks.size(); ++rank) {  // one broadcast each, since lengths may differ a lot
+  for (int rank = 0; rank < ranks.size(); ++rank) {  // one broadcast per rank, since lengths may differ a lot
     std::string shares = rank == ranks.rank() ? std::move(mine) : std::string();
     shares.resize(static_cast<std::size_t>(lengths[static_cast<std::size_t>(rank)]));
     ranks.broadcast(std::as_writable_bytes(std::span(shares)), rank, {"checkpoint"});
@@ -154,7 +154,8 @@ void Save::commit(const TrainerState& state, std::span<const std::string> texts)
   rename_over(temporary_, path());
   created_ = false;
   std::error_code ignored;
-  std::filesystem::remove_all(temporary_, ignored);  // now holds an older checkpoint of this step, if there was one
+  // After the exchange this is the older checkpoint of the step, if there was one
+  std::filesystem::remove_all(temporary_, ignored);
   sync_directory(dir_);
 
   const std::filesystem::path fresh = dir_ / ("latest.tmp-" + name_);
@@ -190,7 +191,7 @@ void save(Save& checkpoint, const comm::Ranks& ranks, const TrainerState& state,
   };
   stage([&] {
     if (ranks.rank() != 0) return;
-    checkpoint.trainer_text(state);  // refuses values before anything is written
+    checkpoint.trainer_text(state);  // rejects invalid values before anything is written
     checkpoint.create();
   });
   std::string shares;

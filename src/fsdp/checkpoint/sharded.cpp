@@ -12,7 +12,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// A step whose weights are of another model. No InputError, for which an older step would be taken.
+/// A step whose weights belong to another model. Not an InputError, since these make `open` fall back to an older step.
 class OtherModel : public Error {
  public:
   using Error::Error;
@@ -79,11 +79,11 @@ std::map<std::string, std::string> stored_names(const WeightFiles& files, GroupL
                           name, "\" by their new names");
   }
   const std::vector<NamedShape> ours = listing_of(groups).parameters;
-  std::vector<NamedShape> expected = ours;  // by the names in the file
+  std::vector<NamedShape> expected = ours;  // parameters under their names in the file
   for (NamedShape& tensor : expected)
     if (const auto found = stored.find(tensor.name); found != stored.end()) tensor.name = found->second;
   check_tensors(files, expected, [&](const std::string& name) { return dropped.contains(name); });
-  for (const NamedShape& tensor : ours)  // a missing one may have the old name of another
+  for (const NamedShape& tensor : ours)  // a missing tensor may be stored under its old name
     require<InputError>(stored.contains(tensor.name), files.path().string(), ": lacks ", tensor.name);
   return stored;
 }

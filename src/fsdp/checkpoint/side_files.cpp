@@ -13,7 +13,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t most_side_bytes = 100'000'000;  // per file; a tokenizer with 256 Ki tokens has 35 MB
+constexpr std::int64_t most_side_bytes = 100'000'000;  // per file; the file of a tokenizer with 256 Ki tokens has 35 MB
 
 constexpr const char* generation_name = "generation_config.json";
 constexpr const char* side_names[] = {

@@ -10,7 +10,7 @@
 
 namespace fsdp::checkpoint {
 
-/// Plans one tensor, "name.state", for each state of each parameter. The metadata lists the frozen parameters.
+/// Plans one tensor, "name.state", for each state of each parameter. The metadata list the frozen parameters.
 FilePlan plan_states(const OptimizerStates& states, std::span<const NamedShape> parameters);
 
 }  // namespace fsdp::checkpoint

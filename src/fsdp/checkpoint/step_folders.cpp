@@ -26,7 +26,7 @@ constexpr std::string_view prefix = "step-";
 constexpr std::string_view aside = ".replaced";
 constexpr std::string_view temporary = ".tmp-";
 
-/// Reads the file `latest`; returns an empty text if there is none.
+/// Reads the file `latest`; returns an empty text if it does not exist.
 std::string latest_of(const std::filesystem::path& dir, const Warn& warn) {
   try {
     std::string text = read_small_file(dir / latest_name, 256);
@@ -126,7 +126,7 @@ void remove_older(const std::filesystem::path& dir, std::int64_t newest, std::in
     std::error_code error;
     const auto is_path = [&](const auto& other) { return std::filesystem::equivalent(path, other, error); };
     if (step_of(name) > newest || ++kept <= keep || std::ranges::any_of(spared, is_path)) continue;
-    // Renames it first, so that a half removed folder is not taken for a checkpoint.
+    // Renames the folder first, so that a partially removed folder is not mistaken for a checkpoint.
     const std::filesystem::path removed = dir / (name + std::string(temporary) + "removed");
     if (::rename(path.c_str(), removed.c_str()) != 0) throw_errno(path, "removed");
     std::filesystem::remove_all(removed, error);

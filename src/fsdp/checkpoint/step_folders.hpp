@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The names in a directory of checkpoints:
+/// The names that occur in a directory of checkpoints:
 /// - step-00001000: a finished checkpoint.
 /// - step-00001000.replaced: a finished checkpoint, moved aside for a newer one of the same step, on file systems that
 ///   cannot exchange two folders.
@@ -22,16 +22,16 @@ inline constexpr std::string_view latest_name = "latest";
 /// Returns the step of a finished checkpoint's folder name, moved aside or not; -1 for any other name.
 std::int64_t step_of(std::string_view name);
 
-/// Lists finished checkpoints, newest first; one that was moved aside comes after the other of its step. Warns if
-/// `latest` does not name the first. Throws InputError if the directory cannot be listed.
+/// Lists finished checkpoints, newest first; a folder that was moved aside comes after the other folder of its step.
+/// Warns if `latest` does not contain the name of the first. Throws InputError if the directory cannot be listed.
 std::vector<std::filesystem::path> finished(const std::filesystem::path& dir, const Warn& warn = {});
 
-/// Renames `from` to `to`. A folder that is already at `to` ends up at `from` or is removed. At every moment there is a
-/// complete folder at `to` or, if the file system cannot exchange folders, at `to`.replaced.
+/// Renames `from` to `to`. A folder that already exists at `to` is moved to `from` or removed. At every moment there is
+/// a complete folder at `to` or, if the file system cannot exchange folders, at `to`.replaced.
 void rename_over(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Removes temporary folders that killed runs left behind, and completes an interrupted replacement. Only the run that
-/// writes into the directory may call it. Throws InputError if a checkpoint cannot be renamed back.
+/// Removes temporary folders that killed runs left behind, and completes an interrupted replacement. To be called only
+/// by the run that writes into the directory. Throws InputError if a checkpoint cannot be renamed back.
 void tidy(const std::filesystem::path& dir);
 
 }  // namespace fsdp::checkpoint

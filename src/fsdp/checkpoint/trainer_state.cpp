@@ -20,11 +20,11 @@ namespace fsdp::checkpoint {
 namespace {
 
 constexpr std::int64_t state_version = 2;
-constexpr std::int64_t most_bytes = 65536;  ///< of the file
+constexpr std::int64_t most_bytes = 65536;  ///< largest size of the file
 
 using Json = nlohmann::json;
 
-/// Writes the fields that a record visits.
+/// Writes the fields that `visit` of a struct lists.
 struct Writer {
   nlohmann::ordered_json& object;
 
@@ -43,7 +43,7 @@ struct Writer {
   }
 };
 
-// Read a value. Return false if it is of another kind.
+// Read a value. Return false if it has another type.
 template <class T>
 bool read(const Json& from, T& to) {
   const std::optional<T> value = value_as<T>(from);
@@ -65,7 +65,7 @@ bool read(const Json& from, std::optional<Record>& to) {
   return sound && from.size() == keys;
 }
 
-/// Reads the fields that a record visits, and counts them. Throws InputError for a value of another kind.
+/// Reads the fields that `visit` of a struct lists, and counts them. Throws InputError for a value of another type.
 struct Reader {
   const Json& object;
   const std::string& source;
@@ -104,7 +104,7 @@ struct Reader {
   }
 };
 
-/// Throws InputError unless JSON can hold the run's own values: all of it is UTF-8.
+/// Throws InputError unless JSON can represent the run's values: all names and values must be UTF-8.
 void require_texts(const std::map<std::string, std::string>& run) {
   for (const auto& [name, value] : run)
     require<InputError>(

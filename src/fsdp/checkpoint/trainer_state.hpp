@@ -16,9 +16,9 @@ namespace fsdp::checkpoint {
 /// The contents of trainer.json.
 struct TrainerFile {
   TrainerState state;
-  std::string sizes_hash;           ///< hash_of all names and shapes
-  std::string optimizer = "adamw";  ///< its name; old checkpoints do not store it
-  bool has_manifest = true;         ///< a manifest.json was written after it; false for format version 1
+  std::string sizes_hash;           ///< hash_of the names and shapes of all parameters
+  std::string optimizer = "adamw";  ///< name of the optimizer; old checkpoints do not store it
+  bool has_manifest = true;         ///< whether a manifest.json was written after this file; false for format version 1
 
   template <class Self, class Visitor>
   static void visit(Self& self, Visitor&& visitor) {
@@ -28,7 +28,7 @@ struct TrainerFile {
   }
 };
 
-/// FNV-1a over names and shapes, as 16 hexadecimal digits.
+/// Returns an FNV-1a hash of names and shapes, as 16 hexadecimal digits.
 std::string hash_of(std::span<const NamedShape> parameters);
 
 std::string to_json(const TrainerFile& file);

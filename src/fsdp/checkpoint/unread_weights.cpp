@@ -26,17 +26,17 @@ namespace {
 
 using std::filesystem::path;
 
-/// What a file that can be weights is; the more telling ones first.
+/// The kinds of files that may contain weights, the most informative ones first.
 enum class Form { shard, safetensors, adapters, other, pointer, part };
 
 struct Found {
   Form form;
-  std::string name;  ///< relative to the folder
+  std::string name;  ///< path relative to the folder
 
   friend auto operator<=>(const Found&, const Found&) = default;
 };
 
-/// Whether a name is a shard's, such as "model-00001-of-00002.safetensors".
+/// Whether a file name has the form of a shard's, such as "model-00001-of-00002.safetensors".
 bool names_shard(std::string_view name) {
   const std::size_t of = name.find("-of-");
   const auto digit = [&](std::size_t at) {
@@ -45,7 +45,7 @@ bool names_shard(std::string_view name) {
   return of != name.npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
 
-/// Whether a name without capital letters is one that programs give to weights.
+/// Whether a lower-case file name is one that programs use for weights.
 bool names_weights(const std::string& name) {
   static constexpr std::array within = {".safetensors", ".gguf", ".ggml", ".msgpack", ".ckpt", ".distcp", ".onnx"};
   static constexpr std::array behind = {".pt", ".pth", ".h5", ".hdf5", ".npz", ".nemo", ".tflite", ".llamafile"};
@@ -56,13 +56,13 @@ bool names_weights(const std::string& name) {
          (name.ends_with(".bin") && name.find("model") != name.npos);
 }
 
-/// Whether a name is one that browsers and downloaders give to what they have not finished.
+/// Whether a file name is one that browsers and downloaders use for incomplete downloads.
 bool names_part(const std::string& name) {
   static constexpr std::array endings = {".part", ".partial", ".incomplete", ".download", ".aria2"};
   return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
-/// Whether pointers to files of this name stand for something other than weights.
+/// Whether a Git LFS pointer with this file name stands for a file other than weights.
 bool names_text_or_picture(const std::string& name) {
   static constexpr std::array endings = {".json",  ".jsonl", ".txt",  ".md",      ".model", ".tiktoken",
                                          ".jinja", ".py",    ".csv",  ".parquet", ".png",   ".jpg",
@@ -84,8 +84,8 @@ std::optional<std::string> beginning_of(const path& file) {
   }
 }
 
-/// Whether a .bin file holds what PyTorch or llama.cpp writes, or may hold it: it is empty or cannot be read. Others
-/// are often tokens.
+/// Whether a .bin file starts like a file of PyTorch or llama.cpp, or may be one because it is empty or cannot be read.
+/// Other .bin files often contain tokens.
 bool may_hold_weights(const std::optional<std::string>& beginning) {
   using namespace std::string_view_literals;
   static constexpr std::array starts = {"PK\3\4"sv, "\x80\2\x8a\n"sv, "GGUF"sv, "lmgg"sv, "tjgg"sv, "fmgg"sv};
@@ -97,9 +97,10 @@ std::optional<Form> form_of(const path& file, bool reads) {
   const std::string name = ascii_lower(file.filename().string());
   if (name.starts_with("adapter_model.")) return Form::adapters;
   if (name.ends_with(".safetensors")) return names_shard(name) ? Form::shard : Form::safetensors;
-  if (name.ends_with(".crdownload")) return Form::part;  // a browser's, whose name may tell nothing else
+  // A browser's partial download, whose name may have no other hint
+  if (name.ends_with(".crdownload")) return Form::part;
   if (names_weights(name)) return names_part(name) ? Form::part : Form::other;
-  const bool bin = name.ends_with(".bin") && name != "training_args.bin";  // a pickle of options
+  const bool bin = name.ends_with(".bin") && name != "training_args.bin";  // training_args.bin is a pickle of options
   if (!reads || names_text_or_picture(name)) return std::nullopt;
   std::error_code error;
   if (!bin && !std::filesystem::is_regular_file(file, error)) return std::nullopt;
@@ -108,7 +109,8 @@ std::optional<Form> form_of(const path& file, bool reads) {
   return bin && may_hold_weights(beginning) ? std::optional(Form::other) : std::nullopt;
 }
 
-/// Adds what a folder holds; `before`: its name in the model's folder. `reads`: looks into files as well.
+/// Adds the weight files and folders inside `folder`. `before`: prefix of their paths, relative to the model's folder.
+/// `reads`: also looks at the contents of files.
 void look(const path& folder, const std::string& before, bool reads, std::vector<Found>& found,
           std::vector<path>& folders) {
   std::error_code error;
@@ -123,12 +125,12 @@ void look(const path& folder, const std::string& before, bool reads, std::vector
   require<InputError>(!error, folder.string(), ": cannot be listed: ", error.message());
 }
 
-/// Whether a folder is a checkpoint of a run, such as runs/a/step-00000100, or inside one.
+/// Whether a path contains the folder of a run's checkpoint, such as runs/a/step-00000100.
 bool is_in_a_step(const path& folder) {
   return std::ranges::any_of(folder, [](const path& part) { return part.string().starts_with("step-"); });
 }
 
-/// Adds what huggingface_hub has downloaded in part.
+/// Adds the incomplete downloads of huggingface_hub.
 void look_for_parts(const path& folder, std::vector<Found>& found) {
   const path parts = path(".cache") / "huggingface" / "download";
   std::error_code error;

@@ -16,7 +16,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-constexpr std::int64_t most_index_bytes = 25'000'000;  // same as for a safetensors header
+constexpr std::int64_t most_index_bytes = 25'000'000;  // same limit as for a safetensors header
 
 /// The shards of an index, each with its tensors.
 using Shards = std::map<std::string, std::set<std::string>>;

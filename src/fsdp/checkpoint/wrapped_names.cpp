@@ -12,27 +12,27 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// A part of a name, and who writes it.
+/// A part that a wrapper adds to names, and the program that writes it.
 struct Wrapper {
   std::string_view part, writer;
 };
-/// Parts that are no part of a model's own names, wherever they stand.
+/// Parts that never belong to a model's own names, at any position in a name.
 constexpr std::array inner = {Wrapper{"_orig_mod.", "torch.compile"},
                               Wrapper{"_fsdp_wrapped_module.", "FullyShardedDataParallel"},
                               Wrapper{"_checkpoint_wrapped_module.", "checkpointed activations"}};
-/// Other known prefixes.
+/// Other known wrappers, whose parts are prefixes.
 constexpr std::array outer = {Wrapper{"module.", "DistributedDataParallel"}, Wrapper{"base_model.model.", "PEFT"},
                               Wrapper{"language_model.", "the text part of a larger model"}};
 
-/// A change of prefixes.
+/// A change of the prefix of all names.
 struct Change {
-  std::string removed;  ///< before names, without the inner parts
-  std::string added;    ///< before the names that the model has behind it
+  std::string removed;  ///< prefix to remove from stored names, after the parts in `inner` are removed
+  std::string added;    ///< prefix to add to names that exist in the model only with it
 
   friend auto operator<=>(const Change&, const Change&) = default;
 };
 
-/// Returns where a part stands in a name, behind a dot or at the beginning; npos if nowhere.
+/// Returns the position of a part in a name, at the beginning or after a dot; npos if it does not occur there.
 std::size_t place_of(std::string_view part, std::string_view name) {
   std::size_t at = name.find(part);
   while (at != name.npos && at > 0 && name[at - 1] != '.') at = name.find(part, at + 1);
@@ -45,15 +45,15 @@ std::string without_inner(std::string name) {
   return name;
 }
 
-/// Returns the changes to try: every prefix that all names have, and those between the model's first name and the first
-/// stored one that ends like it.
+/// Returns the changes to try: the removal of each prefix that all names share, and the change from the prefix of the
+/// first stored name with the same ending as the model's first name to the prefix of that name.
 std::set<Change> changes(std::span<const std::string> names, const std::string& first) {
   std::string common = names.front();
   for (const std::string& name : names)
     common.resize(static_cast<std::size_t>(std::ranges::mismatch(common, name).in1 - common.begin()));
   std::set<Change> all = {{}};
   for (std::size_t dot = 0; (dot = common.find('.', dot)) != common.npos;) all.insert({common.substr(0, ++dot), ""});
-  const std::size_t own = first.find('.') + 1;  // behind the model's first prefix
+  const std::size_t own = first.find('.') + 1;  // length of the first prefix of the model's name
   for (const std::size_t at : {std::size_t{0}, own}) {
     const std::string_view end = std::string_view(first).substr(at);
     const auto found = std::ranges::find_if(names, [&](const std::string& name) {
@@ -68,8 +68,8 @@ std::string counted(std::size_t count, std::size_t all) {
   return count == all ? message("all ", all, " names") : message(count, " of ", all, " names");
 }
 
-/// Returns as text what a stored name has and `name` lacks: " begin with module. (DistributedDataParallel)". `prefix`:
-/// what is removed in front, apart from the inner parts.
+/// Returns a text about the parts that were removed from a stored name to get `name`: " begin with module.
+/// (DistributedDataParallel)". `prefix`: the removed prefix, without the parts in `inner`.
 std::string removed_text(const std::string& stored, const std::string& name, const std::string& prefix) {
   const bool at_front = stored.ends_with(name);
   std::string parts = at_front ? stored.substr(0, stored.size() - name.size()) : prefix, writers;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Names of tensors that differ from a model's by what wraps it: torch.compile, DistributedDataParallel, a larger
+/// Tensor names that differ from the model's because of a wrapper: torch.compile, DistributedDataParallel, a larger
 /// model, or a file of the model without its head.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace fsdp::checkpoint {
 
-/// Names that are expected and absent, and names that are present and unknown.
+/// Names that are expected but absent, and names that are present but unknown.
 struct NameDifferences {
   std::vector<std::string> missing, unknown;
 
@@ -25,14 +25,15 @@ using IgnoredName = std::function<bool(const std::string&)>;
 NameDifferences differences(std::span<const std::string> names, std::span<const NamedShape> expected,
                             const IgnoredName& ignored);
 
-/// How the names of a file become the model's.
+/// The mapping from the names in a file to the model's names.
 struct WrappedNames {
-  std::string cause;  ///< of the differences, as a part of a sentence: "all 12 names begin with ..."
-  std::map<std::string, std::string> names;  ///< the model's, by the stored ones
-  NameDifferences left;                      ///< what still differs
+  std::string cause;  ///< cause of the differences, as a part of a sentence: "all 12 names begin with ..."
+  std::map<std::string, std::string> names;  ///< names in the model by stored name
+  NameDifferences left;                      ///< differences that remain after the mapping
 };
 
-/// Returns the change of prefixes that leaves the fewest differences; nothing if no name is missing, or none helps.
+/// Returns the change of prefixes that leaves the fewest differences; nothing if no name is missing, or if no change
+/// reduces the number of missing names.
 std::optional<WrappedNames> wrapped_names(const WeightFiles& files, std::span<const NamedShape> expected,
                                           const IgnoredName& ignored);
 

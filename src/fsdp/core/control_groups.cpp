@@ -16,7 +16,7 @@ void append_with_parents(std::vector<ControlGroup>& groups, const std::filesyste
   }
 }
 
-/// Microseconds of all cores in each period of so many.
+/// CPU time over all cores that is allowed in each period, in microseconds.
 struct Quota {
   std::int64_t time = 0, period = 0;
 };
@@ -44,7 +44,8 @@ std::vector<ControlGroup> control_groups(const std::filesystem::path& root, std:
   std::vector<ControlGroup> groups;
   const std::string wanted = "," + std::string(controller) + ",";
   const std::filesystem::path mount = root / "sys/fs/cgroup";
-  std::ifstream lines(root / "proc/self/cgroup");  // lines "number:controllers:/path"; version 2 has no controllers
+  // Lines of the form "number:controllers:/path"; version 2 lists no controllers
+  std::ifstream lines(root / "proc/self/cgroup");
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -60,7 +61,7 @@ std::optional<int> quota_of_cores(const std::filesystem::path& root) {
   std::optional<int> least;
   for (const ControlGroup& group : control_groups(root, "cpu")) {
     const std::optional<Quota> quota = quota_of(group);
-    if (!quota || quota->time <= 0 || quota->period <= 0) continue;  // -1: none
+    if (!quota || quota->time <= 0 || quota->period <= 0) continue;  // -1: no quota
     const auto cores = static_cast<int>(std::min<std::int64_t>((quota->time - 1) / quota->period + 1, 1 << 20));
     least = std::min(least.value_or(cores), cores);
   }

@@ -44,7 +44,8 @@ FileDescriptor open_file(const std::filesystem::path& path, int flags, std::stri
   FileDescriptor file;
   do
     file = FileDescriptor(
-        ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));  // does not wait for a FIFO's other end
+        // O_NONBLOCK: does not wait for the other end of a FIFO
+        ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));
   while (!file.open() && errno == EINTR);
   if (!file.open()) throw_errno(path, what);
   return file;

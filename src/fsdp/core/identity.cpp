@@ -23,7 +23,8 @@ namespace {
 
 constexpr std::int64_t block = 4096;  // bytes
 
-/// A hash and the file's bytes [begin, begin + buffer.size()), eight at a time, with zeros behind the end.
+/// Extends a hash by the file's bytes [begin, begin + buffer.size()), eight at a time, with zeros after the end of the
+/// file.
 std::uint64_t hashed_with(std::uint64_t hash, const FileDescriptor& file, const std::filesystem::path& path,
                           std::int64_t file_bytes, std::int64_t begin, std::vector<std::uint64_t>& buffer) {
   const std::size_t room = buffer.size() * sizeof(std::uint64_t);
@@ -35,7 +36,7 @@ std::uint64_t hashed_with(std::uint64_t hash, const FileDescriptor& file, const 
   return hash;
 }
 
-/// The note that the linker leaves in a program, in hexadecimal digits; empty where it left none.
+/// Returns the build id that the linker stored in the program, in hexadecimal digits; empty if there is none.
 std::string linker_id() {
   std::string id;
   const auto look = [](dl_phdr_info* info, std::size_t, void* found) {
@@ -56,7 +57,7 @@ std::string linker_id() {
         at = text + padded(note.n_descsz);
       }
     }
-    return 1;  // the first object is the program
+    return 1;  // stops: the first object is the program
   };
   ::dl_iterate_phdr(look, &id);
   return id;

@@ -54,7 +54,7 @@ constexpr std::array magics = {
     Magic{lfs_pointer_start, "a pointer of Git LFS, without the data", "fetch the data by git lfs pull"},
 };
 
-/// Whether text begins with a word, in capital letters or not.
+/// Returns whether a text begins with a word, ignoring case.
 bool begins_as_word(std::string_view text, std::string_view word) {
   return text.size() >= word.size() &&
          std::equal(word.begin(), word.end(), text.begin(), [](char a, char b) { return a == ascii_lower(b); });

@@ -26,7 +26,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> words) {
-  const bool is_pattern = word.ends_with('*');  // is compared with how names begin
+  const bool is_pattern = word.ends_with('*');  // a pattern is compared with the beginnings of the words
   if (is_pattern) word.remove_suffix(1);
   std::string best;
   std::size_t fewest = std::numeric_limits<std::size_t>::max(), length = 0;
@@ -37,7 +37,7 @@ std::string nearest(std::string_view word, std::span<const std::string> words) {
   }
   if (best.empty() || fewest <= std::max<std::size_t>(length * 2 / 5, 1)) return best;
   const auto begins = std::ranges::find_if(words, [&](std::string_view known) {
-    const std::size_t first_part = word.find_first_of("-_");  // learning-rate does not begin with the word learn
+    const std::size_t first_part = word.find_first_of("-_");  // `learning-rate` does not match the word `learn`
     const bool begins_it =
         word.starts_with(known) && (first_part == std::string_view::npos || first_part <= known.size());
     return std::min(word.size(), known.size()) >= 3 && (known.starts_with(word) || begins_it);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Numbers as text, whatever the locale.
+/// Conversions between numbers and text, whatever the locale.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace fsdp {
 
-/// Returns the number that a whole text is; nothing if it is anything else, or does not fit T. `base`: of whole
-/// numbers.
+/// Returns the number that a text represents in full; nothing for any other text, or if the number does not fit T.
+/// `base`: base of integers.
 template <class T>
 std::optional<T> parsed(std::string_view text, int base = 10) {
   T number{};
@@ -30,15 +30,15 @@ std::optional<T> parsed(std::string_view text, int base = 10) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-/// Returns the number that decimal digits say, or the largest std::int64_t for a larger one; nothing for any other
+/// Returns the number with these decimal digits, or the largest std::int64_t for a larger one; nothing for any other
 /// text.
 inline std::optional<std::int64_t> number_of_digits(std::string_view digits) {
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
   return parsed<std::int64_t>(digits).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
-/// Returns the bytes that a text such as "4096" or "512MiB" says, or the largest std::int64_t for more; nothing for any
-/// other text.
+/// Returns the number of bytes that a text such as "4096" or "512MiB" specifies, or the largest std::int64_t for more;
+/// nothing for any other text.
 inline std::optional<std::int64_t> number_of_bytes(std::string_view text) {
   static constexpr std::array<std::string_view, 4> units = {"KiB", "MiB", "GiB", "TiB"};
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -54,7 +54,7 @@ inline std::optional<std::int64_t> number_of_bytes(std::string_view text) {
   return *number <= most / scale ? *number * scale : most;
 }
 
-/// Returns the last hexadecimal digits of a number, in small letters.
+/// Returns the last hexadecimal digits of a number, in lower case.
 inline std::string hexadecimal(std::uint64_t number, int digits) {
   std::string text;
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789abcdef"[number >> shift & 15];

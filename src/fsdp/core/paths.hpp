@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What stands at a path.
+/// Queries about the entry at a path: a file, a folder or nothing.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,20 @@
 
 namespace fsdp {
 
-/// Whether there is a file, a folder or anything else; false if the system refuses to say.
+/// Returns whether a file, folder or other entry exists; false if the system does not permit the query.
 inline bool path_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
 }
 
-/// The same for a broken symbolic link too; true if the system refuses to say: opening it reports the error.
+/// The same, but also true for a broken symbolic link, and true if the system does not permit the query: opening the
+/// path then reports the error.
 inline bool entry_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
-/// Whether there is a folder; false if the system refuses to say.
+/// Returns whether a folder exists; false if the system does not permit the query.
 inline bool folder_exists(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);

@@ -12,12 +12,12 @@
 namespace fsdp {
 namespace {
 
-/// Returns what stands before a number in texts; of an option all that it says.
+/// Returns the text before a number; for an option, its whole text.
 std::string key_of(const PolicyNumber& number) {
   return std::string(number.name) + (number.name.empty() || number.is_option ? "" : "=");
 }
 
-/// Returns the number that a part of a text says; nothing if it says another one, or none.
+/// Returns the number that a part of a text specifies; nothing if it specifies another number, or none.
 std::optional<std::int64_t> number_in(std::string_view text, const PolicyNumber& number) {
   const std::string key = key_of(number);
   if (number.is_option) return text == key ? std::optional<std::int64_t>(1) : std::nullopt;
@@ -71,7 +71,7 @@ bool PolicyParts::read(std::string_view text, std::string_view what) {
       return (number = number_in(each, part.number)).has_value();
     });
     if (said != rest.end()) {
-      rest.erase(said);  // a second one stays, and is too much
+      rest.erase(said);  // a second part for the same number remains, and is rejected
       if (number) part.set(part.value, *number);
       if (number && *number > part.number.most) most = part.number.most;
     } else if ((part.value == nullptr || !part.number.kind.empty()) && !part.implied && !part.fixed) {

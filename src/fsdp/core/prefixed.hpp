@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Errors that say whose they are.
+/// Errors whose message begins with their source.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-/// Returns f(); puts `prefix` before what its InputError says.
+/// Returns f(); adds `prefix` to the message if f throws InputError.
 template <class F>
 auto prefixed(const std::string& prefix, F f) {
   try {

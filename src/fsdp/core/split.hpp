@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Texts of parts with a mark between, such as "hybrid:2:zero3".
+/// Texts that consist of parts with a separator between them, such as "hybrid:2:zero3".
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-/// Returns the parts of a text between marks; one more than it has marks.
+/// Returns the parts of a text between separators; one more than the number of separators.
 inline std::vector<std::string_view> split_at(std::string_view text, char mark) {
   std::vector<std::string_view> parts;
   for (std::string_view rest = text;; rest.remove_prefix(parts.back().size() + 1)) {

@@ -15,9 +15,9 @@
 namespace fsdp {
 namespace {
 
-constexpr std::size_t random_letters = 6;  // with which mkdtemp ends a name
+constexpr std::size_t random_letters = 6;  // length of the suffix that mkdtemp generates
 
-/// Whether a folder's name is one that this file makes: "NAME-PROCESS-LETTERS".
+/// Returns whether a folder's name has the form that this file creates: "NAME-PROCESS-LETTERS".
 bool is_ours(std::string_view folder, std::string_view name) {
   if (!folder.starts_with(name) || folder.size() <= name.size() + 2 + random_letters) return false;
   folder.remove_prefix(name.size());
@@ -26,7 +26,8 @@ bool is_ours(std::string_view folder, std::string_view name) {
          std::ranges::all_of(process, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// Opens a folder of this user and locks it. Returns a descriptor if it holds the lock. `wait`: 0, or LOCK_NB.
+/// Opens a folder of this user and locks it. The returned descriptor is empty if the folder could not be locked.
+/// `wait`: 0, or LOCK_NB.
 FileDescriptor locked(const std::filesystem::path& folder, int wait) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
@@ -35,7 +36,7 @@ FileDescriptor locked(const std::filesystem::path& folder, int wait) {
   return held ? std::move(file) : FileDescriptor();
 }
 
-/// Removes folders of this name that processes left which were killed: nobody holds their locks.
+/// Removes folders with this name that killed processes left behind: no process holds their locks.
 void remove_left_behind(const std::filesystem::path& parent, const std::string& name) {
   std::error_code ignored;
   std::filesystem::directory_iterator entry(parent, ignored), end;

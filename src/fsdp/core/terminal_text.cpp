@@ -8,12 +8,12 @@
 namespace fsdp {
 namespace {
 
-/// Whether a code point acts on a terminal, or changes how the text around it is seen.
+/// Returns whether a code point controls a terminal, or changes the display of the text around it.
 bool acts(char32_t code) {
   const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
   const bool direction = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) ||
                          (code >= 0x2066 && code <= 0x2069);
-  // What joins letters and emoji, U+200C and U+200D, is part of how languages are written.
+  // U+200C and U+200D, which join letters and emoji, are permitted: some languages need them.
   const bool unseen = code == 0x00AD || code == 0x200B || (code >= 0x2060 && code <= 0x2064) || code == 0xFEFF ||
                       (code >= 0xE0000 && code <= 0xE007F);
   return control || direction || unseen || code == 0x2028 || code == 0x2029;
@@ -29,7 +29,7 @@ void append_escape(std::string& out, char32_t code, bool is_byte) {
   out += text.data();
 }
 
-/// `lines`: keeps newlines and tabs.
+/// `lines`: leaves newlines and tabs unescaped.
 std::string escaped(std::string_view text, bool lines) {
   std::string out;
   out.reserve(text.size());
@@ -51,7 +51,8 @@ std::string escaped(std::string_view text, bool lines) {
   return out;
 }
 
-/// Returns the most bytes, up to `most`, that do not end within a character. `most` must be below the text's length.
+/// Returns the largest number of bytes, up to `most`, that does not end within a character. `most` must be less than
+/// the text's length.
 std::size_t whole_characters(std::string_view text, std::size_t most) {
   for (std::size_t back = 0; back < 4 && back <= most; ++back)
     if (!continues_code_point(text[most - back])) return most - back;
@@ -70,7 +71,7 @@ std::string shortened(std::string_view text, std::size_t most) {
 
 std::string sentence(std::string_view text) {
   if (text.size() <= most_sentence_bytes) return printable(text);
-  constexpr std::size_t last = most_sentence_bytes / 4;  // the end says what to do
+  constexpr std::size_t last = most_sentence_bytes / 4;  // bytes of the end that are printed: it contains the advice
   std::size_t from = text.size() - last;
   while (from < text.size() && continues_code_point(text[from])) ++from;
   return printable(text.substr(0, whole_characters(text, most_sentence_bytes - last))) + " ... (" +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// UTF-8 as bytes: where a code point ends, and which bytes are none.
+/// UTF-8 as bytes: the ends of code points, and invalid bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ inline std::size_t utf8_length(unsigned char first) {
   return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// Whether a byte stands within a code point, behind its first byte.
+/// Returns whether a byte continues a code point, i.e. is not its first byte.
 constexpr bool continues_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-/// Returns the code point at `at` and advances `at` behind it. The text must be valid UTF-8.
+/// Returns the code point at `at` and advances `at` to the next one. The text must be valid UTF-8.
 inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const std::size_t length = utf8_length(byte(0));
@@ -28,7 +28,7 @@ inline char32_t next_code_point(std::string_view text, std::size_t& at) {
   return code;
 }
 
-/// The code point, or the invalid bytes, at a place of a text.
+/// The code point, or the invalid bytes, at a position of a text.
 struct Utf8Step {
   std::size_t length = 0;  ///< bytes of the code point, or of the invalid part
   bool valid = false;

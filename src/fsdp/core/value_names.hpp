@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Values that are one of several names, such as those of flags.
+/// Values of enums that have names, such as the values of flags.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@
 
 namespace fsdp {
 
-/// Throws InputError about a flag's value that is none of the names which it may have.
+/// Throws InputError about a flag's value that is not one of the permitted names.
 [[noreturn]] inline void refuse_unknown(std::string_view flag, std::string_view value,
                                         std::span<const std::string> names) {
   throw InputError(message("--", flag, " ", shortened(value), " is not known; ", suggestion(value, names)));
 }
 
-/// The names of an enum's values, in their order. `last`: the last value.
+/// The names of an enum's values, in the order of the values. `last`: the last value.
 template <auto last>
 class ValueNames {
  public:
@@ -36,12 +36,12 @@ class ValueNames {
     static_assert(sizeof...(Names) == std::tuple_size_v<decltype(names_)>, "fsdp: a value of the enum has no name");
   }
 
-  /// Returns the value that a text names; nothing if it names none.
+  /// Returns the value with this name; nothing if there is none.
   std::optional<Value> find(std::string_view text) const {
     const auto found = std::ranges::find(names_, text);
     return found == names_.end() ? std::nullopt : std::optional(static_cast<Value>(found - names_.begin()));
   }
-  /// Returns the value that a flag's text names. Throws InputError if it names none.
+  /// Returns the value with the name given to a flag. Throws InputError if there is none.
   Value value(std::string_view flag, std::string_view text) const {
     if (const std::optional<Value> found = find(text)) return *found;
     refuse_unknown(flag, text, std::vector<std::string>(names_.begin(), names_.end()));

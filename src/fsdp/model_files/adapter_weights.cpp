@@ -13,7 +13,8 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// Throws InputError unless a tensor is the A or the B of a module that has adapters. Returns the module's name.
+/// Throws InputError unless a tensor is the matrix A or B of a module that the config adapts. Returns the module's
+/// name.
 std::string module_of(const SafetensorsFile& file, const TensorInfo& tensor, const LoraConfig& lora) {
   const std::string where = message(file.path().string(), ": tensor \"", tensor.name, "\" ");
   const std::string prefix = peft_name("");

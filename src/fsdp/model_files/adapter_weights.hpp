@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The file of weights in a folder of adapters, without the model that they belong to.
+/// The weight file in a folder of adapters, without the model that they belong to.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,15 @@
 
 namespace fsdp::checkpoint {
 
-/// What follows a module's name in the names of its adapters.
+/// Suffixes that follow a module's name in the names of its adapters.
 inline constexpr std::string_view a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
 
-/// Opens the weights in a folder of adapters. Throws InputError, also if they are there in another form alone.
+/// Opens the weights in a folder of adapters. Throws InputError, also if the folder contains weights only in another
+/// form.
 SafetensorsFile open_adapter_weights(const std::filesystem::path& folder);
 
-/// Throws InputError unless a file holds pairs of A and B of the config's rank, for modules that its targets name, and
-/// some for each of the targets.
+/// Throws InputError unless a file contains pairs of A and B with the config's rank, only for modules that match a
+/// target, and at least one pair for each target.
 void check_adapters(const SafetensorsFile& file, const LoraConfig& lora);
 
 }  // namespace fsdp::checkpoint

@@ -35,8 +35,8 @@ std::filesystem::path named(std::filesystem::path path) {
   return path;
 }
 
-/// A temporary folder that `name` syncs and renames. Otherwise the destructor removes it, and the parent folders that
-/// were created for it.
+/// A temporary folder that `name` syncs and renames. Otherwise the destructor removes it, together with the parent
+/// folders that were created for it.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::filesystem::path& to)
@@ -110,12 +110,13 @@ std::string config_of(const std::filesystem::path& folder, DType dtype) {
   return object.dump(2) + "\n";
 }
 
-/// The tensors to write, with their names in the files, and a function that reads a range of the i-th. It throws
-/// InputError for a value that is not finite, which a merge of finite values can give, too.
+/// The tensors to write, with their names in the files, and a function that reads a range of the i-th tensor. It throws
+/// InputError for a value that is not finite, which a merge of finite values can also produce.
 struct Content {
   std::vector<NamedShape> tensors;
   std::function<void(std::size_t i, std::int64_t begin, std::int64_t count, float* out)> read;
-  std::shared_ptr<const MergedWeights> merged = {};  ///< if all weights are written
+  /// Merged weights if all weights are written; null if only adapters are.
+  std::shared_ptr<const MergedWeights> merged = {};
 
   std::int64_t bytes(DType dtype) const {
     std::int64_t sum = 0;
@@ -124,7 +125,7 @@ struct Content {
   }
 };
 
-/// Writes the file's tensors, which are those of the content starting at index `first`.
+/// Writes the tensors of a file; they start at index `first` of the content.
 void write_tensors(const Content& content, std::size_t first, SharedFile& file,
                    const std::function<void(std::int64_t)>& written) {
   std::vector<float> piece;
@@ -140,8 +141,8 @@ void write_tensors(const Content& content, std::size_t first, SharedFile& file,
   file.finish();
 }
 
-/// Returns the content to export: only the adapters if there are any and not `merge`; else all weights, with the
-/// adapters merged into them.
+/// Returns the content to export: only the adapters if the model has adapters and `merge` is false; else all weights,
+/// with the adapters merged into them.
 Content content_of(const ModelFiles& model, const std::filesystem::path& from, const ExportOptions& options) {
   if (model.listing.lora && !options.merge) {
     const std::vector<NamedShape> adapters = only(model.listing.parameters, true);
@@ -161,7 +162,7 @@ Content content_of(const ModelFiles& model, const std::filesystem::path& from, c
           merged};
 }
 
-/// Returns the side files: those in the folder `asked` first, then the model's.
+/// Returns the side files; files in the folder `asked` take precedence over the model's.
 SideFiles side_files_of(const std::filesystem::path& model, const std::filesystem::path& asked) {
   SideFiles files = asked.empty() ? SideFiles() : read_side_files(asked);
   files.merge(read_side_files(model));
@@ -235,7 +236,7 @@ Exported export_model(const ExportOptions& options, const ReadModelListing& read
     TemporaryFolder folder(options.to);
     write_model(model, content, side_files, options, folder.path(), progress, result);
     if (options.merge) result.merge = content.merged->effect();
-    if (progress) progress(result.bytes, result.bytes);  // last chance to cancel
+    if (progress) progress(result.bytes, result.bytes);  // last opportunity to cancel
     folder.name();
   } catch (const FileError& error) {
     throw with_advice(error);

@@ -23,15 +23,15 @@ namespace {
 
 using nlohmann::json;
 
-// `null` means what it means to `transformers` 5.24: the default of a key that is declared as optional there; "none" of
-// a window; and an error of every other key.
+// `null` has the same meaning as in `transformers` 5.24: the default for a key that is declared as optional there, "no
+// window" for a window, and an error for every other key.
 
-/// Reads the newer `rope_parameters` or the older `rope_scaling`; the latter wins unless it is empty, as in
-/// `transformers`. Sets theta as well.
+/// Reads the newer `rope_parameters` or the older `rope_scaling`, which takes precedence unless it is empty, as in
+/// `transformers`. Also sets theta.
 void read_rope(const Keys& keys, LlamaConfig& config) {
   const bool older = keys.has("rope_scaling") && !keys.at("rope_scaling").empty();
   const char* const key = older ? "rope_scaling" : "rope_parameters";
-  // `transformers` 5 writes theta into rope_parameters, and null may be left of the older key.
+  // `transformers` 5 writes theta into rope_parameters; the older key may remain with the value null.
   const bool inside = keys.has(key) && keys.at(key).is_object() && keys.at(key).contains("rope_theta");
   config.rope_theta = keys.number("rope_theta", 10000.0, inside ? Null::absent : Null::refused);
   if (!keys.has(key)) return;
@@ -56,7 +56,7 @@ void read_rope(const Keys& keys, LlamaConfig& config) {
     rope.high_freq_factor = inner.number("high_freq_factor");
   }
   if (yarn) {
-    const auto beta = [&](const char* name, double otherwise) {  // 0 is absent, too, in `transformers`
+    const auto beta = [&](const char* name, double otherwise) {  // `transformers` also treats 0 as absent
       const double value = inner.number(name, otherwise, Null::absent);
       return value == 0 ? otherwise : value;
     };
@@ -89,7 +89,7 @@ json write_rope(const RopeConfig& rope) {
   return object;
 }
 
-/// Reads the adapters that a checkpoint's weights include, under a key of our own.
+/// Reads the adapters that a checkpoint's weights include, under a key that only Tessera writes.
 LoraConfig read_lora(const Keys& keys) {
   if (!keys.has("lora")) return {};
   const Keys inner = keys.object("lora");
@@ -109,7 +109,7 @@ json write_lora(const LoraConfig& lora) {
           {"rslora", lora.rslora}, {"targets", lora.targets}, {"base", lora.base}};
 }
 
-/// Returns how many layers come before the first one with a window.
+/// Returns the number of layers before the first one with a window.
 std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config, const Family& family) {
   if (!keys.has("layer_types")) {
     if (family.window == Family::Window::always) return 0;
@@ -126,7 +126,7 @@ std::int64_t full_layers_of(const Keys& keys, const LlamaConfig& config, const F
 
 /// Reads the sliding window and its layers. Sets both to 0 if no layer has a window.
 void read_window(const Keys& keys, LlamaConfig& config, const Family& family) {
-  const auto window = [&]() -> std::int64_t {  // null: none
+  const auto window = [&]() -> std::int64_t {  // null: no window
     if (!keys.has("sliding_window")) return keys.given("sliding_window") ? 0 : 4096;
     const std::int64_t tokens = keys.integer("sliding_window");
     require<InputError>(tokens > 0, keys.source(),
@@ -143,7 +143,7 @@ void read_window(const Keys& keys, LlamaConfig& config, const Family& family) {
   if (config.sliding_window == 0 || config.full_layers == config.layers) config.sliding_window = config.full_layers = 0;
 }
 
-/// Reads the number of key-value heads, whose default is the family's.
+/// Reads the number of key-value heads; the default depends on the model family.
 std::int64_t kv_heads_of(const Keys& keys, std::int64_t heads, const Family& family) {
   constexpr const char* key = "num_key_value_heads";
   const std::int64_t otherwise = family.kv_heads > 0 ? family.kv_heads : heads;
@@ -151,10 +151,10 @@ std::int64_t kv_heads_of(const Keys& keys, std::int64_t heads, const Family& fam
   return keys.given(key) ? keys.integer(key, heads, Null::absent) : otherwise;
 }
 
-/// Throws for a key that changes the computation in a way that is not supported.
+/// Throws InputError for a key that changes the computation in a way that is not supported.
 void require_supported(const Keys& keys, const Family& family) {
   keys.expect("hidden_act", "silu");
-  // A config.json of a family without the key may have it all the same, perhaps as null.
+  // The config.json of a family that does not use this key may still contain it, possibly as null.
   keys.expect("attention_bias", false, family.has_attention_bias ? Null::refused : Null::absent);
   keys.expect("mlp_bias", false, family.has_mlp_bias ? Null::refused : Null::absent);
   keys.expect("partial_rotary_factor", 1.0, Null::absent);
@@ -268,7 +268,7 @@ std::string LlamaConfig::write() const {
   if (found->window != Window::none)
     object["sliding_window"] = sliding_window > 0 ? nlohmann::ordered_json(sliding_window) : nullptr;
   if (found->window == Window::always && full_layers > 0 && sliding_window > 0) {
-    json types = json::array();  // it has no max_window_layers
+    json types = json::array();  // this config has no max_window_layers, so every layer is listed
     for (int layer = 0; layer < layers; ++layer)
       types.push_back(window(layer) > 0 ? "sliding_attention" : "full_attention");
     object["layer_types"] = types;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// PEFT's adapter_config.json. Its keys are those of PEFT 0.21's LoraConfig.
+/// PEFT's adapter_config.json, with the keys of LoraConfig in PEFT 0.21.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Keys that are read below, and keys that do not affect the computation with given weights.
+/// Keys that are read below, and keys that do not affect the computation for given weights.
 constexpr std::array peft_keys = {"peft_type",
                                   "task_type",
                                   "r",
@@ -46,10 +46,10 @@ constexpr std::array peft_keys = {"peft_type",
                                   "ensure_weight_tying",
                                   "runtime_config"};
 
-/// Initialisations that change the base's weights: the adapters are valid only for the changed weights.
+/// Initialisations that change the base weights: the adapters are valid only for the changed weights.
 constexpr std::array changing_starts = {"pissa", "olora", "corda", "loftq", "lora_ga"};
 
-/// Writes a whole number without a fraction, as PEFT does.
+/// Writes an integral number without a fraction, as PEFT does.
 json whole_if_so(double number) {
   return number == std::floor(number) ? json(static_cast<std::int64_t>(number)) : json(number);
 }
@@ -123,7 +123,7 @@ LoraConfig LoraConfig::read(const std::filesystem::path& folder) {
 
 std::string LoraConfig::write(const std::vector<std::string>& modules, const std::vector<std::string>& others) const {
   const auto kind = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
-  std::map<std::string, bool> whole;  // kinds of projections, and whether all of a kind have paths
+  std::map<std::string, bool> whole;  // kinds of projections, and whether all projections of the kind have adapters
   for (const std::string& name : modules) whole[kind(name)] = true;
   for (const std::string& name : others)
     if (const auto found = whole.find(kind(name)); found != whole.end()) found->second = false;

@@ -14,17 +14,18 @@
 
 namespace fsdp::checkpoint {
 
-/// Merges adapters while reading, in float. Throws InputError for a value that is not finite.
+/// Merges adapters while reading, computing in float. Throws InputError for a value that is not finite.
 class MergedWeights {
  public:
-  /// `model` must outlive it. `adapter`: their folder, for messages. `dtype`: what the weights will be rounded to.
+  /// `model` must outlive this object. `adapter`: the folder of the adapters, for messages. `dtype`: the type that the
+  /// weights will be rounded to.
   MergedWeights(const ModelFiles& model, std::string adapter, DType dtype)
       : model_(&model), adapter_(std::move(adapter)), dtype_(dtype) {}
 
   /// Reads elements [begin, begin + count) of a parameter that is not an adapter.
   void read_finite(const NamedShape& tensor, std::int64_t begin, std::int64_t count, float* out);
 
-  /// The effect on all that was read.
+  /// Returns the effect of the merge on all values that were read so far.
   const MergeEffect& effect() const { return effect_; }
 
  private:
@@ -33,12 +34,12 @@ class MergedWeights {
 
   const ModelFiles* model_;
   std::string adapter_;
-  std::string name_;          // the tensor that a_ and b_ belong to
-  std::int64_t rank_ = 0;     // 0: the tensor has no adapter
+  std::string name_;          // name of the tensor that a_ and b_ belong to
+  std::int64_t rank_ = 0;     // rank of the adapter; 0 if the tensor has no adapter
   std::vector<float> a_, b_;  // [r, in], [out, r]
   DType dtype_;
   MergeEffect effect_;
-  std::vector<float> base_, product_;  // of a row
+  std::vector<float> base_, product_;  // values of one row
 };
 
 }  // namespace fsdp::checkpoint

@@ -13,7 +13,7 @@
 namespace fsdp::checkpoint {
 namespace {
 
-/// Warns if the folder holds adapters beside its weights.
+/// Warns if the folder contains adapters next to its weights.
 void warn_of_adapters(const std::filesystem::path& folder, const Warn& warn) {
   if (warn && path_exists(folder / adapter_config_name))
     warn(message(folder.string(), ": holds adapters as well, which are not read; name them by --adapter"));

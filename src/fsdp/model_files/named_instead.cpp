@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-/// The snapshot in a repository's folder of huggingface_hub's cache that has a config.json; empty if there is none.
+/// Returns the snapshot with a config.json in a repository's folder of huggingface_hub's cache; empty if there is none.
 std::filesystem::path snapshot_in(const std::filesystem::path& folder) {
   std::filesystem::path found;
   std::error_code error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Folders that are named in place of a model's.
+/// Folders that users give by mistake in place of a model's folder.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-/// Returns why a folder without config.json may have been named, and what to name instead; else nothing.
+/// For a folder without config.json: returns a likely reason why it was given, and the path to give instead; empty if
+/// no reason is known.
 std::string named_instead(const std::filesystem::path& folder);
 
 }  // namespace fsdp

@@ -29,7 +29,7 @@ std::optional<std::int64_t> field_of(const fs::path& path, std::string_view name
   return std::nullopt;
 }
 
-/// Returns the bytes that a control group has left, counting the page cache that the system can reclaim.
+/// Returns the bytes that a control group has left; page cache that the system can reclaim counts as free.
 std::optional<std::int64_t> left_by(const ControlGroup& group) {
   const bool first = group.version == 1;
   const auto limit = number_in(group.folder / (first ? "memory.limit_in_bytes" : "memory.max"));

@@ -10,7 +10,7 @@
 namespace fsdp::plan {
 namespace {
 
-/// Kinds of values by what can be: a slip of a unit, such as TFLOP/s for FLOP/s, is outside.
+/// Plausible ranges by kind of value: a wrong unit, such as TFLOP/s for FLOP/s, is outside.
 /// @{
 constexpr Range<double> rates{.least = 1e6, .most = 1e18};       // FLOP/s
 constexpr Range<double> bandwidths{.least = 1e5, .most = 1e15};  // bytes/s
@@ -27,13 +27,13 @@ void require_within(std::string_view name, T value, const Range<T>& range, std::
                       unit);
 }
 
-/// A rate that is reached, and the peak that it cannot be above.
+/// Throws InputError if an achieved rate is above the peak.
 void require_reached(std::string_view name, double rate, std::string_view peak_name, double peak) {
   require<InputError>(rate <= peak, name, " is ", rate, ", above ", peak_name, ", ", peak,
                       "; a rate that is reached is not above its peak");
 }
 
-/// A rate of smaller matmuls, which may be unknown.
+/// The same for the rate of smaller matmuls, which may be unknown (0).
 void require_reached_or_zero(std::string_view name, double rate, std::string_view peak_name, double peak) {
   if (rate != 0) require_within(name, rate, rates, "FLOP/s, or 0 where it is as that of large ones");
   require_reached(name, rate, peak_name, peak);

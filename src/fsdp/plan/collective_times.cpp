@@ -14,15 +14,15 @@ constexpr auto node = static_cast<std::size_t>(Link::node);
 constexpr auto network = static_cast<std::size_t>(Link::network);
 constexpr auto host = static_cast<std::size_t>(Link::host);
 
-/// Rounds of a tree over so many ranks: the logarithm to base 2, rounded up.
+/// Returns the number of rounds of a tree over `ranks` ranks: the logarithm to base 2, rounded up.
 double rounds(std::int64_t ranks) { return static_cast<double>(std::bit_width(static_cast<std::uint64_t>(ranks - 1))); }
 
-/// Sizes of a collective as numbers to calculate with.
+/// Sizes of a collective as floating-point numbers.
 struct Sizes {
   double bytes, ranks, nodes, per_node, beside;
 };
 
-/// Sets the transfer from `bytes` by link: side by side, or one link after the other.
+/// Sets the transfer time from `bytes` by link: the links transfer at the same time, or one after the other.
 void set_transfer(CollectiveTime& time, const Cluster& cluster, bool one_after_the_other = false) {
   const double inside = time.bytes[node] / cluster.node_bandwidth;
   const double between = time.bytes[network] / cluster.network_bandwidth;
@@ -52,7 +52,7 @@ CollectiveTime gather(const Cluster& cluster, const Sizes& of) {
   return cluster.gathers_in_stages && of.nodes > 1 && of.per_node > 1 ? in_stages(cluster, of) : ring(cluster, of);
 }
 
-/// `passes`: 2 up and down, 1 one way.
+/// `passes`: 2 for up and down, 1 for one direction.
 CollectiveTime tree(const Cluster& cluster, const Sizes& of, double passes) {
   const double latency = rounds(static_cast<std::int64_t>(of.per_node)) * cluster.node_latency +
                          rounds(static_cast<std::int64_t>(of.nodes)) * cluster.network_latency;
@@ -107,7 +107,8 @@ std::string_view name_of(Link link) {
 
 Spread spread_of(const Cluster& cluster, const Members& members) {
   const std::int64_t present = cluster.ranks_of_node();
-  const std::int64_t places = std::max<std::int64_t>(1, present / members.stride);  // of one communicator in a node
+  // Ranks of one communicator that a node has room for
+  const std::int64_t places = std::max<std::int64_t>(1, present / members.stride);
   const std::int64_t per_node = members.ranks <= places ? members.ranks : std::gcd(members.ranks, places);
   return {
       .nodes = members.ranks / per_node, .per_node = per_node, .beside = std::max<std::int64_t>(1, present / per_node)};

@@ -16,7 +16,7 @@ const Request& MostLoaded::request_of(int rank) {
 }
 
 void MostLoaded::add(const Plan& plan) {
-  one_.matmuls = nullptr;  // the same on all ranks
+  one_.matmuls = nullptr;  // matmuls are the same on all ranks, so they are listed once
   if (plan.peak_bytes() <= most_.peak_bytes()) return;
   most_ = plan;
   if (request_.record != nullptr) *request_.record = std::move(record_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clusters that are known by name. Behind every number stands its source; "assumed" says that there is none.
-// docs/plan.md tells which figures were measured.
+// The clusters that are known by name. Each number is followed by its source; "assumed" means that there is none.
+// docs/plan.md lists the figures that were measured.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -43,7 +43,8 @@ Cluster h100() {
   node.peak_fp32 = 66.9e12;    // the same
   node.matmul_bf16 = 786e12;   // measured: cuBLASLt, 8192^3, random numbers, on an H100 SXM5 80GB
   node.matmul_fp32 = 53.1e12;  // assumed: bf16's share of the peak, 79.4 %
-  node.attention = 238.5e12;   // measured there: our kernels, forward 361, backward 210, 2 to 5; cuDNN's are faster
+  // Measured there: Tessera's kernels, forward 361, backward 210, weights 2 : 5; cuDNN's are faster
+  node.attention = 238.5e12;
   node.memory_bandwidth = 2.61e12;  // H100 data sheet, 3.35 TB/s; assumed: the share that h200 reaches, 78 %
   node.node_bandwidth = 370.8e9;    // NCCL 2.30, topo.h: 18 NVLinks of 20.6 GB/s
   return node;
@@ -51,10 +52,11 @@ Cluster h100() {
 
 Cluster h200() {
   Cluster node = h100();
-  node.memory = 143771 * mebi;      // nvidia-smi, memory.total of an H200 SXM
-  node.matmul_bf16 = 794.5e12;      // stas00/ml-engineering, maximum achievable matmul FLOPS: H100 SXM
-  node.matmul_fp32 = 53.7e12;       // assumed: bf16's share of the peak, 80.3 %
-  node.attention = 603e12;          // NVIDIA/cudnn-frontend's benchmark, causal, 16k: forward 673, backward 579, 2 to 5
+  node.memory = 143771 * mebi;  // nvidia-smi, memory.total of an H200 SXM
+  node.matmul_bf16 = 794.5e12;  // stas00/ml-engineering, maximum achievable matmul FLOPS: H100 SXM
+  node.matmul_fp32 = 53.7e12;   // assumed: bf16's share of the peak, 80.3 %
+  // NVIDIA/cudnn-frontend's benchmark, causal, 16k: forward 673, backward 579, weights 2 : 5
+  node.attention = 603e12;
   node.memory_bandwidth = 3.75e12;  // the same, RMSNorm of 16384 x 4096: forward 3.71, backward 3.80 TB/s
   return node;
 }
@@ -76,17 +78,17 @@ Cluster b200() {
 Cluster two_sockets() {
   return {
       .device = "cpu",
-      .ranks = 2,                        // one for each socket, so that its memory is near
+      .ranks = 2,                        // one for each socket, so that its memory is local
       .ranks_per_node = 2,               // the same
       .runtime_bytes = 256 * mebi,       // assumed: code, thread stacks, MPI's buffers
-      .exchange_bytes = 0,               // an exchange takes no buffers of its own
+      .exchange_bytes = 0,               // an exchange needs no additional buffers
       .collective_latency = 2e-6,        // assumed
       .node_latency = 1e-6,              // assumed: a message in shared memory
       .node_bandwidth = 13e9,            // measured: Open MPI 4.1.4, 2 ranks, 64 MB: all-gather 11 to 16 GB/s
       .network_latency = 30e-6,          // assumed: TCP
       .network_bandwidth = 11.8e9,       // 100 Gb/s, of which frames of 1500 bytes leave 94 % to TCP
       .collectives_have_queues = false,  // the ranks' cores copy
-      .gathers_in_stages = false,        // comm::Mpi: every rank sends to every other one
+      .gathers_in_stages = false,        // comm::Mpi: every rank sends to every other rank
   };
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using Amounts = std::array<std::int64_t, 4>;  ///< elements of each kind at rest, and rows
 
-/// What determines the memory of a rank that steps whole tensors.
+/// The properties that determine the memory of a rank that steps whole tensors.
 struct Load {
   Amounts amounts{};
   std::multiset<std::pair<Role, std::vector<std::int64_t>>> stepped = {};

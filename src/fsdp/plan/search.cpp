@@ -43,13 +43,14 @@ class Search {
  private:
   enum class State : std::uint8_t { untouched, begun, done };
 
-  /// A way, and a time that it takes at least.
+  /// A configuration with a lower bound on its time.
   struct Entry {
     double least;
     std::size_t family;
     Turned turned;
 
-    /// Of equal times the earlier family's, and of its ways the one whose first knobs are turned less.
+    /// Reversed, so that the priority queue yields the least time first; of equal times the earlier family, and within
+    /// a family the lower levels of the first knobs.
     friend bool operator<(const Entry& a, const Entry& b) {
       return std::tie(b.least, b.family, b.turned) < std::tie(a.least, a.family, a.turned);
     }
@@ -76,7 +77,8 @@ class Search {
     result_.fates[family] = {fate, {family, turned, outcome(family, turned)}};
   }
 
-  /// Asks for a way, and puts it back if it takes longer than it might have; else no way that is left is faster.
+  /// Evaluates a configuration. If it takes longer than its lower bound, queues it again with its actual time;
+  /// otherwise no remaining configuration is faster.
   void visit(const Entry& entry) {
     const auto& [least, family, turned] = entry;
     const bool fastest = state_[family] == State::untouched;
@@ -106,8 +108,8 @@ class Search {
       if (families_[other].after == family) queue_.push({seconds, other, unturned(other)});
   }
 
-  /// Looks whether a family fits at all, and leaves out the levels of the first knob with which it does not even if
-  /// all others are turned to their ends.
+  /// Checks whether a family fits at all, and skips the levels of the first knob that do not fit even with all other
+  /// knobs at their last levels.
   void begin(std::size_t family, double seconds) {
     const Turned last = turned_to_the_end(family);
     if (!outcome(family, last).fits()) {
@@ -133,7 +135,7 @@ class Search {
     }
   }
 
-  /// Notes of a family that nothing was decided about that it is slower, by a time that it takes at least.
+  /// Records an undecided family as slower, with a lower bound on its time.
   void leave(std::size_t family, const Turned& turned, double least) {
     if (state_[family] == State::done) return;
     state_[family] = State::done;
@@ -143,9 +145,9 @@ class Search {
   std::span<const Family> families_;
   std::size_t keep_;
   FunctionRef<Outcome(std::size_t, const Turned&)> ask_;
-  std::vector<std::map<Turned, Outcome>> known_;  ///< of each family
-  std::vector<std::set<Turned>> queued_;          ///< the same
-  std::vector<State> state_;                      ///< the same
+  std::vector<std::map<Turned, Outcome>> known_;  ///< outcomes of the evaluated configurations of each family
+  std::vector<std::set<Turned>> queued_;          ///< configurations of each family that were queued
+  std::vector<State> state_;                      ///< state of each family
   std::priority_queue<Entry> queue_;
   SearchResult result_;
 };

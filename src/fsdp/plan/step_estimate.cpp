@@ -24,7 +24,7 @@ bool exchanges(const StepRecord& record) {
                              [](const RecordedCollective& each) { return each.op == comm::Op::all_to_all; });
 }
 
-/// Sets what a rank and its host need of memory.
+/// Sets the required and the available memory of a rank and its host.
 void set_needs(Estimate& estimate, const StepRecord& record) {
   const Cluster& cluster = estimate.cluster;
   estimate.device = {.needed = needed_bytes(estimate.plan, cluster, exchanges(record)), .available = cluster.memory};
@@ -32,9 +32,9 @@ void set_needs(Estimate& estimate, const StepRecord& record) {
                    .available = cluster.host_memory};
 }
 
-/// Sets the seconds in which a rank computes, and those in which it waits, by what it waits for.
+/// Sets the seconds in which a rank computes, and the seconds in which it waits, by the cause of the wait.
 void set_shares(Estimate& estimate) {
-  double free = 0;  // when the device's queue ended its last work
+  double free = 0;  // end time of the last operation on the device's queue
   const auto expose = [&](WorkKind kind, double seconds) {
     (kind == WorkKind::copy ? estimate.exposed_copies : estimate.exposed_collectives) += seconds;
   };
@@ -53,7 +53,7 @@ void set_shares(Estimate& estimate) {
     expose(estimate.works.back().work.kind, estimate.seconds - free);
 }
 
-/// Sets what is held after each task that the device's queue computes, or that is on it.
+/// Sets the activation memory after each task that has an operation on the device's queue.
 void set_activations(Estimate& estimate, const StepRecord& record) {
   for (const TimedWork& each : estimate.works) {
     if (each.work.task < 0 || each.work.work.track != static_cast<int>(Track::compute)) continue;

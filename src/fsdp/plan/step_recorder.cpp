@@ -69,7 +69,8 @@ RecordedWork StepRecorder::end() {
     }
   }
   const std::int64_t used = watched_.used_by_inputs(watched_.inputs);
-  work.host_bytes = std::max(used, used_) - std::min(used, used_);  // an input takes its bytes while it is there
+  // A copied input changes the bytes in use by its size
+  work.host_bytes = std::max(used, used_) - std::min(used, used_);
   return work;
 }
 

@@ -33,7 +33,7 @@ double matmul_seconds(const Cluster& cluster, const device::MatmulRecord& matmul
   return std::max(2 * m * n * k / rate, (read + written) / cluster.memory_bandwidth);
 }
 
-/// Puts the works of a step together.
+/// Assembles the operations of a step.
 class StepWorks {
  public:
   StepWorks(const Cluster& cluster, const StepRecord& record) : cluster_(cluster), record_(record) {}
@@ -92,7 +92,7 @@ class StepWorks {
     if (each.work.host_bytes > 0) add_copy(name, each.work.host_bytes, {});
   }
 
-  /// Adds the works of the schedule's queues, and the operations of tasks that have no work there.
+  /// Adds the operations of the schedule's queues, and the computations of tasks without an operation there.
   void add_queued() {
     require<InputError>(
         sharding::first_race(record_.schedule, record_.problem) == sharding::Race{},
@@ -119,7 +119,7 @@ class StepWorks {
     if (work.queue == Queues::compute) {
       add_compute(name, seconds, std::move(after));
     } else {
-      if (seconds > 0) {  // what a reduction fills, on the device's queue before it
+      if (seconds > 0) {  // fills the reduction's input, on the device's queue
         add_compute(name, seconds, {});
         after.push_back(last());
       }
@@ -129,7 +129,7 @@ class StepWorks {
     }
     works_of_queue_[work.queue].push_back(last());
   }
-  /// A work that moves nothing, on one rank: it keeps the order of events.
+  /// Adds an operation without a transfer, for one rank: it preserves the order of events.
   void add_nothing(const std::string& name, Queues::Kind queue, std::vector<int> after) {
     const Track track = queue == Queues::host       ? Track::host
                         : queue == Queues::across   ? Track::across
@@ -139,7 +139,7 @@ class StepWorks {
          std::move(after));
   }
 
-  /// The optimizer follows all: its norm's collectives, then its update.
+  /// Adds the optimizer after all other operations: the collectives of its norm, then its update.
   void add_optimizer() {
     std::array<int, track_count> ends{};
     ends.fill(-1);
@@ -155,15 +155,15 @@ class StepWorks {
     const double seconds = compute_seconds(cluster_, record_.optimizer, record_.compute);
     if (!record_.optimizer_in_host_memory || !cluster_.collectives_have_queues)
       return add_compute("optimizer", seconds, all);
-    // Kernels read and write main weights and states over the host's link, half of the bytes each way.
+    // Kernels access main weights and states over the host's link, half of the bytes in each direction.
     add_copy("optimizer", record_.optimizer.counters.elementwise_bytes / 2, all);
   }
 
   const Cluster& cluster_;
   const StepRecord& record_;
-  int task_ = -1;  ///< whose works are being put in
+  int task_ = -1;  ///< task whose operations are being added; -1: none
   std::vector<NamedWork> works_;
-  std::array<std::vector<int>, Queues::queues> works_of_queue_;  ///< numbers in works_
+  std::array<std::vector<int>, Queues::queues> works_of_queue_;  ///< indices into works_
 };
 
 }  // namespace

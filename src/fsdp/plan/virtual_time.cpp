@@ -10,7 +10,7 @@
 namespace fsdp::plan {
 namespace {
 
-/// Follows the works from event to event. At most one work of a track is under way.
+/// Advances the operations from event to event. At most one operation of a track is in flight.
 class Clock {
  public:
   explicit Clock(std::span<const Work> works) : works_(works), spans_(works.size()), left_(works.size()) {
@@ -34,9 +34,9 @@ class Clock {
  private:
   struct Track {
     std::vector<std::size_t> works;
-    std::size_t next = 0;  ///< into `works`
-    bool running = false;  ///< works[next] is under way
-    double free = 0;       ///< when its last work ended
+    std::size_t next = 0;  ///< index into `works`
+    bool running = false;  ///< whether works[next] is in flight
+    double free = 0;       ///< end time of its last operation
   };
   struct Left {
     double seconds, transfer;
@@ -47,7 +47,7 @@ class Clock {
     return std::ranges::all_of(works_[work].after,
                                [&](int other) { return left_[static_cast<std::size_t>(other)].over; });
   }
-  /// Begins every work that may, and ends at once those that take no time, until nothing changes.
+  /// Begins every operation that is ready, and ends those without duration at once, until nothing changes.
   void begin_all() {
     for (bool changed = true; changed;) {
       changed = false;
@@ -80,20 +80,20 @@ class Clock {
     left_[work].over = true;
   }
 
-  /// How fast a transfer is beside all that are under way: 1 alone.
+  /// Returns the relative speed of a transfer next to all transfers in flight; 1 if it is alone.
   double speed(const Work& work, const ByLink& load) const {
     double most = 1;
     for (std::size_t link = 0; link < link_count; ++link)
       if (work.demand[link] > 0) most = std::max(most, load[link]);
     return 1 / most;
   }
-  /// How fast a work's seconds pass beside the transfers that are under way.
+  /// Returns the relative speed at which an operation's seconds pass during the transfers in flight.
   static double pace(const Work& work, const ByLink& load) {
     const bool between_ranks =
         load[static_cast<std::size_t>(Link::node)] > 0 || load[static_cast<std::size_t>(Link::network)] > 0;
     return between_ranks ? work.beside : 1;
   }
-  /// Moves to the next event. Returns false if nothing is under way.
+  /// Advances to the next event. Returns false if no operation is in flight.
   bool advance() {
     ByLink load = {};
     for (const Track& track : tracks_)
@@ -110,14 +110,14 @@ class Clock {
   }
   static std::size_t work_of(const Track& track) { return track.works[track.next]; }
   bool transfers(const Track& track) const { return track.running && left_[work_of(track)].seconds <= 0; }
-  /// Until the end of the phase that a track's work is in.
+  /// Returns the time to the end of the current phase of a track's operation.
   double time_left(const Track& track, const ByLink& load) const {
     const Left& left = left_[work_of(track)];
     const Work& work = works_[work_of(track)];
     return left.seconds > 0 ? left.seconds / pace(work, load) : left.transfer / speed(work, load);
   }
   void move(Track& track, const ByLink& load, double step) {
-    constexpr double same = 1 + 1e-12;  // phases that end together, but for rounding, end in one event
+    constexpr double same = 1 + 1e-12;  // phases whose ends differ only by rounding end in one event
     Left& left = left_[work_of(track)];
     const bool ends = time_left(track, load) <= step * same;
     if (left.seconds > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Causal attention, forward and backward, in memory of its own.
+/// Forward and backward passes of causal attention, for measurements, with their own memory.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace fsdp::calibrate {
 
-/// One sequence. q, k and v are columns of one matrix, as in a block; so are their gradients. Passes are enqueued.
+/// Attention over one sequence. q, k and v are columns of one matrix, as in a block, and so are their gradients. Passes
+/// are enqueued.
 template <class Device, class T>
 class AttentionPass {
  public:
@@ -39,20 +40,20 @@ class AttentionPass {
                                                           .dk = k(dqkv_),
                                                           .dv = v(dqkv_)});
   }
-  /// Returns when the passes are done.
+  /// Waits until the enqueued passes have ended.
   void wait() { stream_.synchronize(); }
-  /// FLOPs of the causal half of one product, queries x keys.
+  /// Returns the FLOPs of the causal half of one product of queries and keys.
   double product_flops() const {
     const auto length = static_cast<double>(shape_.sequence_length);
     return static_cast<double>(q_columns()) * length * length;
   }
-  /// Both passes; returns when they are done.
+  /// Runs both passes and waits for their end.
   void run() {
     forward();
     backward();
     wait();
   }
-  /// FLOPs of both, as plans count them.
+  /// Returns the FLOPs of both passes, as plans count them.
   double flops() const { return static_cast<double>(shape_.flops(2) + shape_.flops(5)); }
   std::int64_t scratch_bytes() const { return arena_.capacity(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera calibrate`: the figures of a plan::Cluster, measured while all ranks do the same.
+/// `tessera calibrate`: measures the figures of a plan::Cluster, while all ranks run the same measurements.
 #pragma once
 
 #include "../cli/commands.hpp"
@@ -8,7 +8,7 @@
 namespace fsdp::calibrate {
 
 /// Starts or joins the ranks of a communicator and measures; rank 0 writes the file. Returns the exit status. Throws
-/// InputError for ranks that are not placed node by node. Defined for the communicators of the program's stacks
+/// InputError unless ranks are numbered node by node. Defined for the communicators of the program's stacks
 /// (on_comm.cpp.in).
 template <class Comm>
 int calibrate(const cli::Calibrate& options);

@@ -27,7 +27,7 @@
 namespace fsdp::calibrate {
 namespace {
 
-/// Returns the bytes of this process that are in memory.
+/// Returns the resident memory of this process in bytes.
 std::int64_t resident_bytes() {
   std::ifstream pages("/proc/self/statm");
   std::int64_t all = 0, resident = 0;
@@ -35,9 +35,10 @@ std::int64_t resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-/// Returns the places of ranks on these hosts, by rank. Throws InputError if plans have no such places.
+/// Returns the placement of ranks on these hosts, which are listed by rank. Throws InputError if plans do not support
+/// the placement.
 Places places_of(std::span<const std::string> hosts) {
-  std::vector<std::pair<std::string_view, int>> nodes;  // with their ranks, in the order of ranks
+  std::vector<std::pair<std::string_view, int>> nodes;  // nodes with their number of ranks, in the order of ranks
   for (const std::string& host : hosts) {
     if (nodes.empty() || nodes.back().first != host) nodes.emplace_back(host, 0);
     ++nodes.back().second;
@@ -56,7 +57,7 @@ Places places_of(std::span<const std::string> hosts) {
   return {.nodes = static_cast<int>(nodes.size()), .per_node = nodes[0].second};
 }
 
-/// Measures on all ranks. Lives as long as one calibration.
+/// Runs the measurements on all ranks. Lives as long as one calibration.
 class Calibrator {
  public:
   Calibrator(const cli::Calibrate& options, const Subject& subject)
@@ -75,7 +76,7 @@ class Calibrator {
   Calibrator(const Calibrator&) = delete;
   Calibrator& operator=(const Calibrator&) = delete;
 
-  /// Returns the cluster file.
+  /// Runs all measurements and returns the content of the cluster file.
   std::string run() {
     if (device_.free_bytes != nullptr) memory_.exchange_bytes = measure_exchange();
     work_.emplace(all_, device_, threads_);
@@ -120,8 +121,8 @@ class Calibrator {
   }
   const Link& nearest() const { return node_ ? *node_ : *network_; }
 
-  /// Returns the speeds of large matmuls while gathers are in progress, by round; none if the gathers cannot be made to
-  /// last as long as the matmuls.
+  /// Returns the relative speeds of large matmuls while gathers are in progress, by round; empty if gathers cannot be
+  /// made to last as long as the matmuls.
   std::vector<double> measure_beside(const Calibration& measured) {
     constexpr int most_gathers = 4000;
     const LinkCases& links = measured.node ? *measured.node : *measured.network;
@@ -132,7 +133,7 @@ class Calibrator {
       if (std::vector<double> speeds = speeds_next_to(gathers); !speeds.empty()) return speeds;
     return {};
   }
-  /// The same with so many gathers; none if a rank's ended before its matmuls. Collective.
+  /// The same with `gathers` gathers; empty if the gathers of a rank ended before its matmuls. Collective.
   std::vector<double> speeds_next_to(int gathers) {
     const Work& matmuls = work_->bf16[0];
     std::int64_t covered = 1;
@@ -161,13 +162,13 @@ class Calibrator {
     return speeds;
   }
 
-  /// Returns the bytes that the first all_to_all takes of a device.
+  /// Returns the bytes of device memory that the first all_to_all allocates.
   std::int64_t measure_exchange() {
     const std::int64_t before = device_.free_bytes();
     nearest().exchange();
     return std::max<std::int64_t>(before - device_.free_bytes(), 0);
   }
-  /// Frees all tensors of the device, but no communicator, and measures the bytes that are still taken.
+  /// Frees all tensors on the device, but no communicator, and measures the bytes that are still in use.
   void measure_device_memory() {
     work_.reset();
     for (const std::optional<Link>* link : {&node_, &network_})
@@ -175,7 +176,7 @@ class Calibrator {
     memory_.memory = device_.total_bytes();
     memory_.runtime_bytes = std::max<std::int64_t>(memory_.memory - device_.free_bytes() - memory_.exchange_bytes, 0);
   }
-  /// Returns the memory of the rank that has least, and the runtime's bytes of the rank with most. Collective.
+  /// Returns the least device memory of all ranks, and the most runtime memory. Collective.
   MeasuredMemory agreed_memory() {
     std::int64_t most[] = {-memory_.memory, memory_.runtime_bytes, memory_.exchange_bytes};
     all_.reduce(std::span<std::int64_t>(most), comm::Reduction::max, {"calibrate"});
@@ -186,20 +187,20 @@ class Calibrator {
   comm::Ranks all_;
   const DeviceWork& device_;
   int threads_;
-  MeasuredMemory memory_;  // of this rank
+  MeasuredMemory memory_;  // memory of this rank
   Places places_;
   std::optional<Link> node_, network_;
   std::optional<RankWork> work_;
 };
 
-/// Writes the file and prints its name, or prints the file if `path` is empty or cannot be written, which also throws
+/// Writes the file and prints its name. Prints the file if `path` is empty; also if it cannot be written, which throws
 /// InputError.
 void write_cluster(const std::string& path, const std::string& text) {
   if (path.empty()) return print_text(stdout, text);
   try {
     report::write_output("--out", path, text);
   } catch (const InputError&) {
-    print_text(stdout, text);  // it took long to measure
+    print_text(stdout, text);  // the measurements took long, so their result must not be lost
     throw;
   }
   print_text(stdout, text + path + "\n");

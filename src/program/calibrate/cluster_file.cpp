@@ -19,19 +19,19 @@
 namespace fsdp::calibrate {
 namespace {
 
-/// The middle of a figure's samples, and how far they lie apart.
+/// A figure's median over its samples, with the smallest and the largest sample.
 struct Figure {
   double value, least, most;
 };
 
-/// "1.95e+11 to 2.03e+11 in 9 repeats".
+/// Returns a text such as "1.95e+11 to 2.03e+11 in 9 repeats".
 std::string spread_text(const Figure& figure, std::int64_t repeats) {
   std::ostringstream text;
   text << std::setprecision(3) << figure.least << " to " << figure.most << " in " << repeats << " repeats";
   return text.str();
 }
 
-/// The figures of a calibration, and what is said of each in the file.
+/// The figures of a calibration, with the note on each in the file.
 class Figures {
  public:
   explicit Figures(const Calibration& measured) : of_(measured) {
@@ -97,11 +97,12 @@ class Figures {
     set(c.host_bandwidth, "host_bandwidth", rate(of_.copies));
   }
 
-  /// Seconds of a gather of few bytes: all latency.
+  /// Returns the seconds of a gather of few bytes, which are only latency.
   double start(const LinkCases& of, std::size_t round) const {
     return of_.rounds.seconds(of.few, round) / of.calls_of_few;
   }
-  /// Bytes a second that arrive at a rank, beside the time of few bytes. A step gathers about as much as it reduces.
+  /// Returns the bytes per second that arrive at a rank, without the time of a call with few bytes. Gathers and
+  /// reductions have equal weight, since a step gathers about as much as it reduces.
   Figure bandwidth(const LinkCases& of, double ranks_that_share) const {
     const double moved = of.bytes * std::max(of.ranks - 1, 1) / of.ranks * ranks_that_share;
     return figure([&, moved](std::size_t round) {
@@ -110,7 +111,7 @@ class Figures {
       return moved / std::max(both / 2 - start(of, round), both / 4);
     });
   }
-  /// Half of the time of few bytes is that of starting, the rest that of messages from rank to rank.
+  /// Half of the time of a call with few bytes is attributed to its start, the rest to the messages between ranks.
   void set_links() {
     const LinkCases& nearest = of_.node ? *of_.node : *of_.network;
     set(cluster_.collective_latency, "collective_latency",
@@ -135,7 +136,7 @@ class Figures {
       cluster_.node_bandwidth = cluster_.network_bandwidth;
       notes_["node_latency"] = notes_["node_bandwidth"] = "not measured: one rank on each node";
     }
-    if (!of_.network) {  // left out of the file
+    if (!of_.network) {  // these figures are omitted in the file
       cluster_.network_latency = cluster_.node_latency;
       cluster_.network_bandwidth = cluster_.node_bandwidth;
     }
@@ -172,7 +173,7 @@ class Figures {
 
   const Calibration& of_;
   plan::Cluster cluster_;
-  std::map<std::string, std::string> notes_;  // by key
+  std::map<std::string, std::string> notes_;  // notes by key of the file
 };
 
 }  // namespace

@@ -14,16 +14,17 @@
 
 namespace fsdp::calibrate {
 
-/// How the tensors of one rank's collectives are cut: one tensor for each call of a sample, in nearly equal pieces.
-/// Since each call has its own tensor, it is not in the caches, as in a training step.
+/// The sizes of one rank's tensors for collectives: one tensor for each call of a sample, divided into nearly equal
+/// pieces. Since each call has its own tensor, the tensor is not in the caches, as in a training step.
 class CollectiveSizes {
  public:
   CollectiveSizes(std::int64_t bytes, int rank, int ranks);
 
-  int calls() const { return calls_; }                  ///< of one sample: enough for some milliseconds
-  std::int64_t bytes() const { return elements_ * 4; }  ///< of one tensor
+  /// Number of calls in one sample, which then takes some milliseconds.
+  int calls() const { return calls_; }
+  std::int64_t bytes() const { return elements_ * 4; }  ///< bytes of one tensor
   std::int64_t own_bytes() const { return counts_[rank_] * 4; }
-  std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< that this rank receives
+  std::int64_t exchanged_bytes() const { return own_bytes() * std::ssize(counts_); }  ///< bytes that this rank receives
 
  protected:
   std::int64_t elements_;
@@ -31,11 +32,11 @@ class CollectiveSizes {
   std::size_t rank_;
   std::vector<std::int64_t> counts_, received_counts_;
   std::int64_t begin_ = 0;
-  /// Elements from one call's tensor to the next.
+  /// Number of elements from one call's tensor to the next.
   std::int64_t full_stride_ = 0, shard_stride_ = 0, received_stride_ = 0;
 };
 
-/// All memory that they need.
+/// The tensors with their memory.
 template <class Device>
 class CollectiveBuffers : public CollectiveSizes {
  public:
@@ -54,15 +55,17 @@ class CollectiveBuffers : public CollectiveSizes {
   CollectiveBuffers(const CollectiveBuffers&) = delete;
   CollectiveBuffers& operator=(const CollectiveBuffers&) = delete;
 
-  /// Returns segments whose local piece lies outside of the full tensor, as a shard at rest does.
+  /// Returns segments whose local piece is outside of the full tensor, like a shard at rest.
   std::vector<comm::Segment<float>> apart(int call) const { return {{shard(call), full(call), counts_}}; }
-  /// Returns segments whose local piece lies in its place in the full tensor.
+  /// Returns segments whose local piece aliases its range of the full tensor.
   std::vector<comm::Segment<float>> in_place(int call) const { return {{full(call) + begin_, full(call), counts_}}; }
-  /// Returns an exchange of the full tensor's pieces: each rank receives its own of all ranks, in other memory.
+  /// Returns an exchange of the full tensor's pieces: each rank receives its own piece from all ranks, in separate
+  /// memory.
   std::vector<comm::Exchange<float>> exchange(int call) const {
     return {{full(call), counts_, received(call), received_counts_}};
   }
-  /// Returns the full tensor for equal pieces, which MPI's collectives need: up to ranks - 1 elements are left out.
+  /// Returns the part of the full tensor that has equal pieces, which MPI's collectives need: up to ranks - 1 elements
+  /// are omitted.
   std::span<float> whole(int call) const { return {full(call), equal_piece() * counts_.size()}; }
   std::span<float> piece(int call) const { return {shard(call), equal_piece()}; }
 
@@ -73,7 +76,7 @@ class CollectiveBuffers : public CollectiveSizes {
   float* received(int call) const { return reinterpret_cast<float*>(received_.data()) + call * received_stride_; }
   float* shard(int call) const { return reinterpret_cast<float*>(shard_.data()) + call * shard_stride_; }
   std::size_t equal_piece() const { return static_cast<std::size_t>(elements_) / counts_.size(); }
-  /// Writes all memory once, so that every page is really allocated. Zero stays zero, however often it is summed.
+  /// Writes all memory once, so that every page is allocated. Zeros remain zeros, however often they are summed.
   void touch() {
     for (const Block* block : {&full_, &shard_, &received_}) std::fill_n(block->data(), block->bytes(), std::byte{0});
   }

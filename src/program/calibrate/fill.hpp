@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Values for the operands of measurements: deterministic, in [-scale, scale), neither denormal nor growing when they
-/// are multiplied.
+/// Deterministic values for the operands of measurements in [-scale, scale), which become neither denormal nor large
+/// when they are multiplied.
 #pragma once
 
 #include <tessera/fsdp/core/bf16.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a calibration measures of links: collectives inside of nodes, or between them. Measurements know a communicator
-/// by these functions only.
+/// The collectives that a calibration measures, within nodes or between them. Measurements access a communicator only
+/// through these functions.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,23 @@
 
 namespace fsdp::calibrate {
 
-/// The collectives of one communicator. All such communicators of the cluster run them at the same time. The functions
-/// own the communicator and its memory together.
+/// The collectives of one communicator. All communicators of this kind in the cluster run them at the same time. The
+/// functions own the communicator and its memory together.
 struct Link {
   int ranks = 1;
-  int calls_of_few = 1, calls_of_many = 1;       ///< in one run of `few`, and of `gather` and `scatter`
-  double bytes = 0;                              ///< of one call of gather, and of scatter: a whole buffer
-  std::function<void()> few, gather, scatter;    ///< gathers of few and many bytes, reductions of many
-  std::function<void()> exchange;                ///< all_to_all of few bytes
-  std::function<void(int calls)> start_gathers;  ///< of many bytes. Memory for a few calls is used in turn
+  int calls_of_few = 1, calls_of_many = 1;     ///< calls in one run of `few`, and in one of `gather` or `scatter`
+  double bytes = 0;                            ///< bytes of the whole buffer in one call of gather and of scatter
+  std::function<void()> few, gather, scatter;  ///< gathers of few bytes, gathers of many, reductions of many
+  std::function<void()> exchange;              ///< all_to_all of few bytes
+  /// Starts gathers of many bytes, which reuse the memory of a few calls.
+  std::function<void(int calls)> start_gathers;
   std::function<bool()> last_gather_ended;
-  std::function<void()> wait;          ///< for the gathers that were started
-  std::function<void()> free_buffers;  ///< keeps the communicator, which then can do none of these
+  std::function<void()> wait;  ///< waits for the gathers that were started
+  /// Frees the memory but not the communicator; no function can be used afterwards.
+  std::function<void()> free_buffers;
 };
 
-/// Gathers of few and many bytes, and reductions of many, of one communicator.
+/// The gathers of few and many bytes, and the reductions of many bytes, of one communicator.
 template <class Comm>
 class LinkWork {
  public:
@@ -69,7 +71,7 @@ class LinkWork {
 
  private:
   using Segments = std::vector<comm::Segment<float>>;
-  /// What the calls of a case move.
+  /// The buffers of the calls of a case.
   struct Calls {
     Calls(Comm& part, std::int64_t bytes)
         : buffers(bytes, part.rank(), part.size(), [&](std::int64_t size) { return comm::shared_memory(part, size); }) {
@@ -85,7 +87,7 @@ class LinkWork {
   static comm::Pending<Comm> scatter(Comm& part, const Segments& segments) {
     return comm::reduce_scatter<float>(part, segments, Write::overwrite, {"calibrate"});
   }
-  /// As in a step, calls are queued one behind another if the device has queues.
+  /// If the device has queues, calls are enqueued one after the other, as in a step.
   void run(const Calls& calls, comm::Pending<Comm> (*collective)(Comm&, const Segments&)) {
     for (const Segments& segments : calls.segments) {
       started_.push_back(collective(part_, segments));

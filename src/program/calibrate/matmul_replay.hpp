@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matmuls alone, one after another, as a training step has them.
+/// Matmuls without other operations, one after another, in the forms that a training step has.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace fsdp::calibrate {
 /// Returns `count` square matmuls in a compute type. Their rate is the reference for attention.
 std::vector<device::MatmulRecord> square_matmuls(DType dtype, std::int64_t size, int count);
 /// Returns the matmuls of a projection of tokens [T, in] by a weight [out, in]: forward, the input's gradient, and the
-/// weight's gradient, which is added to in float.
+/// weight's gradient, which is accumulated in float.
 std::vector<device::MatmulRecord> projection(DType dtype, std::int64_t tokens, std::int64_t in, std::int64_t out);
 
 /// Replays a list of matmuls with their shapes, transpositions and types. Operands are contiguous and come from two
@@ -44,7 +44,7 @@ class MatmulReplay {
       fill_uniform<Device>(stream_, Tensor<float>(reinterpret_cast<float*>(read_.data()), {read_.bytes() / 4}), 0.5f);
   }
 
-  /// Returns when all are done.
+  /// Runs all matmuls and waits for their end.
   void run() {
     Ring read(read_), written(written_);
     for (const device::MatmulRecord& record : list_) {
@@ -58,7 +58,7 @@ class MatmulReplay {
   double flops() const { return flops_; }
 
  private:
-  /// Bytes of the three operands, each rounded up for its place in a ring.
+  /// Sizes of the three operands in bytes, each rounded up for its place in a ring buffer.
   struct Sizes {
     std::int64_t a, b, c;
     explicit Sizes(const device::MatmulRecord& record)
@@ -66,7 +66,7 @@ class MatmulReplay {
           b(round_up(record.k * record.n * size_of(record.operands), device::alignment)),
           c(round_up(record.m * record.n * size_of(record.result), device::alignment)) {}
   };
-  /// A ring buffer: hands out the next `bytes`, from its start again if they do not fit.
+  /// A ring buffer: returns the next `bytes` bytes, or the first ones if the rest is too small.
   class Ring {
    public:
     explicit Ring(const device::Block<Device>& block) : block_(&block) {}
@@ -88,7 +88,7 @@ class MatmulReplay {
     }
     return bytes;
   }
-  /// Returns the record's matmul, on contiguous operands.
+  /// Returns the record's matmul on contiguous operands.
   template <class A, class C>
   static device::Matmul<A, C> matmul_of(const device::MatmulRecord& record, const std::byte* a, const std::byte* b,
                                         std::byte* c) {

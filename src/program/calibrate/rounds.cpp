@@ -24,8 +24,9 @@ void Rounds::run(std::int64_t count, const Action& before_each, bool warm_up) {
   using Clock = std::chrono::steady_clock;
   rounds_ = static_cast<std::size_t>(count);
   seconds_.assign(cases_.size() * rounds_, 0);
-  for (std::size_t round = warm_up ? 0 : 1; round <= rounds_; ++round)  // round 0 is not counted
-    for (std::size_t at = 0; at < cases_.size(); ++at) {                // bench/gpu builds this without range-v3
+  for (std::size_t round = warm_up ? 0 : 1; round <= rounds_; ++round)  // round 0 is the warm-up, which is not timed
+    // A plain loop, since bench/gpu builds this file without range-v3
+    for (std::size_t at = 0; at < cases_.size(); ++at) {
       if (cases_[at].prepare) cases_[at].prepare();
       if (before_each) before_each();
       const auto begin = Clock::now();

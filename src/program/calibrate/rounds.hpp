@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Timing of several cases against each other. Every round runs each case once, so that noise affects all alike.
+/// Alternating timing of several cases. Every round runs each case once, so that noise affects all cases equally.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace fsdp::calibrate {
 /// Returns the median: the middle value, or the mean of the two in the middle; 0 if there are no values.
 double median(std::vector<double> values);
 
-/// Cases that are timed alternately. Ratios between cases are taken per round, and their median over the rounds is
+/// Cases that are timed alternately. Ratios between cases are computed per round, and their median over the rounds is
 /// reported.
 class Rounds {
  public:
@@ -23,18 +23,18 @@ class Rounds {
   /// Adds a case and returns its number. `prepare` runs before each `body` and is not timed.
   std::size_t add(Action body, Action prepare = {});
 
-  /// Runs one uncounted round if `warm_up`, then `count` rounds. `before_each` runs before every body, such as a
-  /// barrier of ranks.
+  /// Runs one warm-up round if `warm_up`, then `count` timed rounds. `before_each` runs before every body, for example
+  /// a barrier of ranks.
   void run(std::int64_t count, const Action& before_each = {}, bool warm_up = true);
 
-  /// Seconds of every case in every round; writable, so that a reduction can make them equal on all ranks.
+  /// Returns the seconds of every case in every round; writable, so that a reduction can make them equal on all ranks.
   std::span<double> samples() { return seconds_; }
 
   double seconds(std::size_t at, std::size_t round) const { return seconds_[at * rounds_ + round]; }
   double median_seconds(std::size_t at) const {
     return median_of([&](std::size_t round) { return seconds(at, round); });
   }
-  /// Returns the median of one case's seconds over another's.
+  /// Returns the median over the rounds of one case's seconds divided by another's.
   double median_ratio(std::size_t at, std::size_t to) const {
     return median_of([&](std::size_t round) { return seconds(at, round) / seconds(to, round); });
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A calibration knows its communicator and its device by the functions of a `Subject`.
+/// The interface through which a calibration accesses its communicator and its device.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,16 @@
 
 namespace fsdp::calibrate {
 
-/// The ranks and the device that are measured.
+/// The ranks and the device to be measured.
 struct Subject {
   comm::Ranks all;
   bool shares_process = false;  ///< whether the ranks are threads of one process
   DeviceWork device;
-  /// Makes the communicators of ranks of equal color. Collective.
+  /// Creates the communicators of ranks with equal colors. Collective.
   std::function<Link(FunctionRef<int(int rank)> color_of)> link;
 };
 
-/// Measures on all ranks; the slowest counts. Rank 0 writes the file.
+/// Measures on all ranks; each figure is that of the slowest rank. Rank 0 writes the file.
 void measure(const cli::Calibrate& options, const Subject& subject);
 
 template <class Comm>

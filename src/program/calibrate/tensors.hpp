@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Tensors that own their memory, for operands of measurements.
+/// Tensors with their own memory, for operands of measurements.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class Tensors {
     blocks_.emplace_back(ledger_, device::MemoryKind::scratch, shape.numel() * std::int64_t{sizeof(T)});
     return {reinterpret_cast<T*>(blocks_.back().data()), shape};
   }
-  std::int64_t bytes() const { return ledger_.bytes(); }  ///< of all of them
+  std::int64_t bytes() const { return ledger_.bytes(); }  ///< bytes of all tensors
 
  private:
   device::Ledger ledger_;

@@ -9,8 +9,8 @@
 namespace fsdp::calibrate {
 namespace {
 
-/// Returns matmuls whose smallest size is `smallest`, or a multiple of it if that is large: from step to step twice as
-/// many, or twice as large, up to 8 times. Squares, or the projections of a batch of tokens.
+/// Returns matmuls whose smallest size is `smallest`, or a multiple of it if it is large. Each step doubles their
+/// number or their size, which grows up to 8 times. They are square, or the projections of a batch of tokens.
 std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t smallest, int step) {
   const int count = 1 << (std::min(step, 3) + std::max(step - 6, 0));
   const int growth = std::clamp(step - 3, 0, 3);
@@ -22,7 +22,7 @@ std::vector<device::MatmulRecord> matmuls_of_class(DType dtype, std::int64_t sma
   return list;
 }
 
-/// Returns `make(step)` for the first step from 0 on whose run takes 20 ms on the slowest rank, or for `last`; the same
+/// Returns `make(step)` for the first step from 0 whose run takes 20 ms on the slowest rank, or for `last`; the same
 /// step on all ranks. Collective.
 Work sized_work(const comm::Ranks& all, int last, const std::function<Work(int step)>& make) {
   constexpr double enough = 20e-3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a rank computes and copies alone in a calibration: matmuls, attention, a block's elementwise operations, copies
-/// to its host. Measurements know a device by these functions only.
+/// The local measurements of a rank in a calibration: matmuls, attention, a block's elementwise operations, copies to
+/// and from host memory. They access a device only through these functions.
 ///
 /// To add a device: instantiate `work_on` for it, as on_comm.cpp.in does.
 #pragma once
@@ -28,45 +28,45 @@
 
 namespace fsdp::calibrate {
 
-/// A task in separate memory, which its functions share.
+/// One measured computation with its own memory, which its functions share.
 struct Work {
-  std::function<void()> run;            ///< returns when it is done
-  std::function<void()> prepare = {};   ///< before each run, not timed
-  std::function<double()> amount = {};  ///< FLOPs or bytes of a run, as plans count them; known after a run
-  std::size_t at = 0;                   ///< its case in the rounds that time it
+  std::function<void()> run;            ///< runs the computation and waits for its end
+  std::function<void()> prepare = {};   ///< runs before each `run`, not timed
+  std::function<double()> amount = {};  ///< FLOPs or bytes of a run, as plans count them; known after the first run
+  std::size_t at = 0;                   ///< number of its case in the rounds that time it
 
-  /// Adds its case, which refers to this object.
+  /// Adds a case that refers to this object.
   void add_to(Rounds& rounds) {
     at = rounds.add([this] { run(); }, prepare ? [this] { prepare(); } : Rounds::Action());
   }
 };
 
-/// A device's work, by size.
+/// The measured computations of a device, by size.
 struct DeviceWork {
   std::string_view device;
-  bool overlaps;  ///< whether collectives run next to computations
+  bool overlaps;  ///< whether collectives overlap with computations
   Work (*matmuls)(std::vector<device::MatmulRecord> list, std::int64_t ring_bytes, int threads) = nullptr;
-  Work (*attention)(std::int64_t tokens, int threads) = nullptr;  ///< causal, in bf16, forward and backward
+  Work (*attention)(std::int64_t tokens, int threads) = nullptr;  ///< causal attention in bf16, forward and backward
   Work (*operations)(std::int64_t rows, int threads) = nullptr;
   Work (*copies)(std::int64_t bytes, int threads) = nullptr;
-  /// Bytes of the device's memory, in total and free; null if it uses the host's memory.
+  /// Return the total and the free bytes of the device's memory; null if it uses host memory.
   /// @{
   std::int64_t (*total_bytes)() = nullptr;
   std::int64_t (*free_bytes)() = nullptr;
   /// @}
 };
 
-/// What a rank computes and copies, each in the size that takes long enough.
+/// The measured computations and copies of a rank, each with a size that takes long enough to time.
 struct RankWork {
   std::vector<Work> bf16, fp32;  ///< large, medium and small matmuls
   Work attention, operations, copies;
 
-  /// Finds the sizes. Collective.
+  /// Determines the sizes. Collective.
   RankWork(const comm::Ranks& all, const DeviceWork& on, int threads);
   void add_to(Rounds& rounds);
 };
 
-/// The elementwise operations of a block in bf16: its norm and the gate of its MLP, forward and backward.
+/// The elementwise operations of a block in bf16: its norm and the activation of its MLP, forward and backward.
 template <class Device>
 class BlockOperations {
  public:
@@ -74,7 +74,7 @@ class BlockOperations {
     for (const Tensor<bf16>& each : {x_, up_, kept_}) fill_uniform<Device>(stream_, each, 1.0f);
   }
 
-  /// Renews what `run` overwrites: gradients of gradients would end as denormal numbers, which are slow.
+  /// Restores the tensors that `run` overwrites: otherwise repeated runs would reach denormal numbers, which are slow.
   void prepare() {
     for (const Tensor<bf16>& each : {dh_, dgate_, dup_})
       device::enqueue(stream_, device::Copy<bf16>{.x = kept_, .y = each});
@@ -88,7 +88,7 @@ class BlockOperations {
     device::enqueue(stream_, device::SwiGluBackward<bf16>{.gate = dgate_, .up = dup_, .dh = dh_});
     stream_.synchronize();
   }
-  /// Bytes of a run, as the operations' costs count them, and so do plans. Known after a run.
+  /// Returns the bytes of a run, as the operations' costs and plans count them; known after the first run.
   double bytes() const { return static_cast<double>(stream_.counters.elementwise_bytes); }
 
  private:
@@ -105,7 +105,7 @@ class BlockOperations {
   Tensor<float> rstd_ = memory_.template make<float>({shape_[0]});  // [rows]
 };
 
-/// Copies between the device's memory and its host's, one way.
+/// Copies from the device's memory to host memory or back.
 template <class Device>
 class HostCopies {
  public:
@@ -139,7 +139,7 @@ class HostCopies {
   device::Block<device::HostOffload<Device>> on_host_;
 };
 
-/// The work of an object that has run(), flops() or bytes(), and perhaps prepare().
+/// Returns the Work of an object that has run(), flops() or bytes(), and optionally prepare().
 template <class Object>
 Work work_of(const std::shared_ptr<Object>& own) {
   Work work{.run = [own] { own->run(); }};

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* offload_help = "none | optimizer (main weights and optimizer state stay in host memory)";
 
-/// Adds a word that the command line must have at its place.
+/// Adds a required positional argument.
 template <class T>
 void add_position(train::FlagSet& flags, const std::string& name, T& field, const std::string& help,
                   const char* missing) {
@@ -29,7 +29,7 @@ void add_position(train::FlagSet& flags, const std::string& name, T& field, cons
   flag.missing = missing;
 }
 
-/// Adds the flags of a stack, but --offload.
+/// Adds the flags of a stack, except --offload.
 void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "sharding", stack.sharding, sharding_help());
   flags.add(Effect::chosen, "layout", stack.sharding.layout,
@@ -45,7 +45,7 @@ void bind_policies(train::FlagSet& flags, StackChoice& stack) {
   flags.add(Effect::chosen, "comm", stack.comm, "self | threads:N | mpi | nccl");
 }
 
-/// Adds the flags that `train` and `plan` share.
+/// Adds the flags that `train` and `plan` have in common.
 void bind_step(train::FlagSet& flags, Train& command) {
   bind(flags, command.options);
   train::bind_model<LlamaConfig>(flags, command.options.model);
@@ -113,7 +113,7 @@ void bind(train::FlagSet& flags, Calibrate& command) {
   bind(flags, command.launch);
 }
 
-/// Converts the name of a type for exported weights.
+/// Converts the name of an element type for exported weights.
 void from_text(std::string_view flag, std::string_view text, ExportType& value) {
   std::vector<std::string> names;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -177,7 +177,7 @@ void bind(train::FlagSet& flags, Replay& command) {
             "self | threads:N | mpi | nccl; left out: as many threads as share a sequence if the run had pieces, else "
             "as many as "
             "it had");
-  bind_waits(flags, command.launch, true);  // the threads are those of the run
+  bind_waits(flags, command.launch, true);  // the number of threads is that of the run
 }
 
 void bind(train::FlagSet& flags, Tokenize& command) {

@@ -16,7 +16,7 @@
 namespace fsdp::cli {
 namespace {
 
-/// Makes `command` a sub-command's options, and adds their flags to `app`, which sets them as it is parsed.
+/// Makes `command` the options of a sub-command, and adds their flags to `app`, which sets them during parsing.
 template <class Options>
 void declare(CLI::App& app, Command& command) {
   auto& bound = command.emplace<Bound<Options>>();
@@ -24,7 +24,7 @@ void declare(CLI::App& app, Command& command) {
   train::add_options(app, bound.flags, app.get_name(), config_tables());
 }
 
-/// A sub-command.
+/// A sub-command in the list of all sub-commands.
 struct Declared {
   const char* name;
   const char* help;
@@ -54,8 +54,8 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-/// Returns the words of the command line with `help`, `help COMMAND` and `version` as flags. Throws InputError if the
-/// first is no command, before flags that follow a misspelled one are looked at.
+/// Returns the words of the command line, with `help`, `help COMMAND` and `version` replaced by flags. Throws
+/// InputError if the first word is not a command, so that this error comes before errors of the flags.
 std::vector<const char*> words_of(int argc, const char* const* argv) {
   std::vector<const char*> words(argv, argv + argc);
   const std::vector<std::string> names = command_names();
@@ -104,7 +104,7 @@ Command parse(int argc, const char* const* argv) {
     if (first == name) declare(declared, command);
   }
   if (auto help = train::run(app, static_cast<int>(words.size()), words.data())) return *help;
-  // An invalid optimizer is an error before anything starts.
+  // An invalid optimizer must be an error before anything starts.
   if (const auto* const train = std::get_if<Bound<Train>>(&command)) (void)resolve((*train)->optimizer);
   if (const auto* const plan = std::get_if<Bound<Plan>>(&command)) (void)resolve((*plan)->train.optimizer);
   return command;

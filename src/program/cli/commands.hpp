@@ -29,17 +29,17 @@ struct Train {
   friend bool operator==(const Train&, const Train&) = default;
 };
 
-/// `tessera plan`: what a training step would take on a cluster.
+/// `tessera plan`: estimates a training step on a cluster.
 struct Plan {
   Train train = {};
   train::PlanOptions plan = {};
-  bool fit = false;  ///< search for the fastest configurations that fit, in everything that the flags leave open
+  bool fit = false;  ///< search all options that the flags leave open for the fastest configurations that fit
 };
 
-/// `tessera calibrate`: measures the machines that it is started on, as a cluster's file.
+/// `tessera calibrate`: measures the machines that it runs on, and writes a cluster file.
 struct Calibrate {
-  std::string out = {};      ///< the file to write; empty: stdout
-  std::int64_t repeats = 9;  ///< of each figure; the median is taken
+  std::string out = {};      ///< path of the file to write; empty: stdout
+  std::int64_t repeats = 9;  ///< number of samples of each figure; the median is reported
   CommChoice comm = {};
   train::LaunchOptions launch = {};
 };
@@ -79,39 +79,39 @@ struct Inspect {
   bool quick = false;
 };
 
-/// `tessera tokenize`: makes token files of text.
+/// `tessera tokenize`: converts text to token files.
 struct Tokenize {
   data::TokenizeRequest request = {};
   std::vector<std::string> inputs = {};
   std::string tokenizer = {}, out = {};
 };
 
-/// `tessera plot`: draws metrics files.
+/// `tessera plot`: draws curves from metrics files.
 struct Plot {
   std::vector<std::string> files = {};
   std::string out = "plot.svg";
 };
 
-/// `tessera diff`: names the first place where the digests of two runs part.
+/// `tessera diff`: reports the first difference between the digests of two runs.
 struct Diff {
   std::string a = {}, b = {};
 };
 
-/// `tessera replay`: computes a step of a run again.
+/// `tessera replay`: recomputes a step of a run.
 struct Replay {
   train::ReplayRequest request = {};
-  std::vector<std::string> data = {};  ///< empty: where the run had them
-  std::string tokenizer = {};          ///< empty: the checkpoint's, or where the run had it
+  std::vector<std::string> data = {};  ///< data files; empty: the paths that the run recorded
+  std::string tokenizer = {};          ///< tokenizer; empty: the checkpoint's, or the path that the run recorded
   std::string token_cache = {};
-  std::optional<ShardingChoice> sharding = {};  ///< nothing: the run's
+  std::optional<ShardingChoice> sharding = {};  ///< strategy; nothing: the run's
   std::optional<CommChoice> comm = {};
   train::LaunchOptions launch = {};
 };
 
-/// `tessera stacks`: lists the compiled stacks, and what policies and backends support.
+/// `tessera stacks`: lists the compiled stacks, and the combinations that policies and backends support.
 struct Stacks {};
 
-/// `tessera --version`.
+/// `tessera --version`: prints the version.
 struct Version {};
 
 using train::Bound;
@@ -119,16 +119,16 @@ using Command = std::variant<train::Help, Version, Stacks, Bound<Train>, Bound<E
                              Bound<Export>, Bound<Inspect>, Bound<Tokenize>, Bound<Plot>, Bound<Diff>, Bound<Replay>,
                              Bound<Plan>, Bound<Calibrate>>;
 
-/// Returns the tables that a file of --config may have: one for each sub-command, and tessera_bench's.
+/// Returns the names of the tables that a --config file may contain: one for each sub-command, and tessera_bench's.
 std::vector<std::string> config_tables();
 
-/// Returns what to quote in a bug report: version, compiler, system, instruction set of the CPU kernels, and the
-/// libraries found when it was built.
+/// Returns the information to quote in a bug report: version, compiler, system, instruction set of the CPU kernels, and
+/// the libraries found by the build.
 std::string version_text();
 
-/// Returns tables of what policies and backends support, whether or not it is compiled into this program: backends by
-/// operation and element type, precisions by backend, strategies by placement and layout. They are made from the traits
-/// that `Stack` and the collectives check.
+/// Returns tables of the combinations that policies and backends support, whether or not they are compiled into this
+/// program: backends by operation and element type, precisions by backend, strategies by placement and layout. They are
+/// made from the traits that `Stack` and the collectives check.
 std::string support_text();
 
 /// Parses `tessera <sub-command> ...`. Throws InputError.
@@ -136,7 +136,8 @@ Command parse(int argc, const char* const* argv);
 
 /// Add the flags of a sub-command.
 void bind(train::FlagSet& flags, StackChoice& stack);
-/// With an --offload that also takes the share of block inputs in host memory. `help`: of inputs.
+/// The same with an --offload that also sets the share of block inputs in host memory. `help`: help text for the
+/// inputs.
 void bind(train::FlagSet& flags, StackChoice& stack, double& offloaded_inputs, const std::string& help);
 void bind(train::FlagSet& flags, Train& command);
 template <class Options>

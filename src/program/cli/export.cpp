@@ -18,7 +18,8 @@
 namespace fsdp::cli {
 namespace {
 
-/// Reports what a merge changed; as a warning if rounding loses half of it or more, or there was nothing to merge.
+/// Reports the effect of a merge; as a warning if rounding loses half of the change or more, or if there was nothing to
+/// merge.
 void report_merge(const checkpoint::MergeEffect& effect, std::string_view type) {
   if (effect.wanted == 0)
     return print_warning("merging changed nothing: the product of the adapters is zero, as before a first step");

@@ -11,18 +11,18 @@ namespace fsdp::cli {
 int run(const Export& command);
 
 /// Prints the contents of a folder (of a model, of adapters, or of checkpoints) and all problems. Unless --quick is
-/// given, reads every byte that a manifest.json has a checksum for, and looks for weights that are not finite. Returns
-/// 0, or 2 if there are problems.
+/// given, reads every byte that a manifest.json has a checksum for, and searches for weights that are not finite.
+/// Returns 0, or 2 if there are problems.
 int run(const Inspect& command);
 
 /// Runs `tessera tokenize`. Returns the exit status. Throws InputError.
 int run(const Tokenize& command);
 
-/// Draws metrics files. Warns on stderr about lines that cannot be used. Returns 0. Throws InputError.
+/// Draws metrics files. Warns on stderr about unusable lines. Returns 0. Throws InputError.
 int run(const Plot& command);
 
-/// Prints the first place where the digests of two runs part. Warns on stderr about lines that cannot be used. Returns
-/// 0 if they are the same, else 1. Throws InputError.
+/// Prints the first difference between the digests of two runs. Warns on stderr about unusable lines. Returns 0 if the
+/// digests are equal, else 1. Throws InputError.
 int run(const Diff& command);
 
 }  // namespace fsdp::cli

@@ -24,22 +24,22 @@
 namespace fsdp::cli {
 namespace {
 
-/// A way that fits, and its step.
+/// A configuration that fits, with its estimated step.
 struct Way {
   Train train;
   train::EstimatedStep step;
 };
 
-/// What a search found.
+/// The result of a search.
 struct FoundWays {
-  std::vector<Way> best = {};      ///< at least one, the fastest first
-  plan::SearchResult search = {};  ///< what became of each family of the space
+  std::vector<Way> best = {};      ///< at least one configuration, fastest first
+  plan::SearchResult search = {};  ///< result for each family of the space
 };
 
 constexpr std::size_t kept_ways = 3;
-constexpr double worth_a_choice = 0.998;  // of the time: what is beside a way and no faster than that is not told
+constexpr double worth_a_choice = 0.998;  // a variant must take less than this fraction of the time to be reported
 
-/// How many ways were estimated, on a terminal.
+/// Shows on a terminal how many configurations were estimated.
 class Progress {
  public:
   void asked() { line_.show(message("--fit: ", ++asked_, " ways estimated")); }
@@ -58,7 +58,7 @@ plan::Outcome outcome_of(const Train& train, EstimateStep estimate) {
   }
 }
 
-/// Returns a way, or one beside it that is faster and fits too.
+/// Returns a configuration, or a variant of it (FitSpace::beside) that is faster and also fits.
 Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate, Progress& progress) {
   Way best{.train = train, .step = estimate(train)};
   for (Train& other : space.beside(train)) {
@@ -68,13 +68,13 @@ Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate
       if (step.estimate.fits() && step.estimate.seconds < worth_a_choice * best.step.estimate.seconds)
         best = {.train = std::move(other), .step = std::move(step)};
     } catch (const InputError&) {
-      continue;  // what is beside a way need not be one
+      continue;  // a variant may be invalid
     }
   }
   return best;
 }
 
-/// Throws InputError: what is missing at the least.
+/// Throws InputError with the smallest amount of missing memory.
 [[noreturn]] void refuse(const plan::SearchResult& found, const FitSpace& space, EstimateStep estimate) {
   const plan::FamilyFate* least = nullptr;
   for (const plan::FamilyFate& fate : found.fates)
@@ -92,10 +92,11 @@ Way best_beside(const Train& train, const FitSpace& space, EstimateStep estimate
       report::bytes_text(need.available), "; take more ranks, a shorter --seq-len or a cluster with more memory"));
 }
 
-/// Returns the three fastest ways of a space that fit. `asked`: the command whose flags made the space. Shows on a
-/// terminal how many were estimated. Throws InputError if nothing fits; it says what would be needed.
+/// Returns the three fastest configurations of a space that fit. `asked`: the command whose flags define the space.
+/// Shows on a terminal how many were estimated. Throws InputError if none fits; the error reports the memory that would
+/// be needed.
 FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep estimate) {
-  if (space.families().empty()) (void)estimate(asked);  // says what is wrong with it
+  if (space.families().empty()) (void)estimate(asked);  // reports the error in the command
   require<InputError>(!space.families().empty(), "--fit: no way is left to try; leave out some flags");
   FoundWays ways;
   {
@@ -114,7 +115,7 @@ FoundWays find_ways(const Train& asked, const FitSpace& space, EstimateStep esti
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// What became of a strategy: of its families' fates the one that came nearest to being chosen.
+/// The search result for a strategy: the best result of its families.
 struct StrategyFate {
   std::string strategy;
   plan::FamilyFate fate;
@@ -139,7 +140,7 @@ std::vector<StrategyFate> fates_of_strategies(const plan::SearchResult& found, c
   return list;
 }
 
-/// Why a strategy is not among the best.
+/// Returns the reason why a strategy is not among the best.
 std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
   const plan::Outcome& outcome = fate.asked.outcome;
   switch (fate.fate) {
@@ -153,7 +154,7 @@ std::string why(const plan::FamilyFate& fate, const FitSpace& space) {
   return "";
 }
 
-/// Returns a value as a shell reads it.
+/// Returns a value quoted for a shell.
 std::string shell_word(const std::string& text) {
   if (!text.empty() &&
       text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,%+@") ==
@@ -164,7 +165,8 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-/// Returns the flags of a command that `train` takes and that a way leaves as they are, and the way's.
+/// Returns the flags for `train`: those of a configuration, and the given flags of the command that `train` accepts and
+/// the configuration does not set.
 std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
   static const std::set<std::string, std::less<>> of_plans = {"cluster", "comm", "document-length", "fit", "json",
                                                               "ranks",   "trace"};
@@ -182,7 +184,7 @@ std::string train_flags(const train::FlagSet& flags, const WayFlags& way) {
   return text + (flags.is_given("data") ? "" : " --data PATH");
 }
 
-/// Returns how a way is built for and started on a cluster of GPUs; empty for any other.
+/// Returns the commands that build and start a configuration on a cluster of GPUs; empty for any other cluster.
 std::string start_text(const Bound<Plan>& command, const plan::Cluster& cluster, const Train& train) {
   if (cluster.on_host()) return {};
   const std::string& name = *command->train.options.cluster;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `tessera plan --fit`: looks for the fastest ways to train that fit on a cluster, as plans tell.
+/// `tessera plan --fit`: searches for the fastest training configurations that fit on a cluster, by their plans.
 #pragma once
 
 #include <string>
@@ -13,11 +13,12 @@
 
 namespace fsdp::cli {
 
-/// Estimates the step of a command with other choices. Throws InputError for choices that cannot be.
+/// Estimates the step of a command with other choices. Throws InputError for an invalid combination of choices.
 using EstimateStep = FunctionRef<train::EstimatedStep(const Train&)>;
 
-/// Prints the three fastest ways that fit, with their flags, and why others lose. `missing`: why the program cannot run
-/// them; empty: it can. Returns the exit status. Throws InputError if nothing fits; it says what would be needed.
+/// Prints the three fastest configurations that fit, with their flags, and the reason why other strategies are slower
+/// or do not fit. `missing`: the reason why this program cannot run them; empty if it can. Returns the exit status.
+/// Throws InputError if nothing fits; the error reports the memory that would be needed.
 int fit(const Bound<Plan>& command, const plan::Cluster& cluster, const std::string& missing, EstimateStep estimate);
 
 }  // namespace fsdp::cli

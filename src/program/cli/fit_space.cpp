@@ -13,12 +13,13 @@
 namespace fsdp::cli {
 namespace {
 
-constexpr std::size_t most_groups = 4;           // sizes of groups of ranks that are tried
-constexpr std::int64_t most_micro_batches = 32;  // each is gone through in an estimate
+constexpr std::size_t most_groups = 4;           // number of sizes of groups of ranks that are tried
+constexpr std::int64_t most_micro_batches = 32;  // an estimate simulates each micro-batch
 constexpr std::int64_t tokens_of_tiles[] = {16384, 4096, 1024};
 constexpr Kept ways_to_keep[] = {{}, {true, 0}, {true, 0.5}, {true, 1}};
 
-/// Sizes of groups that fill nodes: one node's, and multiples of it; of a single node its parts.
+/// Returns sizes of groups that fill nodes: the size of a node, and multiples of it; for a single node, fractions of
+/// it.
 std::vector<std::int64_t> group_sizes(const plan::Cluster& cluster) {
   const std::int64_t first = cluster.nodes() > 1 ? cluster.ranks_of_node() : 2;
   std::vector<std::int64_t> sizes;
@@ -34,7 +35,7 @@ FitSpace::FitSpace(const Train& asked, const train::FlagSet& flags, const plan::
   for (const ShardingChoice& sharding : shardings()) add_families(sharding);
 }
 
-/// Strategies whose results are those of one rank, up to the order of sums. zero3 is fsdp2 in another layout.
+/// Strategies with the results of a single rank, up to the order of summation. zero3 is fsdp2 with another layout.
 std::vector<ShardingChoice> FitSpace::shardings() const {
   if (given_.is_given("sharding")) return {asked_.stack.sharding};
   std::vector<std::string> names = {"fsdp2", "fsdp2:no-reshard", "zero2", "zero1", "replicated"};
@@ -52,7 +53,8 @@ std::vector<ShardingChoice> FitSpace::shardings() const {
   return list;
 }
 
-/// How many ranks may share a sequence: one, as many as a node has, and more where there are fewer sequences.
+/// Numbers of ranks that may share a sequence: from one to the ranks of a node; more only if there are too few
+/// sequences for these.
 std::vector<std::int64_t> FitSpace::sharings() const {
   const std::int64_t batch = asked_.options.batch_size, ranks = cluster_.ranks;
   if (given_.is_given("sequence")) return {asked_.options.sequence.ranks};
@@ -83,7 +85,7 @@ std::vector<tiling::RunTimeTiling> FitSpace::tilings(std::int64_t tokens) const 
   return list;
 }
 
-/// A CPU's inputs are in host memory anyway.
+/// On a CPU, inputs are in host memory anyway.
 std::vector<Kept> FitSpace::kept() const {
   const auto& own = asked_.options.units;
   std::vector<Kept> list;
@@ -94,7 +96,7 @@ std::vector<Kept> FitSpace::kept() const {
     list.push_back(way);
     if (given_.is_given("offload")) list.back().offload_inputs = own.offload_inputs;
   }
-  if (given_.is_given("offload") && own.offload_inputs > 0)  // for recomputed blocks alone
+  if (given_.is_given("offload") && own.offload_inputs > 0)  // offloaded inputs require recomputed blocks
     std::erase_if(list, [](const Kept& way) { return !way.recompute; });
   return list;
 }
@@ -111,8 +113,8 @@ FitFamily FitSpace::family(const ShardingChoice& sharding, std::int64_t sharing,
   return family;
 }
 
-/// Each number of micro-batches with as few ranks to a sequence as it takes: more of them exchange more, and hold as
-/// many tokens at a time.
+/// Maps each number of micro-batches to the fewest ranks per sequence that permit it: more ranks per sequence
+/// communicate more, for the same number of tokens at a time.
 std::map<std::int64_t, std::int64_t> FitSpace::sharing_of_micro_batches() const {
   std::map<std::int64_t, std::int64_t> sharing_of;
   for (const std::int64_t sharing : sharings())
@@ -120,7 +122,7 @@ std::map<std::int64_t, std::int64_t> FitSpace::sharing_of_micro_batches() const 
   return sharing_of;
 }
 
-/// Of one strategy: a step of more micro-batches is no faster.
+/// Adds the families of one strategy, in the order of their micro-batches: a step of more micro-batches is no faster.
 void FitSpace::add_families(const ShardingChoice& sharding) {
   std::optional<std::size_t> after;
   for (const auto& [count, sharing] : sharing_of_micro_batches()) {
@@ -131,7 +133,7 @@ void FitSpace::add_families(const ShardingChoice& sharding) {
   }
 }
 
-/// A CPU's optimizer state is in host memory anyway.
+/// On a CPU, the optimizer state is in host memory anyway.
 std::vector<OffloadChoice> FitSpace::offloads() const {
   if (given_.is_given("offload")) return {asked_.stack.offload};
   if (cluster_.device == "cpu") return {OffloadChoice::none};

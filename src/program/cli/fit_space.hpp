@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ways to train that `tessera plan --fit` tries: all that the flags leave open and that changes no result but for
-/// the order of sums.
+/// The training configurations that `tessera plan --fit` tries: all choices that the flags leave open and that do not
+/// change results, except for the order of summation.
 ///
-/// A family is a strategy, how many ranks share a sequence, and how many micro-batches there are; its knobs are tiles,
-/// recomputation with its inputs here or in host memory, and the optimizer's place. To add a knob: a list in FitFamily,
-/// and its lines in FitSpace::levels_of and FitSpace::train.
+/// A family is a strategy, a number of ranks per sequence, and a number of micro-batches. Its knobs are tiles,
+/// recomputation with inputs in device or host memory, and the placement of the optimizer. To add a knob: a list in
+/// FitFamily, and its lines in FitSpace::levels_of and FitSpace::train.
 #pragma once
 
 #include <cstddef>
@@ -23,37 +23,37 @@
 
 namespace fsdp::cli {
 
-/// How blocks keep what their backward needs.
+/// How blocks save their inputs for backward.
 struct Kept {
   bool recompute = false;
-  double offload_inputs = 0;  ///< share of the recomputed blocks' inputs in host memory
+  double offload_inputs = 0;  ///< fraction of the recomputed blocks' inputs in host memory
 };
 
-/// A strategy, a way of sharing sequences and a number of micro-batches, and the levels of each knob, the fastest
+/// A strategy with a number of ranks per sequence and a number of micro-batches, and the levels of each knob, fastest
 /// first.
 struct FitFamily {
   Train train = {};
   std::vector<tiling::RunTimeTiling> tilings = {};
   std::vector<Kept> kept = {};
   std::vector<OffloadChoice> offloads = {};
-  std::optional<std::size_t> after = {};  ///< as plan::Family has it
+  std::optional<std::size_t> after = {};  ///< see plan::Family::after
 };
 
-/// The ways that a command's flags leave open on a cluster.
+/// The configurations that a command's flags leave open on a cluster.
 class FitSpace {
  public:
-  /// `flags`: what the command line and its file gave stays as it is.
+  /// `flags`: values given on the command line or in its file stay fixed.
   FitSpace(const Train& asked, const train::FlagSet& flags, const plan::Cluster& cluster);
 
   std::vector<plan::Family> families() const;
-  /// Number of ways.
+  /// Returns the number of configurations.
   std::int64_t size() const;
-  /// Returns the command with a way's choices.
+  /// Returns the command with the choices of a configuration.
   Train train(std::size_t family, const plan::Turned& turned) const;
-  /// Returns ways beside one that hold gathered weights differently: reductions after the last micro-batch, a unit more
-  /// gathered ahead, memory that is left filled with gathered weights.
+  /// Returns variants of a configuration that handle gathered weights differently: reductions after the last
+  /// micro-batch, prefetching of one more unit, or gathered weights in all remaining memory.
   std::vector<Train> beside(const Train& train) const;
-  /// Returns the flags of a family's strategy, or of a way: "--sharding fsdp2 --grad-accum 2".
+  /// Returns the flags of a family's strategy, or of a configuration: "--sharding fsdp2 --grad-accum 2".
   std::string strategy(std::size_t family) const;
   std::string flags(const Train& train) const;
 
@@ -76,14 +76,14 @@ class FitSpace {
 
 /// A flag and its value.
 struct WayFlag {
-  std::string name;  ///< without dashes
+  std::string name;  ///< name without dashes
   std::string value;
 };
 using WayFlags = std::vector<WayFlag>;
 
-/// Returns the flags of a way; others that --fit could choose have their defaults.
+/// Returns the flags of a configuration; all other flags that --fit could choose have their defaults.
 WayFlags flags_of_way(Train train);
-/// Returns them as a command line has them: "--sharding fsdp2 --grad-accum 2 --recompute".
+/// Returns the flags as text for a command line: "--sharding fsdp2 --grad-accum 2 --recompute".
 std::string command_line(const WayFlags& flags);
 
 }  // namespace fsdp::cli

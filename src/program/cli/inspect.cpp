@@ -58,7 +58,7 @@ std::string model_text(const LlamaConfig& config) {
   return message(text, config.tied ? "tied" : "untied", " head, RoPE ", config.rope.type, "\n");
 }
 
-/// Describes the memory for training with AdamW, sharded over ranks.
+/// Describes the memory for training with AdamW, divided over ranks.
 std::string needs_text(const std::string& folder, std::int64_t parameters) {
   constexpr std::int64_t bytes = 4 * 4;  // main weight, gradient, two moments
   std::string text = message("training  ", report::bytes_text(bytes * parameters),
@@ -80,7 +80,7 @@ std::string weights_text(const checkpoint::WeightFiles& weights) {
   return text + "\n";
 }
 
-/// Throws InputError if a folder has a tokenizer's files in a form that is not read.
+/// Throws InputError if a folder has a tokenizer's files in a form that is not supported.
 void require_no_unread_tokenizer(const std::filesystem::path& folder) {
   for (const char* const name : {"tokenizer.model", "tekken.json", "vocab.json", "merges.txt", "qwen.tiktoken"})
     require<InputError>(!path_exists(folder / name), folder.string(), ": holds ", name,
@@ -88,13 +88,13 @@ void require_no_unread_tokenizer(const std::filesystem::path& folder) {
                         "name another by --tokenizer");
 }
 
-/// Inspects a folder part by part, so that a problem in one part does not hide those in the next. Skips the parts that
-/// need damaged files.
+/// Inspects a folder part by part, so that a problem in one part does not hide problems in the next. Skips the parts
+/// that need damaged files.
 class Inspection {
  public:
   Inspection(std::filesystem::path folder, bool quick) : folder_(std::move(folder)), quick_(quick) {}
 
-  /// Prints everything about a model's folder, or a folder of adapters. Returns the exit status.
+  /// Prints all information about a model's folder, or about a folder of adapters. Returns the exit status.
   int run() {
     print(message("folder    ", folder_.string(), "\n", files_in(folder_)));
     if (!holds("config.json") && holds(checkpoint::adapter_config_name))
@@ -106,7 +106,7 @@ class Inspection {
     return status();
   }
 
-  /// Prints a line about one of several checkpoints, and its problems. Returns the exit status.
+  /// Prints one line about one of several checkpoints, and its problems. Returns the exit status.
   int run_as_one_of_many() {
     print(message("step      ", folder_.string(), "\n"));
     if (!part([&] { look_at_bytes(); })) return status();
@@ -123,13 +123,13 @@ class Inspection {
 
   bool holds(const char* name) const { return path_exists(folder_ / name); }
 
-  /// Prints a problem, unless another part met the same.
+  /// Prints a problem, unless another part found the same one.
   void problem(const std::string& text) {
     if (!std::ranges::count(problems_, text)) print(message("problem   ", text, "\n"));
     problems_.push_back(text);
   }
 
-  /// Calls `look`, which reports problems or throws. Returns whether it found none.
+  /// Calls `look`, which reports problems or throws. Returns whether there were no problems.
   template <class Part>
   bool part(const Part& look) {
     const std::size_t before = problems_.size();
@@ -168,7 +168,8 @@ class Inspection {
     look_at_values(std::span(&file, 1));
   }
 
-  /// Reports the problems that `find` returns, unless --quick is given. `find` gets a function that shows its progress.
+  /// Reports the problems that `find` returns, unless --quick is given. `find` receives a function that shows its
+  /// progress.
   template <class Find>
   void look(const char* activity, const Find& find) {
     if (quick_) return;
@@ -197,13 +198,14 @@ class Inspection {
     checkpoint::ModelListing listing;
     if (config) part([&] { listing = checkpoint::open_model(folder_, read_listed, print_warning).listing; });
     part([&] {
-      look_at_values(weights->files(), [&](const std::string& name) {  // a copy is not used either, but should be one
+      // Also checks ignored copies, which must equal a checked tensor
+      look_at_values(weights->files(), [&](const std::string& name) {
         return listing.ignored && listing.ignored(name) && !(listing.copied && listing.copied(name));
       });
     });
   }
 
-  /// Looks for values that are not finite.
+  /// Searches for values that are not finite.
   void look_at_values(std::span<const checkpoint::SafetensorsFile> files,
                       const std::function<bool(const std::string&)>& ignored = {}) {
     look("reading values", [&](const auto& show) { return checkpoint::not_finite_in(files, show, ignored); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The parameters of a folder, which the commands about folders share.
+/// The listing of a folder's parameters, for all commands about folders.
 #pragma once
 
 #include <tessera/comm/self.hpp>
@@ -9,7 +9,7 @@
 
 namespace fsdp::cli {
 
-/// Any stack's Llama: used only to list the parameters of a config.
+/// A Llama on any stack: used only to list the parameters of a config.
 using Listed = Llama<Stack<Replicated, comm::Self<>, Fp32, tiling::Untiled>>;
 
 }  // namespace fsdp::cli

@@ -23,7 +23,7 @@
 namespace fsdp::cli {
 namespace {
 
-/// A checkpoint that says how the run was trained.
+/// A checkpoint with the record of how the run was trained.
 struct Saved {
   std::filesystem::path path;
   checkpoint::TrainerState state;
@@ -31,7 +31,7 @@ struct Saved {
   const train::RunRecord& record() const { return state.run; }
 };
 
-/// Returns a sound checkpoint's record; nothing, with a warning, for one that is not sound.
+/// Returns the record of a valid checkpoint; nothing, with a warning, for an invalid one.
 std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std::string>& warnings) {
   try {
     const auto from = checkpoint::Checkpoint::open(path, checkpoint::read_listing<Listed>);
@@ -44,8 +44,8 @@ std::optional<Saved> saved_in(const std::filesystem::path& path, std::vector<std
   }
 }
 
-/// The record of the run when it made a step: that of its next checkpoint, since a run that resumes may change flags,
-/// or else that of the last one before.
+/// Returns the record of the run at a step: that of the next checkpoint, since a resumed run may change flags, or else
+/// that of the previous one.
 Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std::string>& warnings) {
   require_folder(folder);
   require<InputError>(!path_exists(std::filesystem::path(folder) / "trainer.json"), "replay: ", folder,
@@ -60,14 +60,15 @@ Saved saved_around(const std::string& folder, std::int64_t step, std::vector<std
   throw InputError(message("replay: ", folder, " holds no sound checkpoint"));
 }
 
-/// Sets flags to what a record has of them.
+/// Sets flags to their values in a record.
 void set_recorded(const train::FlagSet& flags, const train::RunRecord& record) {
   for (const train::Flag& flag : flags.flags()) {
     const std::string text = train::value_of(record, flag.name);
     if (text.empty()) continue;
     std::vector<std::string> values = {text};
     const std::vector<std::string_view> parts = split_at(text, flag.between);
-    if (flag.kind == train::FlagKind::list) values.assign(parts.begin(), parts.end());  // record_of joins them
+    // Record_of joins the values of a list
+    if (flag.kind == train::FlagKind::list) values.assign(parts.begin(), parts.end());
     flag.give(values);
   }
 }
@@ -76,7 +77,7 @@ std::int64_t number_of(const train::RunRecord& record, const char* name) {
   return parsed<std::int64_t>(train::value_of(record, name)).value_or(0);
 }
 
-/// The value of an entry for replay. Throws InputError if there is none.
+/// Returns the recorded value of an entry for replay. Throws InputError if there is none.
 std::string recorded(const Saved& saved, const char* name) {
   const std::vector<std::string> values = train::replay_values(saved.record(), name);
   require<InputError>(values.size() == 1, "replay: ", saved.path.string(), " does not record its --", name,
@@ -84,7 +85,7 @@ std::string recorded(const Saved& saved, const char* name) {
   return values.front();
 }
 
-/// The strategy to compute with: the run's, or a given one of the same bits.
+/// Returns the strategy to compute with: the run's, or a given one with bit-identical results.
 ShardingChoice sharding_of(const Replay& command, const ShardingChoice& of_run) {
   if (!command.sharding) return of_run;
   ShardingChoice given = *command.sharding;
@@ -141,7 +142,7 @@ RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<st
   options.launch = command.launch;
   options.launch.threads = number_of(saved.record(), "threads");
   options.from_scratch = false;
-  if (pieces) options.grad_accum = 1;  // the pieces set it
+  if (pieces) options.grad_accum = 1;  // pieces determine the number of micro-batches
   options.model.name = saved.path.string();
   options.data = command.data.empty() ? train::replay_values(saved.record(), "data") : command.data;
   require<InputError>(!options.data.empty(), "replay: ", saved.path.string(),

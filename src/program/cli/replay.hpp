@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The sub-command replay: finds out from a run's checkpoints how it was trained.
+/// The sub-command replay: reads from a run's checkpoints how it was trained.
 #pragma once
 
 #include <optional>
@@ -15,28 +15,27 @@
 
 namespace fsdp::cli {
 
-/// A run to be computed again.
+/// A run that is to be recomputed.
 struct RecordedRun {
   train::RunRecord record = {};
   std::optional<checkpoint::TrainerState> after =
-      {};  ///< of the checkpoint that has the record, if it is behind the step
-  /// What trained it, as far as results depend on it, with the data and ranks of now.
+      {};  ///< state in the checkpoint with the record, if it is not before the step
+  /// The options of the run that results depend on, with the current data and ranks.
   /// @{
   train::Bound<train::TrainOptions> options = {};
   train::OptimizerChoice optimizer = {};
   StackChoice stack = {};
   /// @}
   train::ReplayRequest request = {};
-  std::vector<std::string> warnings = {};  ///< for one rank to print
+  std::vector<std::string> warnings = {};  ///< warnings for one rank to print
 };
 
 /// Reads the record of the run from its folder of checkpoints. `by_launcher`: whether a launcher started the ranks.
-/// Adds a sentence to `warnings` for each checkpoint that is not sound; each rank reads the folder, and one prints
-/// them. Throws InputError if it is not there, or the command changes what decides results.
+/// Adds a warning to `warnings` for each invalid checkpoint; every rank reads the folder, and one rank prints them.
+/// Throws InputError if there is no record, or if the command changes an option that results depend on.
 RecordedRun recorded_run(const Replay& command, bool by_launcher, std::vector<std::string>& warnings);
 
-/// Returns the policies that a run recorded by their texts, as policy_text writes them. Throws InputError for those of
-/// other programs.
+/// Returns the policies that a run recorded as texts of policy_text. Throws InputError for policies of other programs.
 StackChoice recorded_stack(const std::string& sharding, const std::string& precision, const std::string& tiling);
 
 }  // namespace fsdp::cli

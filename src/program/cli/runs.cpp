@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// `plot` and `diff`: pictures and comparisons of what runs wrote.
+/// `plot` and `diff`: curves and comparisons of files that runs wrote.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -21,7 +21,7 @@
 namespace fsdp::cli {
 namespace {
 
-/// Prints a warning for each of the first lines of a file that are omitted, and the number of the others.
+/// Prints a warning for each of the first omitted lines of a file, and the number of the others.
 void warn_of_left_out(const std::string& file, std::span<const std::string> sentences) {
   constexpr std::size_t most_named = 10;
   for (const std::string& sentence : sentences.first(std::min(sentences.size(), most_named)))

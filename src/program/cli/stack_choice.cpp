@@ -29,7 +29,7 @@ std::int64_t number_after(std::string_view text, std::string_view prefix, std::i
   return number;
 }
 
-/// "fp32, bf16"
+/// Joins names: "fp32, bf16"
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -101,7 +101,7 @@ std::string to_text(const CommChoice& value) {
 namespace fsdp::tiling {
 
 void from_text(std::string_view flag, std::string_view text, RunTimeTiling& value) {
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // the policies' numbers are int
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // the policies store these numbers as int
   if (text == "off")
     value = {};
   else if (const std::int64_t tiles = cli::number_after(text, "tiles:", most, flag); tiles > 0)

@@ -21,7 +21,8 @@ namespace {
 constexpr ValueNames<LayoutChoice::owned> layout_names("default", "per-parameter", "flat", "rows", "owned");
 constexpr std::string_view in_pieces = ":pieces=V";
 
-/// Calls `f` with a value of every kind of strategy, and its list; with one for all that a hybrid may have inside.
+/// Calls `f` with a value of every kind of strategy, and its parts. Of the strategies that a hybrid may contain, only
+/// one is visited.
 template <class F>
 void each_named_kind(const F& f) {
   each_kind<AnyStrategy>([&](AnyStrategy strategy) {
@@ -37,14 +38,14 @@ std::string text_of(const PolicyNumber& number) {
   return message(number.name, number.is_bytes ? "=BYTES" : !number.is_option ? "=N" : "");
 }
 
-/// Adds a name behind those with the same first word.
+/// Inserts a name after those with the same first word.
 void add(std::vector<std::string>& names, const std::string& name) {
   const auto last = std::ranges::find(names.rbegin(), names.rend(), first_word(name), first_word);
   names.insert(last == names.rend() ? names.end() : last.base(), name);
 }
 
-/// The names of strategies without pieces, those with the same first word side by side, and the numbers that may stand
-/// behind them, each with the first kinds of those with the same first word that have it.
+/// The names of strategies without pieces, grouped by their first word, and the numbers that may follow them. Each
+/// number has a list of strategies: the first kind of each group that accepts it.
 struct Names {
   std::vector<std::string> kinds;
   std::vector<std::pair<PolicyNumber, std::vector<std::string>>> numbers;
@@ -67,7 +68,7 @@ Names known_names() {
   return names;
 }
 
-/// All kinds, and each number behind the first strategy that has it.
+/// Returns all kinds, and each number after the first strategy that accepts it.
 std::vector<std::string> suggested_names() {
   auto [names, numbers] = known_names();
   for (const auto& [number, behind] : numbers) add(names, message(behind.front(), ":", text_of(number)));
@@ -75,7 +76,8 @@ std::vector<std::string> suggested_names() {
   return names;
 }
 
-/// Throws InputError if a step cannot be cut into the pieces that a text asks for; says what could be.
+/// Throws InputError if a step cannot be divided into the pieces that a text specifies; the error suggests a valid
+/// text.
 void require_pieces(std::string_view text) {
   constexpr std::string_view key = "pieces=";
   const std::vector<std::string_view> parts = split_at(text, ':');
@@ -95,7 +97,8 @@ void require_pieces(std::string_view text) {
                       "fsdp2:pieces=", pieces, ", zero2:pieces=", pieces, " or zero3:pieces=", pieces);
 }
 
-/// Throws InputError if a text that is no strategy's has a budget: says which strategies take one, or what is wrong.
+/// Throws InputError if a text that is not a valid strategy contains a budget: reports which strategies accept one, or
+/// the error in the budget.
 void require_budget(std::string_view text) {
   constexpr std::string_view key = "budget=";
   const std::vector<std::string_view> parts = split_at(text, ':');
@@ -168,7 +171,7 @@ std::string sharding_help() {
 }
 
 void from_text(std::string_view, std::string_view text, ShardingChoice& value) {
-  value.strategy = parse_sharding(text).strategy;  // the layout is that of --layout
+  value.strategy = parse_sharding(text).strategy;  // the layout comes from --layout
 }
 
 void from_text(std::string_view flag, std::string_view text, LayoutChoice& value) {

@@ -41,7 +41,7 @@ using Precisions = mp_list<Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>, Fp16Mixed>;
 using Layouts = mp_list<buffer::PerParameter, buffer::Flat, buffer::Rows, buffer::Owned>;
 using Strategies = mp_push_back<mp_rename<decltype(RunTimeAny::strategy), mp_list>, RunTimeHybridFull>;
 
-/// Calls f.operator()<T>() for every type of a list.
+/// Calls f.operator()<T>() for every type T of a list.
 template <class List, class F>
 void for_each(const F& f) {
   mp_for_each<mp_transform<mp_identity, List>>([&]<class T>(mp_identity<T>) { f.template operator()<T>(); });
@@ -74,7 +74,7 @@ constexpr bool gathers = requires(C c, std::span<const comm::Segment<T>> segment
 };
 
 /// Whether a precision works with a communicator: its device computes in the compute type, and it can reduce in the
-/// wire type. `Stack` checks the same.
+/// wire type. `Stack` has the same checks.
 template <class C, class P>
 constexpr bool works_in =
     device::computes_in<typename C::Device, typename P::Compute>&& comm::supports_wire<C, typename P::Reduce>;
@@ -106,7 +106,7 @@ std::string strategies() {
   std::vector<Row> rows{{"strategy", "weights at rest", "optimizer across groups", "axes"}};
   for_each<Layouts>([&]<class L>() { rows[0].push_back("in " + policy_text<L>()); });
   for_each<Strategies>([&]<class S>() {
-    if (sharding::facts_of(S{}).pieces > 0) return;  // the same, with pieces
+    if (sharding::facts_of(S{}).pieces > 0) return;  // the same row as without pieces
     constexpr bool sharded = std::is_same_v<typename S::AtRest, buffer::Shard>;
     constexpr bool sharded_across = std::is_same_v<OptimizerPlacement<S>, buffer::Shard>;
     constexpr bool has_groups = requires { typename S::Across; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An entry of the program's table of compiled stacks: the flags that choose it, and its commands.
+/// An entry of the program's table of compiled stacks: the flags that select it, and its commands.
 #pragma once
 
 #include <functional>
@@ -31,11 +31,11 @@ struct CompiledStack {
   std::string precision;
   int (*train)(const cli::Bound<cli::Train>&) = nullptr;
   int (*replay)(const cli::RecordedRun&) = nullptr;
-  /// Calls f on all ranks, and returns their status: of errors that all of a launcher's ranks have one is printed.
+  /// Calls f on all ranks and returns their exit status. An error that all of a launcher's ranks have is printed once.
   int (*on_ranks)(const train::LaunchOptions&, const std::function<int(const comm::Ranks&)>& f) = nullptr;
-  int (*calibrate)(const cli::Calibrate&) = nullptr;  ///< of the device and its communicator
+  int (*calibrate)(const cli::Calibrate&) = nullptr;  ///< calibrates the device and its communicator
   int (*evaluate)(const cli::Bound<cli::Eval>&) = nullptr;
-  int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head has no logits
+  int (*generate)(const cli::Bound<cli::Generate>&) = nullptr;  ///< null if the model's head does not compute logits
   int (*chat)(const cli::Bound<cli::Chat>&) = nullptr;          ///< null if the model cannot continue a sequence
 };
 
@@ -59,7 +59,7 @@ struct Commands {
     using Comm = typename Stack::Comm;
     return train::launch<Comm>(options, [&](Comm& communicator) { return f(comm::Ranks(communicator)); });
   }
-  /// Runs eval, generate or chat.
+  /// Runs eval, generate or chat on a model's folder.
   template <auto run, class Command>
   static int on_folder(const cli::Bound<Command>& command) {
     return run(command->options, command.flags, sharding(command->stack), cli::known_tiling(command->stack.tiling));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks that `tessera plan` knows: all strategies with all precisions on the device of every cluster, in every
-/// build. They allocate nothing and need neither CUDA nor MPI.
+/// The stacks of `tessera plan`: all strategies with all precisions on the device of every cluster, in every build.
+/// They allocate no tensors and need neither CUDA nor MPI.
 ///
-/// To add a strategy or a precision: its type to the lists in planned_stacks.hpp.
+/// To add a strategy or a precision: add its type to the lists in planned_stacks.hpp.
 #pragma once
 
 #include <string>
@@ -26,15 +26,15 @@ struct PlannedStack {
                                    const train::PlannedComm&, bool tells) = nullptr;
 };
 
-/// The stacks of a device: "cpu" or "cuda".
+/// Returns the stacks of a device, "cpu" or "cuda".
 /// @{
 std::vector<PlannedStack> planned_on_cpu();
 std::vector<PlannedStack> planned_on_cuda();
 /// @}
 
-/// Estimates the step of `train`, which may differ from the command that the flags are bound to in what --fit tries.
-/// `tells`: prints what it chooses where flags leave the choice to it. Throws InputError if the cluster's device is
-/// not that of --comm, and for what a run would refuse.
+/// Estimates the step of `train`, which may differ from the command that the flags are bound to in the choices of
+/// --fit. `tells`: prints the choices that it makes for flags that leave them open. Throws InputError if the cluster's
+/// device is not that of --comm, and for options that a run would reject.
 train::EstimatedStep estimate_step(const train::FlagSet& flags, const cli::Train& train, const plan::Cluster& cluster,
                                    bool tells);
 

@@ -37,7 +37,7 @@ PlannedStack planned_stack() {
           .estimate = estimate_on<Model>};
 }
 
-/// Adds all strategies with one precision.
+/// Adds the stacks of all strategies with one precision.
 template <class Target, class Precision>
 void add_stacks(std::vector<PlannedStack>& list) {
 #define FSDP_STRATEGY(type) list.push_back(planned_stack<Target, type, Precision>());

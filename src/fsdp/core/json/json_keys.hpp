@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Typed values of JSON, and look-ups in one object whose errors name the key.
+/// Typed values of JSON, and look-ups in an object whose errors identify the key.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace fsdp {
 
-/// Returns a value as a bool, a whole number that is not negative and fits T, a real number or a text; nothing if it is
-/// of another type. A std::string_view is valid as long as the value.
+/// Returns a value as a bool, as a non-negative integer that fits T, as a real number or as a text; nothing if it has
+/// another type. A std::string_view is valid as long as the value.
 template <class T, class Json>
 std::optional<T> value_as(const Json& value) {
   bool fits = false;
@@ -35,24 +35,24 @@ std::optional<T> value_as(const Json& value) {
   return fits ? std::optional<T>(value.template get<T>()) : std::nullopt;
 }
 
-/// Returns a key's value as value_as does; nothing, too, if the key is missing or `object` is no object.
+/// Returns the value of a key as value_as does; also nothing if the key is missing or `object` is not an object.
 template <class T, class Json>
 std::optional<T> value_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? std::nullopt : value_as<T>(*found);
 }
 
-/// What a key that holds `null` means to a look-up with a default.
+/// The meaning of `null` for a look-up with a default.
 enum class Null {
-  refused,  ///< an error: the file does not say what it asks for
-  absent    ///< the default, where `transformers` takes null for it
+  refused,  ///< an error, since the file does not specify a value
+  absent    ///< the default, for keys where `transformers` uses it for null
 };
 
-/// Typed look-ups in an object of the file `source`. Both must outlive it. Errors name the object, such as "model", if
-/// it is one of several in the file.
+/// Typed look-ups in an object of the file `source`. Both must outlive this object. Errors report the object's name,
+/// such as "model", if it is one of several in the file.
 class Keys {
  public:
-  /// Throws InputError "`source`: not a JSON object" for another value.
+  /// Throws InputError "`source`: not a JSON object" if the value is not an object.
   Keys(const nlohmann::json& object, const std::string& source, std::string name = {})
       : object_(&object), source_(&source), name_(std::move(name)) {
     if (!object.is_object() && !name_.empty()) refuse("is not an object {...}");
@@ -64,9 +64,9 @@ class Keys {
   const nlohmann::json& json() const { return *object_; }
   const std::string& source() const { return *source_; }
   const std::string& name() const { return name_; }
-  /// Whether the key is present, even as null.
+  /// Returns whether the key is present, even as null.
   bool given(const char* key) const { return object_->contains(key); }
-  /// Whether the key is present and not null.
+  /// Returns whether the key is present and not null.
   bool has(const char* key) const { return given(key) && !at(key).is_null(); }
   const nlohmann::json& at(const char* key) const { return object_->at(key); }
 
@@ -102,7 +102,7 @@ class Keys {
     return at(key);
   }
 
-  /// Throws for every value but `only`. The key may be absent.
+  /// Throws InputError for every value but `only`. The key may be absent.
   void expect(const char* key, const nlohmann::json& only, Null null = Null::refused) const {
     if (takes_default(key, null)) return;
     if (at(key) != only) wrong(key, "only " + only.dump() + " is supported");

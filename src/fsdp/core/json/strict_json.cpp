@@ -18,7 +18,7 @@
 namespace fsdp {
 namespace {
 
-/// Builds the value event by event, so that a limit stops the parser before anything large exists.
+/// Builds the value event by event, so that a limit stops the parser before it allocates anything large.
 template <class Json>
 class Builder : public nlohmann::json_sax<Json> {
  public:
@@ -66,7 +66,8 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
  private:
-  /// An ordered object is a vector, whose look-ups are linear: its keys are appended, and compared at its end.
+  /// An ordered object is a vector with linear look-ups: its keys are appended, and checked for duplicates when it
+  /// ends.
   static constexpr bool is_ordered = std::is_same_v<Json, nlohmann::ordered_json>;
 
   [[noreturn]] void refuse_repeated(std::string_view name) const {
@@ -125,14 +126,14 @@ class Builder : public nlohmann::json_sax<Json> {
   const std::string& source_;
   const JsonLimits& limits_;
   Json root_;
-  std::vector<Json*> open_;  // a parent gets no new entries while a child is open
+  std::vector<Json*> open_;  // open objects and arrays; a parent gets no new entries while a child is open
   std::string key_;
   std::size_t values_ = 0;
 };
 
 template <class Json>
 Json parse_as(std::string_view text, const std::string& source, const JsonLimits& limits) {
-  // The parser takes a NUL for the end and would ignore what follows.
+  // The parser treats NUL as the end and would ignore the rest of the text.
   const std::size_t nul = text.find('\0');
   require<InputError>(nul == std::string_view::npos, source, ": not valid JSON at byte ", nul, " (a NUL byte)");
   Builder<Json> builder(source, limits);
@@ -154,7 +155,7 @@ nlohmann::ordered_json parse_strict_ordered(std::string_view text, const std::st
 
 std::string read_small_file(const std::filesystem::path& path, std::int64_t most_bytes) {
   const FileDescriptor file = [&] {
-    try {  // a pipe is refused below
+    try {  // a pipe is rejected below
       return open_file(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "opened");
     } catch (const FileError& error) {
       std::error_code unknown;
