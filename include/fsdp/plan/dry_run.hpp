@@ -224,9 +224,9 @@ Plan dry_run(const Model& model, const typename Model::Stack::Sharding& sharding
   shape.plans = std::make_shared<const nn::TilePlans>(tiling);
   shape.middle_parts =
       SequencesOf<Model>::middle_parts(model, tiling, shape, request.sequences * shape.sequence_length);
-  const auto meta_sharding = described<typename Model::Stack, typename MetaTwin<Model>::Stack>(sharding);
-  return detail::dry_run_on_meta(MetaTwin<Model>(model.config(), model.units()), meta_sharding, shape, request, world,
-                                 with);
+  using Meta = MetaTwin<Model, Optimizer>;
+  const auto meta_sharding = described<typename Model::Stack, typename Meta::Stack>(sharding);
+  return detail::dry_run_on_meta(Meta(model.config(), model.units()), meta_sharding, shape, request, world, with);
 }
 
 /// Returns the training pass of rank 0 of a request's ranks.

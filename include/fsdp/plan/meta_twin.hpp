@@ -20,6 +20,9 @@ namespace fsdp {
 
 template <class StackT>
 class Llama;  // tessera/fsdp/models/llama.hpp
+namespace optim {
+struct RunTimeOptimizer;  // tessera/fsdp/training/run_time_optimizer.hpp
+}  // namespace optim
 
 namespace plan {
 namespace detail {
@@ -47,22 +50,23 @@ inline constexpr bool
                               comm::Simulated<device::MetaOf<Target>>, Precision, tiling::Untiled, Ulysses>>> =
         is_one_of<Target, device::Cpu, device::Cuda>&& is_one_of<Precision, Fp32, Bf16Mixed, Bf16Wire<Bf16Mixed>>;
 
-template <class Model>
+template <class Model, class Optimizer>
 struct MetaTwinOf {
   using Stack = typename Model::Stack;
   using Across = OptimizerPlacement<typename Stack::Sharding>;
   static constexpr bool has_pieces = may_have_pieces<typename Stack::Sharding> || library_has_pieces<Across>;
   using InLibrary = typename Model::template On<MetaStack<Stack, has_pieces, Ulysses>>;
   using Own = typename Model::template On<MetaStack<Stack>>;
-  using Type = std::conditional_t<is_in_library<InLibrary>, InLibrary, Own>;
+  static constexpr bool in_library = std::is_same_v<Optimizer, optim::RunTimeOptimizer> && is_in_library<InLibrary>;
+  using Type = std::conditional_t<in_library, InLibrary, Own>;
 };
 
 }  // namespace detail
 
 /// The same model on a device without storage that counts for the model's device; one type for all tilings, and for all
 /// strategies with the same placement of optimizer state.
-template <class Model>
-using MetaTwin = typename detail::MetaTwinOf<Model>::Type;
+template <class Model, class Optimizer = optim::RunTimeOptimizer>
+using MetaTwin = typename detail::MetaTwinOf<Model, Optimizer>::Type;
 
 }  // namespace plan
 }  // namespace fsdp
