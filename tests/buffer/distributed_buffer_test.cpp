@@ -23,13 +23,13 @@ using Buffer = DistributedBuffer<T, device::Cpu, P>;
 constexpr comm::Label label{"test", 0};
 const std::vector<Shape> shapes = {{5, 3}, {1}, {9, 11}, {2, 64}};
 
-/// What rank `rank` contributes to element `i` of tensor `tensor`: sums of these are rounded.
+/// The contribution of rank `rank` to element `i` of tensor `tensor`. Sums of these values are inexact.
 float value(int rank, std::size_t tensor, std::int64_t i) {
   return 0.1f * static_cast<float>(rank + 1) + 1.7f * static_cast<float>(tensor) +
          0.013f * static_cast<float>(i * (rank + 2));
 }
 
-/// A full buffer of what `rank` contributes; `pad` in the padding.
+/// A full buffer with the contributions of `rank`, and `pad` in the padding.
 std::vector<float> contribution(const Layout& layout, int rank, float pad) {
   std::vector<float> full(static_cast<std::size_t>(layout.full_size), pad);
   for (std::size_t t = 0; t < layout.shapes.size(); ++t)
@@ -38,8 +38,8 @@ std::vector<float> contribution(const Layout& layout, int rank, float pad) {
   return full;
 }
 
-/// The sum over ranks in rank order, in float, each contribution rounded to Wire; added to `before`, of which -0
-/// changes no bit.
+/// The sum over ranks in rank order, in float, of contributions rounded to Wire, added to `before`. The default of -0
+/// changes no bit of the sum.
 template <class Wire = float>
 float sum(int ranks, std::size_t tensor, std::int64_t i, float before = -0.0f) {
   for (int rank = 0; rank < ranks; ++rank) before += static_cast<float>(Wire(value(rank, tensor, i)));
@@ -58,7 +58,7 @@ Layout layout_of(int ranks) {
   return L{}.build(std::span<const TensorGroup>(&group, 1), ranks).front();
 }
 
-/// Calls expected(tensor, element) for every element of a whole buffer, or of a rank's shard, and compares.
+/// Compares every element of a full buffer, or of a rank's shard, with expected(tensor, element).
 /// @{
 template <class Expected>
 void expect_whole(const Buffer<Replicate>& found, const Expected& expected) {
@@ -118,27 +118,27 @@ void sums_everything_on_every_rank() {
   });
 }
 
-TEST(Redistribute, ShardToReplicateGathers) {
+TEST(Redistribute, ShardToReplicateAllGathers) {
   gathers_what_each_rank_holds<PerParameter>();
   gathers_what_each_rank_holds<Flat>();
   gathers_what_each_rank_holds<Owned>();
 }
 
-TEST(Redistribute, PartialToShardSumsInRankOrderToTheBit) {
+TEST(Redistribute, PartialToShardSumsBitIdenticallyInRankOrder) {
   sums_each_ranks_part<PerParameter, float>();
   sums_each_ranks_part<Flat, float>();
   sums_each_ranks_part<Owned, float>();
 }
 
-TEST(Redistribute, PartialToShardRoundsWhatItSendsToTheWireType) { sums_each_ranks_part<PerParameter, bf16>(); }
+TEST(Redistribute, PartialToShardRoundsContributionsToTheWireType) { sums_each_ranks_part<PerParameter, bf16>(); }
 
-TEST(Redistribute, PartialToReplicateSumsInRankOrderToTheBit) {
+TEST(Redistribute, PartialToReplicateSumsBitIdenticallyInRankOrder) {
   sums_everything_on_every_rank<PerParameter>();
   sums_everything_on_every_rank<Flat>();
   sums_everything_on_every_rank<Owned>();
 }
 
-TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
+TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksShard) {
   on_ranks_1_to_4([](Comm& c) {
     const Layout layout = Flat::of_group(shapes, c.size());
     std::vector<float> full = contribution(layout, 3, 0.0f);
@@ -153,14 +153,14 @@ TEST(Redistribute, ReplicateToShardIsAViewOfThisRanksPart) {
   });
 }
 
-TEST(Redistribute, APerParameterShardIsNoViewOfTheWhole) {
+TEST(Redistribute, PerParameterReplicateToShardThrowsBecauseItIsNotAView) {
   comm::Self<> alone;
   const Layout layout = PerParameter::of_group(shapes, 1);
   std::vector<float> full(static_cast<std::size_t>(layout.full_size));
   EXPECT_THROW(redistribute(Buffer<Replicate>(layout, 0, full.data())), LogicError);
 }
 
-TEST(DistributedBuffer, APartialSumThatWasReducedThrowsWhenItIsUsedAgain) {
+TEST(DistributedBuffer, APartialBufferThrowsIfUsedAfterItsReduction) {
   Comm::run(2, {}, [](Comm& c) {
     const Layout layout = PerParameter::of_group(shapes, c.size());
     std::vector<float> full = contribution(layout, c.rank(), 0.0f);
@@ -177,9 +177,9 @@ TEST(DistributedBuffer, APartialSumThatWasReducedThrowsWhenItIsUsedAgain) {
   });
 }
 
-TEST(DistributedBuffer, AnUnplacedBufferThrows) { EXPECT_THROW((void)Buffer<Replicate>().data(), LogicError); }
+TEST(DistributedBuffer, ABufferWithoutMemoryThrows) { EXPECT_THROW((void)Buffer<Replicate>().data(), LogicError); }
 
-TEST(DistributedBuffer, AnAllReduceElsewhereThrows) {
+TEST(DistributedBuffer, AnAllReduceThatIsNotInPlaceThrows) {
   comm::Self<> alone;
   const Layout layout = Flat::of_group(shapes, 1);
   std::vector<float> from = contribution(layout, 0, 0.0f), to(from.size());

@@ -32,7 +32,7 @@ Layout layout_of(const std::vector<Shape>& shapes, int ranks, const L& policy = 
   return policy.build(std::span<const TensorGroup>(&group, 1), ranks).front();
 }
 
-/// Counts how many ranges hold each element of each tensor.
+/// Counts the ranges that contain each element of each tensor.
 struct Held {
   std::vector<std::vector<int>> ranges;
 
@@ -48,7 +48,7 @@ struct Held {
   }
 };
 
-/// Every element of every tensor is in one range of one rank, and no two ranges of a rank share memory.
+/// Checks that every element of every tensor is in one range of one rank, and that ranges of a rank do not overlap.
 template <class L>
 void expect_each_element_once(int ranks) {
   SCOPED_TRACE(ranks);
@@ -65,7 +65,7 @@ void expect_each_element_once(int ranks) {
   held.expect_once();
 }
 
-/// A run's parts follow each other and stay inside both buffers.
+/// Checks that the parts of a run are consecutive and within both buffers.
 template <class L>
 void expect_runs_inside(int ranks) {
   const Layout layout = layout_of<L>(uneven, ranks);
@@ -105,7 +105,7 @@ TEST(Layout, TensorsStartAtMultiplesOf64Elements) {
   }
 }
 
-TEST(PerParameter, CutsRowsAsTorchChunkDoes) {
+TEST(PerParameter, SplitsRowsAsTorchChunkDoes) {
   const std::vector<Shape> shapes = {{5, 3}, {7}, {1}, {6, 2}};
   const Layout three = PerParameter::of_group(shapes, 3);
   EXPECT_EQ(three.runs[0].counts, (Counts{6, 6, 3}));  // 5 rows: 2, 2, 1
@@ -131,7 +131,7 @@ TEST(PerParameter, RangesAreWholeRowsInTheOrderOfTheLocalBuffer) {
                                                         {.tensor = 2, .begin = 50, .count = 50, .local = 128}}));
 }
 
-TEST(PerParameter, ARankMayHoldNothing) {
+TEST(PerParameter, ARankMayOwnNoElements) {
   const std::vector<Shape> shapes = {{1, 8}};
   const Layout layout = PerParameter::of_group(shapes, 3);
   EXPECT_EQ(layout.ranges(0).size(), 1u);
@@ -139,10 +139,10 @@ TEST(PerParameter, ARankMayHoldNothing) {
   EXPECT_TRUE(layout.ranges(2).empty());
 }
 
-TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
+TEST(Flat, ShardsOneBufferEquallyEvenWithinTensors) {
   const std::vector<Shape> shapes = {{3, 50}, {10}};
   const Layout layout = Flat::of_group(shapes, 2);
-  EXPECT_EQ(layout.full_size, 256);  // 192 and 64
+  EXPECT_EQ(layout.full_size, 256);  // padded sizes of 192 and 64
   EXPECT_EQ(layout.local_size(0), 128);
   ASSERT_EQ(layout.runs.size(), 1u);
   EXPECT_EQ(layout.runs[0], (buffer::Run{.full = 0, .local = 0, .counts = {128, 128}}));
@@ -151,7 +151,7 @@ TEST(Flat, IsOneRangeInEqualPartsWhereverTheCutsFall) {
                                                         {.tensor = 1, .begin = 0, .count = 10, .local = 64}}));
 }
 
-TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
+TEST(Flat, PadsToAMultipleOfTheRanksAndMayLeaveTrailingRanksEmpty) {
   const std::vector<Shape> shapes = {{3}};
   const Layout layout = Flat::of_group(shapes, 3);
   EXPECT_EQ(layout.full_size, 192);
@@ -159,8 +159,8 @@ TEST(Flat, PadsToTheRanksAndLeavesTrailingRanksEmpty) {
   EXPECT_TRUE(layout.ranges(2).empty());
 }
 
-/// Offsets and sizes that Megatron's tests of DBuffer assert.
-TEST(Rows, PlacesTensorsWhereDBufferDoes) {
+/// The expected offsets and sizes are those that Megatron's tests of DBuffer assert.
+TEST(Rows, PlacesTensorsAsMegatronsDBufferDoes) {
   const std::vector<Shape> first = {{5, 4}, {2, 6}, {3}};
   EXPECT_EQ(Rows::of_group(first, 2).offsets, (Counts{0, 24, 20}));
   EXPECT_EQ(Rows::of_group(first, 2).full_size, 48);
@@ -172,7 +172,7 @@ TEST(Rows, PlacesTensorsWhereDBufferDoes) {
   EXPECT_EQ(Rows::of_group(third, 5).full_size, 60);
 }
 
-/// Returns the elements that the ranks hold.
+/// Checks that no row is split. Returns the number of elements over all ranks.
 std::int64_t expect_whole_rows(const Layout& layout, const std::vector<Shape>& shapes, int ranks) {
   std::int64_t held = 0;
   for (int rank = 0; rank < ranks; ++rank)
@@ -191,7 +191,7 @@ std::int64_t elements_of(const std::vector<Shape>& shapes) {
                          [](std::int64_t sum, const Shape& shape) { return sum + shape.numel(); });
 }
 
-TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
+TEST(Rows, SplitsNoRowAndPlacesTensorsIndependentlyOfRanks) {
   const std::vector<Shape> block = {{64}, {64, 64},  {16, 64},  {16, 64}, {64, 64},
                                     {64}, {192, 64}, {192, 64}, {64, 192}};
   for (int ranks = 1; ranks <= 9; ++ranks) {
@@ -201,8 +201,8 @@ TEST(Rows, SplitsNoRowAndDoesNotDependOnPlacementOrElementType) {
   }
 }
 
-/// Where a step is cut into pieces.
-TEST(Rows, PlaceAlignedTensorsAsFlatDoesAndSplitNoRow) {
+/// The case of optimizer steps that are split into pieces.
+TEST(Rows, PlacesAlignedTensorsAsFlatDoesAndSplitsNoRow) {
   TensorGroup group{.tensors = {}, .aligned = true};
   for (const Shape& shape : uneven) group.tensors.push_back({.shape = shape});
   for (const int ranks : up_to_8) {
@@ -212,7 +212,7 @@ TEST(Rows, PlaceAlignedTensorsAsFlatDoesAndSplitNoRow) {
   }
 }
 
-/// Places the tensors as it is told.
+/// A policy that places the tensors at given offsets.
 struct Placed {
   static constexpr std::string_view name = "placed";
   Counts offsets;
@@ -227,7 +227,7 @@ struct Placed {
   }
 };
 
-TEST(BuildLayouts, RefuseTensorsThatAreNotAlignedWhereTheyMustBe) {
+TEST(BuildLayouts, RefuseUnalignedTensorsOfGroupsThatNeedAlignment) {
   const auto build = [](const Counts& offsets, bool aligned) {
     const std::vector<TensorGroup> groups{
         {.tensors = {{.shape = {3, 30}, .name = "k"}, {.shape = {3, 30}, .joins_previous = true, .name = "v"}},
@@ -242,7 +242,7 @@ TEST(BuildLayouts, RefuseTensorsThatAreNotAlignedWhereTheyMustBe) {
   EXPECT_INPUT_ERROR(build({8, 136}, true), "'k' starts at element 8");
 }
 
-TEST(Rows, BoundsThePaddingOfCoprimeRows) {
+TEST(Rows, BoundsThePaddingOfCoprimeRowSizes) {
   const std::vector<Shape> shapes = {{1024, 50257}, {50257, 1024}, {1024}};
   const std::int64_t elements = elements_of(shapes);
   for (const int ranks : {1, 2, 8, 64}) {
@@ -254,7 +254,7 @@ TEST(Rows, BoundsThePaddingOfCoprimeRows) {
   }
 }
 
-TEST(Layout, CutAcrossHoldsEachElementOnce) {
+TEST(Layout, CutAcrossReplicasCoversEachElementOnce) {
   for (const int shards : {1, 2, 3})
     for (const int replicas : {1, 2, 4}) {
       for (Layout layout : {PerParameter::of_group(uneven, shards), Flat::of_group(uneven, shards),
@@ -280,7 +280,7 @@ TEST(Layout, AnEmptyGroupTakesNoMemory) {
   EXPECT_TRUE(Flat::of_group({}, 3).ranges(1).empty());
 }
 
-TEST(AnyLayout, IsThePolicyThatItHolds) {
+TEST(AnyLayout, BuildsTheLayoutOfTheStoredPolicy) {
   const auto expect_same = []<class L>(const L& policy) {
     const Layout found = layout_of<AnyLayout>(uneven, 3, policy), expected = layout_of<L>(uneven, 3, policy);
     EXPECT_EQ(found.offsets, expected.offsets) << L::name;
@@ -294,7 +294,7 @@ TEST(AnyLayout, IsThePolicyThatItHolds) {
   expect_same(Owned{});
 }
 
-/// A policy that says how many groups it saw.
+/// A policy whose layouts encode the number of groups that it was given.
 struct Counting {
   static constexpr std::string_view name = "counting";
   std::vector<Layout> build(std::span<const TensorGroup> groups, int parts) const {
@@ -307,7 +307,7 @@ struct Counting {
   }
 };
 
-TEST(BuildLayouts, APolicySeesTogetherWhatIsCutOverEquallyManyRanks) {
+TEST(BuildLayouts, PassThePolicyAllGroupsOfOneRankCountTogether) {
   const std::vector<TensorGroup> groups(4);
   const std::vector<int> parts = {3, 1, 3, 0};
   const auto layouts = build_layouts(Counting{}, std::span<const TensorGroup>(groups), std::span<const int>(parts));
@@ -317,7 +317,7 @@ TEST(BuildLayouts, APolicySeesTogetherWhatIsCutOverEquallyManyRanks) {
   EXPECT_EQ(layouts[3].full_size, 0) << "cut over nobody";
 }
 
-/// PerParameter's layouts of a whole model, but for what `spoil` does to the first.
+/// A policy that builds PerParameter's layouts and then corrupts the first one by `spoil`.
 struct Spoilt {
   static constexpr std::string_view name = "spoilt";
   void (*spoil)(Layout&) = [](Layout&) {};
@@ -328,7 +328,8 @@ struct Spoilt {
   }
 };
 
-/// The layouts of a group with the tensors "a" [4, 32] and "b" [6, 32], over 2 ranks, are refused so.
+/// Expects an error that contains `found` for the corrupted layout of a group with the tensors "a" [4, 32] and
+/// "b" [6, 32] over 2 ranks.
 void expect_refused(std::string_view found, void (*spoil)(Layout&)) {
   const TensorGroup group{{{.shape = {4, 32}, .name = "a"}, {.shape = {6, 32}, .name = "b"}}};
   const int parts = 2;
@@ -338,7 +339,7 @@ void expect_refused(std::string_view found, void (*spoil)(Layout&)) {
   EXPECT_NE(said.find(found), std::string::npos) << said << ", instead of: " << found;
 }
 
-TEST(BuildLayouts, RefuseElementsWithoutAnOwnerOrWithTwo) {
+TEST(BuildLayouts, RefuseElementsWithNoOwnerOrTwoOwners) {
   expect_refused("gives element 0 of tensor 1 ('b') to no rank; each element of a tensor belongs to one rank",
                  [](Layout& layout) { layout.runs.pop_back(); });
   expect_refused("gives element 0 of tensor 0 ('a') to no rank", [](Layout& layout) { layout.runs.clear(); });
@@ -353,7 +354,7 @@ TEST(BuildLayouts, RefuseElementsWithoutAnOwnerOrWithTwo) {
   expect_refused("has tensor 1 ('b') at 64, inside of tensor 0 ('a')", [](Layout& layout) { layout.offsets[1] = 64; });
 }
 
-TEST(BuildLayouts, RefusePartsThatDoNotLieInTheirBuffers) {
+TEST(BuildLayouts, RefuseRunsOutsideTheirBuffers) {
   expect_refused("has two tensors at 0 of rank 0's buffer",
                  [](Layout& layout) { layout.runs[1].local = layout.runs[0].local; });
   expect_refused("has 96 elements of run 1 at 64 of rank 1's buffer, which has 159",
@@ -373,15 +374,15 @@ TEST(BuildLayouts, RefusePartsThatDoNotLieInTheirBuffers) {
                  [](Layout& layout) { layout.runs[0].local = -64; });
 }
 
-TEST(BuildLayouts, RefuseOtherNumbersThanThoseOfTheGroup) {
+TEST(BuildLayouts, RefuseShapesAndCountsThatDoNotMatchTheGroup) {
   expect_refused("has 1 shapes and 2 offsets of 2 tensors", [](Layout& layout) { layout.shapes.pop_back(); });
   expect_refused("gives tensor 0 ('a') another shape", [](Layout& layout) { layout.shapes[0] = {32, 4}; });
   expect_refused("has 1 local sizes", [](Layout& layout) { layout.local_sizes.pop_back(); });
   expect_refused("has 1 counts in run 1", [](Layout& layout) { layout.runs[1].counts.pop_back(); });
 }
 
-/// Gaps, runs out of order, buffers with room to spare and tensors without elements are a layout's own affair.
-TEST(BuildLayouts, TakeAnyLayoutThatGivesEachElementToOneRank) {
+/// Gaps, runs out of order, buffers that are larger than needed, and tensors without elements are all valid.
+TEST(BuildLayouts, AcceptAnyLayoutThatGivesEachElementToOneRank) {
   const TensorGroup group{{{.shape = {4, 32}, .name = "a"}, {.shape = {0, 7}, .name = "none"}, {.shape = {6, 32}}}};
   const int parts = 2;
   const Spoilt policy{[](Layout& layout) {

@@ -21,7 +21,7 @@ std::vector<Layout> build(const Groups& groups, int ranks, const Owned& policy =
   return policy.build(std::span<const TensorGroup>(groups), ranks);
 }
 
-/// What each rank owns, and whether everything is owned once and whole.
+/// Elements and work that each rank owns.
 struct Balance {
   std::vector<std::int64_t> elements, work;
 };
@@ -55,7 +55,7 @@ Balance balance_of(const Groups& groups, const std::vector<Layout>& layouts, int
   return balance;
 }
 
-/// Groups of random shapes, empty ones among them.
+/// Groups of random shapes; some groups are empty.
 Groups some_groups(std::mt19937& random, bool work_is_elements) {
   const auto up_to = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(0, most)(random); };
   Groups groups(static_cast<std::size_t>(1 + up_to(5)));
@@ -68,7 +68,7 @@ Groups some_groups(std::mt19937& random, bool work_is_elements) {
   return groups;
 }
 
-TEST(Owned, EveryTensorLiesWholeOnOneRankAndElementsAreWithinTheBound) {
+TEST(Owned, KeepsTensorsWholeAndElementsPerRankWithinTheBound) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round)
     for (const int ranks : {1, 2, 3, 8, 40}) {
@@ -88,13 +88,14 @@ TEST(Owned, EveryTensorLiesWholeOnOneRankAndElementsAreWithinTheBound) {
     }
 }
 
-/// Graham: longest processing time first is within 4/3 of the best, which is at least the mean and the longest.
-TEST(Owned, WorkIsBalancedWithinFourThirdsWhereElementsAreTheWork) {
+/// Graham's bound: longest processing time first is within 4/3 of the optimum, which is at least the mean and at least
+/// the longest task.
+TEST(Owned, BalancesWorkWithinFourThirdsIfElementsAreTheWork) {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round)
     for (const int ranks : {2, 3, 4}) {
       Groups groups(1);
-      for (int i = 0; i < 6 * ranks; ++i) {  // many tensors on few ranks, so that the mean is near the best
+      for (int i = 0; i < 6 * ranks; ++i) {  // many tensors on few ranks, so that the mean is near the optimum
         const std::int64_t elements = 64 * (1 + static_cast<std::int64_t>(random() % 50));
         groups[0].tensors.push_back({.shape = {elements}, .work = elements});
       }
@@ -106,7 +107,7 @@ TEST(Owned, WorkIsBalancedWithinFourThirdsWhereElementsAreTheWork) {
     }
 }
 
-/// Over both groups: by each group alone rank 0 would own both matrices.
+/// Work is balanced over both groups; if each were balanced alone, rank 0 would own both matrices.
 TEST(Owned, BalancesWorkOverAllGroupsTogether) {
   const Groups groups = {{{{.shape = {64, 64}, .work = 100}, {.shape = {64}, .work = 1}}},
                          {{{.shape = {64, 64}, .work = 100}, {.shape = {64}, .work = 1}}}};
@@ -114,8 +115,8 @@ TEST(Owned, BalancesWorkOverAllGroupsTogether) {
   EXPECT_EQ(balance.work, (std::vector<std::int64_t>{101, 101}));
 }
 
-/// The same tensors with other work: a tall matrix costs more than a wide one of as many elements.
-TEST(Owned, FollowsTheWorkThatItIsGiven) {
+/// Tensors of the same size with different work: a tall matrix costs more than a wide one with as many elements.
+TEST(Owned, BalancesTheGivenWorkWithinTheSlack) {
   const Groups groups = {{{{.shape = {8, 64}, .work = 6},
                            {.shape = {8, 64}, .work = 2},
                            {.shape = {8, 64}, .work = 2},
@@ -125,8 +126,8 @@ TEST(Owned, FollowsTheWorkThatItIsGiven) {
       << "without slack elements come first";
 }
 
-/// By their work alone the second and those that join it would have two owners.
-TEST(Owned, TensorsThatJoinHaveOneOwnerAndStandSideBySide) {
+/// By work alone, the second tensor and those joined to it would have two owners.
+TEST(Owned, JoinedTensorsHaveOneOwnerAndAreAdjacent) {
   const Groups groups = {{{{.shape = {64}, .work = 4},
                            {.shape = {8, 64}, .work = 2},
                            {.shape = {4, 64}, .work = 1, .joins_previous = true},
@@ -137,7 +138,7 @@ TEST(Owned, TensorsThatJoinHaveOneOwnerAndStandSideBySide) {
   EXPECT_EQ(layouts[0].offsets, (std::vector<std::int64_t>{1024, 0, 512, 768, 1088}));
 }
 
-TEST(Owned, TensorsWithoutWorkFillUpTheElements) {
+TEST(Owned, TensorsWithoutWorkBalanceTheElements) {
   const Groups groups = {{{{.shape = {640}, .work = 0},
                            {.shape = {640}, .work = 0},
                            {.shape = {640}, .work = 0},
@@ -145,7 +146,7 @@ TEST(Owned, TensorsWithoutWorkFillUpTheElements) {
   EXPECT_EQ(balance_of(groups, build(groups, 2), 2).elements, (std::vector<std::int64_t>{1280, 1280}));
 }
 
-TEST(Owned, IsOneRunWhoseCountsDifferByRank) {
+TEST(Owned, IsOneRunWithUnevenCounts) {
   const Groups groups = {{{{.shape = {3, 50}, .work = 150}, {.shape = {10}, .work = 10}, {.shape = {65}, .work = 65}}}};
   const Layout layout = build(groups, 3).front();
   EXPECT_EQ(layout.runs, (std::vector<buffer::Run>{{.full = 0, .local = 0, .counts = {192, 128, 64}}}));
@@ -153,7 +154,7 @@ TEST(Owned, IsOneRunWhoseCountsDifferByRank) {
   EXPECT_EQ(layout.offsets, (std::vector<std::int64_t>{0, 320, 192}));
 }
 
-TEST(Owned, ARankMayHoldNothingAndAGroupMayBeEmpty) {
+TEST(Owned, ARankMayOwnNothingAndAGroupMayBeEmpty) {
   const Groups groups = {{{{.shape = {4}, .work = 4}}}, {}};
   const std::vector<Layout> layouts = build(groups, 3);
   EXPECT_EQ(layouts[0].local_sizes, (std::vector<std::int64_t>{64, 0, 0}));
@@ -162,7 +163,7 @@ TEST(Owned, ARankMayHoldNothingAndAGroupMayBeEmpty) {
   EXPECT_EQ(layouts[1].local_sizes, (std::vector<std::int64_t>{0, 0, 0}));
 }
 
-TEST(Owned, NumbersThatMakeNoSenseAreErrors) {
+TEST(Owned, NegativeWorkOrSlackIsAnError) {
   const Groups groups = {{{{.shape = {4}, .work = -1}}}};
   EXPECT_THROW(build(groups, 2), InputError);
   EXPECT_THROW(build({}, 2, {.slack = -0.5}), InputError);

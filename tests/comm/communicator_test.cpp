@@ -21,7 +21,7 @@ static_assert(check_exchanges<Self<>>() && check_exchanges<Threads<>>() && check
 static_assert(!ExchangingCommunicator<int>);
 static_assert(AsyncRequest<Self<>::Request> && !AsyncRequest<int>);
 
-/// Takes all arguments of a reduce_scatter, and gives no request for them.
+/// Its reduce_scatter accepts a SumOrder, but returns no request in that case.
 struct OrdersWithoutRequest : Self<> {
   template <class Wire>
   Request reduce_scatter(std::span<const Segment<float>> segments, Write write, Contributions contributions = {});
@@ -44,7 +44,7 @@ TYPED_TEST(Backends, SelfAlone) {
   Self<>::run({}, [](auto& c) { TypeParam::check(c); });
 }
 
-/// Notes what it is asked for.
+/// Records the SumOrder of every reduce_scatter.
 struct NotesOrders : Self<> {
   using Self<>::Self;
   template <class Wire>
@@ -62,7 +62,7 @@ struct NotesOrders : Self<> {
   std::vector<SumOrder> orders;
 };
 
-TEST(SumOrders, AreHandedOnToTheBackend) {
+TEST(SumOrders, ArePassedToTheBackend) {
   static_assert(check_communicator<NotesOrders>());
   NotesOrders c;
   const std::vector<std::int64_t> counts(1, 2);
@@ -73,15 +73,15 @@ TEST(SumOrders, AreHandedOnToTheBackend) {
   EXPECT_EQ(c.orders, (std::vector{SumOrder::any, SumOrder::ranks}));
 }
 
-TEST(SumOrders, AreForgottenByTheNextTransfer) {
+TEST(SumOrders, AreResetByTheNextTransfer) {
   Transfer transfer;
   transfer.order = SumOrder::ranks;
   describe(transfer, Op::reduce_scatter, DType::f32, DType::f32);
   EXPECT_EQ(transfer.order, SumOrder::any);
 }
 
-/// Runs under sanitizers as well, where the suite's larger ones take minutes.
-TEST(Threads, SumMoreThanTheirScratchHolds) {
+/// Runs under sanitizers too; the larger cases of the suite would take minutes there.
+TEST(Threads, SumMoreElementsThanTheirScratchHolds) {
   testing::check_behaviour<Threads<>, testing::SumsMoreThanItsScratchHolds>({.in_words = "3 ranks", .ranks = 3});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A port on which a test's ranks can meet.
+/// A TCP port for the rendezvous of a test's ranks.
 #pragma once
 
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 
 namespace fsdp::comm {
 
-/// A port that the system gave out a moment ago.
+/// Returns a port that the operating system reported as free a moment ago.
 inline int free_port() {
   const int probe = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};

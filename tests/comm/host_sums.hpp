@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Collectives whose results depend on the order of sums to the bit, for comparing one way to make ranks with another.
+/// Collectives whose results depend on the order of summation, to compare bit by bit two ways of creating ranks.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace fsdp::test {
 
-/// What one rank has after a gather, sums in both wire types that overwrite or are added, and a reduction of doubles.
+/// One rank's results of a gather, of sums in both wire types (overwriting and accumulating), and of a reduction of
+/// doubles.
 struct HostSums {
   std::vector<float> gathered, summed, rounded, added, added_rounded, all_reduced;
   double number = 0;
@@ -23,7 +24,7 @@ struct HostSums {
   friend bool operator==(const HostSums&, const HostSums&) = default;
 };
 
-/// Runs the collectives, on uneven pieces. `shared`: keeps what peers read in memory that they can map.
+/// Runs the collectives with uneven counts. `shared`: buffers that peers read are in memory that they can map.
 template <comm::Communicator C>
 HostSums host_sums(C& c, bool shared = false) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(c.size()));

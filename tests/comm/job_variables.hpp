@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The environment that a launcher gives to a process.
+/// The environment variables that a launcher sets for a process.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 namespace fsdp::comm {
 
-/// A job's variables are these and no others.
+/// Sets exactly these launcher variables and unsets all others.
 class JobVariables {
  public:
   explicit JobVariables(const std::map<std::string, std::string>& values) {

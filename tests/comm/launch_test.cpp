@@ -25,7 +25,7 @@ std::string job_of(const Variables& variables) {
 
 const std::string alone = ": 0 of 1 ()";
 
-TEST(LaunchedJob, IsReadFromEachLaunchersVariables) {
+TEST(LaunchedJob, IsReadFromTheVariablesOfEachLauncher) {
   EXPECT_EQ(job_of({}), alone);
   EXPECT_EQ(job_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}}),
             "mpirun: 2 of 4 (OMPI_COMM_WORLD_SIZE)");
@@ -48,7 +48,7 @@ TEST(LaunchedJob, IsReadFromEachLaunchersVariables) {
   EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}}), "torchrun: 2 of 4 (WORLD_SIZE)");
 }
 
-TEST(LaunchedJob, IsOneProcessWhereVariablesTellOfSomethingElse) {
+TEST(LaunchedJob, IsOneProcessIfVariablesDoNotDescribeAJob) {
   const Variables batch_script{{"SLURM_NTASKS", "4"}, {"SLURM_NPROCS", "4"}, {"SLURM_PROCID", "0"}};
   EXPECT_EQ(job_of(batch_script), alone);
   EXPECT_EQ(job_of({{"WORLD_SIZE", "4"}}), alone) << "of no process in particular";
@@ -60,14 +60,14 @@ TEST(LaunchedJob, IsOneProcessWhereVariablesTellOfSomethingElse) {
       "srun: 0 of 1 (SLURM_STEP_NUM_TASKS)");
 }
 
-TEST(LaunchedJob, IsTheInnermostLaunchers) {
+TEST(LaunchedJob, IsTheJobOfTheInnermostLauncher) {
   EXPECT_EQ(job_of({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}}),
             "mpirun: 0 of 1 (OMPI_COMM_WORLD_SIZE)");
   EXPECT_EQ(job_of({{"WORLD_SIZE", "8"}, {"RANK", "5"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}}),
             "torchrun: 5 of 8 (WORLD_SIZE, SLURM_STEP_NUM_TASKS, SLURM_PROCID)");
 }
 
-TEST(LaunchedJob, NamesAllVariablesThatWouldCountAfterTheOthersAreUnset) {
+TEST(LaunchedJob, ListsAllVariablesThatMustBeUnsetToRunAlone) {
   const Variables all{{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_RANK", "0"},      {"HOROVOD_SIZE", "2"},
                       {"SLURM_STEP_ID", "0"},        {"SLURM_NTASKS", "3"},   {"SLURM_NPROCS", "3"},
                       {"SLURM_PROCID", "1"},         {"MPI_LOCALRANKID", "1"}};
@@ -81,7 +81,7 @@ TEST(LaunchedJob, NamesAllVariablesThatWouldCountAfterTheOthersAreUnset) {
   EXPECT_EQ(job_of(rest), alone);
 }
 
-TEST(LaunchedJob, APartOfTheProcessesIsNotAlone) {
+TEST(LaunchedJob, HasSeveralRanksIfOnlyTheLocalSizeIsSet) {
   EXPECT_EQ(job_of({{"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "0"}}),
             "mpiexec: 0 of 4 (MPI_LOCALNRANKS, "
             "MPI_LOCALRANKID)");
@@ -90,13 +90,13 @@ TEST(LaunchedJob, APartOfTheProcessesIsNotAlone) {
   EXPECT_EQ(job_of({{"ALPS_APP_PE", "1"}}), "aprun: 1 of 2 (ALPS_APP_PE)");
 }
 
-TEST(LaunchedJob, ARankAboveZeroIsNotAlone) {
+TEST(LaunchedJob, HasSeveralRanksIfTheRankIsAboveZero) {
   EXPECT_EQ(job_of({{"PMIX_RANK", "3"}}), "mpiexec: 3 of 4 (PMIX_RANK)");
   EXPECT_EQ(job_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "3"}}), "srun: 3 of 4 (SLURM_PROCID)");
   EXPECT_EQ(job_of({{"PMIX_RANK", "0"}}), alone);
 }
 
-TEST(LaunchedJob, SaysWhetherMpiStartedItAndHowManyRanksAreHere) {
+TEST(LaunchedJob, ReportsWhetherMpiLaunchedItAndTheLocalRanks) {
   const auto found = [](const Variables& variables) {
     const JobVariables set(variables);
     return message(launched_by_mpi(), " ", launched_by_open_mpi(), " ", launched_ranks_here());
@@ -111,7 +111,7 @@ TEST(LaunchedJob, SaysWhetherMpiStartedItAndHowManyRanksAreHere) {
   EXPECT_EQ(found({{"WORLD_SIZE", "2"}, {"RANK", "0"}}), "0 0 0");
 }
 
-TEST(RequireOneProcess, NamesTheVariablesAndWhatToDo) {
+TEST(RequireOneProcess, ErrorListsTheVariablesAndTheRemedy) {
   const JobVariables set({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}, {"PMI_RANK", "1"}});
   EXPECT_EQ(
       test::input_error_of([] { require_one_process("--comm threads:2", "leave --comm out"); }),

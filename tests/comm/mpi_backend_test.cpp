@@ -20,7 +20,7 @@ using namespace testing;
 
 static_assert(check_communicator<Mpi<>>() && supports_wire<Mpi<>, bf16>);
 
-/// The first of all processes, as many as a case asks for; the others wait for them. Cases of more are left out.
+/// Runs a case on the first `ranks` processes while the others wait. Cases that need more processes are skipped.
 struct FirstProcesses {
   template <class F>
   static int run(int ranks, const Options& options, F f) {
@@ -40,12 +40,12 @@ template <class Behaviour>
 class MpiBackend : public ::testing::Test {};
 TYPED_TEST_SUITE(MpiBackend, AllBehaviours, BehaviourName);
 
-TYPED_TEST(MpiBackend, APartOfAllProcesses) {
+TYPED_TEST(MpiBackend, BehavesOnASubCommunicator) {
   Mpi<> part = split(mpi_world(), [](int rank) { return rank == 0 ? 0 : 1; });
   TypeParam::check(part);
 }
 
-/// Every value lies in a window, which this process and its peers map.
+/// Allocates all values in a shared window that this process and its peers map.
 class InWindows {
  public:
   explicit InWindows(Mpi<>& communicator) {
@@ -56,31 +56,31 @@ class InWindows {
   ~InWindows() { ValueMemory::shared = nullptr; }
 };
 
-TYPED_TEST(MpiBackend, ThroughWindows) {
+TYPED_TEST(MpiBackend, BehavesWithSharedWindows) {
   const InWindows in_windows(mpi_world());
   TypeParam::check(mpi_world());
 }
 
-TYPED_TEST(MpiBackend, ThroughTheWindowsOfAPart) {
+TYPED_TEST(MpiBackend, BehavesWithSharedWindowsOfASubCommunicator) {
   Mpi<> part = split(mpi_world(), [](int rank) { return rank == 0 ? 0 : 1; });
   const InWindows in_windows(part);
   TypeParam::check(part);
 }
 
-TYPED_TEST(MpiBackend, ThroughWindowsOfSomeRanks) {
+TYPED_TEST(MpiBackend, BehavesIfOnlySomeRanksUseSharedWindows) {
   if (mpi_world().rank() % 2 == 1) return TypeParam::check(mpi_world());
   const InWindows in_windows(mpi_world());
   TypeParam::check(mpi_world());
 }
 
-TEST(Mpi, HoldsScratchOfAFixedSize) {
+TEST(Mpi, HasScratchOfFixedSize) {
   EXPECT_EQ(mpi_world().scratch_bytes(), Mpi<>::scratch_bytes_for(mpi_world().size()));
   EXPECT_EQ(Simulated<>(simulated_world<Mpi<>>(8, 3)).scratch_bytes(), Mpi<>::scratch_bytes_for(8));
   EXPECT_EQ(Mpi<>::scratch_bytes_for(1), 0);
   EXPECT_LE(Mpi<>::scratch_bytes_for(8), 5 << 20);
 }
 
-TEST(Mpi, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
+TEST(Mpi, MismatchedCollectivesAreAnErrorEvenWithoutChecks) {
   Mpi<>& world = mpi_world();
   if (world.size() == 1) return;
   const auto begin = std::chrono::steady_clock::now();
@@ -102,7 +102,7 @@ TEST(Mpi, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
-TEST(Mpi, OtherSizesAndRootsAreAnErrorOfEveryRankEvenWithoutChecks) {
+TEST(Mpi, MismatchedSizesAndRootsFailOnEveryRankEvenWithoutChecks) {
   Mpi<>& world = mpi_world();
   if (world.size() == 1) return;
   enum class Call { gather, sum, all_sum, broadcast, root };
@@ -132,7 +132,7 @@ TEST(Mpi, OtherSizesAndRootsAreAnErrorOfEveryRankEvenWithoutChecks) {
   world.monitor().options.windows = true;
 }
 
-TEST(Mpi, WaitsWithoutADeadlineWhereItIsTheLongest) {
+TEST(Mpi, WaitsForeverIfTheDeadlineIsTheMaximum) {
   Mpi<>& world = mpi_world();
   Mpi<> part = split(world, [](int) { return 0; });
   part.monitor().options.deadline = std::chrono::milliseconds::max();
@@ -140,7 +140,7 @@ TEST(Mpi, WaitsWithoutADeadlineWhereItIsTheLongest) {
   EXPECT_NO_THROW(barrier(part));
 }
 
-TEST(Mpi, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
+TEST(Mpi, ExchangesOfMismatchedLengthsAreAnErrorEvenWithoutChecks) {
   Mpi<>& world = mpi_world();
   if (world.size() == 1) return;
   for (const bool windows : {true, false}) {
@@ -161,7 +161,7 @@ TEST(Mpi, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
   world.monitor().options.windows = true;
 }
 
-TEST(Mpi, WindowsAreGivenBackByAllThatMappedThem) {
+TEST(Mpi, WindowsAreUnmappedByAllRanksThatMappedThem) {
   Mpi<>& world = mpi_world();
   const bool has_windows = shared_memory(world, 1) != nullptr;
   const auto windows = [] {
@@ -180,12 +180,12 @@ TEST(Mpi, WindowsAreGivenBackByAllThatMappedThem) {
     barrier(world);
   };
   for (int i = 0; i < 5; ++i) gather();
-  barrier(world);  // all have given theirs back: the next transfer sees that
+  barrier(world);  // all ranks have released their windows; the next transfer unmaps them
   barrier(world);
   EXPECT_EQ(windows(), 0);
 }
 
-TEST(Mpi, AMissedDeadlineNamesWhatAndWhomAsTheWorldDoesWithItsHost) {
+TEST(Mpi, MissedDeadlineNamesTheOperationWorldRankAndHost) {
   Mpi<>& world = mpi_world();
   if (world.size() == 1) return;
   const int late = world.size() - 1;

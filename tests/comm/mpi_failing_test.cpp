@@ -20,7 +20,8 @@
 namespace fsdp::comm {
 namespace {
 
-/// The last rank's call throws "bad record 17"; the others are told so at once, with this part, and the world goes on.
+/// The last rank's call throws "bad record 17". The others get an error that contains `part` at once, and the world
+/// stays usable.
 void expect_told(Mpi<>& world, std::string_view part, const std::function<void(int last)>& call) {
   const int last = world.size() - 1;
   const auto begin = std::chrono::steady_clock::now();
@@ -34,8 +35,8 @@ void expect_told(Mpi<>& world, std::string_view part, const std::function<void(i
   barrier(world);
 }
 
-/// One rank of a part throws; the part's other ranks are told, and the world goes on.
-TEST(MpiFailing, APartsRankThatThrowsIsNamedAtOnceAndTheWorldGoesOn) {
+/// One rank of a sub-communicator throws: its other ranks get an error, and the world stays usable.
+TEST(MpiFailing, ARankThatThrowsInASubCommunicatorIsReportedAtOnce) {
   Mpi<>& world = mpi_world();
   if (world.size() == 1) return;
   expect_told(world, "barrier of step", [&](int last) {
@@ -47,8 +48,8 @@ TEST(MpiFailing, APartsRankThatThrowsIsNamedAtOnceAndTheWorldGoesOn) {
   });
 }
 
-/// By windows and by messages, which a rank that fails leaves half sent.
-TEST(MpiFailing, ARankThatThrowsDuringAnExchangeIsNamedAtOnceAndTheWorldGoesOn) {
+/// Exchanges through windows and by messages; a failing rank leaves its messages half sent.
+TEST(MpiFailing, ARankThatThrowsDuringAnExchangeIsReportedAtOnce) {
   using namespace testing;
   Mpi<>& world = mpi_world();
   if (world.size() == 1) return;
@@ -70,15 +71,15 @@ TEST(MpiFailing, ARankThatThrowsDuringAnExchangeIsNamedAtOnceAndTheWorldGoesOn) 
   }
 }
 
-/// What the first rank to notice tells is what all say: nobody waits for somebody who has given up.
-TEST(MpiFailing, AFailureReachesRanksThatWaitForAnotherOne) {
+/// All ranks report the failure of the first rank that noticed it: no rank waits for one that has given up.
+TEST(MpiFailing, AFailureReachesRanksThatWaitForAnotherRank) {
   Mpi<>& world = mpi_world();
   if (world.size() < 3) return;
   const auto begin = std::chrono::steady_clock::now();
   {
     Mpi<> part = split(world, [](int) { return 0; });
     part.monitor().options.deadline = std::chrono::milliseconds(part.rank() == 0 ? 200 : 30'000);
-    if (part.rank() != part.size() - 1) {  // the last one stays away: rank 0 alone is impatient
+    if (part.rank() != part.size() - 1) {  // the last rank never arrives; only rank 0 has a short deadline
       const std::string told = test::error_of<CollectiveError>([&] { barrier(part); });
       test::expect_parts(told, {message("for rank ", part.size() - 1, " (has not come")});
       if (part.rank() != 0) test::expect_parts(told, {"rank 0 failed: waited 0.2"});
@@ -88,7 +89,7 @@ TEST(MpiFailing, AFailureReachesRanksThatWaitForAnotherOne) {
   barrier(world);
 }
 
-TEST(MpiFailing, ManySplitsAndSplitsOfSplitsKeepTheirMessagesApart) {
+TEST(MpiFailing, NestedSplitsKeepTheirMessagesSeparate) {
   Mpi<>& world = mpi_world();
   for (int round = 0; round < 50; ++round) {
     Mpi<> half = split(world, [](int rank) { return rank % 2; });
@@ -102,8 +103,8 @@ TEST(MpiFailing, ManySplitsAndSplitsOfSplitsKeepTheirMessagesApart) {
   }
 }
 
-TEST(MpiWindows, SayWhyThePeersMemoryCannotBeRead) {
-  constexpr std::int64_t nobody = 0x7fffff00;  // more than any process has
+TEST(MpiWindows, ReportWhyAPeersMemoryCannotBeRead) {
+  constexpr std::int64_t nobody = 0x7fffff00;  // larger than any process ID
   EXPECT_EQ(unreadable(3, nobody, true, "open"), message("rank 3 is gone: its process ", nobody, " has ended"));
   EXPECT_EQ(unreadable(3, nobody, false, "open"), message("rank 3 is gone: its process ", nobody, " has ended"));
   EXPECT_EQ(unreadable(3, getpid(), true, "open"),

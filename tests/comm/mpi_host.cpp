@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that has MPI, signal handlers, threads and a sub-communicator of its own, and adopts communicators; run by
-// mpirun with 3 processes. With the argument `single` it calls MPI_Init, which promises one thread only; with
-// `serialized` another thread than MPI's main one adopts. It must print nothing: stdout and stderr go to a file that is
-// empty at the end. Failed checks are printed after that.
+// A host program with its own MPI, signal handlers, threads and sub-communicator, which the library adopts. mpirun runs
+// it with 3 processes. With the argument `single` it calls MPI_Init, which supports a single thread only; with
+// `serialized` a thread other than MPI's main thread adopts. The library must print nothing: stdout and stderr go to a
+// file that must be empty at the end. Failed checks are printed after that.
 #include <fcntl.h>
 #include <mpi.h>
 #include <omp.h>
@@ -47,7 +47,7 @@ int rank_of(MPI_Comm communicator) {
   return rank;
 }
 
-/// What `call` throws; empty where it throws nothing.
+/// Returns the message of the exception that `call` throws; empty if it throws none.
 template <class Error = std::exception, class Call>
 std::string error_of(const Call& call) {
   try {
@@ -58,7 +58,7 @@ std::string error_of(const Call& call) {
   return "";
 }
 
-/// stdout and stderr of this process go to a file in memory while it lives.
+/// Redirects stdout and stderr of this process to a file in memory during its lifetime.
 class Silence {
  public:
   Silence() : file_(memfd_create("output", MFD_CLOEXEC)), out_(dup(1)), error_(dup(2)) {
@@ -79,7 +79,7 @@ class Silence {
   int file_, out_, error_;
 };
 
-/// What a library must leave as it is: handlers, threads, OpenMP's settings.
+/// Settings that the library must not change: signal handlers, number of threads, OpenMP's settings.
 struct Settings {
   std::vector<void (*)(int)> handlers;
   std::ptrdiff_t threads = 0;
@@ -101,7 +101,7 @@ Settings settings_now() {
 
 volatile std::sig_atomic_t terminations = 0;
 
-/// Two of three processes give the bits of two threads, in place and by messages, and as a part of three.
+/// Two of three processes are bit-identical to two threads, in place and by messages, also after a split of all three.
 void sub_communicator() {
   const int rank = rank_of(MPI_COMM_WORLD);
   MPI_Comm pair = MPI_COMM_NULL;
@@ -132,7 +132,8 @@ void sub_communicator() {
   if (pair != MPI_COMM_NULL) MPI_Comm_free(&pair);
 }
 
-/// One rank throws while a gather is in flight: the others are told at once, and all go on with a new communicator.
+/// One rank throws while a gather is in flight: the others get an error at once, and all continue with a new
+/// communicator.
 void failure(bool windows) {
   const std::string way = windows ? "windows: " : "messages: ";
   const int rank = rank_of(MPI_COMM_WORLD);
@@ -158,13 +159,13 @@ void failure(bool windows) {
     expect(text == "bad record 17", way + "rank 1 saw '" + text + "'");
   else
     expect_part(text, "rank 1 failed: an exception ended it", way + "who failed");
-  for (int i = 1; i < 2000; ++i) std::vector<char>(static_cast<std::size_t>(i) * 97, 'x');  // memory is whole
+  for (int i = 1; i < 2000; ++i) std::vector<char>(static_cast<std::size_t>(i) * 97, 'x');  // the heap is not corrupted
   MPI_Barrier(MPI_COMM_WORLD);
   Mpi c = Mpi::adopt(MPI_COMM_WORLD, {.windows = windows});
   expect(comm::sum_over_ranks(c, 1.0) == 3, way + "a new communicator after a failure");
 }
 
-/// Memory that the system takes back at once: whoever touches it later ends the process.
+/// Memory that is unmapped when it is freed: a later access crashes the process.
 class Pages {
  public:
   explicit Pages(std::int64_t floats) : bytes_(static_cast<std::size_t>(floats) * sizeof(float)) {
@@ -180,8 +181,8 @@ class Pages {
   void* data_;
 };
 
-/// A rank throws while the others, which compute, have begun to receive what it sends, or to send what it receives. MPI
-/// may not touch its memory afterwards, whatever the others still ask for.
+/// A rank throws while the others are computing and have begun to receive from it, or to send to it. MPI must not touch
+/// its memory afterwards, whatever the others still request.
 void failure_while_others_compute(int owner) {
   constexpr std::int64_t piece = 1 << 18;
   const int rank = rank_of(MPI_COMM_WORLD);
@@ -203,7 +204,7 @@ void failure_while_others_compute(int owner) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// A rank that stays away is named at the deadline, and is told that the others have gone.
+/// A rank that does not arrive is reported at the deadline; once it arrives, it gets the same error.
 void missed_deadline() {
   const int rank = rank_of(MPI_COMM_WORLD);
   Mpi c = Mpi::adopt(MPI_COMM_WORLD, {.deadline = milliseconds(300)});
@@ -216,7 +217,7 @@ void missed_deadline() {
   expect(comm::sum_over_ranks(again, 1.0) == 3, "a new communicator after a missed deadline");
 }
 
-/// Nobody waits for ever for ranks that do not adopt.
+/// A rank that adopts a communicator alone times out.
 void adopted_alone() {
   MPI_Comm lonely = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &lonely);

@@ -23,7 +23,7 @@ template <class Behaviour>
 class StagedMpi : public Ordered {};
 TYPED_TEST_SUITE(StagedMpi, AllBehaviours, BehaviourName);
 
-TYPED_TEST(StagedMpi, OfAllProcesses) {
+TYPED_TEST(StagedMpi, BehavesOnAllProcesses) {
   Ranks c = mpi_world().on<QueuedDevice>();
   const InDeviceMemory values;
   TypeParam::check(c);
@@ -31,7 +31,7 @@ TYPED_TEST(StagedMpi, OfAllProcesses) {
 
 class StagedMpiOrder : public Ordered {};
 
-TEST_F(StagedMpiOrder, StartsAfterTheCallersEvents) {
+TEST_F(StagedMpiOrder, CollectivesStartAfterTheCallersEvents) {
   Ranks c = mpi_world().on<QueuedDevice>();
   const InDeviceMemory values;
   const auto n = static_cast<std::size_t>(c.size());
@@ -48,7 +48,7 @@ TEST_F(StagedMpiOrder, StartsAfterTheCallersEvents) {
   for (float value : local) EXPECT_EQ(value, static_cast<float>(n * (n + 1) / 2));
 }
 
-TEST(StagedMpiMemory, HoldsNoScratchOfTheDevice) {
+TEST(StagedMpiMemory, UsesNoDeviceMemoryForScratch) {
   EXPECT_EQ(mpi_world().on<QueuedDevice>().scratch_bytes(), 0);
   EXPECT_EQ(Simulated<>(simulated_world<Ranks>(8, 3)).scratch_bytes(), 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// main of the tests that run under mpirun: every process runs all tests; those after the first print only failures.
+/// main of the tests that run under mpirun: every process runs all tests; ranks above 0 print only failures.
 #include <cstdlib>
 #include <string>
 
@@ -13,8 +13,8 @@ namespace {
 
 Mpi<>* world = nullptr;
 
-/// Prints failed assertions with the rank, and nothing else. It must not ask UnitTest what runs: while a failure is
-/// reported, GoogleTest holds the lock that this would take.
+/// Prints failed assertions with the rank, and nothing else. It must not query UnitTest for the current test:
+/// GoogleTest holds that lock while it reports a failure.
 class PrintFailures : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo& test) override {
     test_ = std::string(test.test_suite_name()) + "." + test.name();
@@ -28,7 +28,7 @@ class PrintFailures : public ::testing::EmptyTestEventListener {
   std::string test_ = "?";
 };
 
-/// TESSERA_TEST_NO_WINDOWS lists ranks of the job that stand for other machines.
+/// TESSERA_TEST_NO_WINDOWS lists ranks that act as if they were on other machines.
 bool wants_windows() {
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);
@@ -45,7 +45,7 @@ Mpi<>& mpi_world() { return *world; }
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  const auto kept = fsdp::comm::Mpi<>::keep({});  // the second run finds MPI as the first one left it
+  const auto kept = fsdp::comm::Mpi<>::keep({});  // keeps MPI initialised between the two runs
   if (const int status = fsdp::comm::Mpi<>::run({}, [](fsdp::comm::Mpi<>&) { return 0; }); status != 0) return status;
   return fsdp::comm::Mpi<>::run({.windows = fsdp::comm::wants_windows()}, [](fsdp::comm::Mpi<>& communicator) {
     fsdp::comm::world = &communicator;

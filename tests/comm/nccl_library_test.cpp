@@ -8,7 +8,7 @@
 namespace fsdp::comm::nccl {
 namespace {
 
-TEST(NcclLibrary, IsLinkedAndFillsTheTable) {
+TEST(NcclLibrary, IsLinkedAndFillsTheFunctionTable) {
   const Table& table = library();
   EXPECT_GE(table.version(), 21800);
   EXPECT_EQ(std::string(table.error_string(Result::success)), "no error");

@@ -27,7 +27,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// The device with a wire type more: halves.
+/// The device with one more wire type: f16.
 struct Halves : QueuedDevice {
   static void round(Queue& queue, const float* from, DType wire, std::int64_t count, std::byte* to) {
     if (wire != DType::f16) return QueuedDevice::round(queue, from, wire, count, to);
@@ -71,7 +71,7 @@ void run_nccl(int ranks, const Options& options, F f) {
   });
 }
 
-/// The double found nothing wrong, and nothing in no order, and has got everything back.
+/// Checks that the fake NCCL reported no problem and no unordered access, and that all its objects were released.
 class NcclDoubled : public Ordered {
  protected:
   void SetUp() override {
@@ -87,7 +87,7 @@ class NcclDoubled : public Ordered {
     EXPECT_TRUE(Double::memory.empty());
     EXPECT_TRUE(Double::registered.empty());
   }
-  /// Returns how many calls all ranks made since the start; all of them must be sends and receives.
+  /// Returns the number of calls of all ranks since the start, which must all be sends and receives.
   static std::size_t exchanges() {
     std::size_t found = 0;
     for (const NcclGroupRecord& group : Double::groups)
@@ -97,7 +97,7 @@ class NcclDoubled : public Ordered {
       }
     return found;
   }
-  /// Calls of rank 0, by kind, since the start.
+  /// The kinds of rank 0's calls since the start.
   static std::vector<Kind> kinds() {
     std::vector<Kind> found;
     for (const NcclGroupRecord& group : Double::groups)
@@ -139,7 +139,7 @@ TYPED_TEST(NcclBackend, InRegisteredMemory) {
 
 class NcclCollectives : public NcclDoubled {};
 
-TEST_F(NcclCollectives, RoundContributionsToHalvesOnce) {
+TEST_F(NcclCollectives, RoundContributionsToHalfPrecisionOnce) {
   for (int ranks : {1, 2, 5})
     run_nccl(ranks, {}, [](Ranks& c) {
       SumsInRankOrderToTheBit::check_wire<f16>(c, Write::overwrite);
@@ -148,7 +148,7 @@ TEST_F(NcclCollectives, RoundContributionsToHalvesOnce) {
     });
 }
 
-TEST_F(NcclCollectives, UseNcclsOwnWherePiecesAreEqual) {
+TEST_F(NcclCollectives, MapToOneNcclCollectiveIfCountsAreEqual) {
   run_nccl(4, {}, [](Ranks& c) {
     const Counts counts(4, 10);
     Floats full(40);
@@ -163,7 +163,7 @@ TEST_F(NcclCollectives, UseNcclsOwnWherePiecesAreEqual) {
   EXPECT_EQ(kinds(), (std::vector{Kind::all_gather, Kind::reduce_scatter, Kind::reduce_scatter, Kind::all_reduce}));
 }
 
-TEST_F(NcclCollectives, CallRootByRootWherePiecesDiffer) {
+TEST_F(NcclCollectives, MapToOneRootedNcclCallPerRankIfCountsDiffer) {
   run_nccl(3, {}, [](Ranks& c) {
     const Counts counts{4, 0, 7};
     Floats full(11);
@@ -176,7 +176,7 @@ TEST_F(NcclCollectives, CallRootByRootWherePiecesDiffer) {
   EXPECT_EQ(Double::groups.size(), 3u * 2);
 }
 
-TEST_F(NcclCollectives, ExchangeInOneGroupOfSendsAndReceives) {
+TEST_F(NcclCollectives, AllToAllIsOneGroupOfSendsAndReceives) {
   run_nccl(3, {}, [](Ranks& c) {
     ExchangedValues<f16> halves(c.rank(), c.size(), 5);
     all_to_all(c, halves.list()).wait();
@@ -184,11 +184,11 @@ TEST_F(NcclCollectives, ExchangeInOneGroupOfSendsAndReceives) {
       EXPECT_EQ(static_cast<float>(received), static_cast<float>(expected));
   });
   EXPECT_EQ(kinds(), (std::vector{Kind::send, Kind::send, Kind::receive}));  // rank 1 sends nothing
-  EXPECT_EQ(exchanges(), 3u + 1 + 2);                                        // nothing is sent where there is nothing
+  EXPECT_EQ(exchanges(), 3u + 1 + 2);                                        // empty messages are not sent
   EXPECT_EQ(Double::groups.size(), 3u);
 }
 
-TEST_F(NcclCollectives, AreOneGroupUntilNcclTakesNoMore) {
+TEST_F(NcclCollectives, AreSplitIntoGroupsThatFitNcclsLimit) {
   constexpr std::size_t many = 3000;
   run_nccl(2, {}, [](Ranks& c) {
     const Counts counts(2, 1);
@@ -202,7 +202,7 @@ TEST_F(NcclCollectives, AreOneGroupUntilNcclTakesNoMore) {
   EXPECT_EQ(Double::groups.size(), 2u * 3);
 }
 
-TEST_F(NcclCollectives, AddSumsThatAreLongerThanStagingMemory) {
+TEST_F(NcclCollectives, AddSumsLargerThanStagingMemory) {
   constexpr std::int64_t capacity = NcclRank::staging_bytes / static_cast<std::int64_t>(sizeof(float));
   run_nccl(2, {}, [](Ranks& c) {
     const Counts counts{capacity + 100, 50};
@@ -214,7 +214,7 @@ TEST_F(NcclCollectives, AddSumsThatAreLongerThanStagingMemory) {
   });
 }
 
-TEST_F(NcclCollectives, AddSumsOfAnySizeInOneGroupWhereContributionsAreSpent) {
+TEST_F(NcclCollectives, AddSumsInOneGroupIfContributionsAreSpent) {
   constexpr std::int64_t capacity = NcclRank::staging_bytes / static_cast<std::int64_t>(sizeof(float));
   const auto sums = [](const Counts& counts, Contributions contributions) {
     Double::groups.clear();
@@ -231,12 +231,12 @@ TEST_F(NcclCollectives, AddSumsOfAnySizeInOneGroupWhereContributionsAreSpent) {
   sums({capacity + 100, 50}, Contributions::spent);
   EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce}));
   EXPECT_EQ(Double::groups.size(), 2u);
-  sums({capacity + 100, capacity + 100}, Contributions::kept);  // in two parts, each in staging memory
+  sums({capacity + 100, capacity + 100}, Contributions::kept);  // in two parts, each of which fits staging memory
   EXPECT_EQ(kinds(), (std::vector{Kind::reduce, Kind::reduce, Kind::reduce, Kind::reduce}));
   EXPECT_EQ(Double::groups.size(), 4u);
 }
 
-TEST_F(NcclCollectives, ExchangeFloatsAndAddThemInRankOrderWhereAsked) {
+TEST_F(NcclCollectives, SumFloatsInRankOrderIfRequested) {
   for (const int ranks : {1, 2, 3, 5}) {
     Double::groups.clear();
     run_nccl(ranks, {}, [](Ranks& c) {
@@ -249,8 +249,8 @@ TEST_F(NcclCollectives, ExchangeFloatsAndAddThemInRankOrderWhereAsked) {
   }
 }
 
-/// Floats are neither copied to where they are sent from nor to where they are added.
-TEST_F(NcclCollectives, SendFloatsFromWhereTheyAre) {
+/// Floats are copied neither to send buffers nor to summation buffers.
+TEST_F(NcclCollectives, SendFloatsInPlaceWithoutStagingCopies) {
   const float* whole = nullptr;
   run_nccl(2, {}, [&](Ranks& c) {
     const Counts counts(2, 10);
@@ -269,12 +269,12 @@ TEST_F(NcclCollectives, SendFloatsFromWhereTheyAre) {
       }
 }
 
-TEST_F(NcclCollectives, AddSumsInRankOrderInPartsThatStagingMemoryHolds) {
+TEST_F(NcclCollectives, AddSumsInRankOrderInPartsThatFitStagingMemory) {
   constexpr std::int64_t most = NcclRank::staging_bytes / (2 * static_cast<std::int64_t>(sizeof(float)));
   run_nccl(2, {}, [](Ranks& c) {
     const Counts counts{2 * most + 100, 50};
     Floats full(total_of(counts), c.rank() == 0 ? 1e8f : -1e8f);
-    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 1.0f);  // lost beside 1e8
+    Floats local(static_cast<std::size_t>(count_of(counts, c.rank())), 1.0f);  // rounded away next to 1e8
     const std::vector<Segment<float>> segments{{local.data(), full.data(), counts}};
     reduce_scatter<float>(c, segments, Write::accumulate, {}, Contributions::kept, SumOrder::ranks).wait();
     EXPECT_EQ(std::count(local.begin(), local.end(), 0.0f), static_cast<std::ptrdiff_t>(local.size()));
@@ -283,7 +283,7 @@ TEST_F(NcclCollectives, AddSumsInRankOrderInPartsThatStagingMemoryHolds) {
   EXPECT_EQ(Double::groups.size(), 2u * 3);
 }
 
-TEST_F(NcclCollectives, MoveValuesOfAnySize) {
+TEST_F(NcclCollectives, GatherAndBroadcastBytesOfAnySize) {
   run_nccl(3, {}, [](Ranks& c) {
     const auto size = static_cast<std::size_t>(NcclRank::value_bytes) * 2 + 5;
     const std::vector<std::byte> mine(size, std::byte(c.rank()));
@@ -296,7 +296,7 @@ TEST_F(NcclCollectives, MoveValuesOfAnySize) {
   });
 }
 
-TEST_F(NcclCollectives, StartAfterTheCallersEventsAndEndBeforeWhatWaitsForThem) {
+TEST_F(NcclCollectives, RunBetweenTheCallersEventsAndTheQueuesThatWait) {
   run_nccl(3, {}, [](Ranks& c) {
     const Counts counts(3, 100);
     Floats local(100);
@@ -315,7 +315,7 @@ TEST_F(NcclCollectives, StartAfterTheCallersEventsAndEndBeforeWhatWaitsForThem) 
   });
 }
 
-TEST_F(NcclCollectives, HoldScratchOfAFixedSize) {
+TEST_F(NcclCollectives, UseScratchOfFixedSize) {
   run_nccl(2, {}, [](Ranks& c) { EXPECT_EQ(c.scratch_bytes(), Ranks::scratch_bytes_for(2)); });
   EXPECT_EQ(Simulated<>(simulated_world<Ranks>(8, 3)).scratch_bytes(), Ranks::scratch_bytes_for(8));
 }
@@ -331,17 +331,17 @@ TEST_F(NcclCollectives, SharedMemoryIsZeroedAndMayOutliveTheCommunicator) {
   });
   EXPECT_EQ(Double::memory.size(), 2u);
   kept.clear();
-  Double::registered.clear();  // ended with the communicator
+  Double::registered.clear();  // the registration ended with the communicator
 }
 
 class NcclLaunch : public NcclDoubled {};
 
-/// Where a launcher put the ranks of a job on this machine, as threads here.
+/// The place of one rank of a job whose ranks a launcher started on this machine; here the ranks are threads.
 JobPlace place_of(int rank, int size, int port) {
   return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .address = "localhost", .port = port};
 }
 
-TEST_F(NcclLaunch, RunsWhereAnotherLauncherPutTheRanks) {
+TEST_F(NcclLaunch, RunsAtRanksGivenByAnotherLauncher) {
   const int port = free_port();
   Threads<>::run(3, {}, [&](auto& hosts) {
     const int status = Ranks::run(Double::table(), place_of(hosts.rank(), 3, port), {}, [&](Ranks& c) {
@@ -353,19 +353,19 @@ TEST_F(NcclLaunch, RunsWhereAnotherLauncherPutTheRanks) {
   });
 }
 
-TEST_F(NcclLaunch, RunsOneRankWhereNoLauncherIs) {
+TEST_F(NcclLaunch, RunsOneRankWithoutALauncher) {
   if (launched_by_torchrun()) GTEST_SKIP() << "RANK or WORLD_SIZE is set";
   EXPECT_EQ(Ranks::run(Double::table(), {}, [](Ranks& c) { EXPECT_EQ(c.size(), 1); }), 0);
 }
 
-/// A machine with two of them, of which this process chose one.
+/// A machine with two devices, of which this process has selected one.
 struct TwoDevices : Halves {
   static int count() { return 2; }
   static void select(int device) { chosen = device; }
   static inline thread_local int chosen = -1;
 };
 
-TEST_F(NcclLaunch, ChoosesTheDeviceOfItsLocalRank) {
+TEST_F(NcclLaunch, SelectsTheDeviceOfItsLocalRank) {
   using Doubled = NcclDouble<TwoDevices>;
   const int port = free_port();
   Threads<>::run(2, {}, [&](auto& hosts) {
@@ -378,11 +378,11 @@ TEST_F(NcclLaunch, ChoosesTheDeviceOfItsLocalRank) {
 using test::expect_parts;
 class NcclFaults : public NcclDoubled {
  protected:
-  /// What the first CollectiveError of `run` says.
+  /// Returns the message of the first CollectiveError of `run`.
   static std::string failure_of(const std::function<void()>& run) { return test::error_of<CollectiveError>(run); }
 };
 
-TEST_F(NcclFaults, ARankThatNeverJoinsIsMissedAtTheDeadline) {
+TEST_F(NcclFaults, InitialisationTimesOutIfARankNeverJoins) {
   nccl::Id id{};
   Double::table().get_unique_id(id);
   const std::string text = failure_of(
@@ -390,7 +390,7 @@ TEST_F(NcclFaults, ARankThatNeverJoinsIsMissedAtTheDeadline) {
   expect_parts(text, {"the other ranks in NCCL's initialisation", "deadline is 0.050 s"});
 }
 
-TEST_F(NcclFaults, ARankThatNeverComesIsMissedAtTheDeadlineAndTheCommunicatorIsDead) {
+TEST_F(NcclFaults, CommunicatorIsUnusableAfterAMissedDeadline) {
   Double::tells_of_aborts = false;
   std::atomic<bool> seen = false;
   run_nccl(2, {.deadline = milliseconds(100)}, [&](Ranks& c) {
@@ -403,7 +403,7 @@ TEST_F(NcclFaults, ARankThatNeverComesIsMissedAtTheDeadlineAndTheCommunicatorIsD
   });
 }
 
-TEST_F(NcclFaults, ALostRankEndsTheOthers) {
+TEST_F(NcclFaults, ALostRankAbortsTheOthers) {
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<int> met = 0;
   const auto rank = [&](Ranks& c) {
@@ -420,7 +420,7 @@ TEST_F(NcclFaults, ALostRankEndsTheOthers) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
 
-TEST_F(NcclFaults, ADeviceThatDoesNotGetReadyIsMissedAtTheDeadline) {
+TEST_F(NcclFaults, SynchronizeTimesOutIfTheDeviceHangs) {
   QueuedQueue stuck("stuck");
   std::atomic<bool> released = false;
   hold(stuck, released);
@@ -430,7 +430,7 @@ TEST_F(NcclFaults, ADeviceThatDoesNotGetReadyIsMissedAtTheDeadline) {
   });
 }
 
-TEST_F(NcclFaults, DifferentCallsAreSeenByTheDoubleThatNamesBothRanks) {
+TEST_F(NcclFaults, FakeNcclReportsBothRanksOfMismatchedCalls) {
   const auto disagree = [&](const std::function<void(Ranks&, bool odd)>& call) {
     Double::problems.clear();
     failure_of([&] { run_nccl(3, {.deadline = milliseconds(500)}, [&](Ranks& c) { call(c, c.rank() == 2); }); });

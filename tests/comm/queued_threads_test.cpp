@@ -30,7 +30,7 @@ static_assert(check_communicator<OnQueues>() && check_communicator<Self<QueuedDe
               check_communicator<Self<device::Cuda>>() && QueuedCommunicator<OnQueues> &&
               !QueuedCommunicator<Threads<>>);
 
-/// Values lie in the device's memory, and no access of any queue is left to chance.
+/// Values are in device memory, and the accesses of all queues must be ordered.
 struct QueuedRanks {
   using Fixture = Ordered;
   template <class F>
@@ -46,7 +46,7 @@ template <class Behaviour>
 class QueuedThreads : public Ordered {};
 TYPED_TEST_SUITE(QueuedThreads, AllBehaviours, BehaviourName);
 
-/// One rank alone needs no group.
+/// A single rank needs no group.
 TYPED_TEST(QueuedThreads, OneRankAlone) {
   Self<QueuedDevice>::run({}, [](auto& c) {
     const InDeviceMemory values;
@@ -56,7 +56,7 @@ TYPED_TEST(QueuedThreads, OneRankAlone) {
 
 class QueuedThreadsOrder : public Ordered {};
 
-TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
+TEST_F(QueuedThreadsOrder, CollectivesStartAfterTheCallersEventsAndQueuesWaitForThem) {
   for (int ranks : {1, 2, 4}) {
     OnQueues::run(ranks, {}, [](auto& c) {
       const InDeviceMemory values;
@@ -83,7 +83,7 @@ TEST_F(QueuedThreadsOrder, StartsAfterTheCallersEventsAndQueuesWaitForItsEnd) {
   }
 }
 
-TEST_F(QueuedThreadsOrder, ExchangesStartAfterTheCallersEventsAndQueuesWaitForTheirEnd) {
+TEST_F(QueuedThreadsOrder, ExchangesStartAfterTheCallersEventsAndQueuesWaitForThem) {
   OnQueues::run(3, {}, [](auto& c) {
     const InDeviceMemory values;
     const Counts counts(3, 50);
@@ -101,7 +101,7 @@ TEST_F(QueuedThreadsOrder, ExchangesStartAfterTheCallersEventsAndQueuesWaitForTh
   });
 }
 
-TEST_F(QueuedThreadsOrder, AMissingEventOfAnExchangeIsSeen) {
+TEST_F(QueuedThreadsOrder, DetectsAMissingEventAroundAnExchange) {
   Queue::check_only(true);
   for (const bool before : {false, true}) {
     OnQueues::run(2, {}, [&](auto& c) {
@@ -120,7 +120,7 @@ TEST_F(QueuedThreadsOrder, AMissingEventOfAnExchangeIsSeen) {
   Queue::check_only(false);
 }
 
-TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
+TEST_F(QueuedThreadsOrder, DetectsAMissingEventAroundACollective) {
   Queue::check_only(true);
   for (const bool before : {false, true}) {
     OnQueues::run(2, {}, [&](auto& c) {
@@ -140,7 +140,7 @@ TEST_F(QueuedThreadsOrder, AMissingEventIsSeen) {
   Queue::check_only(false);
 }
 
-TEST_F(QueuedThreadsOrder, TheEventOfTheEndIsThereAfterTheHostSawIt) {
+TEST_F(QueuedThreadsOrder, QueuesMayWaitAfterTheHostSawCompletion) {
   OnQueues::run(2, {}, [](auto& c) {
     const InDeviceMemory values;
     const Counts counts(2, 100);
@@ -181,8 +181,8 @@ TEST_F(QueuedThreadsOrder, TheHostDoesNotWaitForTheDevice) {
   });
 }
 
-TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
-  std::array<Queue, 2> stuck{Queue("stuck"), Queue("stuck")};  // a queue has one host thread
+TEST(QueuedThreadsFaults, ReportsADeviceThatHangsAtTheDeadline) {
+  std::array<Queue, 2> stuck{Queue("stuck"), Queue("stuck")};  // each queue is used by one host thread
   std::atomic<bool> released = false;
   for (Queue& queue : stuck) hold(queue, released);
   const std::string text = test::error_of<CollectiveError>([&] {
@@ -195,7 +195,7 @@ TEST(QueuedThreadsFaults, ADeviceThatDoesNotGetReadyIsNamedAtTheDeadline) {
   test::expect_parts(text, {"for the device; the limit of the device is 0.100 s"});
 }
 
-TEST(QueuedThreadsFaults, ADeviceMayTakeLongerThanRanksWaitForEachOther) {
+TEST(QueuedThreadsFaults, DeviceWorkMayTakeLongerThanTheDeadlineOfRanks) {
   OnQueues::run(2, {.deadline = milliseconds(20)}, [&](auto& c) {
     Queue slow("slow");
     Floats value(1);
@@ -205,7 +205,7 @@ TEST(QueuedThreadsFaults, ADeviceMayTakeLongerThanRanksWaitForEachOther) {
   });
 }
 
-TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
+TEST(QueuedThreadsFaults, MemoryOfAFailingRankOutlivesItsPeersQueuedWork) {
   struct Ending {
     ~Ending() { std::fill(values.begin(), values.end(), -1.0f); }
     Floats& values;
@@ -229,7 +229,7 @@ TEST(QueuedThreadsFaults, AFailingRanksMemoryOutlivesWhatPeersHaveQueued) {
   EXPECT_EQ(found[0].back(), 2.0f);
 }
 
-TEST(QueuedThreadsFaults, ARankThatNeverComesIsNamed) {
+TEST(QueuedThreadsFaults, ReportsARankThatNeverArrives) {
   std::string text;
   std::atomic<bool> missed = false;
   const auto rank = [&](auto& c) {

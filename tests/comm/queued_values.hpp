@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Behaviours on an asynchronous device: values in memory where every access is checked, and work that queues it.
+/// Conformance checks on an asynchronous device: values in memory whose accesses are checked, and queued work on them.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using namespace testing;
 using QueuedDevice = testing::QueuedCpu;
 using QueuedQueue = QueuedDevice::Queue;
 
-/// Values that this thread makes lie in the device's memory.
+/// Allocates the values of this thread in device memory.
 class InDeviceMemory {
  public:
   InDeviceMemory() {
@@ -41,14 +41,14 @@ class InDeviceMemory {
   ~InDeviceMemory() { ValueMemory::shared = nullptr; }
 };
 
-/// No access of any queue was left to chance.
+/// Checks that the accesses of all queues were ordered.
 class Ordered : public ::testing::Test {
  protected:
   void SetUp() override { QueuedDevice::take_races(); }
   void TearDown() override { EXPECT_EQ(QueuedDevice::take_races(), std::vector<std::string>{}); }
 };
 
-/// The queue pauses, then writes `value` everywhere.
+/// Enqueues a pause, then a write of `value` to all elements.
 inline void write_later(QueuedQueue& queue, Floats& values, float value, std::chrono::milliseconds pause) {
   const std::array accesses{
       testing::Access{values.data(), static_cast<std::int64_t>(values.size() * sizeof(float)), true}};
@@ -63,13 +63,13 @@ inline void copy(QueuedQueue& queue, const Floats& from, Floats& to) {
                      static_cast<std::int64_t>(from.size() * sizeof(float)));
 }
 
-/// Rank r's part of gathered values is r + first.
+/// Expects that rank r's part of the gathered values is r + first.
 inline void expect_ranks_values(const Floats& values, std::size_t each, int first) {
   for (const auto& [rank, part] : ranges::views::enumerate(ranges::views::chunk(values, each)))
     for (const float value : part) ASSERT_EQ(value, static_cast<float>(static_cast<int>(rank) + first));
 }
 
-/// A queue is stuck until `released`.
+/// Blocks the queue until `released` is set.
 inline void hold(QueuedQueue& queue, const std::atomic<bool>& released) {
   queue.submit("hold", {}, [&released](auto&) {
     while (!released) std::this_thread::sleep_for(std::chrono::microseconds(100));

@@ -64,7 +64,7 @@ TEST(TorchrunPlace, IsReadFromTheEnvironment) {
   }
 }
 
-TEST(TorchrunPlace, NamesWhatIsMissing) {
+TEST(TorchrunPlace, ReportsMissingVariables) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
     const JobVariables variables(with(name, ""));
     expect_parts(test::error_of<InputError>([] { torchrun_place(); }),
@@ -72,7 +72,7 @@ TEST(TorchrunPlace, NamesWhatIsMissing) {
   }
 }
 
-TEST(TorchrunPlace, RefusesWhatIsNoNumberOrContradictsItself) {
+TEST(TorchrunPlace, RefusesMalformedOrContradictoryVariables) {
   const auto refusal = [](const std::string& name, const std::string& value) {
     const JobVariables variables(with(name, value));
     return test::error_of<InputError>([] { torchrun_place(); });
@@ -85,14 +85,14 @@ TEST(TorchrunPlace, RefusesWhatIsNoNumberOrContradictsItself) {
   expect_parts(refusal("LOCAL_WORLD_SIZE", "9"), {"LOCAL_WORLD_SIZE 9, WORLD_SIZE 8"});
 }
 
-TEST(RequireDevices, NeedsOneForEachRankOfTheMachine) {
+TEST(RequireDevices, NeedsOneDevicePerLocalRank) {
   EXPECT_NO_THROW(require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 4));
   expect_parts(
       test::error_of<InputError>([] { require_devices({.rank = 5, .size = 8, .local_rank = 1, .local_size = 4}, 2); }),
       {"rank 5: 4 ranks run on this machine, which has 2 devices"});
 }
 
-/// Connects to rank 0 as somebody who knows nothing of the protocol; -1 while it does not listen.
+/// Connects to rank 0 as an unrelated client that does not know the protocol. Returns -1 if rank 0 does not listen yet.
 int stranger_at(int port) {
   for (int tries = 0; tries < 500; ++tries) {
     const int stranger = socket(AF_INET, SOCK_STREAM, 0);
@@ -113,13 +113,12 @@ Bytes bytes_of_rank(int rank) {
   return bytes;
 }
 
-/// How ranks meet in a test: over a port of its own.
+/// Rendezvous of a test's ranks over its own port.
 struct OverTcp {
   int port = free_port();
   void operator()(const Meeting& meeting, Bytes& bytes) const { meet_over_tcp(meeting, "localhost", port, bytes); }
 };
-/// The refusals of ranks that meet as `meetings` say, each in a thread; checks the bytes of those that were not
-/// refused.
+/// Runs each of `meetings` in a thread and returns their errors. Checks the bytes that ranks without an error received.
 std::vector<std::string> meet(const OverTcp& over, const std::vector<Meeting>& meetings) {
   std::vector<std::string> refusals(meetings.size());
   std::vector<std::jthread> threads;
@@ -139,24 +138,24 @@ std::vector<Meeting> all_of(int size, milliseconds deadline = milliseconds(20'00
   return meetings;
 }
 
-TEST(RendezvousOverTcp, GivesRankZerosBytesToAll) {
+TEST(RendezvousOverTcp, SendsTheBytesOfRankZeroToAllRanks) {
   for (int size : {1, 2, 3, 8})
     EXPECT_EQ(meet(OverTcp(), all_of(size)), std::vector<std::string>(static_cast<std::size_t>(size)));
 }
 
-TEST(RendezvousOverTcp, MayBeHeldAtTheSamePlaceAgain) {
+TEST(RendezvousOverTcp, CanReuseTheSamePort) {
   const OverTcp over;
   for (int round = 0; round < 5; ++round) EXPECT_EQ(meet(over, all_of(3)), std::vector<std::string>(3));
 }
 
-TEST(RendezvousOverTcp, NamesRanksThatDoNotCome) {
+TEST(RendezvousOverTcp, ReportsRanksThatDoNotArrive) {
   const std::vector<std::string> refusals =
       meet(OverTcp(), {{.rank = 0, .size = 4, .deadline = milliseconds(300)}, {.rank = 2, .size = 4}});
   expect_parts(refusals[0], {"rank 1, rank 3 did not come within 0.300 s"});
   EXPECT_EQ(refusals[1], "");
 }
 
-TEST(RendezvousOverTcp, EndsAtTheDeadlineWhereNobodyAnswers) {
+TEST(RendezvousOverTcp, TimesOutIfRankZeroDoesNotAnswer) {
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<std::string> refusals = meet(OverTcp(), {{.rank = 1, .size = 2, .deadline = milliseconds(200)}});
   expect_parts(refusals[0], {"rank 1 got no answer from rank 0 within 0.200 s"});
@@ -170,7 +169,7 @@ TEST(RendezvousOverTcp, RefusesARankOfAnotherJob) {
   expect_parts(refusals[0], {"rank 1 did not come"});
 }
 
-TEST(RendezvousOverTcp, JoinsProcesses) {
+TEST(RendezvousOverTcp, ConnectsSeparateProcesses) {
   const OverTcp over;
   std::vector<pid_t> children;
   for (int rank = 1; rank < 4; ++rank) {
@@ -191,7 +190,7 @@ TEST(RendezvousOverTcp, JoinsProcesses) {
   }
 }
 
-TEST(RendezvousOverTcp, IsNotHeldUpByStrangers) {
+TEST(RendezvousOverTcp, IsNotDelayedByUnrelatedConnections) {
   const OverTcp over;
   std::vector<std::string> refusals;
   std::jthread rank_0([&] { refusals = meet(over, {{.rank = 0, .size = 2}}); });
@@ -218,7 +217,7 @@ TEST(RendezvousOverTcp, RefusesTheSameRankTwice) {
   expect_parts(refusals[0], {"rank 2 did not come"});
 }
 
-TEST(RendezvousOverTcp, SaysThatAnotherProgramAnswers) {
+TEST(RendezvousOverTcp, ReportsThatAnotherProgramAnswers) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};
   at.sin_family = AF_INET;
@@ -244,7 +243,7 @@ TEST(RendezvousOverTcp, SaysThatAnotherProgramAnswers) {
   close(listener);
 }
 
-TEST(RendezvousOverTcp, RefusesAnAddressThatIsNotKnown) {
+TEST(RendezvousOverTcp, RefusesAnUnknownAddress) {
   Bytes bytes(128);
   expect_parts(
       test::error_of<InputError>([&] { meet_over_tcp({.rank = 1, .size = 2}, "no such machine", 29500, bytes); }),

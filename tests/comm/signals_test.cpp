@@ -9,13 +9,13 @@
 
 #include <gtest/gtest.h>
 
-// A name that any program may have: the library must export none like it, or this does not link.
+// A common name that a host program may define: if the library exported it too, this would not link.
 extern "C" void on_signal(int) {}
 
 namespace fsdp::comm {
 namespace {
 
-TEST(CatchSignals, RemembersWhatCameWhileOneLives) {
+TEST(CatchSignals, RecordsSignalsDuringItsLifetime) {
   {
     const CatchSignals signals, of_another_rank;
     EXPECT_EQ(signals.asked(), SignalRequests{});
@@ -29,13 +29,13 @@ TEST(CatchSignals, RemembersWhatCameWhileOneLives) {
   EXPECT_EQ(fresh.asked(), SignalRequests{});
 }
 
-TEST(CatchSignalsDeathTest, TheFirstIsAnsweredAndOneThatComesASecondLaterEndsAtOnce) {
+TEST(CatchSignalsDeathTest, ASecondStopAfterOneSecondExitsAtOnce) {
   EXPECT_EXIT(
       {
         CatchSignals signals{CatchSignals::Later()};
         signals.catch_stops("ends after this step");
         std::raise(SIGTERM);
-        std::raise(SIGTERM);  // both are one: a terminal and a launcher send one each
+        std::raise(SIGTERM);  // counted as one request: a terminal and a launcher each send one
         std::raise(SIGINT);
         std::this_thread::sleep_for(std::chrono::milliseconds(1010));
         std::raise(SIGINT);
@@ -43,7 +43,7 @@ TEST(CatchSignalsDeathTest, TheFirstIsAnsweredAndOneThatComesASecondLaterEndsAtO
       ::testing::ExitedWithCode(128 + SIGINT), "^tessera: SIGTERM: ends after this step\n$");
 }
 
-TEST(CatchSignalsDeathTest, StopsEndTheProcessUntilTheyAreCaught) {
+TEST(CatchSignalsDeathTest, StopSignalsKillTheProcessUntilTheyAreCaught) {
   EXPECT_EXIT(
       {
         const CatchSignals signals{CatchSignals::Later()};
@@ -57,13 +57,13 @@ TEST(CatchSignalsDeathTest, StopsEndTheProcessUntilTheyAreCaught) {
   EXPECT_EQ(signals.asked().stop, SIGTERM);
 }
 
-TEST(CatchSignals, TheFirstStopCounts) {
+TEST(CatchSignals, TheFirstStopSignalIsReported) {
   const CatchSignals signals;
   EXPECT_NO_THROW(signals.throw_if_stopped("nothing is kept"));
   std::raise(SIGHUP);
   std::raise(SIGHUP);
   signals.ask_to_stop(SIGPIPE);
-  std::raise(SIGTERM);  // the first that is not from a lost terminal
+  std::raise(SIGTERM);  // the first signal that does not come from a lost terminal
   EXPECT_EQ(signals.asked().stop, SIGHUP);
   try {
     signals.throw_if_stopped("nothing is kept");
@@ -74,19 +74,19 @@ TEST(CatchSignals, TheFirstStopCounts) {
   }
 }
 
-TEST(CatchSignals, LeavesAnIgnoredHangUpIgnoredAndClosedPipesErrors) {
+TEST(CatchSignals, KeepsAnIgnoredHangUpIgnoredAndIgnoresBrokenPipes) {
   std::signal(SIGHUP, SIG_IGN);
   {
     const CatchSignals signals;
     std::raise(SIGHUP);
     EXPECT_EQ(signals.asked(), SignalRequests{});
-    std::raise(SIGPIPE);  // ignored meanwhile
+    std::raise(SIGPIPE);  // ignored during the lifetime of `signals`
   }
   EXPECT_EQ(std::signal(SIGHUP, SIG_DFL), SIG_IGN);
   EXPECT_EQ(std::signal(SIGPIPE, SIG_DFL), SIG_DFL);
 }
 
-TEST(CatchSignalsDeathTest, AfterTheLastOneASignalDoesWhatItDidBefore) {
+TEST(CatchSignalsDeathTest, RestoresTheDefaultActionAtTheEnd) {
   EXPECT_EXIT(
       {
         { const CatchSignals signals; }

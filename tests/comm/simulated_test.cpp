@@ -13,7 +13,7 @@ namespace {
 
 using Counts = std::vector<std::int64_t>;
 
-TEST(Simulated, RecordsAndCountsWithoutTouchingMemory) {
+TEST(Simulated, RecordsAndCountsTransfersWithoutTouchingMemory) {
   Simulated<> c({.ranks = 4, .rank = 1}, {.record = true});
   const Counts counts{10, 20, 0, 10};
   auto* const full = reinterpret_cast<float*>(device::Meta::unbacked(0));
@@ -21,7 +21,7 @@ TEST(Simulated, RecordsAndCountsWithoutTouchingMemory) {
   const std::vector<Segment<float>> segments{{local, full, counts}};
 
   all_gather(c, segments, {.what = "weights", .unit = 0}).wait();
-  EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4);  // 20 from peers, 20 of its own that do not lie in place
+  EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4);  // 20 from peers, and its own 20, which are not in place
   reduce_scatter<bf16>(c, segments, Write::accumulate).wait();
   EXPECT_EQ(c.monitor().totals.copied_bytes, 40 * 4 + 20 * 3 * 2);
   all_reduce<float>(c, std::vector<Segment<float>>{{full + 10, full, counts}}).wait();
@@ -40,7 +40,7 @@ TEST(Simulated, RecordsAndCountsWithoutTouchingMemory) {
   EXPECT_EQ(c.monitor().records, expected);
 }
 
-TEST(Simulated, OtherRanksHaveTheSameValues) {
+TEST(Simulated, AssumesTheSameValuesOnAllRanks) {
   Simulated<> c({.ranks = 8, .rank = 3});
   EXPECT_EQ(sum_over_ranks(c, 2.5), 20.0);
   std::int64_t most = 7;
@@ -48,7 +48,7 @@ TEST(Simulated, OtherRanksHaveTheSameValues) {
   EXPECT_EQ(most, 7);
 }
 
-TEST(Simulated, AMeshHasItsRanksWhereThreadsWouldHaveThem) {
+TEST(Simulated, PlacesRanksOfAMeshAsThreadsDo) {
   Simulated<> world({.ranks = 12, .rank = 7});
   const Mesh mesh(world, 4);
   EXPECT_EQ(mesh.shard_axis().size(), 4);
@@ -57,12 +57,12 @@ TEST(Simulated, AMeshHasItsRanksWhereThreadsWouldHaveThem) {
   EXPECT_EQ(mesh.replicate_axis().rank(), 1);
 }
 
-TEST(Simulated, RefusesARankThatIsNotThere) {
+TEST(Simulated, RefusesARankOutOfRange) {
   EXPECT_THROW(Simulated<>({.ranks = 2, .rank = 2}), InputError);
   EXPECT_THROW(Simulated<>({.ranks = 1 << 30}), InputError);
 }
 
-TEST(Mesh, RowsShardConsecutiveRanksAndColumnsReplicate) {
+TEST(Mesh, ShardsOverConsecutiveRanksAndReplicatesAcross) {
   Threads<>::run(6, {}, [](Threads<>& world) {
     const int rank = world.rank();
     Mesh mesh(world, 2);
@@ -75,7 +75,7 @@ TEST(Mesh, RowsShardConsecutiveRanksAndColumnsReplicate) {
   });
 }
 
-TEST(Mesh, RefusesGroupsThatDoNotFill) {
+TEST(Mesh, RefusesAGroupSizeThatDoesNotDivideTheRanks) {
   EXPECT_THROW(Threads<>::run(3, {}, [](Threads<>& world) { Mesh(world, 2); }), InputError);
 }
 

@@ -32,10 +32,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// So that a test that does not work ends soon; one that does never waits so long.
+/// A deadline that ends a broken test early; a passing test never waits that long.
 const Options patient{.deadline = std::chrono::seconds(20)};
 
-/// Calls f(rank) on `ranks` threads of this test's own. Returns by rank what it threw; empty where it threw nothing.
+/// Calls f(rank) on `ranks` threads of this test. Returns the message of each rank's exception; empty if it threw none.
 std::vector<std::string> on_own_threads(int ranks, const std::function<void(int)>& f) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -50,7 +50,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-TEST(ThreadRanks, WaitForTenMinutesAndUseOneThreadUnlessTheOptionsSayOtherwise) {
+TEST(ThreadRanks, DefaultToTenMinutesDeadlineAndOneThread) {
   ThreadRanks usual(1);
   const auto c = usual.join(0);
   EXPECT_EQ(c.monitor().options.deadline, std::chrono::minutes(10));
@@ -61,7 +61,7 @@ TEST(ThreadRanks, WaitForTenMinutesAndUseOneThreadUnlessTheOptionsSayOtherwise) 
   EXPECT_EQ(other.monitor().options.threads, 3);
 }
 
-TEST(DeadlineAfter, IsTheClocksLastTimeWhereTheSumIsLater) {
+TEST(DeadlineAfter, SaturatesAtTheMaximumOfTheClock) {
   using Time = std::chrono::steady_clock::time_point;
   const Time now = std::chrono::steady_clock::now();
   EXPECT_EQ(deadline_after(now, milliseconds(5)), now + milliseconds(5));
@@ -72,7 +72,7 @@ TEST(DeadlineAfter, IsTheClocksLastTimeWhereTheSumIsLater) {
     EXPECT_EQ(deadline_after(now, none), now);
 }
 
-TEST(ThreadRanks, WaitWithoutADeadlineWhereItIsTheLongest) {
+TEST(ThreadRanks, WaitForeverIfTheDeadlineIsTheMaximum) {
   ThreadRanks ranks(2, {.deadline = milliseconds::max(), .device_deadline = milliseconds::max()});
   const auto errors = on_own_threads(2, [&](int rank) {
     auto c = ranks.join(rank);
@@ -84,7 +84,7 @@ TEST(ThreadRanks, WaitWithoutADeadlineWhereItIsTheLongest) {
   EXPECT_EQ(errors, std::vector<std::string>(2));
 }
 
-TEST(ThreadRanks, JoinOnceEach) {
+TEST(ThreadRanks, RefuseToJoinTwice) {
   for (const int none : {0, -1, 65'537, 1 << 30}) EXPECT_THROW(ThreadRanks{none}, InputError) << none;
   ThreadRanks ranks(2);
   EXPECT_EQ(ranks.size(), 2);
@@ -95,7 +95,7 @@ TEST(ThreadRanks, JoinOnceEach) {
   EXPECT_THROW(ranks.join(-1), InputError);
 }
 
-TEST(ThreadRanks, GiveTheBitsOfThreadsThatTheLibraryStarts) {
+TEST(ThreadRanks, AreBitIdenticalToThreadsStartedByTheLibrary) {
   test::HostSums started, own;
   Threads<>::run(3, {}, [&](Threads<>& c) {
     const test::HostSums mine = test::host_sums(c);
@@ -111,7 +111,7 @@ TEST(ThreadRanks, GiveTheBitsOfThreadsThatTheLibraryStarts) {
   EXPECT_EQ(started, own);
 }
 
-TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
+TEST(ThreadRanks, AFailureDoesNotDisturbAnotherWorld) {
   ThreadRanks failing(2, patient), sound(2, patient);
   std::atomic<int> failed = 0;
   std::vector<std::string> seen(2);
@@ -141,7 +141,7 @@ TEST(ThreadRanks, TwoWorldsAtOnceDoNotDisturbEachOtherWhenOneFails) {
   test::expect_parts(seen[0], {"rank 1 failed: an exception ended it"});
 }
 
-TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
+TEST(ThreadRanks, AnExceptionOnARankEndsCollectivesOfTheOthersAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
   ThreadRanks ranks(3, patient);
   const auto errors = on_own_threads(3, [&](int rank) {
@@ -165,14 +165,14 @@ TEST(ThreadRanks, AnExceptionThatLeavesARankEndsTheOthersCollectivesAtOnce) {
 TEST(ThreadRanks, ARankWhoseThreadReturnsIsReportedByFail) {
   ThreadRanks ranks(2, patient);
   const auto errors = on_own_threads(2, [&](int rank) {
-    if (rank == 1) return ranks.fail(1, "the host stopped it");  // without ever joining
+    if (rank == 1) return ranks.fail(1, "the host stopped it");  // this rank never joins
     auto c = ranks.join(rank);
     barrier(c, {.what = "step"});
   });
   test::expect_parts(errors[0], {"barrier of step", "rank 1 failed: the host stopped it"});
 }
 
-TEST(ThreadRanks, ARankThatIsNotThereDoesNotFail) {
+TEST(ThreadRanks, RefuseToFailARankOutOfRange) {
   ThreadRanks ranks(2, patient);
   for (const int rank : {-1, 2, 99}) {
     EXPECT_THROW(ranks.fail(rank, "the host stopped it"), InputError) << rank;
@@ -185,7 +185,7 @@ TEST(ThreadRanks, ARankThatIsNotThereDoesNotFail) {
     EXPECT_EQ(error, "");
 }
 
-TEST(ThreadRanks, AHostGoesOnWithNewOnesAfterAFailure) {
+TEST(ThreadRanks, CanBeRecreatedAfterAFailure) {
   for (int round = 0; round < 20; ++round) {
     ThreadRanks ranks(2, patient);
     const auto errors = on_own_threads(2, [&](int rank) {
@@ -197,12 +197,13 @@ TEST(ThreadRanks, AHostGoesOnWithNewOnesAfterAFailure) {
   }
 }
 
-/// Threads of this process.
+/// Returns the current number of threads of this process.
 std::ptrdiff_t threads_now() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
-/// How many threads one large gather and sum add to the process, where the host wants four in its own regions.
+/// Returns the number of threads that a large gather and sum add to the process, if the host program's own parallel
+/// regions use four.
 std::ptrdiff_t added_threads(const Options& options) {
   std::ptrdiff_t added = 0;
   ThreadRanks ranks(1, options);
@@ -222,7 +223,7 @@ std::ptrdiff_t added_threads(const Options& options) {
   return added;
 }
 
-TEST(ThreadRanks, CopyAndSumWithTheThreadsOfTheOptionsAndLeaveTheHostsSettings) {
+TEST(ThreadRanks, UseThreadsOfTheOptionsWithoutChangingOpenMpSettings) {
   if (test::thread_sanitizer) GTEST_SKIP() << "OMP_THREAD_LIMIT is 1 there";
 #ifdef __clang__
   GTEST_SKIP() << "LLVM's OpenMP lends the threads that others have made";
@@ -231,7 +232,7 @@ TEST(ThreadRanks, CopyAndSumWithTheThreadsOfTheOptionsAndLeaveTheHostsSettings) 
   EXPECT_EQ(added_threads({.threads = 3}), 2);
 }
 
-/// Ranks on threads of the host, as the conformance kit asks for them.
+/// Ranks on threads of the host program, in the interface of the conformance kit.
 struct OwnThreads {
   template <class F>
   static int run(int count, const Options& options, F f) {
@@ -253,7 +254,7 @@ struct OwnThreads {
     for (const std::exception_ptr& error : errors) {
       try {
         if (error) std::rethrow_exception(error);
-      } catch (const CollectiveError&) {  // what others were told
+      } catch (const CollectiveError&) {  // the error of the other ranks
       }
     }
     if (first >= 0) std::rethrow_exception(errors[static_cast<std::size_t>(first.load())]);

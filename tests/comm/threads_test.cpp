@@ -28,20 +28,21 @@ using Counts = std::vector<std::int64_t>;
 
 const Options impatient{.deadline = milliseconds(100)};
 
-/// What the CollectiveError of `call` says; empty where there is none.
+/// Returns the message of the CollectiveError of `call`; empty if it throws none.
 template <class Call>
 std::string failure_of(Call call) {
   return test::error_of<CollectiveError>(call);
 }
 
-TEST(Threads, ReturnsTheFirstStatusByRankThatIsNotZero) {
+TEST(Threads, ReturnTheNonzeroStatusOfTheLowestRank) {
   EXPECT_EQ(Threads<>::run(3, {}, [](auto& c) { return c.rank() == 0 ? 0 : 10 + c.rank(); }), 11);
   EXPECT_EQ(Threads<>::run(2, {}, [](auto& c) { barrier(c); }), 0);
   EXPECT_THROW(Threads<>::run(0, {}, [](auto&) {}), InputError);
 }
 
-/// What of it holds for every communicator, and other faults: CommunicatorFaults in communicator_test.cpp.
-TEST(Threads, AMissedDeadlineSaysHowLongItWasAndThatTheRankHasNotCome) {
+/// Properties that apply to every communicator, and other faults, are tested by CommunicatorFaults in
+/// communicator_test.cpp.
+TEST(Threads, MissedDeadlineReportsItsLengthAndTheMissingRank) {
   std::atomic<bool> done = false;
   const std::string text = failure_of([&] {
     Threads<>::run(2, impatient, [&](auto& c) {
@@ -55,7 +56,7 @@ TEST(Threads, AMissedDeadlineSaysHowLongItWasAndThatTheRankHasNotCome) {
   test::expect_parts(text, {"for rank 1 (has not come)", "deadline is 0.100 s"});
 }
 
-TEST(Threads, ARankThatHasReturnedIsNotWaitedFor) {
+TEST(Threads, DoNotWaitForARankThatHasReturned) {
   const std::string text = failure_of([] {
     Threads<>::run(2, {}, [](auto& c) {
       if (c.rank() == 0) barrier(c);
@@ -64,7 +65,7 @@ TEST(Threads, ARankThatHasReturnedIsNotWaitedFor) {
   test::expect_parts(text, {"rank 1 has ended"});
 }
 
-TEST(Threads, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
+TEST(Threads, ExchangesOfMismatchedLengthsAreAnErrorEvenWithoutChecks) {
   const std::string text = failure_of([] {
     Threads<>::run(3, {}, [](auto& c) {
       const Counts two(3, 2), three{2, c.rank() == 2 ? 3 : 2, 2};
@@ -75,7 +76,7 @@ TEST(Threads, ExchangesOfOtherLengthsAreAnErrorEvenWithoutChecks) {
   test::expect_parts(text, {"in exchange 0, rank 1 sends 2 elements to rank 2, which receives 3"});
 }
 
-TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
+TEST(Threads, MismatchedCollectivesAreAnErrorEvenWithoutChecks) {
   const std::string text = failure_of([] {
     Threads<>::run(2, {}, [](auto& c) {
       const Counts counts{1, 1};
@@ -90,7 +91,7 @@ TEST(Threads, DifferentCollectivesAtOnceAreAnErrorEvenWithoutChecks) {
   test::expect_parts(text, {"ranks disagree"});
 }
 
-/// What two ranks are told that enter these collectives at once.
+/// Returns the error messages of two ranks that enter these collectives at the same time.
 std::vector<std::string> told(const std::function<void(Threads<>&)>& call) {
   std::vector<std::string> texts(2);
   Threads<>::run(2, {},
@@ -98,13 +99,13 @@ std::vector<std::string> told(const std::function<void(Threads<>&)>& call) {
   return texts;
 }
 
-TEST(Threads, OtherSizesRootsAndReductionsAreAnErrorOnEveryRankEvenWithoutChecks) {
+TEST(Threads, MismatchedArgumentsFailOnEveryRankEvenWithoutChecks) {
   const auto expect_told = [](const std::string& part, const std::function<void(Threads<>&)>& call) {
     for (const std::string& text : told(call)) {
       test::expect_parts(text, {"ranks disagree: rank ", part});
     }
   };
-  /// Calls f with a segment of these counts, whose memory is not longer.
+  /// Calls f with a segment of these counts, in memory of exactly that size.
   const auto with = [](Threads<>& c, const Counts& counts, auto f) {
     std::vector<float> full(static_cast<std::size_t>(counts[0] + counts[1]), 1.0f);
     float* const own = full.data() + (c.rank() == 0 ? 0 : counts[0]);
@@ -179,7 +180,7 @@ TEST(Threads, RandomDelaysDifferByRankAndCollective) {
   EXPECT_GT(most - least, 0.005);
 }
 
-TEST(Threads, WaitingIsCountedApartFromCopying) {
+TEST(Threads, WaitingIsCountedSeparatelyFromCopying) {
   Threads<>::run(2, {}, [](auto& c) {
     if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(50));
     barrier(c);
@@ -188,7 +189,7 @@ TEST(Threads, WaitingIsCountedApartFromCopying) {
   });
 }
 
-/// Maps one small file again and again, so that more elements than 2^31 need little memory.
+/// Maps one small file repeatedly, so that more than 2^31 elements need little memory.
 class RepeatedMemory {
  public:
   explicit RepeatedMemory(std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
@@ -211,7 +212,7 @@ class RepeatedMemory {
   std::uint8_t* data_ = nullptr;
 };
 
-TEST(Threads, GathersMoreElementsThanAnIntCounts) {
+TEST(Threads, GatherMoreElementsThanFitInAnInt) {
   if (test::thread_sanitizer) GTEST_SKIP() << "its own memory for so many elements would be eight times as large";
   constexpr std::int64_t many = (std::int64_t{1} << 31) + 77;
   Threads<>::run(2, {}, [](auto& c) {
@@ -221,7 +222,7 @@ TEST(Threads, GathersMoreElementsThanAnIntCounts) {
     std::uint8_t* const local = c.rank() == 0 ? full.data() : pair;
     if (c.rank() == 0) {
       local[0] = 3;
-      local[many % (1 << 24) - 1] = 7;  // the last block is the first one, mapped again
+      local[many % (1 << 24) - 1] = 7;  // the last block is another mapping of the first one
     }
     all_gather(c, std::vector<Segment<std::uint8_t>>{{local, full.data(), counts}}).wait();
     EXPECT_EQ(full.data()[many], 11);

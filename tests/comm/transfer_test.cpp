@@ -25,7 +25,7 @@ Contribution contribution_of(const std::vector<float>& values) {
   return {.data = reinterpret_cast<const std::byte*>(values.data())};
 }
 
-/// Chooses instruction sets, and restores the one before.
+/// Selects instruction sets, and restores the previous one at the end.
 class InstructionSets {
  public:
   InstructionSets() = default;
@@ -33,7 +33,7 @@ class InstructionSets {
   InstructionSets& operator=(const InstructionSets&) = delete;
   ~InstructionSets() { device::choose_instruction_set(before_); }
 
-  /// Returns whether the processor has it.
+  /// Selects an instruction set. Returns whether the processor supports it.
   static bool choose(const std::string& name) {
     try {
       device::choose_instruction_set(name);
@@ -42,14 +42,14 @@ class InstructionSets {
       return false;
     }
   }
-  /// The usual one, and all that have loops of their own.
+  /// The default instruction set, and all for which there are separate loops.
   std::vector<std::string> names() const { return {before_, "baseline", "avx2", "avx512_bf16"}; }
 
  private:
   std::string before_{device::instruction_set()};
 };
 
-/// Contributions of some ranks. Of those to a bf16 wire, every other one was rounded before it was sent.
+/// Random contributions of several ranks. With a bf16 wire type, every second one was rounded before it was sent.
 struct Drawn {
   Drawn(int number, std::int64_t count, DType wire) {
     for (int rank = 0; rank < number; ++rank) {
@@ -70,7 +70,7 @@ struct Drawn {
   std::vector<Contribution> list;
 };
 
-/// The sums of their contributions, or what they add to `before`, one element at a time.
+/// Sums the contributions one element at a time; adds the sums to `before` if `write` accumulates.
 std::vector<float> plain_sums(const Drawn& ranks, DType wire, Write write, const std::vector<float>& before) {
   std::vector<float> sums = before;
   for (std::size_t i = 0; i < sums.size(); ++i)
@@ -81,7 +81,7 @@ std::vector<float> plain_sums(const Drawn& ranks, DType wire, Write write, const
   return sums;
 }
 
-TEST(SumInOrder, RoundsAsBf16DoesForEveryKindOfFloat) {
+TEST(SumInOrder, RoundsEveryClassOfFloatAsBf16Does) {
   std::vector<float> values;
   for (std::uint64_t word = 0; word < (std::uint64_t{1} << 32); word += 65521)
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(word)));
@@ -102,7 +102,7 @@ TEST(SumInOrder, RoundsAsBf16DoesForEveryKindOfFloat) {
 }
 
 TEST(SumInOrder, WritesLargeResultsAtAnyAlignment) {
-  constexpr std::int64_t count = (1 << 20) + 5;  // large enough to be written past the caches
+  constexpr std::int64_t count = (1 << 20) + 5;  // large enough for non-temporal stores
   const std::vector<float> ones(count, 1.0f);
   const std::vector<float> twos(count, 2.0f);
   const Contribution both[] = {contribution_of(ones), contribution_of(twos)};
@@ -118,7 +118,7 @@ TEST(SumInOrder, WritesLargeResultsAtAnyAlignment) {
   EXPECT_EQ(sum[count], 6.0f);
 }
 
-/// In f32 and bf16, overwriting and adding, under every instruction set, by one thread and by two.
+/// Checks sums in f32 and bf16, overwriting and accumulating, with every instruction set, by one thread and by two.
 void expect_plain_sums(int number, std::int64_t count) {
   const InstructionSets sets;
   for (const DType wire : {DType::f32, DType::bf16})
@@ -130,7 +130,7 @@ void expect_plain_sums(int number, std::int64_t count) {
         for (const int threads : {1, 2}) {
           if (!InstructionSets::choose(set)) continue;
           std::vector<float> sum(static_cast<std::size_t>(count) + 2, -1.0f);
-          std::copy(there.begin(), there.end(), sum.begin() + 1);  // no vector begins where a register would
+          std::copy(there.begin(), there.end(), sum.begin() + 1);  // no vector is aligned to a register
           sum_in_order(ranks.list, wire, count, write, sum.data() + 1, threads);
           EXPECT_EQ(std::pair(sum.front(), sum.back()), std::pair(-1.0f, -1.0f));
           ASSERT_EQ(std::memcmp(sum.data() + 1, expected.data(), expected.size() * sizeof(float)), 0)
@@ -140,18 +140,18 @@ void expect_plain_sums(int number, std::int64_t count) {
     }
 }
 
-TEST(SumInOrder, AddsOneContributionAfterTheOther) {
+TEST(SumInOrder, AddsContributionsOneAfterTheOther) {
   for (const std::int64_t count :
        {std::int64_t{1}, std::int64_t{7}, sum_block - 1, sum_block, sum_block + 1, 3 * sum_block + 9})
     for (const int number : {1, 2, 3, 4, 17}) expect_plain_sums(number, count);
 }
 
-/// Written past the caches where it overwrites, and by two threads.
-TEST(SumInOrder, AddsOneContributionAfterTheOtherAtFullSize) {
+/// Sums that overwrite use non-temporal stores here, and two threads.
+TEST(SumInOrder, AddsContributionsOneAfterTheOtherAtFullSize) {
   for (const int number : {1, 2, 3}) expect_plain_sums(number, (1 << 20) + 5);
 }
 
-TEST(SumInOrder, OverwritesOneOfItsContributionsAndAddsToNone) {
+TEST(SumInOrder, MayOverwriteAContributionButNotAccumulateIntoIt) {
   constexpr std::int64_t count = 2 * sum_block + 3;
   for (const std::size_t own : {0u, 1u, 2u}) {
     Drawn ranks(3, count, DType::f32);

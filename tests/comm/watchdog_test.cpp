@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(WatchdogDeathTest, EndsAProcessThatHangsAndSaysWhere) {
+TEST(WatchdogDeathTest, EndsAProcessThatHangsAndReportsWhere) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       {
@@ -22,7 +22,7 @@ TEST(WatchdogDeathTest, EndsAProcessThatHangsAndSaysWhere) {
       "rank 2, MPI_Finalize, waited 0.050 s for the other ranks; the deadline is 0.050 s");
 }
 
-TEST(Watchdog, LeavesACallThatReturnsAlone) {
+TEST(Watchdog, DoesNothingIfTheCallReturns) {
   for (int i = 0; i < 100; ++i) const Watchdog watch("a call", std::chrono::hours(1));
   const Watchdog watch("a call", milliseconds::max());
   std::this_thread::sleep_for(milliseconds(20));

@@ -8,7 +8,7 @@
 namespace fsdp {
 namespace {
 
-TEST(QuotaOfCores, IsTheLeastOfTheGroupsAndThoseAboveThem) {
+TEST(QuotaOfCores, IsTheSmallestQuotaOfTheCgroupAndItsParents) {
   const test::TemporaryFolder root;
   EXPECT_EQ(quota_of_cores(root.path()), std::nullopt);
   root.write("proc/self/cgroup", "0::/a/b\n");
@@ -23,7 +23,7 @@ TEST(QuotaOfCores, IsTheLeastOfTheGroupsAndThoseAboveThem) {
   EXPECT_EQ(quota_of_cores(root.path()), 3);
 }
 
-TEST(QuotaOfCores, IsReadOfVersionOneToo) {
+TEST(QuotaOfCores, IsReadFromCgroupVersion1Too) {
   const test::TemporaryFolder root;
   root.write("proc/self/cgroup", "4:memory:/x\n3:cpu,cpuacct:/x\n");
   root.write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");

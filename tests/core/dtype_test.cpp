@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-/// The tag of T, its size and its name agree, whatever T's constness.
+/// Checks the tag, size and name of T and of const T.
 template <class T>
 consteval bool agrees(DType dtype, std::string_view name) {
   return Element<T> && dtype_of<T>() == dtype && dtype_of<const T>() == dtype && size_of(dtype) == sizeof(T) &&

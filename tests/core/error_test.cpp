@@ -17,14 +17,14 @@ inline constexpr bool in_family = std::is_base_of_v<Error, E>&& std::is_base_of_
 static_assert(in_family<InputError> && in_family<LogicError> && in_family<MemoryError>);
 static_assert(!std::is_base_of_v<InputError, LogicError> && !std::is_base_of_v<LogicError, InputError>);
 
-TEST(Require, DoesNothingWhereTheConditionHolds) { EXPECT_NO_THROW(require(true, "never said")); }
+TEST(Require, DoesNothingIfTheConditionIsTrue) { EXPECT_NO_THROW(require(true, "never said")); }
 
-TEST(Require, JoinsItsPartsIntoOneMessage) {
+TEST(Require, JoinsItsArgumentsIntoOneMessage) {
   EXPECT_EQ(test::input_error_of([] { require<InputError>(false, "heads ", 6, " by ", 4.5, std::string(": no")); }),
             "heads 6 by 4.5: no");
 }
 
-TEST(Require, ThrowsALogicErrorUnlessToldOtherwise) {
+TEST(Require, ThrowsALogicErrorByDefault) {
   EXPECT_THROW(require(false, "a bug"), LogicError);
   EXPECT_THROW(require<MemoryError>(false, "full"), MemoryError);
 }

@@ -14,14 +14,15 @@ namespace {
 static_assert(f16(1.0f).bits == 0x3c00 && float(f16(-2.5f)) == -2.5f && f16(65504.0f).bits == 0x7bff);
 static_assert(std::is_trivially_copyable_v<f16> && !std::is_convertible_v<float, f16>);
 
-/// Value of a pattern in double; the one after the largest finite counts as 2^16, where rounding overflows.
+/// Value of an f16 bit pattern in double. The pattern after the largest finite one counts as 2^16, the value from which
+/// rounding overflows.
 double value_of_f16(std::uint32_t pattern) {
   const int exponent = static_cast<int>((pattern >> 10) & 31u);
   const double mantissa = pattern & 0x3ffu;
   return exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
 }
 
-TEST(F16, EveryPatternIsItsValueAndComesBack) {
+TEST(F16, EveryBitPatternRoundTripsThroughFloat) {
   for (std::uint32_t pattern = 0; pattern < 0x7c00u; ++pattern)
     for (const std::uint32_t sign : {0u, 0x8000u}) {
       const auto bits = static_cast<std::uint16_t>(pattern | sign);
@@ -32,7 +33,7 @@ TEST(F16, EveryPatternIsItsValueAndComesBack) {
     }
 }
 
-TEST(F16, RoundsToTheNearestAndTiesToEven) {
+TEST(F16, RoundsToNearestEven) {
   for (std::uint32_t pattern = 0; pattern < 0x7c00u; ++pattern) {
     const double low = value_of_f16(pattern), high = value_of_f16(pattern + 1), middle = (low + high) / 2;
     const auto even = static_cast<std::uint16_t>(pattern % 2 == 0 ? pattern : pattern + 1);

@@ -30,7 +30,7 @@ TEST(DigestOfFile, ChangesWithAnyByteAndWithTheLength) {
   EXPECT_NE(digest(""), digest(std::string(1, '\0')));
 }
 
-TEST(DigestOfFile, OfALargeFileSeesBothEnds) {
+TEST(DigestOfFile, OfALargeFileCoversBothEnds) {
   const test::TemporaryFolder folder;
   folder.write("file", "");
   const std::filesystem::path path = folder.path() / "file";
@@ -40,7 +40,7 @@ TEST(DigestOfFile, OfALargeFileSeesBothEnds) {
   EXPECT_NE(digest_of_file(path), zeros);
 }
 
-TEST(BuildIdentity, HasAVersionAndTheLinkersId) {
+TEST(BuildIdentity, ContainsTheVersionAndTheLinkersBuildId) {
   EXPECT_EQ(build_identity(), build_identity());
   EXPECT_GT(build_identity().find(" by "), std::string("build = 0.1.0 ").size());
 }

@@ -16,7 +16,7 @@ TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwaps) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
 }
 
-TEST(Nearest, PicksTheFirstOfTheClosest) {
+TEST(Nearest, ReturnsTheFirstOfTheClosestWords) {
   const std::vector<std::string> words = {"zero1", "zero2", "fsdp2"};
   EXPECT_EQ(nearest("fsdp", words), "fsdp2");
   EXPECT_EQ(nearest("zero3", words), "zero1");
@@ -25,7 +25,7 @@ TEST(Nearest, PicksTheFirstOfTheClosest) {
   EXPECT_EQ(suggestion("fdsp2", words), "did you mean 'fsdp2'? Known: zero1, zero2, fsdp2");
 }
 
-TEST(Nearest, IsNothingThatIsFarUnlessOneBeginsTheOther) {
+TEST(Nearest, IsEmptyIfNoWordIsCloseOrSharesAPrefix) {
   const std::vector<std::string> words = {"generate", "sequence", "eps", "batch-size", "out", "learn"};
   for (const char* const far : {"learning-rate", "finetune", "nonsense", "gpus", "", "ba"})
     EXPECT_EQ(nearest(far, words), "") << far;

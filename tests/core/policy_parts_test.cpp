@@ -23,7 +23,7 @@ struct Cutter {
   }
 };
 
-/// Returns the text of what `text` is read as.
+/// Parses `text` as a policy and returns the text of the result.
 std::string read_back(std::string_view text) {
   Cutter cutter;
   PolicyParts parts;
@@ -31,7 +31,7 @@ std::string read_back(std::string_view text) {
   return parts.read(text, "--cut ") ? listed_text(cutter) : "nothing";
 }
 
-TEST(PolicyParts, AreWrittenInTheirOrderAndReadInAny) {
+TEST(PolicyParts, AreWrittenInDeclarationOrderAndParsedInAnyOrder) {
   EXPECT_EQ(listed_text(Cutter{}), "cutter:1");
   EXPECT_EQ(listed_text(Cutter{.width = 0, .groups = 2, .reversed = true}), "cutter:2:width=0:reversed");
   EXPECT_EQ(listed_text(Cutter{.width = 0, .groups = 2, .reversed = true}, true), "cutter:K");
@@ -39,7 +39,7 @@ TEST(PolicyParts, AreWrittenInTheirOrderAndReadInAny) {
   EXPECT_EQ(read_back("cutter:2:width=3"), "cutter:2");
 }
 
-TEST(PolicyParts, ReadNoOtherText) {
+TEST(PolicyParts, RefuseMalformedText) {
   for (const char* bad : {"", "cutter", "2:cutter", "cutter:0", "cutter:2:3", "cutter:2:", "cutter:2:width",
                           "cutter:-2", "cutter:2:width=", "cutter:2:width=4:width=5", "cutter:2:reversed:reversed",
                           "cutter:2:width=x", "cutter:2:width=-1", "cutter:2:reversed=1", "cutters:2"})
@@ -58,7 +58,7 @@ struct Keeper {
   }
 };
 
-TEST(PolicyParts, ReadNumbersOfBytes) {
+TEST(PolicyParts, ParseNumbersOfBytes) {
   Keeper keeper;
   PolicyParts parts;
   parts.part(keeper);

@@ -18,13 +18,13 @@ struct WithNumbers : Named {
   std::string text() const { return "named:" + std::to_string(number); }
 };
 struct OfAView {
-  static constexpr int name = 3;  // text() comes first
+  static constexpr int name = 3;  // text() takes precedence
   static std::string_view text() { return "view"; }
 };
 template <class T, int n>
 struct Outer {};
 
-TEST(PolicyText, IsTheTextElseTheNameElseTheType) {
+TEST(PolicyText, FallsBackFromTextToNameToType) {
   WithNumbers four;
   four.number = 4;
   EXPECT_EQ(policy_text(four), "named:4");
@@ -34,13 +34,13 @@ TEST(PolicyText, IsTheTextElseTheNameElseTheType) {
   EXPECT_EQ(policy_text(OfAView{}), "view");
 }
 
-TEST(PolicyText, OfATypeAloneHasNoNumbers) {
+TEST(PolicyText, OfATypeWithoutAnObjectHasNoNumbers) {
   EXPECT_EQ(policy_text<WithNumbers>(), "named");
   EXPECT_EQ(policy_text<OfItsKind>(), "kind");
   EXPECT_EQ(policy_text<Named>(), "named");
 }
 
-TEST(TypeName, IsWhatTheSourceSays) {
+TEST(TypeName, IsTheNameInTheSource) {
   EXPECT_EQ(type_name<int>(), "int");
   EXPECT_NE(type_name<Nameless>().find("Nameless"), std::string_view::npos);
   EXPECT_EQ(type_name<Nameless>().find('='), std::string_view::npos);

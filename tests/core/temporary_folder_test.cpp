@@ -28,7 +28,7 @@ TEST(TemporaryFolder, IsRemovedWithItsContents) {
   EXPECT_EQ(entries(parent.path()), 0u);
 }
 
-TEST(TemporaryFolder, RemovesWhatAKilledProcessLeft) {
+TEST(TemporaryFolder, RemovesFoldersOfKilledProcesses) {
   const test::TemporaryFolder parent;
   const pid_t child = ::fork();
   if (child == 0) {

@@ -18,26 +18,26 @@ static_assert(Shape{}.numel() == 1 && Shape{}.rank == 0);
 static_assert(Shape{2, 3, 5, 7}.numel() == 210 && Shape{2, 0, 5}.numel() == 0);
 static_assert(Shape{2, 3} == Shape{2, 3} && !(Shape{2, 3} == Shape{2, 3, 1}) && !(Shape{2} == Shape{3}));
 
-/// 0, 1, 2, ... so that an element's value tells where it lies.
+/// Values 0, 1, 2, ...: the value of an element is its position.
 std::vector<int> counted(std::int64_t size) {
   std::vector<int> values(static_cast<std::size_t>(size));
   std::iota(values.begin(), values.end(), 0);
   return values;
 }
 
-/// 3 x 4 of them.
+/// A tensor x [3, 4] of such values.
 struct Counted {
   std::vector<int> memory = counted(12);
   Tensor<int> x{memory.data(), {3, 4}};
 };
 
-/// Element (i, j), by the only address arithmetic that a kernel may use.
+/// Element (i, j), by the address arithmetic that kernels use.
 template <class T>
 T at(const Tensor<T>& x, std::int64_t i, std::int64_t j) {
   return x.row(i)[j];
 }
 
-TEST(Tensor, IsEmptyUnlessItIsGivenMemory) {
+TEST(Tensor, IsEmptyByDefault) {
   const Tensor<float> nothing;
   EXPECT_EQ(nothing.data(), nullptr);
   EXPECT_EQ(nothing.shape(), Shape{0});
@@ -46,14 +46,14 @@ TEST(Tensor, IsEmptyUnlessItIsGivenMemory) {
   EXPECT_TRUE(nothing.contiguous());
 }
 
-TEST(Tensor, ANumberIsATensorOfRankZero) {
+TEST(Tensor, AScalarIsATensorOfRankZero) {
   float number = 3;
   const Tensor<float> scalar(&number, {});
   EXPECT_EQ(scalar.rank(), 0);
   EXPECT_EQ(scalar.numel(), 1);
 }
 
-TEST(Tensor, ContiguousRowsFollowEachOther) {
+TEST(Tensor, RowsOfAContiguousTensorAreAdjacent) {
   const Counted counted;
   const Tensor<int>& x = counted.x;
   EXPECT_EQ(x.rows(), 3);
@@ -98,7 +98,7 @@ TEST(Tensor, RowsAndColumnsSliceInEitherOrder) {
   EXPECT_EQ(at(a.slice_columns(1, 3).slice(1, 2), 0, 1), 2 * 6 + 4);
 }
 
-TEST(Tensor, OneStridedRowIsContiguousAndNoRowsHaveNoElements) {
+TEST(Tensor, OneStridedRowIsContiguousAndAnEmptySliceHasNoElements) {
   const Counted counted;
   EXPECT_TRUE(counted.x.slice_columns(1, 3).slice(2, 3).contiguous());
   EXPECT_EQ(counted.x.slice(2, 2).numel(), 0);

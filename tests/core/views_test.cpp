@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as other libraries' views. Their types stand in for Eigen's, std::mdspan and DLPack's header.
+// Tensors as views of other libraries. The types here are stand-ins for Eigen, std::mdspan and DLPack's header.
 #include <tessera/fsdp/core/views.hpp>
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-/// As Eigen::Map<const Matrix<Scalar, Dynamic, Dynamic, RowMajor>> is constructed.
+/// Constructed like Eigen::Map<const Matrix<Scalar, Dynamic, Dynamic, RowMajor>>.
 template <class ScalarT, class Pointer>
 struct MapLike {
   using Scalar = ScalarT;
@@ -27,7 +27,7 @@ struct MapLike {
 using Map = MapLike<float, float>;
 using ConstMap = MapLike<float, const float>;
 
-/// As Eigen::Map of a type with these extents (-1: any), order and strides.
+/// Like an Eigen::Map of a type with these extents (-1: dynamic), storage order and strides.
 template <int rows_of, int columns_of, bool row_major, int inner = 1>
 struct EigenLike : ConstMap {
   enum { RowsAtCompileTime = rows_of, ColsAtCompileTime = columns_of, IsRowMajor = row_major };
@@ -40,12 +40,12 @@ using MatrixLike = EigenLike<-1, -1, row_major>;
 static_assert(detail::is_row_major<MatrixLike<true>>() && !detail::is_row_major<MatrixLike<false>>());
 static_assert(detail::is_row_major<EigenLike<-1, 1, false>>(), "a column has no order");
 
-/// Two bytes, as Eigen::bfloat16.
+/// A type of two bytes, like Eigen::bfloat16.
 struct TheirBf16 {
   std::uint16_t bits;
 };
 
-/// As std::mdspan with extents that are all dynamic.
+/// Like a std::mdspan with dynamic extents only.
 template <class T, int rank_of>
 struct MdspanLike {
   static constexpr std::size_t rank() { return rank_of; }
@@ -55,7 +55,7 @@ struct MdspanLike {
   std::array<std::size_t, rank_of> extents;
 };
 
-/// As a std::mdspan with these strides, whose first extent is fixed unless it is 0.
+/// Like a std::mdspan with these strides. Its first extent is static unless `fixed` is 0.
 template <std::array<std::size_t, 2> strides, std::size_t fixed = 0>
 struct LaidOut : MdspanLike<float, 2> {
   using MdspanLike<float, 2>::MdspanLike;
@@ -63,7 +63,7 @@ struct LaidOut : MdspanLike<float, 2> {
   std::size_t stride(std::size_t axis) const { return strides[axis]; }
 };
 
-TEST(AsEigen, IsARowMajorMapOfTheFirstExtentAndAllOthers) {
+TEST(AsEigen, MapsTheFirstExtentToRowsAndTheOthersToColumns) {
   std::array<float, 24> values{};
   const Map matrix = as_eigen<Map>(Tensor<float>(values.data(), {4, 6}));
   EXPECT_EQ(matrix.data, values.data());
@@ -82,18 +82,18 @@ TEST(AsEigen, IsARowMajorMapOfTheFirstExtentAndAllOthers) {
   EXPECT_EQ(none.columns, 3);
 }
 
-TEST(AsEigen, TakesAScalarOfTheSameSize) {
+TEST(AsEigen, AcceptsAScalarTypeOfTheSameSize) {
   std::array<bf16, 6> values{};
   const auto map = as_eigen<MapLike<TheirBf16, const TheirBf16>>(Tensor<const bf16>(values.data(), {2, 3}));
   EXPECT_EQ(static_cast<const void*>(map.data), values.data());
 }
 
-TEST(AsEigen, RefusesRowsWithGaps) {
+TEST(AsEigen, RefusesStridedRows) {
   std::array<float, 12> values{};
   EXPECT_THROW(as_eigen<Map>(Tensor<float>::strided(values.data(), 2, 3, 6)), LogicError);
 }
 
-TEST(AsEigen, AVectorIsAColumnWhereTheMapIsOne) {
+TEST(AsEigen, MapsAVectorToAColumnVectorType) {
   std::array<float, 12> values{};
   using Column = EigenLike<-1, 1, false>;
   const auto column = as_eigen<Column>(Tensor<const float>(values.data(), {5}));
@@ -103,7 +103,7 @@ TEST(AsEigen, AVectorIsAColumnWhereTheMapIsOne) {
   EXPECT_THROW(as_eigen<Column>(Tensor<const float>(values.data(), {4, 3})), LogicError);
 }
 
-TEST(AsEigen, RefusesFixedSizesAndStridesThatAreNotTheTensors) {
+TEST(AsEigen, RefusesFixedSizesAndStridesThatDifferFromTheTensor) {
   std::array<float, 12> values{};
   const Tensor<const float> tensor(values.data(), {4, 3});
   EXPECT_EQ((as_eigen<EigenLike<4, 3, true>>(tensor).rows), 4);
@@ -112,7 +112,7 @@ TEST(AsEigen, RefusesFixedSizesAndStridesThatAreNotTheTensors) {
   EXPECT_THROW((as_eigen<EigenLike<-1, -1, true, 2>>(tensor)), LogicError);
 }
 
-TEST(AsMdspan, RefusesAnotherLayoutAndFixedExtentsThatAreNotTheTensors) {
+TEST(AsMdspan, RefusesOtherLayoutsAndMismatchedStaticExtents) {
   std::array<float, 12> values{};
   const Tensor<float> tensor(values.data(), {4, 3}), square(values.data(), {3, 3});
   using Right = LaidOut<std::array<std::size_t, 2>{3, 1}>;
@@ -167,7 +167,7 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-/// Frees what to_dlpack gave, as whoever takes it does.
+/// Calls the deleter of to_dlpack's result, as a consumer does.
 struct Delete {
   template <class Managed>
   void operator()(Managed* managed) const {
@@ -192,7 +192,7 @@ TEST(Views, RefuseTheGradientOfAFrozenParameter) {
   EXPECT_EQ(as_eigen<Map>(Tensor<float>(nullptr, {0, 3})).rows, 0) << "an empty tensor needs no memory";
 }
 
-TEST(ToDlpack, SaysWhatTheTensorIs) {
+TEST(ToDlpack, DescribesTheTensor) {
   std::array<bf16, 24> values{};
   const auto managed = taken<DLManagedTensorVersioned>(Tensor<bf16>(values.data(), {2, 3, 4}));
   EXPECT_EQ(managed->version.major, 1u);
@@ -208,7 +208,7 @@ TEST(ToDlpack, SaysWhatTheTensorIs) {
   EXPECT_EQ(view.byte_offset, 0u);
 }
 
-TEST(ToDlpack, KeepsTheGapsBetweenRows) {
+TEST(ToDlpack, KeepsTheRowStride) {
   std::array<float, 12> values{};
   const auto managed = taken<DLManagedTensor>(Tensor<float>::strided(values.data(), 2, 3, 6));
   EXPECT_EQ(managed->dl_tensor.strides[0], 6);
@@ -216,7 +216,7 @@ TEST(ToDlpack, KeepsTheGapsBetweenRows) {
   EXPECT_THROW(from_dlpack<float>(*managed), InputError);
 }
 
-TEST(ToDlpack, LetsGoOfTheMemoryOnceItIsDeleted) {
+TEST(ToDlpack, ReleasesTheMemoryWhenItIsDeleted) {
   const auto values = std::make_shared<std::vector<float>>(6);
   auto managed = taken<DLManagedTensorVersioned>(Tensor<float>(values->data(), {6}), values);
   EXPECT_EQ(values.use_count(), 2);
@@ -224,7 +224,7 @@ TEST(ToDlpack, LetsGoOfTheMemoryOnceItIsDeleted) {
   EXPECT_EQ(values.use_count(), 1);
 }
 
-TEST(ToDlpack, MarksWhatIsReadOnly) {
+TEST(ToDlpack, MarksReadOnlyTensors) {
   const std::array<float, 6> values{};
   const Tensor<const float> tensor(values.data(), {6});
   const auto managed = taken<DLManagedTensorVersioned>(tensor);
@@ -234,7 +234,7 @@ TEST(ToDlpack, MarksWhatIsReadOnly) {
   EXPECT_THROW(to_dlpack<DLManagedTensor>(tensor), LogicError);
 }
 
-/// A tensor [2, 3] of somebody else's.
+/// A tensor [2, 3] of another library.
 struct Theirs {
   std::array<float, 8> values{};
   std::array<std::int64_t, 5> shape{2, 3, 1, 1, 1}, strides{3, 1, 1, 1, 1};
@@ -266,7 +266,7 @@ TEST(FromDlpack, IsAViewOfTheSameMemory) {
   EXPECT_EQ(from_dlpack<float>(theirs.managed).numel(), 1);
 }
 
-TEST(FromDlpack, StridesOfAnExtentOfOneDoNotMatter) {
+TEST(FromDlpack, IgnoresStridesOfExtentsOfOne) {
   Theirs theirs;
   theirs.managed.dl_tensor.ndim = 3;
   theirs.shape = {1, 2, 3, 1, 1};
@@ -277,7 +277,7 @@ TEST(FromDlpack, StridesOfAnExtentOfOneDoNotMatter) {
   EXPECT_EQ(from_dlpack<float>(theirs.managed).numel(), 0);
 }
 
-TEST(FromDlpack, RefusesWhatATensorCannotBe) {
+TEST(FromDlpack, RefusesLayoutsAndTypesThatATensorCannotRepresent) {
   const auto refused = [](const auto& change) {
     Theirs theirs;
     change(theirs);

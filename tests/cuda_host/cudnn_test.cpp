@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Attention by cuDNN: what attention_cudnn.cpp and cudnn-frontend ask of the library, in parts, captured, refused, and
-/// with every call failing once. Results of all shapes: the tests of device::Cuda named ByCudnn, on the same doubles.
+/// Attention by cuDNN: the calls of attention_cudnn.cpp and cudnn-frontend to a fake library, in parts, captured,
+/// refused, and with every call failing once. The results for all shapes are checked by the tests of device::Cuda named
+/// ByCudnn, on the same fakes.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ class CudaHost_cudnn : public OnDoubles {
   void SetUp() override {
     OnDoubles::SetUp();
     CudnnDouble::reset();
-    machine().patience = std::chrono::minutes(1);  // the rest is emulated
+    machine().patience = std::chrono::minutes(1);  // other kernels are emulated, which is slow
   }
   void TearDown() override {
     device::cuda::cudnn_limit = limit_;
@@ -37,13 +38,13 @@ class CudaHost_cudnn : public OnDoubles {
   static int calls(const std::string& function) { return machine().calls()[function]; }
   static int plans() { return machine().held()["cuDNN's handles"]; }
 
-  /// Room for so many key-value heads of `shape` in one part of backward.
+  /// Sets the workspace limit to that of `kv_heads` key-value heads of `shape` in one part of backward.
   static void allow(const AttentionShape& shape, std::int64_t kv_heads) {
     device::cuda::cudnn_limit =
         kv_heads * (shape.heads / shape.kv_heads) * device::cuda::cudnn_backward_scratch_per_head(shape) +
         device::cuda::cudnn_slack;
   }
-  /// What an attention by cuDNN says that cannot be done.
+  /// Returns the error of an attention that cuDNN cannot compute; empty if there is none.
   static std::string refusal(const AttentionShape& shape) {
     try {
       expect_reference<bf16>(shape, false, 0, "cudnn");
@@ -52,7 +53,7 @@ class CudaHost_cudnn : public OnDoubles {
     }
     return "";
   }
-  /// cudnn-frontend describes plans for its log, and does without where that fails. Results are right all the same.
+  /// cudnn-frontend describes plans for its log by these calls, and ignores their failure. Results stay correct.
   static bool frontend_may_ignore(const std::string& function) {
     return function == "cudnnBackendCreateDescriptor" || function == "cudnnBackendGetAttribute";
   }
@@ -61,7 +62,7 @@ class CudaHost_cudnn : public OnDoubles {
   std::int64_t limit_ = device::cuda::cudnn_limit;
 };
 
-TEST_F(CudaHost_cudnn, PlansAProblemOnceAndRunsItOnAnyAddresses) {
+TEST_F(CudaHost_cudnn, PlansAProblemOnceAndRunsItAtAnyAddresses) {
   AttentionRank chosen("cudnn", false);
   CudaBuffers<bf16> one(chosen.rank, small, 0), two(chosen.rank, small, 0), wider(chosen.rank, small, 8);
   one.run(chosen.rank);
@@ -70,23 +71,23 @@ TEST_F(CudaHost_cudnn, PlansAProblemOnceAndRunsItOnAnyAddresses) {
   EXPECT_EQ(calls("cudnnBackendExecute"), 4);
   EXPECT_EQ(calls("cudnnBackendFinalize"), planned + 2) << "a pack of addresses each, and nothing else";
   EXPECT_EQ(machine().held()["cuDNN's descriptors"], created);
-  wider.run(chosen.rank);  // other strides
+  wider.run(chosen.rank);  // different strides
   EXPECT_GT(machine().held()["cuDNN's descriptors"], created);
   EXPECT_EQ(plans(), 1);
 }
 
-TEST_F(CudaHost_cudnn, IsLeftOutWhereOurOwnAreAskedFor) {
+TEST_F(CudaHost_cudnn, IsNotUsedIfOurKernelsAreSelected) {
   const AttentionShape tiny{.sequences = 1, .sequence_length = 12, .heads = 2, .kv_heads = 1, .head_dim = 16};
   expect_reference<bf16>(tiny, false, 0, "own");
   EXPECT_EQ(calls("cudnnCreate"), 0);
   expect_reference<bf16>(tiny, false, 0, "");
   EXPECT_EQ(calls("cudnnBackendExecute"), 2);
-  expect_reference<float>(tiny, false, 0, "");  // which it does not take
+  expect_reference<float>(tiny, false, 0, "");  // cuDNN does not support float
   EXPECT_EQ(calls("cudnnBackendExecute"), 2);
   expect_has(refusal({.sequences = 1, .sequence_length = 8, .heads = 1, .kv_heads = 1, .head_dim = 136}), "head sizes");
 }
 
-TEST_F(CudaHost_cudnn, DoesBackwardInPartsThatStayWithinTheLimit) {
+TEST_F(CudaHost_cudnn, SplitsBackwardIntoPartsWithinTheWorkspaceLimit) {
   const AttentionShape alone{.sequences = 2, .sequence_length = 36, .heads = 3, .kv_heads = 3, .head_dim = 8};
   for (const AttentionShape& shape : {small, alone})
     for (const std::int64_t heads : {shape.kv_heads, std::int64_t{1}}) {
@@ -99,7 +100,7 @@ TEST_F(CudaHost_cudnn, DoesBackwardInPartsThatStayWithinTheLimit) {
     }
 }
 
-TEST_F(CudaHost_cudnn, LeavesBackwardToOurKernelsWhereOneHeadNeedsMore) {
+TEST_F(CudaHost_cudnn, FallsBackToOurBackwardIfOneHeadExceedsTheLimit) {
   allow(small, 1);
   --device::cuda::cudnn_limit;
   expect_reference<bf16>(small, false, 0, "");
@@ -107,15 +108,15 @@ TEST_F(CudaHost_cudnn, LeavesBackwardToOurKernelsWhereOneHeadNeedsMore) {
   expect_has(refusal(small), "scratch for one key-value head");
 }
 
-TEST_F(CudaHost_cudnn, TakesTheScratchThatPlansHold) {
+TEST_F(CudaHost_cudnn, UsesThePlannedScratch) {
   for (const AttentionShape& shape :
        {small, AttentionShape{.sequences = 1, .sequence_length = 131, .heads = 4, .kv_heads = 1, .head_dim = 40}}) {
     AttentionRank chosen("cudnn", false);
     CudaBuffers<bf16> buffers(chosen.rank, shape, 0);
     buffers.run(chosen.rank);
     EXPECT_EQ(chosen.rank.arena.peak(), round_up(device::cuda::cudnn_scratch(shape, DType::bf16, true), 64));
-    // Of that the frontend's and the library's own, to the byte: all but the slack, less 256 bytes to align it here and
-    // the 256 that cuDNN 9.19 takes of it.
+    // The workspace of the frontend and the library fits to the byte: it may grow by the slack, less 256 bytes for
+    // alignment here and the 256 bytes of it that cuDNN 9.19 uses.
     CudnnDouble::more_workspace = device::cuda::cudnn_slack - 512;
     expect_reference<bf16>(shape, false, 0, "cudnn");
     ++CudnnDouble::more_workspace;
@@ -124,14 +125,14 @@ TEST_F(CudaHost_cudnn, TakesTheScratchThatPlansHold) {
   }
 }
 
-TEST_F(CudaHost_cudnn, LeavesToOurKernelsWhatNoEngineTakes) {
+TEST_F(CudaHost_cudnn, FallsBackToOurKernelsIfNoEngineSupportsTheProblem) {
   CudnnDouble::takes_nothing = true;
   expect_reference<bf16>(small, false, 0, "");
   EXPECT_EQ(calls("cudnnBackendExecute"), 0);
   expect_has(refusal(small), "cuDNN does not take this attention: ");
 }
 
-TEST_F(CudaHost_cudnn, LeavesOddLengthsOfOldVersionsBackwardToOurKernels) {
+TEST_F(CudaHost_cudnn, FallsBackToOurBackwardForOddLengthsInOldVersions) {
   CudnnDouble::version = 91500;
   expect_reference<bf16>(small, false, 0, "");
   EXPECT_EQ(calls("cudnnBackendExecute"), 1);
@@ -150,7 +151,7 @@ TEST_F(CudaHost_cudnn, IsCapturedAndReplayed) {
   const Results queued = buffers.results();
   const Cuda::Graph graph = Cuda::capture(chosen.rank.stream, [&] { buffers.run(chosen.rank); });
   for (int launch = 0; launch < 2; ++launch) {
-    for (const Tensor<bf16>& made : {buffers.out.view(), buffers.dqkv.view()})  // device memory is the host's
+    for (const Tensor<bf16>& made : {buffers.out.view(), buffers.dqkv.view()})  // device memory is host memory here
       std::fill_n(made.data(), (made.rows() - 1) * made.row_stride() + made.columns(), bf16(0.0f));
     graph.launch(chosen.rank.stream);
     const Results found = buffers.results();
@@ -159,7 +160,7 @@ TEST_F(CudaHost_cudnn, IsCapturedAndReplayed) {
   }
 }
 
-TEST_F(CudaHost_cudnn, ACallThatFailsIsAnErrorThatSaysSoAndLeavesNothing) {
+TEST_F(CudaHost_cudnn, AFailedCallThrowsAndReleasesEverything) {
   const AttentionShape shape{.sequences = 1, .sequence_length = 8, .heads = 2, .kv_heads = 1, .head_dim = 8};
   expect_reference<bf16>(shape, false, 0, "cudnn");
   const std::map<std::string, int> all = machine().calls();
@@ -183,7 +184,7 @@ TEST_F(CudaHost_cudnn, ACallThatFailsIsAnErrorThatSaysSoAndLeavesNothing) {
   EXPECT_GT(failed, 80);
 }
 
-TEST_F(CudaHost_cudnn, OurKernelsDoWhatAFailureInPlanningLeaves) {
+TEST_F(CudaHost_cudnn, FallsBackToOurKernelsIfPlanningFails) {
   for (const char* function :
        {"cudnnCreate", "cudnnSetStream", "cudnnBackendCreateDescriptor", "cudnnBackendFinalize"}) {
     machine().fail(function, cudaErrorUnknown);
@@ -192,7 +193,7 @@ TEST_F(CudaHost_cudnn, OurKernelsDoWhatAFailureInPlanningLeaves) {
   }
 }
 
-/// Descriptors without the frontend: the double's own rules, each broken once.
+/// Descriptors without the frontend: each rule that the fake enforces is broken once.
 class CudaHost_cudnn_rules : public OnDoubles {
  protected:
   struct Made {
@@ -222,7 +223,7 @@ class CudaHost_cudnn_rules : public OnDoubles {
   };
 };
 
-TEST_F(CudaHost_cudnn_rules, DescriptorsAreSetUpThenFinalizedThenRead) {
+TEST_F(CudaHost_cudnn_rules, DescriptorsAreSetThenFinalizedThenRead) {
   Made tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   EXPECT_NE(tensor.finalize(), CUDNN_STATUS_SUCCESS);
   expect_problem("lacks attribute");
@@ -245,13 +246,13 @@ TEST_F(CudaHost_cudnn_rules, DescriptorsAreSetUpThenFinalizedThenRead) {
   expect_problem("is aligned to 3 bytes");
   EXPECT_NE(TensorOf(3, false, 16, {4, 4}).finalize(), CUDNN_STATUS_SUCCESS);
   expect_problem("not of four dimensions");
-  EXPECT_NE(cudnnBackendFinalize(nullptr), CUDNN_STATUS_SUCCESS);  // which the caller sees
+  EXPECT_NE(cudnnBackendFinalize(nullptr), CUDNN_STATUS_SUCCESS);  // reported by the status alone
   cudnnBackendDescriptor_t gone = &count;
   EXPECT_NE(cudnnBackendFinalize(gone), CUDNN_STATUS_SUCCESS);
   expect_problem("never created");
 }
 
-TEST_F(CudaHost_cudnn_rules, GraphsAreOfFinalizedPartsThatGoTogether) {
+TEST_F(CudaHost_cudnn_rules, GraphsNeedFinalizedAndConsistentDescriptors) {
   TensorOf x(1), y(2), lost(3, true), wide(4, false, 16, {1, 1, 4, 3});
   Made exp(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   exp.set<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, {CUDNN_POINTWISE_EXP});
@@ -282,7 +283,7 @@ TEST_F(CudaHost_cudnn_rules, GraphsAreOfFinalizedPartsThatGoTogether) {
   expect_problem("is written by no operation");
 }
 
-TEST_F(CudaHost_cudnn_rules, PacksGiveATensorOneAddress) {
+TEST_F(CudaHost_cudnn_rules, VariantPacksGiveEachTensorOneAddress) {
   Made pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   int somewhere = 0;
   pack.set<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, {1, 1});

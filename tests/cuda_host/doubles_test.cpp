@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The doubles find what is planted: each test breaks one rule and sees it named.
+/// The fakes detect planted errors: each test breaks one rule and checks that it is reported.
 #include <atomic>
 #include <set>
 #include <string>
@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 
 class CudaHost_doubles : public OnDoubles {};
 
-TEST_F(CudaHost_doubles, CopiesOfPageableMemoryBlock) {
+TEST_F(CudaHost_doubles, CopiesOfPageableMemoryBlockTheHost) {
   Cuda::Queue queue("queue");
   const DeviceMemory memory(100);
   std::vector<std::byte> pageable(100);
@@ -36,7 +36,7 @@ TEST_F(CudaHost_doubles, CopiesOfPageableMemoryBlock) {
   queue.synchronize();
 }
 
-TEST_F(CudaHost_doubles, CopiesEndWhereTheirMemoryDoes) {
+TEST_F(CudaHost_doubles, RefuseCopiesBeyondTheEndOfMemory) {
   Cuda::Queue queue("queue");
   const DeviceMemory from(100), to(200);
   EXPECT_NE(cudaMemcpyAsync(to.data(), from.data(), 101, cudaMemcpyDefault, native(queue)), cudaSuccess);
@@ -44,20 +44,20 @@ TEST_F(CudaHost_doubles, CopiesEndWhereTheirMemoryDoes) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
 }
 
-TEST_F(CudaHost_doubles, FreedMemoryIsNotFreedAgain) {
+TEST_F(CudaHost_doubles, RefuseToFreeMemoryTwice) {
   std::byte* const data = Cuda::allocate(100);
   Cuda::deallocate(data, 100);
   Cuda::deallocate(data, 100);
   expect_problem("cudaFree of what cudaMalloc did not give");
 }
 
-TEST_F(CudaHost_doubles, ContextsAreSeenOnTheDeviceOfTheThreadThatMadeThem) {
+TEST_F(CudaHost_doubles, ContextsAreCreatedOnTheDeviceOfTheCallingThread) {
   std::thread([] {
     device::use_cuda_device(1);
     Cuda::deallocate(Cuda::allocate(100), 100);
   }).join();
   EXPECT_EQ(machine().contexts(), std::set<int>{1});
-  std::thread([] { Cuda::deallocate(Cuda::allocate(100), 100); }).join();  // which did not choose
+  std::thread([] { Cuda::deallocate(Cuda::allocate(100), 100); }).join();  // a thread that did not select a device
   EXPECT_EQ(machine().contexts(), (std::set<int>{0, 1}));
 }
 
@@ -88,14 +88,14 @@ struct Product {
   cublasLtMatmulHeuristicResult_t best{};
 };
 
-TEST_F(CudaHost_doubles, LeadingDimensionsAreHeldAgainstRows) {
+TEST_F(CudaHost_doubles, LeadingDimensionsMustNotBeLessThanTheRows) {
   Product product;
   EXPECT_EQ(product.find(product.whole), CUBLAS_STATUS_SUCCESS);
   EXPECT_NE(product.find(product.narrow), CUBLAS_STATUS_SUCCESS);
   expect_problem("a leading dimension is less than the rows");
 }
 
-TEST_F(CudaHost_doubles, AWorkspaceAtAMultipleOf64BytesIsRefused) {
+TEST_F(CudaHost_doubles, RefuseAWorkspaceThatIsAlignedTo64BytesOnly) {
   Product product;
   ASSERT_EQ(product.find(product.whole), CUBLAS_STATUS_SUCCESS);
   Cuda::Queue queue("queue");
@@ -113,7 +113,7 @@ TEST_F(CudaHost_doubles, AWorkspaceAtAMultipleOf64BytesIsRefused) {
   queue.synchronize();
 }
 
-TEST_F(CudaHost_doubles, AWaitThatIsLeftOutShowsInTheResult) {
+TEST_F(CudaHost_doubles, AMissingWaitChangesTheResult) {
   const DeviceMemory from(100), to(100);
   for (const bool waits : {true, false}) {
     Cuda::Queue queue("queue"), other("other");
@@ -124,7 +124,7 @@ TEST_F(CudaHost_doubles, AWaitThatIsLeftOutShowsInTheResult) {
     machine().submit(native(queue), [&] { from.data()[0] = std::byte{7}; });
     if (waits) other.wait(queue.record());
     Cuda::move(other, from.data(), to.data(), 100);
-    if (!waits) other.synchronize();  // which nothing holds back
+    if (!waits) other.synchronize();  // nothing blocks it
     go = true;
     other.synchronize();
     queue.synchronize();
@@ -133,7 +133,7 @@ TEST_F(CudaHost_doubles, AWaitThatIsLeftOutShowsInTheResult) {
   }
 }
 
-TEST_F(CudaHost_doubles, ABarrierThatIsLeftOutOfAKernelIsAProblem) {
+TEST_F(CudaHost_doubles, ReportAMissingBarrierInAKernel) {
   device::Ledger ledger;
   Cuda::Arena arena(ledger, 1 << 16);
   Cuda::Stream stream(arena);
@@ -149,13 +149,13 @@ TEST_F(CudaHost_doubles, ABarrierThatIsLeftOutOfAKernelIsAProblem) {
   const std::vector<std::string> sites = emulation::take_sites();
   ASSERT_FALSE(sites.empty());
   EXPECT_TRUE(machine().take_problems().empty());
-  emulation::leave_out(sites.back());  // between what warps write and all read
+  emulation::leave_out(sites.back());  // the barrier between writes of warps and reads of all threads
   add_up();
   emulation::leave_out({});
   expect_problem("of static shared memory");
 }
 
-TEST_F(CudaHost_doubles, AbortBlocksWhileAGraphHoldsACollective) {
+TEST_F(CudaHost_doubles, AbortBlocksUntilTheGraphOfACollectiveIsDestroyed) {
   Cuda::Queue queue("queue");
   const DeviceMemory memory(100);
   comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());
@@ -195,7 +195,7 @@ struct Communicator {
   comm::nccl::Comm handle = nullptr;
 };
 
-TEST_F(CudaHost_doubles, CollectivesOfPeersMustAgree) {
+TEST_F(CudaHost_doubles, ReportMismatchedCollectivesOfPeers) {
   comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
     const Communicator communicator(id, host.rank());
     Cuda::Queue queue("queue");
@@ -207,12 +207,12 @@ TEST_F(CudaHost_doubles, CollectivesOfPeersMustAgree) {
   });
 }
 
-TEST_F(CudaHost_doubles, CollectivesOfACommunicatorRunInTheOrderOfTheirLaunch) {
+TEST_F(CudaHost_doubles, CollectivesOfACommunicatorRunInLaunchOrder) {
   comm::Threads<>::run(2, {}, [&, id = comm::nccl::make_id(comm::nccl::library())](auto& host) {
     const Communicator communicator(id, host.rank());
     Cuda::Queue first("first"), second("second");
     const DeviceMemory memory(100);
-    if (host.rank() == 0)  // its second queue is ready long before the first
+    if (host.rank() == 0)  // its second queue is ready long before its first
       machine().submit(native(first), [] { std::this_thread::sleep_for(milliseconds(50)); });
     communicator.all_reduce(memory.data(), 10, first);
     communicator.all_reduce(memory.data(), 11, second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products: what matmul.cpp tells cuBLASLt. Names of tensors, strides, transpositions, alignments.
+/// Matmuls: the operands, strides, transposes and alignments that matmul.cpp passes to cuBLASLt.
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -20,7 +20,7 @@ class CudaHost_matmul : public OnDoubles {
     Rank() : CudaRank(false, std::int64_t{36} << 20) {}
   };
 
-  /// Small whole numbers, whose products have no error.
+  /// Small integers, whose products are exact.
   template <class T>
   static Matrix<T> matrix(std::int64_t rows, std::int64_t columns, std::int64_t gap, int seed) {
     Matrix<T> numbers(rows, columns, gap);
@@ -33,7 +33,7 @@ class CudaHost_matmul : public OnDoubles {
     Rank rank;
     const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4;
     const std::int64_t gap = flags & 8 ? 3 : 0;
-    // Addresses at multiples of 32, 16 and 64 bytes, which cuBLASLt is promised.
+    // Addresses aligned to 32, 16 and 64 bytes, the alignments that cuBLASLt is promised.
     const OnDevice<A> a(rank, matrix<A>(ta ? k : m, ta ? m : k, gap, 1), 32 / sizeof(A));
     const OnDevice<A> b(rank, matrix<A>(tb ? n : k, tb ? k : n, 2 * gap, 2), 16 / sizeof(A));
     const OnDevice<C> c(rank, matrix<C>(m, n, gap, 3), 64 / sizeof(C));
@@ -48,7 +48,7 @@ class CudaHost_matmul : public OnDoubles {
     EXPECT_TRUE(c.gaps_untouched());
   }
 
-  /// Of 3 x 3 floats.
+  /// A product of 3 x 3 matrices of floats.
   struct Product {
     explicit Product(CudaRank& rank)
         : a(rank, matrix<float>(3, 3, 0, 1)), b(rank, matrix<float>(3, 3, 0, 2)), c(rank, matrix<float>(3, 3, 0, 3)) {}
@@ -59,7 +59,7 @@ class CudaHost_matmul : public OnDoubles {
   };
 };
 
-TEST_F(CudaHost_matmul, IsTheProductForEveryTranspositionStrideAndWrite) {
+TEST_F(CudaHost_matmul, IsCorrectForAllTransposesStridesAndWrites) {
   for (int flags = 0; flags < 16; ++flags) {
     check<float, float>(5, 7, 3, flags);
     check<bf16, bf16>(1, 17, 33, flags);
@@ -68,7 +68,7 @@ TEST_F(CudaHost_matmul, IsTheProductForEveryTranspositionStrideAndWrite) {
   }
 }
 
-TEST_F(CudaHost_matmul, ThatHasNoProductsIsZero) {
+TEST_F(CudaHost_matmul, WithAnInnerSizeOfZeroWritesZeros) {
   Rank rank;
   const OnDevice<float> c(rank, matrix<float>(2, 3, 0, 1));
   device::enqueue(rank.stream, device::Matmul<float, float>{.a = Tensor<const float>(nullptr, {2, 0}),
@@ -78,8 +78,8 @@ TEST_F(CudaHost_matmul, ThatHasNoProductsIsZero) {
   EXPECT_EQ(c.values(), Values(6));
 }
 
-TEST_F(CudaHost_matmul, GivesTheLibraryAWorkspaceAtAMultipleOf256Bytes) {
-  for (const std::int64_t odd : {1, 17, 33, 49}) {  // tensors before it in the arena, of 1 to 4 cache lines
+TEST_F(CudaHost_matmul, GivesCublasLtAWorkspaceAlignedTo256Bytes) {
+  for (const std::int64_t odd : {1, 17, 33, 49}) {  // preceding tensors in the arena, of 1 to 4 cache lines
     Rank rank;
     const Product product(rank);
     Cuda::Arena::Frame frame(rank.arena);
@@ -89,7 +89,7 @@ TEST_F(CudaHost_matmul, GivesTheLibraryAWorkspaceAtAMultipleOf256Bytes) {
   }
 }
 
-TEST_F(CudaHost_matmul, ThatTheHeuristicFindsInVainIsAnError) {
+TEST_F(CudaHost_matmul, ThrowsIfTheHeuristicFindsNoAlgorithm) {
   Rank rank;
   const Product product(rank);
   HeuristicState::next = CUBLAS_STATUS_NOT_SUPPORTED;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Devices and memory: what memory.cpp asks of CUDA's runtime.
+/// Devices and memory: the calls of memory.cpp to CUDA's runtime.
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -13,7 +13,7 @@ using device::Cuda;
 
 class CudaHost_memory : public OnDoubles {};
 
-TEST_F(CudaHost_memory, IsZeroedAlignedAndGivenBack) {
+TEST_F(CudaHost_memory, IsZeroedAlignedAndFreed) {
   {
     device::Ledger ledger;
     const device::Block<Cuda> block(ledger, device::MemoryKind::weights, 1000);
@@ -24,7 +24,7 @@ TEST_F(CudaHost_memory, IsZeroedAlignedAndGivenBack) {
   EXPECT_EQ(Cuda::allocate(0), nullptr);
 }
 
-TEST_F(CudaHost_memory, ThatIsNotToBeHadIsAnErrorWithWhatIsFree) {
+TEST_F(CudaHost_memory, OutOfMemoryErrorReportsTheFreeBytes) {
   machine().device_bytes = 1 << 20;
   std::byte* const half = Cuda::allocate(1 << 19);
   try {
@@ -37,15 +37,15 @@ TEST_F(CudaHost_memory, ThatIsNotToBeHadIsAnErrorWithWhatIsFree) {
   Cuda::deallocate(half, 1 << 19);
 }
 
-TEST_F(CudaHost_memory, ErrorsThatStickShowInWhateverComesNext) {
+TEST_F(CudaHost_memory, StickyErrorsFailTheNextCall) {
   std::byte* const data = Cuda::allocate(100);
   machine().break_device(0, cudaErrorIllegalAddress);
   EXPECT_THROW(Cuda::allocate(100), Error);
-  Cuda::deallocate(data, 100);  // a destructor's: must not throw
+  Cuda::deallocate(data, 100);  // destructors call it, so it must not throw
   machine().reset(2);
 }
 
-TEST_F(CudaHost_memory, ProblemsOfTheMachineAreSaidInWords) {
+TEST_F(CudaHost_memory, ErrorsOfTheDriverAreReportedInWords) {
   EXPECT_EQ(device::cuda_problem(), "");
   machine().fail("cudaGetDeviceCount", cudaErrorInsufficientDriver);
   EXPECT_NE(device::cuda_problem().find("install a newer driver"), std::string::npos);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// NCCL's ranks as they are, on the table of the library, over the doubles.
+/// The production code of NCCL's ranks on the library's function table, over the fakes.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -35,7 +35,7 @@ class CudaHost_nccl : public OnDoubles {
     machine().reset(8);
     tell_of_nccl_aborts(false);
   }
-  /// Elements of the device.
+  /// Floats in device memory.
   struct Floats : DeviceMemory {
     explicit Floats(std::int64_t count) : DeviceMemory(count * 4) {}
     float* data() const { return reinterpret_cast<float*>(block.data()); }
@@ -47,7 +47,7 @@ class CudaHost_nccl : public OnDoubles {
   };
 };
 
-TEST_F(CudaHost_nccl, GathersSumsAndMovesValues) {
+TEST_F(CudaHost_nccl, GathersSumsAndBroadcastsValues) {
   for (int ranks : {1, 2, 3, 8})
     run_ranks(ranks, {}, [&](Ranks& c) {
       const Counts counts(static_cast<std::size_t>(ranks), 10);
@@ -68,8 +68,9 @@ TEST_F(CudaHost_nccl, GathersSumsAndMovesValues) {
     });
 }
 
-/// The kernel's own sums: lost one by one, they would show if they were added up first.
-TEST_F(CudaHost_nccl, AddsEachContributionToWhatIsThere) {
+/// Sums of the library's own kernel. Each contribution alone is rounded away; if they were summed first, the result
+/// would change.
+TEST_F(CudaHost_nccl, AccumulatesEachContribution) {
   for (int ranks : {1, 2, 3, 5})
     run_ranks(ranks, {}, [&](Ranks& c) {
       const Counts counts(static_cast<std::size_t>(ranks), 13);
@@ -89,8 +90,8 @@ TEST_F(CudaHost_nccl, AddsEachContributionToWhatIsThere) {
     });
 }
 
-/// Directly and by a graph. Between two ranks as many elements go both ways, from none to three.
-TEST_F(CudaHost_nccl, ExchangesPiecesAndReplaysExchanges) {
+/// Exchanges directly and in a graph. Each pair of ranks sends the same number of elements both ways, from 0 to 3.
+TEST_F(CudaHost_nccl, AllToAllWorksDirectlyAndInReplayedGraphs) {
   for (int ranks : {1, 2, 3, 8})
     run_ranks(ranks, {}, [&](Ranks& c) {
       Counts counts;
@@ -124,7 +125,7 @@ TEST_F(CudaHost_nccl, ExchangesPiecesAndReplaysExchanges) {
     });
 }
 
-TEST_F(CudaHost_nccl, CollectivesGoFirst) {
+TEST_F(CudaHost_nccl, CollectivesRunOnHighPriorityStreams) {
   run_ranks(2, {}, [&](Ranks& c) {
     const Cuda::Queue compute("compute");
     comm::barrier(c);
@@ -153,13 +154,13 @@ TEST_F(CudaHost_nccl, ReplaysCapturedCollectives) {
   });
 }
 
-// ---- What fails, ends in time
+// ---- Failures end in time
 
 class CudaHost_nccl_faults : public CudaHost_nccl {
  protected:
   using Clock = std::chrono::steady_clock;
 
-  /// What the CollectiveError of `run` says; fails where none comes within a second.
+  /// Returns the message of the CollectiveError of `run`; fails if there is none within a second.
   static std::string failure_of(const std::function<void()>& run) {
     const Clock::time_point begin = Clock::now();
     std::string text;
@@ -172,7 +173,7 @@ class CudaHost_nccl_faults : public CudaHost_nccl {
     EXPECT_LT(Clock::now() - begin, milliseconds(1000)) << text;
     return text;
   }
-  /// A step with a collective, as a graph keeps it.
+  /// A step with a collective, to be captured in a graph.
   struct Step {
     explicit Step(Ranks& c) : full(8 * c.size()), local(8), counts(static_cast<std::size_t>(c.size()), 8) {}
     void queue(Ranks& c) {
@@ -185,7 +186,7 @@ class CudaHost_nccl_faults : public CudaHost_nccl {
   };
 };
 
-TEST_F(CudaHost_nccl_faults, AFailureWithACapturedGraphIsSaidAtOnce) {
+TEST_F(CudaHost_nccl_faults, AFailureWithACapturedGraphIsReportedAtOnce) {
   run_ranks(2, {}, [&](Ranks& c) {
     comm::barrier(c);
     Step step(c);
@@ -199,7 +200,7 @@ TEST_F(CudaHost_nccl_faults, AFailureWithACapturedGraphIsSaidAtOnce) {
   });
 }
 
-TEST_F(CudaHost_nccl_faults, AFailureDuringCaptureIsSaidAtOnce) {
+TEST_F(CudaHost_nccl_faults, AFailureDuringCaptureIsReportedAtOnce) {
   run_ranks(2, {}, [&](Ranks& c) {
     comm::barrier(c);
     Step step(c);
@@ -213,7 +214,7 @@ TEST_F(CudaHost_nccl_faults, AFailureDuringCaptureIsSaidAtOnce) {
   });
 }
 
-TEST_F(CudaHost_nccl_faults, ALaunchedGraphWhosePeerIsLostIsGivenUpAtTheDeadline) {
+TEST_F(CudaHost_nccl_faults, ALaunchedGraphWithALostPeerTimesOut) {
   std::atomic<bool> missed = false;
   run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
     comm::barrier(c);
@@ -227,7 +228,7 @@ TEST_F(CudaHost_nccl_faults, ALaunchedGraphWhosePeerIsLostIsGivenUpAtTheDeadline
   });
 }
 
-TEST_F(CudaHost_nccl_faults, ValuesOfALostPeerAreGivenUpAtTheDeadline) {
+TEST_F(CudaHost_nccl_faults, WaitingForValuesOfALostPeerTimesOut) {
   const auto without = [](int lost, const auto& collective) {
     std::atomic<bool> missed = false;
     run_ranks(2, {.device_deadline = milliseconds(200)}, [&](Ranks& c) {
@@ -243,7 +244,7 @@ TEST_F(CudaHost_nccl_faults, ValuesOfALostPeerAreGivenUpAtTheDeadline) {
   without(0, [&](Ranks& c) { comm::broadcast(c, bytes, 0); });
 }
 
-TEST_F(CudaHost_nccl_faults, WhatAPeerSentBeforeItGaveUpArrives) {
+TEST_F(CudaHost_nccl_faults, ValuesSentBeforeAPeerFailedArrive) {
   tell_of_nccl_aborts(true);
   slow_nccl(1, milliseconds(50));
   std::atomic<int> arrived = 0;
@@ -256,7 +257,7 @@ TEST_F(CudaHost_nccl_faults, WhatAPeerSentBeforeItGaveUpArrives) {
   EXPECT_EQ(arrived, 4);
 }
 
-TEST_F(CudaHost_nccl_faults, AStepOfTheDeviceMayTakeLongerThanPeersMay) {
+TEST_F(CudaHost_nccl_faults, DeviceWorkMayTakeLongerThanTheDeadlineOfRanks) {
   const auto check = [&](auto& c) {
     Cuda::Queue compute("compute");
     machine().submit(native(compute), [] { std::this_thread::sleep_for(milliseconds(300)); });
@@ -280,7 +281,7 @@ TEST_F(CudaHost_nccl_faults, RegisteredMemoryIsFreedWhenNoKernelUsesIt) {
 
 class CudaHost_nccl_launch : public CudaHost_nccl {};
 
-TEST_F(CudaHost_nccl_launch, ARankTouchesNoDeviceButItsOwn) {
+TEST_F(CudaHost_nccl_launch, ARankUsesOnlyItsOwnDevice) {
   const comm::JobPlace place{.rank = 0, .size = 1, .local_rank = 3, .local_size = 4};
   Ranks::run(comm::nccl::library(), place, {}, [&](Ranks& c) {
     comm::barrier(c);
@@ -289,7 +290,7 @@ TEST_F(CudaHost_nccl_launch, ARankTouchesNoDeviceButItsOwn) {
   EXPECT_EQ(machine().contexts(), std::set<int>{3});
 }
 
-TEST_F(CudaHost_nccl_launch, ADeviceThatCannotBeUsedIsSaidBeforeRanksMeet) {
+TEST_F(CudaHost_nccl_launch, AnUnusableDeviceIsReportedBeforeTheRendezvous) {
   const comm::JobPlace place{.rank = 0, .size = 1, .local_rank = 3, .local_size = 4};
   machine().fail("cudaFuncGetAttributes", cudaErrorNoKernelImageForDevice);
   EXPECT_INPUT_ERROR(Ranks::run(comm::nccl::library(), place, {}, [](Ranks&) {}), "device 3, a double, is sm_90");

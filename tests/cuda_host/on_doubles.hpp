@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A test of host code on the doubles of CUDA's libraries: no rule may be broken, and nothing may be left.
+/// Fixture for host code on the fakes of CUDA's libraries: no rule may be broken, and no object may be leaked.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace fsdp::testing::cuda_host {
 
-/// So many bytes of the device, from which tests on the host read and write.
+/// Device memory of a given number of bytes, which tests access from the host.
 struct DeviceMemory {
   explicit DeviceMemory(std::int64_t bytes) : block(ledger, device::MemoryKind::weights, bytes) {}
   std::byte* data() const { return block.data(); }
@@ -46,7 +46,7 @@ class OnDoubles : public ::testing::Test {
     for (int rank = 0; rank < 8; ++rank) fail_nccl(rank, ncclSuccess), slow_nccl(rank, {});
     machine().reset(2);
   }
-  /// Some problem contains `text`, soon; there are no problems then.
+  /// Waits for a problem that contains `text`, and clears all problems.
   static void expect_problem(const std::string& text) {
     std::string all;
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(3);
@@ -59,7 +59,7 @@ class OnDoubles : public ::testing::Test {
   static void expect_has(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'";
   }
-  /// The stream does nothing else until `go`.
+  /// Blocks the stream until `go` is set.
   static void hold(const device::Cuda::Queue& queue, std::atomic<bool>& go) {
     machine().submit(native(queue), [&] {
       while (!go) std::this_thread::yield();
@@ -67,7 +67,7 @@ class OnDoubles : public ::testing::Test {
   }
 };
 
-/// Calls f(communicator) on every rank; ranks are threads, each with a GPU of its own.
+/// Calls f(communicator) on every rank; ranks are threads, each with its own GPU.
 template <class F>
 void run_ranks(int ranks, const comm::Options& options, F f) {
   const comm::nccl::Id id = comm::nccl::make_id(comm::nccl::library());

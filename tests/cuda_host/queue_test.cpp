@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Streams, events and graphs: what queue.cpp asks of CUDA's runtime.
+/// Streams, events and graphs: the calls of queue.cpp to CUDA's runtime.
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -32,7 +32,7 @@ class CudaHost_queue : public OnDoubles {
   };
 };
 
-TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {
+TEST_F(CudaHost_queue, OrdersWorkByEvents) {
   WithStream buffers;
   Cuda::Stream& stream = buffers.stream;
   Cuda::Queue other("other");
@@ -50,7 +50,7 @@ TEST_F(CudaHost_queue, OrdersItsWorkByEvents) {
   EXPECT_EQ(Buffers::of(buffers.b).data()[count - 1], 3.0f);
 }
 
-TEST_F(CudaHost_queue, OrdersAStreamOfTheHostsOwnAndLeavesItToTheHost) {
+TEST_F(CudaHost_queue, WrapsAStreamOfTheHostProgramWithoutOwningIt) {
   Buffers buffers;
   cudaStream_t own = nullptr;
   ASSERT_EQ(cudaStreamCreateWithPriority(&own, cudaStreamNonBlocking, 0), cudaSuccess);
@@ -74,7 +74,7 @@ TEST_F(CudaHost_queue, OrdersAStreamOfTheHostsOwnAndLeavesItToTheHost) {
   EXPECT_THROW(Cuda::Queue::borrow(nullptr), InputError) << "the default stream";
 }
 
-TEST_F(CudaHost_queue, RecordsTheEventsAgainThatNobodyHolds) {
+TEST_F(CudaHost_queue, ReusesReleasedEvents) {
   Cuda::Queue queue("queue"), other("other");
   Cuda::Event kept = queue.record();
   for (int i = 0; i < 100; ++i) {
@@ -85,20 +85,20 @@ TEST_F(CudaHost_queue, RecordsTheEventsAgainThatNobodyHolds) {
   kept = {};
   queue.wait(copy);
   queue.record();
-  EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 3);  // `copy`, and one of each queue
+  EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 3);  // `copy`, and one for each queue
 }
 
-TEST_F(CudaHost_queue, WaitsForWhatAnEventWasWhenItWasAskedFor) {
+TEST_F(CudaHost_queue, WaitsForTheStateOfAnEventAtTheCall) {
   WithStream buffers;
   Cuda::Stream& stream = buffers.stream;
   Cuda::Queue other("other");
   std::atomic<bool> first = false, second = false;
   hold(stream, first);
   device::enqueue(stream, device::Fill<float>{.y = Buffers::of(buffers.a), .value = 3});
-  other.wait(stream.record());  // the event is given back while this wait stands
+  other.wait(stream.record());  // the event is released while this wait is pending
   Cuda::move(other, buffers.a.data(), buffers.b.data(), count * 4);
   hold(stream, second);
-  const Cuda::Event later = stream.record();  // the same cudaEvent_t
+  const Cuda::Event later = stream.record();  // reuses the same cudaEvent_t
   EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 1);
   first = true;
   other.synchronize();
@@ -109,7 +109,7 @@ TEST_F(CudaHost_queue, WaitsForWhatAnEventWasWhenItWasAskedFor) {
   EXPECT_TRUE(later.happened());
 }
 
-TEST_F(CudaHost_queue, EventsAreDroppedByAnyThreadAndAfterTheirQueue) {
+TEST_F(CudaHost_queue, EventsMayBeReleasedByAnyThreadAndAfterTheirQueue) {
   std::vector<Cuda::Event> events;
   {
     Cuda::Queue queue("queue");
@@ -119,7 +119,7 @@ TEST_F(CudaHost_queue, EventsAreDroppedByAnyThreadAndAfterTheirQueue) {
       for (int i = 0; i < 50; ++i) events.push_back(queue.record());
       dropper.join();
     }
-    EXPECT_LE(machine().calls()["cudaEventCreateWithFlags"], 150);  // all that are held at a time
+    EXPECT_LE(machine().calls()["cudaEventCreateWithFlags"], 150);  // the most events held at the same time
     queue.synchronize();
   }
   EXPECT_EQ(machine().held().count("streams"), 0u);
@@ -127,7 +127,7 @@ TEST_F(CudaHost_queue, EventsAreDroppedByAnyThreadAndAfterTheirQueue) {
   EXPECT_TRUE(events.back().happened());
 }
 
-TEST_F(CudaHost_queue, EventsOfACaptureAreRecordedAgainOutsideOfIt) {
+TEST_F(CudaHost_queue, EventsOfACaptureAreReusedOutsideIt) {
   Buffers buffers;
   Cuda::Queue stream("stream"), other("other");
   const auto cross = [&] {
@@ -147,7 +147,7 @@ TEST_F(CudaHost_queue, EventsOfACaptureAreRecordedAgainOutsideOfIt) {
   EXPECT_EQ(machine().calls()["cudaEventCreateWithFlags"], 2);
 }
 
-TEST_F(CudaHost_queue, CapturesWorkOfAllQueuesThatJoinAndReplaysIt) {
+TEST_F(CudaHost_queue, CapturesWorkOfAllJoinedQueuesAndReplaysIt) {
   WithStream buffers;
   Cuda::Stream& stream = buffers.stream;
   Cuda::Queue other("other");
@@ -166,7 +166,7 @@ TEST_F(CudaHost_queue, CapturesWorkOfAllQueuesThatJoinAndReplaysIt) {
   EXPECT_EQ(Buffers::of(buffers.a).data()[count - 1], 4.0f);  // 1, 1 + 0, 1 + 1, 2 + 2
 }
 
-TEST_F(CudaHost_queue, WhatBreaksACaptureIsAnErrorAndLeavesNoGraph) {
+TEST_F(CudaHost_queue, AnInvalidatedCaptureThrowsAndLeavesNoGraph) {
   Buffers buffers;
   Cuda::Queue stream("stream"), other("other");
   const Cuda::Event before = other.record();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Code of somebody's own on her CUDA stream: its passes are ordered with the library's, and captured with it in a
+/// User code on the user's own CUDA stream: its passes are ordered with the library's work, and captured with it in a
 /// graph.
 #include <algorithm>
 #include <cmath>
@@ -30,7 +30,7 @@ const std::vector<Unit> units{{.name = "a", .parameters = {{.name = "a", .shape 
                               {.name = "b", .parameters = {{.name = "b", .shape = {11}}}},
                               {.name = "c", .parameters = {{.name = "c", .shape = {5, 9}}}}};
 
-/// Makes a pass; every gradient is its weight, which `copy(from, to, bytes)` writes.
+/// Runs a pass in which every gradient is the weight, copied by `copy(from, to, bytes)`.
 template <class Pass, class Copy>
 void walk(Pass& pass, const Copy& copy) {
   while (const auto next = pass.next()) {
@@ -100,7 +100,7 @@ Weights on_her_stream(int ranks, bool graphs) {
   return weights;
 }
 
-TEST_F(CudaHost_sharded, AStreamOfTheHostsOwnComputesThePassesQueuedAndAsAGraph) {
+TEST_F(CudaHost_sharded, RunsPassesOnAStreamOfTheHostProgramAndAsAGraph) {
   for (const int ranks : {1, 2}) {
     const Weights expected = on_the_cpu(ranks), queued = on_her_stream(ranks, false);
     EXPECT_EQ(on_her_stream(ranks, true), queued);
@@ -109,7 +109,7 @@ TEST_F(CudaHost_sharded, AStreamOfTheHostsOwnComputesThePassesQueuedAndAsAGraph)
   }
 }
 
-/// Calls f(sharded) on one GPU. Where main weights are a copy, `frozen` ones have none.
+/// Calls f(sharded) on one GPU. If main weights are separate copies, `frozen` parameters have none.
 template <class Precision, class F>
 void on_a_gpu(const std::vector<Unit>& of, F f, const std::vector<std::string>& frozen = {}) {
   run_ranks(1, {}, [&](comm::Nccl<>& communicator) {
@@ -120,7 +120,7 @@ void on_a_gpu(const std::vector<Unit>& of, F f, const std::vector<std::string>& 
   });
 }
 
-TEST_F(CudaHost_sharded, InitialValuesAreSentInPartsAndNothingIsFetchedForThem) {
+TEST_F(CudaHost_sharded, InitialValuesAreCopiedToTheDeviceInPartsOnly) {
   constexpr std::int64_t large = (1 << 20) + 5;  // two parts
   const std::vector<Unit> of{{.name = "a", .parameters = {{.name = "a", .shape = {large}}}},
                              {.name = "b", .parameters = {{.name = "b", .shape = {3}}}}};
@@ -137,7 +137,7 @@ TEST_F(CudaHost_sharded, InitialValuesAreSentInPartsAndNothingIsFetchedForThem) 
   });
 }
 
-TEST_F(CudaHost_sharded, AValueThatAFillLeavesStays) {
+TEST_F(CudaHost_sharded, AFillKeepsValuesThatItDoesNotWrite) {
   on_a_gpu<Fp32>(units, [&](auto& sharded) {
     sharded.fill([](const Parameter&, std::int64_t, std::span<float> values) { std::ranges::fill(values, 2.0f); });
     sharded.fill([](const Parameter& parameter, std::int64_t, std::span<float> values) {
@@ -150,7 +150,7 @@ TEST_F(CudaHost_sharded, AValueThatAFillLeavesStays) {
   });
 }
 
-/// Makes one weight of large ones `value`. Returns the sentence about it.
+/// Sets one of many large weights to `value`. Returns the error message about it.
 template <class Precision>
 std::string sentence_about(const std::string& name, std::int64_t element, float value,
                            const std::vector<std::string>& frozen = {}) {
@@ -171,7 +171,7 @@ std::string sentence_about(const std::string& name, std::int64_t element, float 
   return sentence;
 }
 
-TEST_F(CudaHost_sharded, TheDeviceFindsNumbersThatAreNotFiniteAndTheHostNamesThem) {
+TEST_F(CudaHost_sharded, DeviceFindsNonFiniteWeightsAndHostReportsThem) {
   const std::string end = "] is not finite; lower the learning rate, or look at the last steps' data";
   for (const float value : {INFINITY, -INFINITY, std::nanf("")}) {
     EXPECT_EQ(sentence_about<Fp32>("c", 44, value), "weight c[44" + end);
@@ -180,7 +180,7 @@ TEST_F(CudaHost_sharded, TheDeviceFindsNumbersThatAreNotFiniteAndTheHostNamesThe
   }
 }
 
-TEST_F(CudaHost_sharded, StatesThatAreNotFiniteAreFoundAndFiniteOnesAreNotFetched) {
+TEST_F(CudaHost_sharded, FindsNonFiniteStatesAndCopiesNoFiniteOnes) {
   on_a_gpu<Fp32>(units, [&](auto& sharded) {
     sharded.initialize(1);
     const int before = machine().calls()["cudaMemcpyAsync"];

@@ -16,7 +16,7 @@ namespace fsdp::device::reference {
 
 inline constexpr float norm_eps = 1e-5f;
 
-/// y, and the gradients. `heads` norms of c.columns stand side by side in a row.
+/// Checks y and the gradients. Each row has `heads` adjacent norms of c.columns elements.
 template <class T, class R>
 void expect_norm(const Case& c, std::int64_t heads, bool in_place, Write write) {
   SCOPED_TRACE(message(c.text(), ", heads ", heads, in_place ? ", in place" : ""));
@@ -44,7 +44,7 @@ void expect_norm(const Case& c, std::int64_t heads, bool in_place, Write write) 
   enqueue(rank.stream,
           RmsNormBackward<T>{
               .x = x, .weight = w, .rstd = rstd, .dy = dy, .dx = out, .dx_write = write, .dw = dw, .dw_write = write});
-  // With one column dx is a difference of equal numbers.
+  // With one column, dx is the difference of two equal numbers.
   EXPECT_LT(difference(out.values(), dx_expected), c.columns == 1 ? 1e9 : 2 * R::template tolerance<T>);
   EXPECT_LT(difference(dw.values(), dw_expected), R::sums_tolerance(c.rows));
   EXPECT_TRUE(y.gaps_untouched() && dx.gaps_untouched() && dy.gaps_untouched());
@@ -60,7 +60,7 @@ void expect_norms() {
           if (c.rows * c.columns < 10000 || (heads == 1 && !in_place)) expect_norm<T, R>(c, heads, in_place, write);
 }
 
-/// Within documents, or sequences of `length` tokens, and back.
+/// Checks the rotation and its inverse, within documents or within sequences of `length` tokens.
 template <class T, class R>
 void expect_rope(CumulativeLengths documents) {
   constexpr std::int64_t length = 12, heads = 3;
@@ -88,7 +88,7 @@ void expect_rope(CumulativeLengths documents) {
 
 inline double swiglu_reference(double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }
 
-/// The backward is the finite difference.
+/// Checks that the backward matches finite differences.
 template <class T, class R>
 void expect_swiglu() {
   for (const Case& c : R::cases()) {
@@ -117,7 +117,7 @@ void expect_swiglu() {
   }
 }
 
-/// Every element and no gap.
+/// Checks that every element is written and no gap between rows.
 template <class T, class R>
 void expect_add_copy_and_fill() {
   for (const Case& c : R::cases()) {
@@ -143,7 +143,7 @@ void expect_add_copy_and_fill() {
   }
 }
 
-/// A bias is added to every row, and its gradient is the sum of rows.
+/// Checks that a bias is added to every row, and that its gradient is the sum of all rows.
 template <class T, class R>
 void expect_bias() {
   for (const Case& c : R::cases())
@@ -173,7 +173,7 @@ struct ProductSizes {
   std::int64_t m, n, k;
 };
 
-/// For every transposition, stride and write.
+/// Checks products for all transposes, strides and writes.
 template <class A, class C, class R>
 void expect_products(R& rank, std::initializer_list<ProductSizes> list) {
   for (const ProductSizes& s : list)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention in float64, one number at a time, and the memory that a module would hold for it.
+/// Attention in float64, one number at a time, and buffers as a module allocates them.
 #pragma once
 
 #include <algorithm>
@@ -25,25 +25,25 @@ struct Results {
   friend bool operator==(const Results&, const Results&) = default;
 };
 
-/// Nearest bf16, or x itself.
+/// Returns x, rounded to bf16 if `as_bf16` is set.
 inline double kept(double x, bool as_bf16) {
   return as_bf16 ? static_cast<double>(static_cast<float>(bf16(static_cast<float>(x)))) : x;
 }
 
-/// Where float64 is rounded to bf16.
+/// The intermediate values that the float64 reference rounds to bf16.
 enum class Rounding {
   none,
-  operands,  ///< P, dS and all that is written: what a computation must round that multiplies in bf16
-  stored     ///< scores and dP too: every matrix that an unblocked computation in bf16 keeps
+  operands,  ///< P, dS and all outputs: the roundings that every computation with bf16 matmuls makes
+  stored     ///< also scores and dP: every matrix that an unblocked bf16 computation stores
 };
 
-/// The first key that a token sees, found without the code under test.
+/// The first key that a token attends to, computed without the code under test.
 inline std::size_t first_key_of(const AttentionShape& shape, std::int64_t token) {
   const std::int64_t first = first_of_document(shape.documents, shape.sequence_length, token);
   return static_cast<std::size_t>(shape.window > 0 ? std::max(first, token - shape.window + 1) : first);
 }
 
-/// One head of one sequence: where its rows lie.
+/// Offsets and strides of the rows of one head of one sequence.
 struct Head {
   std::size_t q, kv, q_stride, kv_stride, d;
   const double* row(const Values& x, bool key, std::size_t t) const {
@@ -51,7 +51,7 @@ struct Head {
   }
 };
 
-/// Unblocked attention in float64, each query with the keys from `first_key` of it on.
+/// Unblocked attention in float64; query t attends to keys from first_key[t] on.
 inline void attend(const Head& head, const std::vector<std::size_t>& first_key, const Inputs& in, Rounding rounding,
                    Results& r, double* lse) {
   const bool as_bf16 = rounding != Rounding::none, stored = rounding == Rounding::stored;
@@ -110,17 +110,18 @@ inline Results attend(const AttentionShape& shape, const Inputs& in, Rounding ro
   return r;
 }
 
-/// The columns of q, k or v (index 0, 1, 2) in a matrix that holds them side by side.
+/// The columns of q, k or v (index 0, 1, 2) in a matrix with q, k and v as adjacent columns.
 template <class T>
 Tensor<T> part_of(Tensor<T> qkv, const AttentionShape& shape, int index) {
   const std::int64_t q = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
   return qkv.slice_columns(index == 0 ? 0 : q + (index - 1) * kv, q + index * kv);
 }
 
-/// What a module holds, on the ranks of any device: q, k and v are columns of one matrix, so are their gradients.
+/// The buffers of a module, on the ranks of any device: q, k and v are columns of one matrix, and so are their
+/// gradients.
 template <class T, class R = Rank>
 struct Buffers {
-  /// Elements between the rows of qkv, dqkv, out and dout.
+  /// Padding in elements between the rows of qkv, dqkv, out and dout.
   using Gaps = std::array<std::int64_t, 4>;
 
   Buffers(R& rank, const AttentionShape& s, const Gaps& gaps = {3, 5, 1, 2})
@@ -172,14 +173,14 @@ Inputs inputs_of(const AttentionShape& shape) {
   return Buffers<T>(rank, shape).inputs();
 }
 
-/// L2 norm of the difference over that of the reference; the reference counts as 0.1 an element at least, because the
-/// gradient of a softmax over few keys is the small difference of large numbers.
+/// L2 norm of the difference, relative to the L2 norm of the reference. Elements of the reference count as at least
+/// 0.1, because the gradient of a softmax over few keys is a small difference of large numbers.
 inline double relative(const Values& found, const Values& expected) {
   const auto [error, norm] = error_and_norm(found, expected);
   return error / std::max(norm, 0.1 * std::sqrt(static_cast<double>(found.size())));
 }
 
-/// A rank with room for the scratch of all these.
+/// A rank with enough scratch for all shapes of these tests.
 struct Worker : Rank {
   explicit Worker(int threads) : Rank(threads, std::int64_t{16} << 20) {}
 };
@@ -212,7 +213,7 @@ Errors run(const AttentionShape& shape, int threads, const Results& expected) {
   return errors(buffers.results(), expected);
 }
 
-/// The reference's results in float.
+/// Expects the results of the reference, within the rounding of float.
 inline void expect_in_float(const AttentionShape& shape, const std::vector<int>& teams, double bound) {
   const Results expected = attend(shape, inputs_of<float>(shape), Rounding::none);
   for (const int threads : teams) {
@@ -222,7 +223,7 @@ inline void expect_in_float(const AttentionShape& shape, const std::vector<int>&
   }
 }
 
-/// Forward and backward take just the scratch that is planned for `planned`, a shape of the same sizes.
+/// Expects that forward and backward use exactly the scratch planned for `planned`, a shape of the same sizes.
 template <class T>
 void expect_planned_scratch(const AttentionShape& shape, const AttentionShape& planned, int threads) {
   const Cpu::Planner planner(threads);
@@ -237,7 +238,7 @@ void expect_planned_scratch(const AttentionShape& shape, const AttentionShape& p
   }
 }
 
-/// Two runs of a rank give the same bits.
+/// Expects that two runs on one rank are bit-identical.
 template <class T, class R>
 void expect_repeated(R& rank, const AttentionShape& shape, const std::array<std::int64_t, 4>& gaps = {3, 5, 1, 2}) {
   Buffers<T, R> first(rank, shape, gaps), second(rank, shape, gaps);

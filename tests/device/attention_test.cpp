@@ -6,14 +6,14 @@ namespace {
 
 using namespace reference;
 
-/// Lengths on both sides of every choice of block, each with several sizes of head and group.
+/// Lengths on both sides of every threshold for block sizes, each with several head and group sizes.
 const AttentionShape shapes[] = {
     {1, 1, 1, 1, 1},    {2, 1, 4, 1, 64},  {2, 3, 4, 1, 2},     {3, 7, 4, 4, 6},    {1, 15, 8, 1, 8},
     {2, 15, 8, 2, 128}, {1, 64, 2, 2, 80}, {2, 65, 4, 1, 16},   {1, 257, 8, 1, 16}, {3, 130, 4, 4, 8},
     {1, 300, 1, 1, 64}, {1, 511, 2, 1, 3}, {1, 257, 4, 4, 128}, {1, 769, 1, 1, 80}, {1, 2307, 1, 1, 2},
 };
 
-/// Every head size and group size at a length that no block divides, then all of `shapes`.
+/// All head sizes and group sizes at a length that is not a multiple of any block, then all of `shapes`.
 std::vector<AttentionShape> all_shapes() {
   std::vector<AttentionShape> list;
   for (const std::int64_t head_dim : {16, 64, 80, 128})
@@ -22,18 +22,18 @@ std::vector<AttentionShape> all_shapes() {
   return list;
 }
 
-/// oneDNN adds the products of a row one after the other where it has no kernel for the processor.
+/// oneDNN sums the products of a row sequentially if it has no kernel for the processor, with a larger error.
 #if defined(__x86_64__)
 constexpr double float_bound = 1.5e-6;
 #else
 constexpr double float_bound = 2e-6;
 #endif
 
-TEST(Attention, IsTheReferenceInFloat) {
+TEST(Attention, MatchesTheReferenceInFloat) {
   for (const AttentionShape& shape : all_shapes()) expect_in_float(shape, {1, 2}, float_bound);
 }
 
-TEST(Attention, IsAsExactInBf16AsAnUnblockedComputation) {
+TEST(Attention, IsAsAccurateInBf16AsAnUnblockedComputation) {
   for (const AttentionShape& shape : all_shapes()) {
     const Inputs inputs = inputs_of<bf16>(shape);
     const Results expected = attend(shape, inputs, Rounding::none);
@@ -44,7 +44,7 @@ TEST(Attention, IsAsExactInBf16AsAnUnblockedComputation) {
       EXPECT_LT(found.lse, 1.5e-6) << name(shape, threads);
       for (const auto error : {&Errors::out, &Errors::dq, &Errors::dk, &Errors::dv}) {
         EXPECT_LE(found.*error, 1.1 * rounded.*error + 1e-6) << name(shape, threads);  // the same number of roundings
-        if (shape.tokens() < 64) continue;  // errors of a few numbers are a matter of chance
+        if (shape.tokens() < 64) continue;  // errors over few numbers are random
         EXPECT_LE(found.*error, stored.*error) << name(shape, threads);
       }
     }
@@ -68,7 +68,7 @@ TEST(Attention, ReferenceAgreesWithFiniteDifferences) {
   EXPECT_LT(difference(found.dv, gradient(&Inputs::v)), 1e-8);
 }
 
-TEST(Attention, TakesTheScratchThatWasPlanned) {
+TEST(Attention, UsesThePlannedScratch) {
   for (const AttentionShape& shape : shapes)
     for (const int threads : {1, 2, 3}) {
       expect_planned_scratch<float>(shape, shape, threads);
@@ -76,7 +76,7 @@ TEST(Attention, TakesTheScratchThatWasPlanned) {
     }
 }
 
-TEST(Attention, RepeatsToTheBitWithTheSameThreads) {
+TEST(Attention, IsBitIdenticalWithTheSameThreads) {
   const AttentionShape shape{.sequences = 3, .sequence_length = 200, .heads = 4, .kv_heads = 1, .head_dim = 16};
   for (const int threads : {1, 2, 3}) {
     Worker rank(threads);
@@ -84,11 +84,11 @@ TEST(Attention, RepeatsToTheBitWithTheSameThreads) {
   }
 }
 
-TEST(Attention, ANanInAKeyReachesTheQueriesThatSeeItAndNoOthers) {
+TEST(Attention, ANanInAKeyReachesOnlyTheQueriesThatAttendToIt) {
   const AttentionShape shape{.sequences = 2, .sequence_length = 70, .heads = 2, .kv_heads = 2, .head_dim = 8};
   Worker rank(1);
   Buffers<bf16> buffers(rank, shape);
-  const std::int64_t token = 70 + 10;  // of the second sequence, first head
+  const std::int64_t token = 70 + 10;  // in the second sequence
   buffers.part(buffers.qkv, 1).row(token)[3] = bf16(std::numeric_limits<float>::quiet_NaN());
   buffers.forward(rank);
   for (const Values values = buffers.out.values(); const double& value : values) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One more token of each sequence against what was kept: the row that attention over whole sequences has for it.
+/// Attention of one more token per sequence to the cached keys and values, compared with the token's row in attention
+/// over whole sequences.
 #include <range/v3/view/enumerate.hpp>
 
 #include <tessera/fsdp/device/meta.hpp>
@@ -12,27 +13,27 @@ namespace {
 using namespace reference;
 using Positions = std::vector<std::int32_t>;
 
-/// Sequences of a shape whose keys and values are kept, with room for some tokens more.
+/// A KV cache for the sequences of a shape, with `room` for more tokens.
 template <class T>
 struct Kept {
   Kept(const AttentionShape& s, std::int64_t room, std::int64_t begun, int threads)
       : shape(s),
         rank(threads),
         whole(rank, s),
-        keys(s.sequences * s.kv_heads * (s.sequence_length + room), s.head_dim),  // NaN where nothing is kept
+        keys(s.sequences * s.kv_heads * (s.sequence_length + room), s.head_dim),  // NaN where nothing is cached
         values(s.sequences * s.kv_heads * (s.sequence_length + room), s.head_dim) {
     std::vector<std::int64_t> firsts;
     for (std::int64_t i = 0; i < s.sequences; ++i)
       for (std::int64_t t = 0; t < begun; ++t) firsts.push_back(i * s.sequence_length + t);
     keep(firsts, {});
-    for (std::int64_t t = begun; t < s.sequence_length; ++t) {  // the others one by one
+    for (std::int64_t t = begun; t < s.sequence_length; ++t) {  // the remaining tokens one at a time
       std::vector<std::int64_t> next;
       for (std::int64_t i = 0; i < s.sequences; ++i) next.push_back(i * s.sequence_length + t);
       keep(next, Positions(static_cast<std::size_t>(s.sequences), static_cast<std::int32_t>(t)));
     }
   }
 
-  /// The rows of these tokens, one below the other.
+  /// The rows of these tokens, stacked.
   Matrix<T> rows(int index, const std::vector<std::int64_t>& tokens) {
     const Tensor<T> from = whole.part(whole.qkv, index);
     Matrix<T> rows(std::ssize(tokens), from.columns(), 3);
@@ -50,7 +51,7 @@ struct Kept {
                                         .kept = kept});
     }
   }
-  /// Of the tokens at these positions.
+  /// Returns attention for the tokens at these positions.
   Values attend(const Positions& positions) {
     std::vector<std::int64_t> tokens;
     for (const auto& [row, position] : ranges::views::enumerate(positions))
@@ -88,7 +89,7 @@ void expect_reference(const AttentionShape& shape, double bound) {
       for (const std::int32_t position : {0, last / 3, last / 2, last}) {
         Positions positions;
         Values rows;
-        for (std::int64_t i = 0; i < shape.sequences; ++i) {  // each sequence goes on elsewhere
+        for (std::int64_t i = 0; i < shape.sequences; ++i) {  // sequences continue at different positions
           positions.push_back(i % 2 == 0 ? position : last - position);
           const std::int64_t width = shape.heads * shape.head_dim;
           const auto row = expected.out.begin() + (i * shape.sequence_length + positions.back()) * width;
@@ -108,24 +109,24 @@ std::vector<AttentionShape> cached_shapes() {
           {.sequences = 3, .sequence_length = 400, .heads = 2, .kv_heads = 1, .head_dim = 16}};
 }
 
-TEST(CachedAttention, IsTheReferencesRowInFloat) {
+TEST(CachedAttention, MatchesTheRowOfTheReferenceInFloat) {
   for (const AttentionShape& shape : cached_shapes()) expect_reference<float>(shape, 1.5e-6);
 }
 
-TEST(CachedAttention, IsTheReferencesRowInBf16) {
+TEST(CachedAttention, MatchesTheRowOfTheReferenceInBf16) {
   for (const AttentionShape& shape : cached_shapes()) expect_reference<bf16>(shape, 5e-3);
 }
 
-TEST(CachedAttention, RefusesPlacesThatAreNotThere) {
+TEST(CachedAttention, RefusesPositionsOutsideTheCache) {
   const AttentionShape shape{.sequences = 2, .sequence_length = 5, .heads = 2, .kv_heads = 1, .head_dim = 4};
   Kept<float> kept(shape, 0, 5, 1);
   EXPECT_THROW(kept.keep({0, 1}, {5, 0}), LogicError);
   EXPECT_THROW(kept.keep({0, 1}, {-1, 0}), LogicError);
-  EXPECT_THROW(kept.keep({0, 1, 2, 3}, {0, 0}), LogicError);  // two tokens of sequences that go on
+  EXPECT_THROW(kept.keep({0, 1, 2, 3}, {0, 0}), LogicError);  // two tokens for sequences that are already cached
   EXPECT_THROW(kept.attend({0, -1}), LogicError);
 }
 
-TEST(CachedAttention, IsCountedAsTheCpusWhereNothingIsComputed) {
+TEST(CachedAttention, CostsOnMetaAreThoseOfTheCpu) {
   const auto counted = [](auto& arena, auto& stream, auto make) {
     const Tensor<float> q = make({2, 24}), kept = make({2 * 2 * 300, 4});
     const Positions positions = {299, 7};
@@ -152,7 +153,7 @@ TEST(CachedAttention, IsCountedAsTheCpusWhereNothingIsComputed) {
   EXPECT_EQ(std::get<1>(found), 4 * 2 * 24 * 300);
 }
 
-TEST(RotaryTable, OfListedPositionsHasTheirRows) {
+TEST(RotaryTable, OfListedPositionsHasTheRowsOfThesePositions) {
   Rank rank(1);
   Matrix<float> all(50, 6), some(4, 6);
   const std::vector<std::int32_t> positions = {7, 0, 49, 7};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What CUDA's kernels compute for one element, against float64, on the host.
+/// The per-element arithmetic of the CUDA kernels, run on the host and compared with float64.
 #include "src/fsdp/device/cuda/arithmetic.cuh"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using reference::Values;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 const float nan = std::nanf("");
 
-/// Random numbers of every size that an activation may have, and the edges.
+/// Random numbers of all magnitudes that activations have, and edge cases.
 std::vector<float> inputs(std::uint64_t seed) {
   std::vector<float> list = {0.0f, -0.0f, 1.0f, -1.0f, 88.0f, -88.0f, 1e4f, -1e4f, 1e-40f, -1e-40f, FLT_MIN, 3e38f};
   for (std::uint64_t i = 0; i < 2000; ++i) {
@@ -33,7 +33,8 @@ std::vector<float> inputs(std::uint64_t seed) {
   return list;
 }
 
-/// |found - expected| within `relative` of the expected, or of `size` where that is larger; subnormals may vanish.
+/// Expects |found - expected| within `relative` of the larger of |expected| and `size`. Subnormals may be flushed to
+/// zero.
 void expect_near(double found, double expected, double relative, double size = 0) {
   if (!std::isfinite(static_cast<float>(expected))) return;
   EXPECT_LE(std::abs(found - expected), relative * std::max(std::abs(expected), size) + 2 * FLT_MIN)
@@ -66,12 +67,12 @@ TEST(CudaArithmetic, NarrowRoundsAsTheStorageTypesDo) {
   EXPECT_EQ(narrow<f16>(65520.0f).bits, 0x7c00);
 }
 
-TEST(CudaArithmetic, SwiGluIsTheReferenceWithinFourRoundings) {
+TEST(CudaArithmetic, SwiGluMatchesTheReferenceWithinFourRoundings) {
   const std::vector<float> gates = inputs(1), ups = inputs(2), gradients = inputs(3);
   for (std::size_t i = 0; i < gates.size(); ++i) {
     const double g = gates[i], u = ups[i], d = gradients[i];
     if (std::abs(g * u) > 1e38 || std::abs(d * u * g) > 1e30) continue;
-    // Below -80 the float's e^-x is near its largest, and silu, a subnormal, is worth nothing.
+    // Below -80, e^-x is near the largest float, and silu is a subnormal with few correct bits.
     const double small = g < -80 ? 1e-30 * std::max(1.0, std::abs(u)) * std::max(1.0, std::abs(d)) : 0;
     expect_near(swiglu(gates[i], ups[i]), reference_silu(g) * u, 1e-6, small * 1e6);
     float gate = gates[i], up = ups[i], dh = gradients[i];
@@ -79,7 +80,7 @@ TEST(CudaArithmetic, SwiGluIsTheReferenceWithinFourRoundings) {
     const double sigma = 1 / (1 + std::exp(-g));
     EXPECT_EQ(dh, swiglu(gates[i], ups[i]));
     expect_near(up, d * reference_silu(g), 1e-6, small * 1e6);
-    // 1 + g (1 - sigma) has a zero, near which only its parts bound the error.
+    // 1 + g (1 - sigma) has a zero; near it, the error is relative to its two terms.
     expect_near(gate, d * u * sigma * (1 + g * (1 - sigma)), 1e-6,
                 std::abs(d * u * sigma) * (1 + std::abs(g) * (1 - sigma)) + small * 1e6);
   }
@@ -88,7 +89,7 @@ TEST(CudaArithmetic, SwiGluIsTheReferenceWithinFourRoundings) {
   EXPECT_EQ(silu(-1e30f), 0);
 }
 
-TEST(CudaArithmetic, RmsNormOfARowIsTheReferenceInBothDirections) {
+TEST(CudaArithmetic, RmsNormOfARowMatchesTheReferenceForwardAndBackward) {
   constexpr std::size_t columns = 257;
   for (const double size : {1e-10, 1e-3, 1.0, 1e4}) {
     const auto x = Matrix<float>::random_numbers(1, columns, size), w = Matrix<float>::random_numbers(2, columns);
@@ -113,7 +114,7 @@ TEST(CudaArithmetic, RmsNormOfARowIsTheReferenceInBothDirections) {
   EXPECT_EQ(rms_scale(infinity, 3, 1e-5f), 0);
 }
 
-TEST(CudaArithmetic, RotationTurnsAndTurnsBack) {
+TEST(CudaArithmetic, RotationIsUndoneByItsInverse) {
   for (std::uint64_t i = 0; i < 500; ++i) {
     const double position = std::floor(1e6 * (number_at(1, i) + 1)), pair = static_cast<double>(i % 64);
     const double angle = position * std::pow(5e5, -pair / 64);
@@ -129,7 +130,7 @@ TEST(CudaArithmetic, RotationTurnsAndTurnsBack) {
   }
 }
 
-/// A row folded as threads fold it: every `threads`-th logit into one state, and these into one.
+/// Reduces a row as the threads of a block do: each thread folds every `threads`-th logit, then the states are merged.
 Softmax fold(const std::vector<float>& logits, std::size_t threads) {
   std::vector<Softmax> states(threads);
   for (std::size_t i = 0; i < logits.size(); ++i) states[i % threads].add(logits[i]);
@@ -137,7 +138,7 @@ Softmax fold(const std::vector<float>& logits, std::size_t threads) {
   return states[0];
 }
 
-TEST(CudaArithmetic, OnlineSoftmaxIsTheReferenceInAnyOrder) {
+TEST(CudaArithmetic, OnlineSoftmaxMatchesTheReferenceInAnyOrder) {
   for (const double size : {1e-3, 1.0, 30.0, 1000.0})
     for (const std::size_t threads : {1, 3, 32, 500}) {
       std::vector<float> logits(333);
@@ -157,7 +158,7 @@ TEST(CudaArithmetic, OnlineSoftmaxIsTheReferenceInAnyOrder) {
     }
 }
 
-TEST(CudaArithmetic, SoftmaxIgnoresMaskedLogitsAndShowsWhatIsNotFinite) {
+TEST(CudaArithmetic, SoftmaxIgnoresMaskedLogitsAndPropagatesNonFiniteOnes) {
   for (const std::size_t threads : {1, 2, 5}) {
     EXPECT_EQ(fold({-infinity, -infinity, 2.0f, -infinity}, threads).sum, 1);
     for (const float bad : {nan, infinity})
@@ -170,7 +171,7 @@ TEST(CudaArithmetic, SoftmaxIgnoresMaskedLogitsAndShowsWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(fold({infinity}, 1).sum));
 }
 
-TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
+TEST(CudaArithmetic, AdamWMatchesTheReferenceOverManySteps) {
   Values w64 = {0.3}, m64 = {0}, v64 = {0};
   float w = 0.3f, m = 0, v = 0;
   const AdamWRules rules{.weight_decay = 0.1f};
@@ -189,9 +190,9 @@ TEST(CudaArithmetic, AdamWIsTheReferenceStepAfterStep) {
   EXPECT_TRUE(std::isnan(w) && std::isnan(m) && std::isnan(v));
 }
 
-TEST(CudaArithmetic, AdamWsBiasCorrectionsAreThoseOfItsMoments) {
+TEST(CudaArithmetic, AdamWBiasCorrectionsNormaliseTheMoments) {
   for (const double beta : {0.0, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999}) {
-    double moment = 0, power = 1;  // of gradients of 1: (1 - beta) sum beta^k = 1 - beta^t
+    double moment = 0, power = 1;  // for gradients of 1: (1 - beta) sum beta^k = 1 - beta^t
     for (int t = 1; t <= 3000; ++t) {
       const AdamWFactors factors({.beta1 = beta, .beta2 = beta}, {.taken = t, .lr = 1});
       moment += static_cast<double>(factors.one_minus_beta2) * power;
@@ -203,14 +204,14 @@ TEST(CudaArithmetic, AdamWsBiasCorrectionsAreThoseOfItsMoments) {
   }
 }
 
-TEST(CudaArithmetic, AdamWTakesNoStepWhereGradientAndMomentsAreZero) {
+TEST(CudaArithmetic, AdamWKeepsTheWeightIfGradientAndMomentsAreZero) {
   float w = 2, m = 0, v = 0;
   adamw(AdamWFactors({}, {.taken = 1, .lr = 0.01}), w, m, v, 0);
   EXPECT_EQ(w, 2);
   EXPECT_EQ(v, 0);
 }
 
-TEST(CudaArithmetic, AContributionIsRoundedToTheWireOnce) {
+TEST(CudaArithmetic, AContributionIsRoundedToTheWireTypeOnce) {
   const float x = 1.0f + 0x1p-9f;
   EXPECT_EQ((contribution<float, float>(x)), x);
   EXPECT_EQ((contribution<float, bf16>(x)), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Attention on Cuda against float64, and who computes it.
+/// Attention on Cuda compared with float64, by a selectable implementation.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace fsdp::device::reference {
 template <class T>
 using CudaBuffers = Buffers<T, CudaRank>;
 
-/// A stream whose attention is `by`, as TESSERA_CUDA_ATTENTION names it, with room for cuDNN's scratch.
+/// A stream whose attention implementation is `by`, a value of TESSERA_CUDA_ATTENTION, with enough scratch for cuDNN.
 struct AttentionRank {
   AttentionRank(const char* by, bool plain) : chosen(choose(by)), rank(plain, 16 << 20) {}
   static bool choose(const char* by) { return setenv("TESSERA_CUDA_ATTENTION", by, 1) == 0; }
   ~AttentionRank() { unsetenv("TESSERA_CUDA_ATTENTION"); }
-  bool chosen;  ///< before the stream is made, which looks
+  bool chosen;  ///< set before the stream is created, which reads the variable
   CudaRank rank;
 };
 
-/// Runs forward and backward `by`, and holds all results against float64.
+/// Runs forward and backward with implementation `by`, and compares all results with float64.
 template <class T>
 void expect_reference(const AttentionShape& shape, bool plain, std::int64_t gap, const char* by = "own") {
   AttentionRank chosen(by, plain);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What cuDNN is told of attention: a computation that sees only the pointers, sizes and strides it is given, one part
-/// after the other, is the reference.
+/// The description of attention that is passed to cuDNN: a computation that uses only its pointers, sizes and strides,
+/// part by part, gives the result of the reference.
 #include "src/fsdp/device/cuda/attention_cudnn.hpp"
 #include "src/fsdp/device/cuda/scratch.hpp"
 
@@ -14,12 +14,12 @@ using cuda::AttentionBy;
 using cuda::AttentionCall;
 using cuda::AttentionPart;
 
-/// The reference of a call, whose elements are found by dims and strides alone.
+/// The reference for one call; it addresses elements by dims and strides only.
 struct ByStrides {
   using C = AttentionCall;
   const AttentionCall& call;
 
-  /// Calls f(element, place) for a matrix's elements; places are those of [tokens, heads * d].
+  /// Calls f(element, place) for the elements of a matrix; `place` is the index into [tokens, heads * d].
   template <class F>
   void for_each(std::size_t matrix, const F& f) const {
     const auto dims = call.dims(matrix), strides = call.strides(matrix);
@@ -39,7 +39,7 @@ struct ByStrides {
   void write(std::size_t matrix, const Values& values) const {
     for_each(matrix, [&](bf16& x, std::size_t place) { x = bf16(static_cast<float>(values.at(place))); });
   }
-  /// Calls f(element, place) for the sums of exponentials; places are those of [sequences, heads, length].
+  /// Calls f(element, place) for the log-sum-exp values; `place` is the index into [sequences, heads, length].
   template <class F>
   void for_each_lse(const F& f) const {
     const auto strides = call.lse_strides();
@@ -67,7 +67,7 @@ struct ByStrides {
   }
 };
 
-/// The call that Cuda makes of what a module holds.
+/// The call that Cuda makes for the buffers of a module.
 AttentionCall call_of(Buffers<bf16>& b, bool backward) {
   const Tensor<bf16> q = b.part(b.qkv, 0), k = b.part(b.qkv, 1), v = b.part(b.qkv, 2), out = b.out.view();
   if (!backward) return cuda::attention_call(b.shape, b.lse.input(), q, k, v, out);
@@ -75,7 +75,7 @@ AttentionCall call_of(Buffers<bf16>& b, bool backward) {
                               b.part(b.dqkv, 2));
 }
 
-TEST(CudnnAttention, PartsCoverTheProblemWithTheirOwnPointersAndStrides) {
+TEST(CudnnAttention, PartsCoverTheProblemAtTheirPointersAndStrides) {
   const AttentionShape shape{.sequences = 4, .sequence_length = 12, .heads = 8, .kv_heads = 4, .head_dim = 8};
   for (const AttentionPart part :
        {AttentionPart{4, 4}, AttentionPart{2, 4}, AttentionPart{1, 4}, AttentionPart{1, 2}, AttentionPart{1, 1}}) {
@@ -94,27 +94,27 @@ TEST(CudnnAttention, PartsCoverTheProblemWithTheirOwnPointersAndStrides) {
   }
 }
 
-TEST(CudnnAttention, PartsOfBackwardAreEqualAndWithinTheLimit) {
+TEST(CudnnAttention, PartsOfBackwardAreEqualAndFitTheWorkspaceLimit) {
   const auto part = [](std::int64_t sequences, std::int64_t length, std::int64_t heads, std::int64_t kv_heads) {
     return cuda::cudnn_part(
         {.sequences = sequences, .sequence_length = length, .heads = heads, .kv_heads = kv_heads, .head_dim = 128},
         true);
   };
   EXPECT_EQ(part(8, 1024, 32, 8), (AttentionPart{8, 8}));    // 640 MiB
-  EXPECT_EQ(part(12, 2048, 32, 8), (AttentionPart{4, 8}));   // as many as divide 12
+  EXPECT_EQ(part(12, 2048, 32, 8), (AttentionPart{4, 8}));   // the largest divisor of 12 that fits
   EXPECT_EQ(part(2, 4096, 32, 8), (AttentionPart{1, 8}));    // 1089 MiB each
   EXPECT_EQ(part(2, 8192, 32, 8), (AttentionPart{1, 2}));    // 132 MiB a query head
-  EXPECT_EQ(part(2, 8192, 64, 8), (AttentionPart{1, 1}));    // what the limit is named after
-  EXPECT_EQ(part(1, 16384, 64, 8), (AttentionPart{}));       // one key-value head takes 4 GiB
-  EXPECT_EQ(part(1, 16384, 64, 64), (AttentionPart{1, 2}));  // heads that share nothing are done two at a time
+  EXPECT_EQ(part(2, 8192, 64, 8), (AttentionPart{1, 1}));    // the problem that defines the limit
+  EXPECT_EQ(part(1, 16384, 64, 8), (AttentionPart{}));       // a single key-value head needs 4 GiB
+  EXPECT_EQ(part(1, 16384, 64, 64), (AttentionPart{1, 2}));  // heads without shared keys are computed two at a time
   EXPECT_EQ(part(1, std::int64_t{1} << 40, 64, 8), (AttentionPart{}));
   EXPECT_EQ(
       cuda::cudnn_part({.sequences = 3, .sequence_length = 1 << 30, .heads = 4, .kv_heads = 2, .head_dim = 64}, false),
       (AttentionPart{3, 2}));
 }
 
-/// Workspaces that cuDNN 9.19 asked for on sm_90 (a device described to it, none present).
-TEST(CudnnAttention, ScratchHoldsWhatCudnnAsksFor) {
+/// Workspaces that cuDNN 9.19 requested for sm_90 (for a description of the device; no GPU was present).
+TEST(CudnnAttention, ScratchFitsTheWorkspaceThatCudnnRequests) {
   const std::pair<AttentionShape, std::int64_t> asked[] = {
       {{.sequences = 1, .sequence_length = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128}, 1141375232},
       {{.sequences = 1, .sequence_length = 8192, .heads = 8, .kv_heads = 1, .head_dim = 128}, 1107558656},
@@ -133,7 +133,7 @@ TEST(CudnnAttention, ScratchHoldsWhatCudnnAsksFor) {
   }
 }
 
-TEST(CudnnAttention, ScratchIsOursAloneInBuildsWithoutIt) {
+TEST(CudnnAttention, ScratchExcludesCudnnInBuildsWithoutIt) {
   const AttentionShape shape{.sequences = 2, .sequence_length = 100, .heads = 4, .kv_heads = 2, .head_dim = 64};
   const std::int64_t own = round_up(200 * 4, 64) + 200 * 4 * 4;
   EXPECT_EQ(cuda::attention_scratch(shape, DType::f32, true), own);
@@ -141,7 +141,7 @@ TEST(CudnnAttention, ScratchIsOursAloneInBuildsWithoutIt) {
   EXPECT_EQ(cuda::attention_scratch(shape, DType::bf16, true), cuda::has_cudnn ? std::max(own, cudnn) : own);
 }
 
-TEST(CudnnAttention, IsAskedForHalfPrecisionAndAlignedRowsOnly) {
+TEST(CudnnAttention, IsUsedForHalfPrecisionAndAlignedRowsOnly) {
   const AttentionShape shape{.sequences = 2, .sequence_length = 12, .heads = 4, .kv_heads = 2, .head_dim = 16};
   alignas(16) std::byte memory[64];
   const auto reason = [&](const auto& change) {
@@ -173,7 +173,7 @@ TEST(CudnnAttention, IsAskedForHalfPrecisionAndAlignedRowsOnly) {
   EXPECT_EQ(reason([&](AttentionCall& c) { in_parts(c), c.shape.sequence_length = 8192; }), "");
 }
 
-TEST(CudnnAttention, EnvironmentChoosesAndWrongValuesAreErrors) {
+TEST(CudnnAttention, EnvironmentSelectsTheKernelAndRefusesWrongValues) {
   EXPECT_EQ(cuda::attention_by(nullptr, true), AttentionBy::either);
   EXPECT_EQ(cuda::attention_by("", false), AttentionBy::either);
   EXPECT_EQ(cuda::attention_by("own", false), AttentionBy::own);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Cuda's attention, on the tensor cores, plain and by cuDNN, against float64.
+/// Cuda's attention on tensor cores, by plain kernels and by cuDNN, compared with float64.
 #include "cuda_attention.hpp"
 
 namespace fsdp::device {
@@ -7,7 +7,7 @@ namespace {
 
 using namespace reference;
 
-/// In bf16, and of short sequences in f16.
+/// Compares bf16, and f16 for short sequences, with the reference.
 void expect_half_precision(const std::vector<std::int64_t>& head_dims, std::int64_t length, const char* by) {
   for (const std::int64_t head_dim : head_dims) {
     const AttentionShape shape{.sequences = length > 100 ? 1 : 2,
@@ -20,14 +20,15 @@ void expect_half_precision(const std::vector<std::int64_t>& head_dims, std::int6
   }
 }
 
-TEST(CudaAttention, OnTensorCoresIsTheReference) {
+TEST(CudaAttention, OnTensorCoresMatchesTheReference) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t length : {1, 31, 65, 257}) expect_half_precision({64, 128}, length, "own");
 }
 
-TEST(CudaAttention, TilesHoldEveryHeadSizeUpTo256) {
+TEST(CudaAttention, TilesSupportEveryHeadSizeUpTo256) {
   FSDP_NEEDS_DEVICE();
-  const std::int64_t lengths[] = {65, 33, 97, 130};  // with 16 sizes, each length meets narrow, wide and padded tiles
+  const std::int64_t lengths[] = {
+      65, 33, 97, 130};  // with 16 head sizes, each length is combined with narrow, wide and padded tiles
   for (std::int64_t head_dim = 16; head_dim <= 256; head_dim += 16) {
     const AttentionShape shape{.sequences = 1,
                                .sequence_length = lengths[head_dim / 16 % 4],
@@ -39,7 +40,7 @@ TEST(CudaAttention, TilesHoldEveryHeadSizeUpTo256) {
     else
       expect_reference<f16>(shape, false, 0);
   }
-  for (const std::int64_t head_dim : {8, 24, 104, 136, 248}) {  // the last columns that are copied are half a step
+  for (const std::int64_t head_dim : {8, 24, 104, 136, 248}) {  // the last copy of a row is half as wide
     const AttentionShape shape{.sequences = 2, .sequence_length = 40, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
     expect_reference<bf16>(shape, false, 0);
   }
@@ -53,8 +54,9 @@ Results results_of(const AttentionShape& shape, bool plain) {
   return buffers.results();
 }
 
-/// Probabilities are rounded before they are multiplied on the tensor cores, and nowhere else.
-TEST(CudaAttention, IsOnTensorCoresForMultiplesOf8UpTo256) {
+/// Only the tensor core kernels round the probabilities before the product, so their results differ from the plain
+/// ones.
+TEST(CudaAttention, UsesTensorCoresForHeadSizesThatAreMultiplesOf8UpTo256) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t head_dim : {4, 8, 12, 16, 72, 80, 96, 100, 112, 160, 192, 224, 256, 264, 272}) {
     const AttentionShape shape{.sequences = 1, .sequence_length = 20, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
@@ -67,7 +69,7 @@ TEST(CudaAttention, IsOnTensorCoresForMultiplesOf8UpTo256) {
   }
 }
 
-TEST(CudaAttention, PlainIsTheReferenceForEveryTypeAndHeadSize) {
+TEST(CudaAttention, PlainKernelsMatchTheReferenceForEveryTypeAndHeadSize) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t head_dim : {1, 40, 64, 200})
     for (const std::int64_t length : {1, 33}) {
@@ -79,10 +81,10 @@ TEST(CudaAttention, PlainIsTheReferenceForEveryTypeAndHeadSize) {
     }
 }
 
-TEST(CudaAttention, DocumentsAttendToThemselves) {
+TEST(CudaAttention, DocumentsAttendOnlyToThemselves) {
   FSDP_NEEDS_DEVICE();
   const std::vector<std::int64_t> many = {0, 1, 1, 40, 41, 150, 150, 151, 290, 300};
-  std::vector<std::int64_t> single(601);  // more than one launch can name
+  std::vector<std::int64_t> single(601);  // more documents than fit in the parameters of one launch
   std::iota(single.begin(), single.end(), 0);
   for (const std::int64_t head_dim : {64, 128}) {
     const AttentionShape shape{
@@ -103,7 +105,7 @@ TEST(CudaAttention, DocumentsAttendToThemselves) {
   expect_reference<bf16>(alone, false, 0);
 }
 
-TEST(CudaAttention, WindowsHideWhatLiesBehindThem) {
+TEST(CudaAttention, WindowsMaskOlderKeys) {
   FSDP_NEEDS_DEVICE();
   const std::vector<std::int64_t> documents = {0, 1, 40, 150, 151, 290, 300};
   const std::vector<std::int64_t> few = {0, 1, 40, 150};
@@ -139,20 +141,20 @@ void expect_same_bits(const char* by) {
                         {.sequences = 1, .sequence_length = 200, .heads = 2, .kv_heads = 1, .head_dim = 64}, {});
 }
 
-TEST(CudaAttention, TwoRunsAreEqualToTheBit) {
+TEST(CudaAttention, TwoRunsAreBitIdentical) {
   FSDP_NEEDS_DEVICE();
   expect_same_bits("own");
 }
 
-#if defined(FSDP_CUDNN)  // one that is skipped here would read as if there were no device
-TEST(CudaAttention, ByCudnnIsTheReference) {
+#if defined(FSDP_CUDNN)  // a skipped test would look as if no device were present
+TEST(CudaAttention, MatchesTheReferenceByCudnn) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t length : {2, 31, 65, 257}) expect_half_precision({8, 40, 64, 128}, length, "cudnn");
   expect_reference<bf16>({.sequences = 2, .sequence_length = 64, .heads = 2, .kv_heads = 2, .head_dim = 64}, false, 0,
                          "cudnn");
 }
 
-TEST(CudaAttention, ByCudnnIsEqualToTheBit) {
+TEST(CudaAttention, IsBitIdenticalByCudnn) {
   FSDP_NEEDS_DEVICE();
   expect_same_bits("cudnn");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// No barrier and no wait for a copy can be left out of a kernel: emulated, so that each can be.
+/// Every barrier and every wait for a copy in the kernels is necessary: the emulation omits each in turn and detects
+/// it.
 #include <functional>
 #include <set>
 
@@ -14,7 +15,7 @@ namespace {
 using namespace reference;
 namespace emulation = cuda::emulation;
 
-/// Of more than two tiles of keys and of queries.
+/// Attention over more than two tiles of keys and of queries.
 void run_attention(CudaRank& rank, std::int64_t head_dim) {
   Buffers<bf16, CudaRank> buffers(
       rank, {.sequences = 1, .sequence_length = 136, .heads = 2, .kv_heads = 1, .head_dim = head_dim, .window = 100},
@@ -60,7 +61,7 @@ void run_embedding_backward(CudaRank& rank) {
   enqueue(rank.stream, EmbeddingBackward<bf16>{.tokens = ids, .dy = dy, .dtable = sums, .write = Write::overwrite});
 }
 
-/// Of two chunks.
+/// An exact norm over two chunks.
 void run_exact_norm(CudaRank& rank) {
   const OnDevice<float> x(rank, Matrix<float>::random_numbers(1, sum_chunk + 1));
   const NumbersOnDevice<std::int64_t> largest(rank, {0}), sum(rank, {0, 0});
@@ -71,10 +72,10 @@ void run_exact_norm(CudaRank& rank) {
 struct Kernel {
   const char* name;
   std::function<void(CudaRank&)> run;
-  std::uint32_t blocks = 0;  ///< of a launch, so that each does several rows
+  std::uint32_t blocks = 0;  ///< limit on the blocks of a launch, so that each computes several rows; 0 for no limit
 };
 
-TEST(CudaBarriers, EachOfEveryKernelIsMissedWhereItIsLeftOut) {
+TEST(CudaBarriers, OmittingAnyBarrierOfAKernelIsDetected) {
   std::vector<Kernel> cases = {{"cached attention", run_cached_attention, 2},
                                {"norm", run_norm, 2},
                                {"cross-entropy", run_cross_entropy, 2},

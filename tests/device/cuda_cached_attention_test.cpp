@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Steps of generation on Cuda: the CPU's, which cached_attention_test.cpp compares with float64.
+/// Decoding steps on Cuda, compared with the CPU, which cached_attention_test.cpp compares with float64.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -16,7 +16,7 @@ struct Size {
 };
 const Size sizes[] = {{1, 1, 1, 5, 1, 0}, {2, 6, 2, 64, 40, 0}, {3, 4, 4, 16, 70, 9}, {2, 4, 1, 160, 33, 0}};
 
-TEST(CudaCachedAttention, KeepsAndAttendsAsTheCpuDoes) {
+TEST(CudaCachedAttention, CachesAndAttendsAsTheCpuDoes) {
   FSDP_NEEDS_DEVICE();
   const auto check = []<class T>(T, bool plain, const Size& s) {
     SCOPED_TRACE(message(s.sequences, " x ", s.capacity, ", heads ", s.heads, "/", s.kv_heads, " of ", s.head_dim,
@@ -60,7 +60,7 @@ TEST(CudaCachedAttention, KeepsAndAttendsAsTheCpuDoes) {
     }
 }
 
-TEST(CudaCachedAttention, RotaryTablesOfListedPositionsAreTheCpus) {
+TEST(CudaCachedAttention, RotaryTablesOfListedPositionsMatchTheCpu) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   Rank cpu(1);

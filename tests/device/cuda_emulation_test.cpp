@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The emulation finds what is wrong in little kernels, each of which breaks one rule.
+/// The emulation detects the error in small kernels, each of which breaks one rule.
 #include <memory>
 #include <set>
 #include <string>
@@ -26,7 +26,7 @@ struct Floats {
   float* data;
 };
 
-/// Why the kernel is wrong; empty where it is not.
+/// Returns the error that the emulation reports for a kernel; empty if there is none.
 template <class... Parameters, class... Arguments>
 std::string error_of(void (*kernel)(Parameters...), Grid grid, std::size_t shared, const Arguments&... arguments) {
   try {
@@ -56,7 +56,7 @@ __global__ void reverse_in_shared(float* data) {
   data[threadIdx.x] = shared_floats()[count - 1 - threadIdx.x];
 }
 
-TEST(CudaEmulation, ABarrierThatIsMissingIsFoundInWhateverOrderThreadsRun) {
+TEST(CudaEmulation, DetectsAMissingBarrierInAnyOrderOfThreads) {
   const Floats data(count);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     emulation::seed_order(seed);
@@ -75,17 +75,17 @@ __global__ void rotate_in_warp(float* data) {
   if (Barrier)
     __syncwarp();
   else
-    exchange(0, 1);  // which orders no memory
+    exchange(0, 1);  // a shuffle does not order memory accesses
   data[threadIdx.x] = kept[other];
 }
 
-TEST(CudaEmulation, ABarrierOfTheWarpOrdersItsLanesAndAShuffleDoesNot) {
+TEST(CudaEmulation, AWarpBarrierOrdersMemoryAccessesButAShuffleDoesNot) {
   const Floats data(count);
   EXPECT_EQ(error_of_block(rotate_in_warp<true>, data.data), "");
   expect_in(error_of_block(rotate_in_warp<false>, data.data), {"static shared memory", "writes, and no barrier"});
 }
 
-/// Lanes of both warps read; then one of them writes.
+/// Lanes of both warps read an element, then one lane writes it.
 template <bool Block>
 __global__ void write_what_others_read(float* data) {
   if (threadIdx.x == 0) shared_floats()[0] = 1;
@@ -98,7 +98,7 @@ __global__ void write_what_others_read(float* data) {
   if (threadIdx.x == 40) shared_floats()[0] = 2;
 }
 
-TEST(CudaEmulation, AWriteAfterReadersOfOtherWarpsNeedsABarrierOfTheBlock) {
+TEST(CudaEmulation, AWriteAfterReadsOfOtherWarpsNeedsABlockBarrier) {
   const Floats data(count);
   EXPECT_EQ(error_of_block(write_what_others_read<true>, data.data), "");
   EXPECT_NE(error_of_block(write_what_others_read<false>, data.data), "");
@@ -111,18 +111,18 @@ __global__ void write_by_block(float* data) {
 
 __global__ void write_element(float* data, int index) { data[index] = 1; }
 
-TEST(CudaEmulation, BlocksThatWriteTheSameAreFoundThoughTheyRunOneAfterTheOther) {
+TEST(CudaEmulation, DetectsRacesBetweenBlocksThatRunSequentially) {
   const Floats data(4);
   EXPECT_EQ(error_of(write_by_block<false>, {.x = 4, .threads = 32}, 0, data.data), "");
-  EXPECT_EQ(error_of(write_by_block<false>, {.x = 4, .threads = 32}, 0, data.data), "");  // launches are in order
+  EXPECT_EQ(error_of(write_by_block<false>, {.x = 4, .threads = 32}, 0, data.data), "");  // launches are ordered
   expect_in(error_of(write_by_block<true>, {.x = 4, .threads = 32}, 0, data.data), {"thread 0 of another block"});
   expect_in(error_of_block(write_element, data.data, 0), {"an allocation of 16 bytes", "and no barrier between"});
 }
 
-/// Halves of a 4-byte word.
+/// Neighbouring threads write the two halves of a 4-byte word.
 __global__ void write_neighbours(bf16* data) { data[threadIdx.x] = bf16(1.0f); }
 
-TEST(CudaEmulation, NeighbouringBytesAreNoRace) {
+TEST(CudaEmulation, WritesToNeighbouringBytesAreNotARace) {
   const Floats data(count / 2);
   EXPECT_EQ(error_of_block(write_neighbours, reinterpret_cast<bf16*>(data.data)), "");
 }
@@ -141,7 +141,7 @@ __global__ void copy_through_shared(float* data) {
   data[4 * threadIdx.x] = shared_floats()[4 * (count - 1 - threadIdx.x)];
 }
 
-TEST(CudaEmulation, CopiesAreWaitedForByWhoMadeThemAndThenByTheBlock) {
+TEST(CudaEmulation, AsyncCopiesNeedAWaitThenABlockBarrier) {
   const Floats data(4 * count);
   EXPECT_EQ(error_of_block(copy_through_shared<Copies::right>, data.data), "");
   for (const auto kernel : {copy_through_shared<Copies::without_wait>, copy_through_shared<Copies::without_barrier>,
@@ -150,7 +150,7 @@ TEST(CudaEmulation, CopiesAreWaitedForByWhoMadeThemAndThenByTheBlock) {
   expect_in(error_of_block(copy_through_shared<Copies::without_wait>, data.data), {"copies to and has not waited for"});
 }
 
-// ---- Lanes that do not meet
+// ---- Lanes that diverge
 
 enum class Meeting { votes, multiplies, loads, waits, leaves };
 
@@ -171,7 +171,7 @@ __global__ void meet_wrongly(float* data) {
   }
 }
 
-TEST(CudaEmulation, LanesOfAWarpMeetInOneInstruction) {
+TEST(CudaEmulation, LanesOfAWarpMustReachTheSameInstruction) {
   const Floats data(count);
   expect_in(error_of_block(meet_wrongly<Meeting::votes>, data.data), {"a shuffle", "a ballot", "of its warp"});
   expect_in(error_of_block(meet_wrongly<Meeting::multiplies>, data.data), {"a shuffle", "mma"});
@@ -186,10 +186,10 @@ __global__ void leave_before_the_barrier(float* data) {
   data[threadIdx.x] = 1;
 }
 
-TEST(CudaEmulation, AThreadThatLeavesIsMissedAtTheBarrier) {
+TEST(CudaEmulation, DetectsAThreadThatExitsBeforeABarrier) {
   const Floats data(count);
   expect_in(error_of_block(leave_before_the_barrier, data.data), {"ended", "barrier"});
-  EXPECT_EQ(error_of_block(reverse_in_shared<true>, data.data), "");  // what is left does not disturb the next
+  EXPECT_EQ(error_of_block(reverse_in_shared<true>, data.data), "");  // the failed launch does not affect the next one
 }
 
 // ---- Bounds
@@ -201,7 +201,7 @@ __global__ void write_at(float* data, std::int64_t index) {
   if (threadIdx.x == 0) data[index] = 1;
 }
 
-TEST(CudaEmulation, AccessesEndWhereTheirAllocationDoes) {
+TEST(CudaEmulation, DetectsAccessesOutsideAnAllocation) {
   const Floats data(10), out(1);
   EXPECT_EQ(error_of_block(read_at, data.data, 9, out.data), "");
   expect_in(error_of_block(read_at, data.data, 10, out.data), {"reads 4 bytes 0 bytes behind an allocation of 40"});
@@ -211,7 +211,7 @@ TEST(CudaEmulation, AccessesEndWhereTheirAllocationDoes) {
   EXPECT_NE(error_of_block(read_at, host.get(), 0, out.data), "");
 }
 
-TEST(CudaEmulation, AccessesEndWhereATensorOfAnArenaDoes) {
+TEST(CudaEmulation, DetectsAccessesOutsideTheTensorsOfAnArena) {
   Ledger ledger;
   Cuda::Arena arena(ledger, 4096);
   const Floats out(1);
@@ -234,7 +234,7 @@ __global__ void reach_behind_shared(float* out) {
     shared_floats()[256] = 1;
 }
 
-TEST(CudaEmulation, AccessesEndWhereDynamicSharedMemoryDoes) {
+TEST(CudaEmulation, DetectsAccessesOutsideDynamicSharedMemory) {
   const Floats out(1);
   EXPECT_NE(error_of_block(reach_behind_shared<true>, out.data), "");
   EXPECT_NE(error_of_block(reach_behind_shared<false>, out.data), "");
@@ -260,7 +260,7 @@ __global__ void load_matrices_at(int offset) {
   load_matrices(words, shared_memory() + offset);
 }
 
-TEST(CudaEmulation, WideAccessesAreAligned) {
+TEST(CudaEmulation, DetectsMisalignedWideAccesses) {
   const Floats data(16);
   auto* const bytes = reinterpret_cast<std::byte*>(data.data);
   for (const int offset : {0, 16, 32}) {
@@ -279,7 +279,7 @@ TEST(CudaEmulation, WideAccessesAreAligned) {
   EXPECT_EQ(error_of_block(load_matrices_at, 16), "");
 }
 
-// ---- Memory that nobody wrote
+// ---- Uninitialised memory
 
 template <bool Write>
 __global__ void read_static_shared(float* out) {
@@ -294,7 +294,7 @@ __global__ void read_dynamic_shared(float* out) {
   if (threadIdx.x == 0) out[blockIdx.x] = shared_floats()[3];
 }
 
-TEST(CudaEmulation, EachBlockWritesSharedMemoryBeforeItReadsIt) {
+TEST(CudaEmulation, DetectsReadsOfUninitialisedSharedMemory) {
   const Floats out(2);
   EXPECT_EQ(error_of(read_static_shared<true>, {.x = 2, .threads = 32}, 0, out.data), "");
   expect_in(error_of(read_static_shared<false>, {.x = 2, .threads = 32}, 0, out.data),
@@ -304,7 +304,7 @@ TEST(CudaEmulation, EachBlockWritesSharedMemoryBeforeItReadsIt) {
 
 // ---- Order
 
-unsigned noted[64], notes = 0;  // on the host
+unsigned noted[64], notes = 0;  // in host memory
 __attribute__((noinline, no_sanitize("thread"))) void note(unsigned thread) {
   if (thread % 32 == 0) noted[notes++] = thread / 32;
 }
@@ -314,7 +314,7 @@ __global__ void note_warps() {
   note(threadIdx.x);
 }
 
-TEST(CudaEmulation, ASeedFixesTheOrderOfWarps) {
+TEST(CudaEmulation, ASeedDeterminesTheOrderOfWarps) {
   const auto order = [](std::uint64_t seed) {
     emulation::seed_order(seed);
     notes = 0;

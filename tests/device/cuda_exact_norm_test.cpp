@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The exact norm, and steps that it decides, on Cuda against integers of 128 bits and against the CPU.
+/// The exact norm and the step decisions based on it, on Cuda, compared with 128-bit integers and with the CPU.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace reference;
 
-/// What the device and the CPU decide alike.
+/// Returns the decision of the device, and checks that the CPU decides the same.
 StepDecision decided_as_cpu_does(CudaRank& rank, const DecideStep& op, const StepInputs& inputs,
                                  const GatheredSums& sums, const StepDecision& before = {}) {
   Rank host(1);
@@ -24,7 +24,7 @@ StepDecision decided_as_cpu_does(CudaRank& rank, const DecideStep& op, const Ste
   return found;
 }
 
-/// The largest magnitude, the sum of squares and the norm of a tensor, as that of the first of two ranks.
+/// Checks the largest magnitude, the sum of squares and the norm of a tensor that belongs to the first of two ranks.
 void expect_exact(bool plain, const std::vector<float>& x, std::int64_t offset) {
   CudaRank rank(plain);
   auto host = Matrix<float>::numbers(std::ssize(x));
@@ -46,8 +46,8 @@ void expect_exact(bool plain, const std::vector<float>& x, std::int64_t offset) 
                       {.sums = std::vector<double>(6), .ranks = 2, .largest = largest.back(), .exact = exact.back()});
 }
 
-/// Three norms of two ranks: that of the rest, and two apart.
-TEST(CudaOptimizer, DecidesByANormApartAsCpuDoes) {
+/// Two ranks with three norms: one of most gradients, and two of separate groups.
+TEST(CudaOptimizer, DecidesByASeparateNormAsTheCpuDoes) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   GatheredSums sums{.sums = {1, 16, 0, 2, 1e4, 36, 4, 20, 0, 8, 0, 28}, .ranks = 2};
@@ -66,7 +66,7 @@ TEST(CudaOptimizer, DecidesByANormApartAsCpuDoes) {
   }
 }
 
-TEST(CudaOptimizer, SquaresAreRelativeToAColumnOfLargestMagnitudes) {
+TEST(CudaOptimizer, FixedPointSquaresScaleByAColumnOfLargestMagnitudes) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   const OnDevice<float> x(rank, Matrix<float>::random_numbers(1, 257));
@@ -78,7 +78,7 @@ TEST(CudaOptimizer, SquaresAreRelativeToAColumnOfLargestMagnitudes) {
   EXPECT_NE(sum.back(), (std::vector<std::int64_t>{0, 0}));
 }
 
-TEST(CudaOptimizer, ExactNormIsTheReferences) {
+TEST(CudaOptimizer, ExactNormMatchesTheReference) {
   FSDP_NEEDS_DEVICE();
   for (const bool plain : {false, true})
     for (const std::int64_t count : {1, 3, 257, 16385, 40001})
@@ -89,7 +89,7 @@ TEST(CudaOptimizer, ExactNormIsTheReferences) {
         }
 }
 
-TEST(CudaOptimizer, ExactNormShowsWhatIsNotFinite) {
+TEST(CudaOptimizer, ExactNormPropagatesNonFiniteValues) {
   FSDP_NEEDS_DEVICE();
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const bool plain : {false, true})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Scaled rotary positions and dropout on Cuda: the CPU's, which other tests compare with float64.
+/// Scaled rotary positions and dropout on Cuda, compared with the CPU, which other tests compare with float64.
 #include "cuda_reference.hpp"
 
 namespace fsdp::device {
@@ -7,7 +7,7 @@ namespace {
 
 using namespace reference;
 
-TEST(CudaHeads, ScaledRotaryTablesAreTheCpus) {
+TEST(CudaHeads, ScaledRotaryTablesMatchTheCpu) {
   FSDP_NEEDS_DEVICE();
   using Kind = RotaryScaling::Kind;
   for (const RotaryScaling& scaling :
@@ -24,7 +24,7 @@ TEST(CudaHeads, ScaledRotaryTablesAreTheCpus) {
   }
 }
 
-TEST(CudaHeads, ScaledSumsLeaveOutTheSameElementsAsTheCpu) {
+TEST(CudaHeads, DropoutOmitsTheSameElementsAsTheCpu) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     for (const Case& c : CudaRank::cases()) {

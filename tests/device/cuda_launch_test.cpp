@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Launch shapes: what every thread of a grid would touch, counted on the host.
+/// Launch shapes: the elements that each thread of a grid would access, counted on the host.
 #include "src/fsdp/device/cuda/launch.hpp"
 
 #include <algorithm>
@@ -23,12 +23,12 @@ void expect_within_limits(const Grid& grid) {
   EXPECT_TRUE(grid.threads % warp == 0 && grid.threads >= warp && grid.threads <= 1024);
 }
 
-/// Items of thread `thread` of `threads` when items [0, count) are taken in turns.
+/// The number of items of thread `thread` of `threads` in a grid-stride loop over [0, count).
 std::int64_t taken(std::int64_t thread, std::int64_t threads, std::int64_t count) {
   return thread >= count ? 0 : (count - thread - 1) / threads + 1;
 }
 
-TEST(CudaLaunch, EveryElementIsCoveredOnceWhateverTheAlignment) {
+TEST(CudaLaunch, CoversEveryElementOnceAtAnyAlignment) {
   for (const std::int64_t columns : {1, 7, 8, 31, 33, 1023, 4096})
     for (const std::int64_t width : {4, 8})
       for (std::int64_t offset = 0; offset < width; ++offset) {
@@ -49,20 +49,20 @@ TEST(CudaLaunch, EveryElementIsCoveredOnceWhateverTheAlignment) {
       }
 }
 
-TEST(CudaLaunch, WideAccessesNeedOneAlignmentOfAllOperandsAndRows) {
+TEST(CudaLaunch, VectorAccessesNeedACommonAlignmentOfAllRows) {
   const auto vectors = [](std::int64_t a, std::int64_t b, std::int64_t stride) {
     return cut_for_vectors(64, 8, {{address(2 * a), 2, 64}, {address(4 * b), 4, stride}}).vectors;
   };
   EXPECT_EQ(vectors(0, 0, 64), 8);
-  EXPECT_EQ(vectors(3, 3, 72), 7);                                  // a head of 5 elements in both
-  EXPECT_EQ(vectors(3, 2, 72), 0);                                  // never aligned together
-  EXPECT_EQ(vectors(0, 0, 65), 0);                                  // the second row is not
-  EXPECT_EQ(vectors(0, 0, 0), 8);                                   // there is no second row
-  EXPECT_EQ(cut_for_vectors(64, 8, {{address(1), 2}}).vectors, 0);  // not even an element is aligned
+  EXPECT_EQ(vectors(3, 3, 72), 7);  // 5 leading elements in both operands
+  EXPECT_EQ(vectors(3, 2, 72), 0);  // the operands are never aligned at the same element
+  EXPECT_EQ(vectors(0, 0, 65), 0);  // the second row is misaligned
+  EXPECT_EQ(vectors(0, 0, 0), 8);   // there is no second row
+  EXPECT_EQ(cut_for_vectors(64, 8, {{address(1), 2}}).vectors, 0);  // not even single elements are aligned
   EXPECT_EQ(cut_singly(64).items(), 64);
 }
 
-TEST(CudaLaunch, EveryItemIsTakenOnceByAGridWithinLimits) {
+TEST(CudaLaunch, AGridWithinLimitsProcessesEveryItemOnce) {
   for (const std::int64_t columns :
        {std::int64_t{1}, std::int64_t{31}, std::int64_t{33}, std::int64_t{1023}, beyond_int})
     for (const bool wide : {false, true}) {
@@ -86,7 +86,7 @@ TEST(CudaLaunch, EveryItemIsTakenOnceByAGridWithinLimits) {
     }
 }
 
-TEST(CudaLaunch, ManyRowsTakeTurnsWithinLimits) {
+TEST(CudaLaunch, ManyRowsShareAGridWithinLimits) {
   for (const std::int64_t rows :
        {std::int64_t{1}, std::int64_t{31}, std::int64_t{65535}, std::int64_t{65536}, beyond_int})
     for (const std::int64_t columns : {std::int64_t{1}, std::int64_t{33}, std::int64_t{4096}, beyond_int}) {
@@ -103,8 +103,8 @@ TEST(CudaLaunch, ManyRowsTakeTurnsWithinLimits) {
   expect_within_limits(grid_of_elements(0, 0));
 }
 
-/// By Zipf's law the token of number n is as frequent as 1 / (n + 1): tokenizers number them by frequency.
-TEST(CudaLaunch, FrequentRowsHaveDifferentOwners) {
+/// Zipf's law: token n has a frequency of about 1 / (n + 1), because tokenizers number tokens by frequency.
+TEST(CudaLaunch, FrequentVocabularyRowsHaveDifferentOwners) {
   for (const std::int64_t vocabulary : {1, 300, 1024, 1500, 50257, 128256}) {
     std::vector<double> load(static_cast<std::size_t>(row_owners));
     for (std::int64_t row = 0; row < vocabulary; ++row) {
@@ -112,7 +112,7 @@ TEST(CudaLaunch, FrequentRowsHaveDifferentOwners) {
       load[owner_of_row(row)] += 1.0 / static_cast<double>(row + 1);
     }
     const double most = *std::max_element(load.begin(), load.end());
-    EXPECT_LT(most, 1.01) << vocabulary;  // that of the commonest token alone is 1
+    EXPECT_LT(most, 1.01) << vocabulary;  // the most frequent token alone has a load of 1
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Optimizers, and what communicators queue, on Cuda against float64.
+/// Optimizers and the operations that communicators enqueue, on Cuda, compared with float64.
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace reference;
 
-/// Calls check(case) at an aligned address and behind one, with both variants of the kernels.
+/// Calls check(case) at an aligned address and at one shifted by `offset` elements, for both variants of the kernels.
 template <class Check>
 void for_offsets(std::int64_t offset, const Check& check) {
   for (Case c : CudaRank::variants())
@@ -23,7 +23,7 @@ void for_offsets(std::int64_t offset, const Check& check) {
     }
 }
 
-TEST(CudaOptimizer, SgdIsTheReferenceAndRoundsTheModelOnce) {
+TEST(CudaOptimizer, SgdMatchesTheReferenceAndRoundsModelWeightsOnce) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     for (const std::int64_t count : {3, 1023})
@@ -31,7 +31,7 @@ TEST(CudaOptimizer, SgdIsTheReferenceAndRoundsTheModelOnce) {
   });
 }
 
-TEST(CudaOptimizer, MuonsOperationsAreTheReference) {
+TEST(CudaOptimizer, OperationsOfMuonMatchTheReference) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     for (const Case& c : CudaRank::variants())
@@ -39,7 +39,7 @@ TEST(CudaOptimizer, MuonsOperationsAreTheReference) {
   });
 }
 
-TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
+TEST(CudaOptimizer, AdamWMatchesTheReferenceAndRoundsModelWeightsOnce) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     for (const std::int64_t count : {1, 3, 31, 1023, 20011})
@@ -47,14 +47,14 @@ TEST(CudaOptimizer, AdamWIsTheReferenceAndRoundsTheModelOnce) {
   });
 }
 
-TEST(CudaOptimizer, ASkippedStepWritesModelWeightsAlone) {
+TEST(CudaOptimizer, ASkippedStepWritesOnlyModelWeights) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     for (const Case& c : CudaRank::variants()) expect_skipped_steps<T, CudaRank>(c, 1023);
   });
 }
 
-TEST(CudaOptimizer, DecidesAStepFromAllRanks) {
+TEST(CudaOptimizer, DecidesAStepFromTheSumsOfAllRanks) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   const StepDecision step = decided(rank, {.rules = {.clip = 0.5}}, {.lr = 0.01, .loss_scale = 8},
@@ -67,13 +67,13 @@ TEST(CudaOptimizer, DecidesAStepFromAllRanks) {
   EXPECT_EQ(step.skipped + step.stopped, 0);
 }
 
-TEST(CudaOptimizer, SumOfSquaresIsAddedInDouble) {
+TEST(CudaOptimizer, SumOfSquaresAccumulatesInDouble) {
   FSDP_NEEDS_DEVICE();
   for (const std::int64_t count : {0, 1, 3, 257, 16384, 40001})
     for_offsets(1, [&](const Case& c) { expect_sum_of_squares<CudaRank>(c, count); });
 }
 
-TEST(CudaOptimizer, AddsFurtherLossesMicroBatchByMicroBatch) {
+TEST(CudaOptimizer, AddsAdditionalLossesByMicroBatch) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   const StepDecision step = decided(rank, {}, {.lr = 0.01}, {.sums = {1e16, 4, 0, -1e16, 1, 5, 0, 1}, .ranks = 2});
@@ -81,7 +81,7 @@ TEST(CudaOptimizer, AddsFurtherLossesMicroBatchByMicroBatch) {
   EXPECT_EQ(step.norm, 3);
 }
 
-TEST(CudaCommunication, SumsInOrderRoundEveryContributionOnce) {
+TEST(CudaCommunication, SumsInRankOrderRoundEachContributionOnce) {
   FSDP_NEEDS_DEVICE();
   for (const bool in_place : {false, true})
     for (const DType wire : {DType::f32, DType::bf16, DType::f16})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The dry run of Cuda takes the scratch that Cuda takes, to the byte, and counts the same work.
+/// The dry run of Cuda uses exactly the scratch that Cuda uses, to the byte, and counts the same work.
 #include <cstdint>
 #include <vector>
 
@@ -41,7 +41,7 @@ void expect_plans_of() {
   }
 }
 
-TEST(CudaPlan, IsWhatCudaTakes) {
+TEST(CudaPlan, MatchesTheMemoryAndCostsOfCuda) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_plans_of<T>(); });
   expect_cuda_costs("optimizer", traced_optimizer<float>());

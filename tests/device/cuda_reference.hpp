@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests of Cuda share: matrices that go to the device and come back, sizes, bounds.
+/// Shared by the tests of Cuda: matrices that are copied to the device and back, sizes, and error bounds.
 ///
 /// The same tests run on a GPU, and on the host with kernels emulated (tests/support/cuda_emulation).
 #pragma once
@@ -18,7 +18,7 @@
 
 #include "reference.hpp"
 
-/// Ends a test where there is no device, and says why.
+/// Skips a test with a reason if there is no device.
 #define FSDP_NEEDS_DEVICE() \
   if (const std::string problem = cuda_problem(); !problem.empty()) GTEST_SKIP() << problem
 
@@ -26,7 +26,7 @@ namespace fsdp::device::reference {
 
 struct CudaRank;
 
-/// A copy of a host matrix on the device, gaps included, `offset` elements behind an aligned address.
+/// A copy of a host matrix on the device, including gaps, `offset` elements after an aligned address.
 template <class T>
 class OnDevice {
  public:
@@ -39,7 +39,7 @@ class OnDevice {
   operator Tensor<T>() const { return tensor(); }
   operator Tensor<const T>() const { return tensor(); }
 
-  /// The host's matrix, as the device's is once all that was queued is done.
+  /// Waits for all queued work, copies the matrix back and returns the host's copy.
   Matrix<T>& back() const;
   Values values() const { return back().values(); }
   bool gaps_untouched() const { return back().gaps_untouched(); }
@@ -55,7 +55,7 @@ class OnDevice {
   T* data_;
 };
 
-/// Numbers that are not floats, on the device.
+/// A list of numbers of any type, on the device.
 template <class T>
 class NumbersOnDevice {
  public:
@@ -93,7 +93,7 @@ struct CudaRank {
   explicit CudaRank(const Case& c, std::int64_t scratch = 1 << 20) : CudaRank(c.plain, scratch) {}
 
   static std::vector<Case> variants() { return {{.plain = false}, {.plain = true}}; }
-  /// Odd sizes, rows with gaps, and addresses that only single elements can be read from.
+  /// Odd sizes, rows with gaps, and addresses that are aligned to single elements only.
   static std::vector<Case> cases() {
     using Sizes = std::array<std::int64_t, 4>;  // rows, columns, gap, offset
     constexpr Sizes all[] = {{1, 1, 0, 0},    {3, 7, 1, 0},     {2, 31, 0, 1},    {5, 33, 0, 0},

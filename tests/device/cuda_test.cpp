@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Cuda's memory, queues, products and operations on activations against float64, in float, bf16 and f16.
+/// Cuda's memory, queues, matmuls and operations on activations, compared with float64, in float, bf16 and f16.
 #include "activations.hpp"
 #include "cuda_reference.hpp"
 
@@ -10,7 +10,7 @@ using namespace reference;
 
 static_assert(check_device<Cuda>() && Captures<Cuda> && computes_in<Cuda, f16>);
 
-TEST(Cuda, AllocatesZeroedMemoryAndSaysHowMuchThereIs) {
+TEST(Cuda, AllocatesZeroedMemoryAndReportsItsSize) {
   FSDP_NEEDS_DEVICE();
   Ledger ledger;
   Cuda::Queue queue("test");
@@ -43,7 +43,7 @@ TEST(Cuda, QueuesAreOrderedByEvents) {
   EXPECT_EQ(third.values(), a.values());
 }
 
-TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
+TEST(Cuda, ReplaysCapturedGraphs) {
   FSDP_NEEDS_DEVICE();
 #if !defined(NDEBUG)
   GTEST_SKIP() << "debug builds keep no graphs";
@@ -68,7 +68,7 @@ TEST(Cuda, GraphsAreAskedAgainForWhatTheyKeep) {
   EXPECT_EQ(copied.values(), thrice);
 }
 
-TEST(Cuda, MatmulIsTheReferenceForEveryTranspositionStrideAndWrite) {
+TEST(Cuda, MatmulMatchesTheReferenceForAllTransposesAndStrides) {
   FSDP_NEEDS_DEVICE();
   const auto check = []<class A, class C>(A, C) {
     CudaRank rank(false, 40 << 20);  // cuBLASLt's workspace
@@ -81,7 +81,7 @@ TEST(Cuda, MatmulIsTheReferenceForEveryTranspositionStrideAndWrite) {
   check(f16(), float());
 }
 
-TEST(Cuda, RmsNormOfRowsAndOfHeadsAndItsBackwardAreTheReference) {
+TEST(Cuda, RmsNormOfRowsAndHeadsMatchesTheReference) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     expect_norms<T, CudaRank>();
@@ -91,9 +91,10 @@ TEST(Cuda, RmsNormOfRowsAndOfHeadsAndItsBackwardAreTheReference) {
   });
 }
 
-/// In float or 16 bits: rows of too many columns to be kept, which take more shared memory than a launch gets unasked;
-/// rows of a block's most threads; and more rows than backward's blocks do at once, by one team in each or by two.
-TEST(Cuda, RmsNormOfLongRowsAndOfManyIsThePlainOne) {
+/// Covers, in float and in 16 bits: rows that are too long for registers and need more shared memory than a launch gets
+/// by default; rows that use the most threads of a block; and more rows than the blocks of backward process at once,
+/// with one or two teams of threads in each block.
+TEST(Cuda, RmsNormOfLongRowsAndOfManyRowsMatchesThePlainKernel) {
   FSDP_NEEDS_DEVICE();
   const auto compare = []<class T>(T, std::int64_t rows, std::int64_t columns) {
     Values found[2];
@@ -114,7 +115,7 @@ TEST(Cuda, RmsNormOfLongRowsAndOfManyIsThePlainOne) {
     for_types([&, r = rows, c = columns](auto type) { compare(type, r, c); });
 }
 
-TEST(Cuda, RmsNormBackwardWithoutWeightsGradientWritesDxAlone) {
+TEST(Cuda, RmsNormBackwardWithoutAWeightGradientWritesOnlyDx) {
   FSDP_NEEDS_DEVICE();
   CudaRank rank;
   const OnDevice<float> x(rank, Matrix<float>::random(1, 3, 40)), w(rank, Matrix<float>::random_numbers(2, 40));
@@ -130,7 +131,7 @@ TEST(Cuda, RmsNormBackwardWithoutWeightsGradientWritesDxAlone) {
   EXPECT_EQ(a.values(), b.values());
 }
 
-TEST(Cuda, RmsNormBackwardOfNoRowsClearsTheWeightsGradientOrLeavesIt) {
+TEST(Cuda, RmsNormBackwardOfNoRowsClearsOrKeepsTheWeightGradient) {
   FSDP_NEEDS_DEVICE();
   for (const bool plain : {false, true}) {
     CudaRank rank(plain);
@@ -148,7 +149,7 @@ TEST(Cuda, RmsNormBackwardOfNoRowsClearsTheWeightsGradientOrLeavesIt) {
   }
 }
 
-TEST(Cuda, RopeRotatesByHalvesWithinDocumentsAndBack) {
+TEST(Cuda, RopeRotatesHalvesWithinDocumentsForwardAndBackward) {
   FSDP_NEEDS_DEVICE();
   const std::vector<std::int64_t> lengths = {0, 5, 5, 12, 13, 24};
   for_types([&]<class T>(T) {
@@ -157,17 +158,17 @@ TEST(Cuda, RopeRotatesByHalvesWithinDocumentsAndBack) {
   });
 }
 
-TEST(Cuda, SwiGluAndItsBackwardAreTheReference) {
+TEST(Cuda, SwiGluMatchesTheReferenceForwardAndBackward) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_swiglu<T, CudaRank>(); });
 }
 
-TEST(Cuda, AddCopyAndFillCoverEveryElementAndNoGap) {
+TEST(Cuda, AddCopyAndFillWriteEveryElementAndNoPadding) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_add_copy_and_fill<T, CudaRank>(); });
 }
 
-TEST(Cuda, ABiasIsAddedToEveryRowAndItsGradientIsTheSumOfRows) {
+TEST(Cuda, AddsABiasToEveryRowAndItsGradientSumsTheRows) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_bias<T, CudaRank>(); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The two ends of a model on Cuda against float64.
+/// Embedding and loss on Cuda, compared with float64.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace {
 
 using namespace reference;
 
-TEST(CudaVocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
+TEST(CudaVocabulary, EmbeddingGathersRowsAndBackwardAddsInTokenOrder) {
   FSDP_NEEDS_DEVICE();
   std::vector<std::int32_t> tokens = {4, 0, 4, 2, 4, 1, 0};
-  for (std::int32_t t = 0; t < 300; ++t) tokens.push_back(t * t % 5 == 3 ? 0 : t * t % 5);  // 3 never comes
+  for (std::int32_t t = 0; t < 300; ++t) tokens.push_back(t * t % 5 == 3 ? 0 : t * t % 5);  // token 3 does not occur
   for_types([&]<class T>(T) {
     for (const Case& c : CudaRank::variants())
       for (const std::int64_t columns : {1, 15, 64, 2056})
@@ -24,8 +24,8 @@ TEST(CudaVocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
   });
 }
 
-/// As in generation: one row goes out, and which of the table's it is only the device knows.
-TEST(CudaVocabulary, OneTokenIsReadFromAnyRowOfATableAndAddedToAny) {
+/// The case of decoding: one row of the table is read, whose index only the device knows.
+TEST(CudaVocabulary, OneTokenReadsAndUpdatesAnyRowOfTheTable) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) {
     for (const Case& c : CudaRank::variants())
@@ -36,14 +36,14 @@ TEST(CudaVocabulary, OneTokenIsReadFromAnyRowOfATableAndAddedToAny) {
   });
 }
 
-/// Blocks own several rows each, far apart.
-TEST(CudaVocabulary, EveryRowOfALargeTableTakesItsGradient) {
+/// Each block owns several rows that are far apart.
+TEST(CudaVocabulary, EveryRowOfALargeTableReceivesItsGradient) {
   FSDP_NEEDS_DEVICE();
   expect_embedding<bf16, CudaRank>({}, {.rows = 1600, .columns = 8},
                                    {0, 1024, 1, 1599, 0, 1023, 575, 1024, 1025, 575, 576});
 }
 
-TEST(CudaVocabulary, ATokenOutsideTheVocabularyShowsAsNanAndMovesNoGradient) {
+TEST(CudaVocabulary, TokensOutsideTheVocabularyGiveNanAndNoGradient) {
   FSDP_NEEDS_DEVICE();
   for (const bool plain : {false, true}) {
     CudaRank rank(plain);
@@ -60,17 +60,17 @@ TEST(CudaVocabulary, ATokenOutsideTheVocabularyShowsAsNanAndMovesNoGradient) {
   }
 }
 
-TEST(CudaVocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) {
+TEST(CudaVocabulary, CrossEntropyAddsTheLossAndOverwritesLogitsByGradients) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_cross_entropy<T, CudaRank>(); });
 }
 
-TEST(CudaVocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
+TEST(CudaVocabulary, CrossEntropyInBlocksOfColumnsMatchesWholeRows) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_cross_entropy_in_blocks<T, CudaRank>(20); });
 }
 
-TEST(CudaVocabulary, CrossEntropyShowsWhatIsNotFiniteOrNoTarget) {
+TEST(CudaVocabulary, CrossEntropyPropagatesNonFiniteLogitsAndBadTargets) {
   FSDP_NEEDS_DEVICE();
   for_types([]<class T>(T) { expect_cross_entropy_shows_what_is_not_finite<T, CudaRank>(); });
   CudaRank rank;

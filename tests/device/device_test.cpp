@@ -36,12 +36,12 @@ static_assert(check_device<Cpu>() && check_device<Meta>());
 static_assert(Device<Cpu> && Device<Meta>);
 static_assert(detail::Named<NoOperations> && detail::Memory<NoOperations> && detail::HasArena<NoOperations> &&
               detail::HasQueue<NoOperations> && detail::HasStream<NoOperations>);
-static_assert(!detail::MovesForPeers<NoOperations> && detail::MovesForPeers<Cpu>);  // only queues need it
+static_assert(!detail::MovesForPeers<NoOperations> && detail::MovesForPeers<Cpu>);  // only devices with queues need it
 static_assert(!Device<NoOperations> && !Device<int>);
 static_assert(Has<Cpu, Add<float>> && !Has<Cpu, Add<f16>> && !Has<NoOperations, Add<float>>);
 static_assert(Has<Meta, Add<float>> && Has<MetaOf<Cuda>, Matmul<f16, float>> && !Has<Cpu, Matmul<f16, float>>);
 
-TEST(Arena, BothEndsGrowTowardsEachOtherAndReleaseLastInFirstOut) {
+TEST(Arena, BothEndsGrowTowardsEachOtherAndReleaseInLifoOrder) {
   Ledger ledger;
   Cpu::Arena arena(ledger, 1024);
   const auto low = arena.mark(Cpu::Arena::End::low);
@@ -64,7 +64,7 @@ TEST(Arena, BothEndsGrowTowardsEachOtherAndReleaseLastInFirstOut) {
   EXPECT_EQ(ledger.bytes(), 1024);
 }
 
-TEST(Cpu, AllocatesZeroedAlignedMemoryAndLeavesTheLedgerEmpty) {
+TEST(Cpu, AllocatesZeroedAlignedMemoryAndReleasesItInTheLedger) {
   Ledger ledger;
   {
     const Block<Cpu> block(ledger, MemoryKind::weights, 40 << 20);

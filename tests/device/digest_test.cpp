@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Digests do not depend on how a tensor is cut nor on threads, and every changed bit shows.
+// Digests do not depend on the split of a tensor or on the number of threads, and change with every bit.
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -30,7 +30,7 @@ std::uint64_t by_hand(const T* x, std::int64_t count) {
   std::uint64_t sum = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, x + i, sizeof(T));  // of a little-endian machine
+    std::memcpy(&bits, x + i, sizeof(T));  // assumes a little-endian machine
     sum += key * (2 * static_cast<std::uint64_t>(i) + 1) * bits;
   }
   return sum;
@@ -48,12 +48,12 @@ void expect_sums_of_bits() {
   }
 }
 
-TEST(Digest, IsTheSumOverTheBitsHoweverATensorIsCut) {
+TEST(Digest, IsTheSameSumOfBitsForAnySplitOfATensor) {
   expect_sums_of_bits<float>();
   expect_sums_of_bits<bf16>();
 }
 
-TEST(Digest, EveryFlippedBitShows) {
+TEST(Digest, ChangesWithEveryFlippedBit) {
   auto x = Matrix<float>::random(1, 1, 100);
   float* const data = x.vector().data();
   const std::uint64_t before = digest_of(data, 100, 0);
@@ -66,7 +66,7 @@ TEST(Digest, EveryFlippedBitShows) {
     }
 }
 
-TEST(Digest, KnowsPlacesAndNames) {
+TEST(Digest, DependsOnPositionsAndNames) {
   const std::vector<float> x = {1, 2, 3}, swapped = {2, 1, 3};
   EXPECT_NE(digest_of(x.data(), 3, 0), digest_of(swapped.data(), 3, 0));
   EXPECT_NE(digest_of(x.data(), 3, 0), digest_of(x.data(), 3, 1));

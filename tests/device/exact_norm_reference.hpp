@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The exact norm by integers of 128 bits, and tensors of every magnitude.
+/// A reference of the exact norm with 128-bit integers, and tensors of all magnitudes.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace fsdp::device::reference {
 
-/// What LargestMagnitude and FixedPointSquares find in a tensor, and its norm in extended precision.
+/// The expected results of LargestMagnitude and FixedPointSquares, and the norm in extended precision.
 struct ExactNorm {
   std::int64_t largest = 0;
   std::array<std::int64_t, 2> sum = {};
@@ -48,7 +48,7 @@ inline ExactNorm exact_reference(std::span<const float> x) {
   return found;
 }
 
-/// Largest relative error of an exact norm: that of the fixed-point numbers, and a few roundings in double.
+/// Largest relative error of an exact norm: the error of the fixed-point numbers, and a few roundings in double.
 inline double exact_tolerance(std::size_t count) { return std::sqrt(static_cast<double>(count)) * 0x1p-30 + 0x1p-50; }
 
 struct ExactCase {
@@ -73,7 +73,7 @@ inline std::vector<ExactCase> exact_cases(std::int64_t count) {
   add("the largest", [](std::int64_t i) { return (i % 2 == 0 ? 1 : -1) * 0x1.fffffep127; });
   add("below a power of two", [](std::int64_t i) { return 2 - static_cast<double>(2 * (i % 4096) + 1) * 0x1p-23; });
   add("the smallest", [](std::int64_t i) { return (i % 2 == 0 ? 1 : -1) * 0x1p-149; });
-  // Halves of a unit, whose neighbours are even and odd by turns.
+  // Ties: half units, whose lower neighbours are alternately even and odd.
   add("ties", [](std::int64_t i) { return i == 0 ? 1.0 : static_cast<double>(2 * (i % 1000) - 999) * 0x1p-30; });
   return cases;
 }

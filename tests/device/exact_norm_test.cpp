@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The exact norm: one result for any threads, instruction set, cut of the tensor and division over ranks.
+/// The exact norm is the same for any threads, instruction set, split of the tensor and distribution over ranks.
 #include <cstring>
 
 #include "exact_norm_reference.hpp"
@@ -45,7 +45,7 @@ Sum squares_of(Rank& rank, std::span<const float> x, const std::vector<std::int6
   return sum;
 }
 
-/// What Cpu decides of ranks with these largest magnitudes and sums, without loss and squares in double.
+/// Cpu's decision for ranks with these largest magnitudes and sums, with zero losses and double-precision squares.
 StepDecision decided(const std::vector<std::int64_t>& largest, const std::vector<Sum>& exact, double loss_scale = 1) {
   Rank rank(1);
   GatheredSums all{.sums = std::vector<double>(3 * largest.size()), .ranks = std::ssize(largest), .largest = largest};
@@ -53,7 +53,7 @@ StepDecision decided(const std::vector<std::int64_t>& largest, const std::vector
   return reference::decided(rank, {}, {.lr = 1, .loss_scale = loss_scale}, all);
 }
 
-/// The decision on a gradient whose element i is of rank owner(i).
+/// The decision for a gradient whose element i belongs to rank owner(i).
 template <class Owner>
 StepDecision decided_over_ranks(std::span<const float> x, int ranks, const Owner& owner) {
   Rank rank(1);
@@ -66,7 +66,7 @@ StepDecision decided_over_ranks(std::span<const float> x, int ranks, const Owner
   return decided(largest, exact);
 }
 
-TEST(LargestMagnitude, HasTheBitsOfTheLargestForAnyThreadsAndInstructionSet) {
+TEST(LargestMagnitude, IsBitIdenticalForAnyThreadsAndInstructionSet) {
   for_instruction_sets([] {
     for (const std::int64_t count : {1, 3, 15, 16, 17, 257, 40000})
       for (const auto& [words, x] : exact_cases(count))
@@ -77,7 +77,7 @@ TEST(LargestMagnitude, HasTheBitsOfTheLargestForAnyThreadsAndInstructionSet) {
   });
 }
 
-TEST(LargestMagnitude, RaisesWhatItFindsAndShowsWhatIsNotFinite) {
+TEST(LargestMagnitude, RaisesTheExistingMaximumAndPropagatesNonFiniteValues) {
   for_instruction_sets([] {
     Rank rank(1);
     std::vector<float> x(40, -0.0f);
@@ -99,7 +99,7 @@ TEST(LargestMagnitude, RaisesWhatItFindsAndShowsWhatIsNotFinite) {
   });
 }
 
-TEST(FixedPointSquares, AreTheReferenceForAnyThreadsAndInstructionSet) {
+TEST(FixedPointSquares, MatchTheReferenceForAnyThreadsAndInstructionSet) {
   for_instruction_sets([] {
     for (const std::int64_t count : {1, 3, 15, 16, 17, 257, 16384, 16385, 40000})
       for (const auto& [words, x] : exact_cases(count)) {
@@ -112,7 +112,7 @@ TEST(FixedPointSquares, AreTheReferenceForAnyThreadsAndInstructionSet) {
   });
 }
 
-TEST(FixedPointSquares, AreTheSameHoweverTheTensorIsCut) {
+TEST(FixedPointSquares, AreTheSameForAnySplitOfTheTensor) {
   for (const auto& [words, x] : exact_cases(40000)) {
     const ExactNorm expected = exact_reference(x);
     for (const std::uint64_t seed : {1, 2, 3}) {
@@ -133,11 +133,11 @@ TEST(FixedPointSquares, AreTheSameHoweverTheTensorIsCut) {
   }
 }
 
-TEST(FixedPointSquares, AreRelativeToTheLargestMagnitudeOfAllRanks) {
+TEST(FixedPointSquares, AreScaledByTheLargestMagnitudeOfAllRanks) {
   Rank rank(1);
   const std::vector<float> x = {1.0f, 0x1p-29f, 0x1p-30f, 0x1.8p-29f, 0x1p-40f};
   const std::int64_t one = bits_of_magnitude(1.0f);
-  // 2^29, 1, a tie to 0, a tie to 2, and nothing.
+  // The elements round to 2^29, 1, a tie to 0, a tie to 2, and 0.
   constexpr std::int64_t squares = (std::int64_t{1} << 58) + 1 + 0 + 4;
   EXPECT_EQ(squares_of(rank, x, {one}), (Sum{squares & 0xffffffff, squares >> 32}));
   EXPECT_EQ(squares_of(rank, x, {0, bits_of_magnitude(1.75f), one, 3}), (Sum{squares & 0xffffffff, squares >> 32}));
@@ -145,7 +145,7 @@ TEST(FixedPointSquares, AreRelativeToTheLargestMagnitudeOfAllRanks) {
   EXPECT_EQ(squares_of(rank, x, {bits_of_magnitude(2.0f)}), (Sum{halved & 0xffffffff, halved >> 32}));
 }
 
-TEST(FixedPointSquares, CarryFromTheLowPartToTheHighOne) {
+TEST(FixedPointSquares, CarryFromTheLowWordToTheHighWord) {
   Rank rank(1);
   const std::vector<float> one = {1.0f}, unit = {1.0f, 0x1p-29f};
   const std::vector<std::int64_t> largest = {bits_of_magnitude(1.0f)};
@@ -155,7 +155,7 @@ TEST(FixedPointSquares, CarryFromTheLowPartToTheHighOne) {
   EXPECT_EQ(squares_of(rank, unit, largest, {most, room - 1 - (1 << 26)}), (Sum{0, room}));
 }
 
-TEST(FixedPointSquares, OfATensorThatIsNotFiniteAddNothing) {
+TEST(FixedPointSquares, OfANonFiniteTensorAddNothing) {
   Rank rank(1);
   const std::vector<float> x = {1, infinity, 2, nan};
   for (const std::int64_t largest : {infinity_bits, bits_of_magnitude(nan)})
@@ -163,7 +163,7 @@ TEST(FixedPointSquares, OfATensorThatIsNotFiniteAddNothing) {
   EXPECT_EQ(squares_of(rank, {}, {bits_of_magnitude(2.0f)}, {7, 8}), (Sum{7, 8}));
 }
 
-TEST(ExactNorm, IsWithinItsErrorAndTheSameForAnyRanks) {
+TEST(ExactNorm, IsWithinItsErrorBoundAndTheSameForAnyRanks) {
   for (const std::int64_t count : {1, 17, 1000, 20000})
     for (const ExactCase& one : exact_cases(count)) {
       const auto& x = one.x;
@@ -173,7 +173,7 @@ TEST(ExactNorm, IsWithinItsErrorAndTheSameForAnyRanks) {
       for (const int ranks : {2, 3, 4, 7}) {
         const auto each = static_cast<std::size_t>(ranks);
         const double in_turn = decided_over_ranks(x, ranks, [&](std::size_t i) { return i % each; }).norm;
-        const double in_ranges =  // of which the last may be empty
+        const double in_ranges =  // the last range may be empty
             decided_over_ranks(x, ranks, [&](std::size_t i) { return i / (x.size() / each + 1); }).norm;
         const double at_random = decided_over_ranks(x, ranks, [&](std::size_t i) {
                                    return (number_at(9, static_cast<std::int64_t>(i)) + 1) / 2 * ranks;
@@ -184,7 +184,7 @@ TEST(ExactNorm, IsWithinItsErrorAndTheSameForAnyRanks) {
     }
 }
 
-TEST(ExactNorm, OfSquaresThatDoubleHoldsIsItsRoot) {
+TEST(ExactNorm, OfExactlyRepresentableSquaresIsExact) {
   const std::vector<float> x = {3, -4};
   EXPECT_EQ(decided_over_ranks(x, 2, [](std::size_t i) { return i; }).norm, 5);
   const std::int64_t largest = bits_of_magnitude(4.0f);
@@ -192,7 +192,7 @@ TEST(ExactNorm, OfSquaresThatDoubleHoldsIsItsRoot) {
   const Sum sum = squares_of(rank, x, {largest});
   EXPECT_EQ(decided({largest}, {sum}, 8).norm, 5.0 / 8);  // unscaled
   EXPECT_EQ(decided({0}, {Sum{}}).norm, 0);
-  EXPECT_EQ(decided({1}, {Sum{0, 1 << 20}}).norm, std::ldexp(1.0, 26 - 126 - 29));  // as of a subnormal
+  EXPECT_EQ(decided({1}, {Sum{0, 1 << 20}}).norm, std::ldexp(1.0, 26 - 126 - 29));  // for a subnormal
 }
 
 TEST(ExactNorm, AddsRanksIn128Bits) {
@@ -210,7 +210,7 @@ TEST(ExactNorm, AddsRanksIn128Bits) {
   }
 }
 
-TEST(ExactNorm, ShowsWhatIsNotFinite) {
+TEST(ExactNorm, PropagatesNonFiniteValues) {
   std::vector<float> x(50, 1.0f);
   x[17] = infinity;
   const auto owner = [](std::size_t i) { return i % 3; };
@@ -224,7 +224,7 @@ TEST(ExactNorm, ShowsWhatIsNotFinite) {
   EXPECT_EQ(step.skipped, 1);
 }
 
-TEST(FixedPointSquares, AreRelativeToAColumnOfLargestMagnitudes) {
+TEST(FixedPointSquares, AreScaledByAColumnOfLargestMagnitudes) {
   Rank rank(1);
   const std::vector<float> x = {0.5f, -0.25f, 0.75f};
   const std::vector<std::int64_t> all = {7, 0, 0x42000000, 7, 0x3f800000, 0};  // [ranks, 3]
@@ -236,8 +236,8 @@ TEST(FixedPointSquares, AreRelativeToAColumnOfLargestMagnitudes) {
   EXPECT_NE(sum, squares_of(rank, x, {7, 0x42000000}));
 }
 
-/// The two norms of two ranks, and what each decides.
-TEST(ExactNorm, OfGradientsApartIsThatOfTheirNumbers) {
+/// Two ranks with two norms each: checks the decision for either norm.
+TEST(ExactNorm, OfSeparateGradientsUsesOnlyTheirSums) {
   const std::vector<std::int64_t> largest = {0x3f800000, 0x43000000, 0x40000000, 0};
   const std::vector<std::int64_t> exact = {1, 2, 3, 1 << 20, 5, 6, 0, 7};
   for (const std::size_t n : {0, 1}) {
@@ -251,7 +251,7 @@ TEST(ExactNorm, OfGradientsApartIsThatOfTheirNumbers) {
   }
 }
 
-TEST(ExactNorm, NeedsTheNumbersOfAllRanks) {
+TEST(ExactNorm, NeedsTheSumsOfAllRanks) {
   Rank rank(1);
   const StepInputs inputs;
   StepDecision step;

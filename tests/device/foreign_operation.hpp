@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An operation from outside the library, in a namespace of its own, as a user writes one.
+/// A user-defined operation, in a separate namespace.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct AddMean {
   void check() const { fsdp::require(x.rank() == 2 && x.shape() == y.shape(), "add_mean: x and y must be one matrix"); }
 };
 
-/// A mean for each row, and a spare one for each thread.
+/// Scratch bytes: one mean per row, and one more per thread.
 inline std::int64_t scratch(const fsdp::device::Cpu::Planner& planner, const AddMean& op) {
   return (op.x.rows() + planner.threads()) * std::int64_t{sizeof(double)};
 }

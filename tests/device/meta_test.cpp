@@ -11,7 +11,7 @@ namespace {
 
 using namespace reference;
 
-/// Of the CPU.
+/// Compares the costs of Meta and Cpu.
 template <class Operation>
 void expect_cpu_costs(const char* name, const Operation& operation) {
   for (const int threads : team_sizes()) {
@@ -25,7 +25,7 @@ class MetaCosts : public ::testing::Test {};
 using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(MetaCosts, Types);
 
-TYPED_TEST(MetaCosts, OfMatmulsAreTheCpus) {
+TYPED_TEST(MetaCosts, OfMatmulsMatchTheCpu) {
   using T = TypeParam;
   for (const std::int64_t m : {1, 15, 300})
     for (int flags = 0; flags < 8; ++flags)
@@ -43,29 +43,29 @@ TYPED_TEST(MetaCosts, OfMatmulsAreTheCpus) {
       });
 }
 
-TYPED_TEST(MetaCosts, OfElementwiseOperationsAreTheCpus) {
+TYPED_TEST(MetaCosts, OfElementwiseOperationsMatchTheCpu) {
   for_each_traced_operation<TypeParam>(
       37, {}, [](const char* name, const auto& operation) { expect_cpu_costs(name, operation); });
 }
 
-TEST(MetaCosts, OfTheOptimizerAreTheCpus) {
+TEST(MetaCosts, OfTheOptimizerMatchTheCpu) {
   expect_cpu_costs("adamw", traced_optimizer<float>());
   expect_cpu_costs("adamw", traced_optimizer<bf16>());
 }
 
-TYPED_TEST(MetaCosts, OfAttentionAreTheCpus) {
+TYPED_TEST(MetaCosts, OfAttentionMatchTheCpu) {
   for (const std::int64_t length : {1, 7, 257})
     expect_cpu_costs("attention",
                      traced_attention<TypeParam>(
                          {.sequences = 2, .sequence_length = length, .heads = 4, .kv_heads = 2, .head_dim = 16}));
 }
 
-TEST(Meta, PlansForMoreThreadsThanTheMachineHasAndLeavesTheTeamSizeAlone) {
+TEST(Meta, PlansForMoreThreadsThanTheMachineHas) {
   const int before = omp_get_max_threads();
   Meta::Arena arena = Meta::Arena::unbounded();
   Meta::Stream few(arena, 1), many(arena, 96);
   EXPECT_EQ(omp_get_max_threads(), before);
-  const Tensor<bf16> a = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 1 << 20});  // no memory stands behind it
+  const Tensor<bf16> a = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 1 << 20});  // it has no storage
   const Tensor<bf16> c = arena.allocate<bf16>(Meta::Arena::End::low, {4096, 4096});
   const std::int64_t tensors = arena.used();
   enqueue(few, Matmul<bf16>{.a = a, .b = transposed(a), .c = c});

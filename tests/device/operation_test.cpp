@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What enqueue and the templates over all operations do, with an operation that the library does not know.
+/// `enqueue` and the templates over all operations, with a user-defined operation.
 #include <tessera/fsdp/device/operation.hpp>
 
 #include <array>
@@ -41,7 +41,7 @@ std::string what_is_thrown(auto&& call) {
   return "nothing";
 }
 
-/// One row, no multiple of a register's, and more rows than threads have turns.
+/// Cases of one row, of rows that do not fill vector registers, and of more rows than threads.
 struct ForeignCases {
   static std::vector<OperationCase> cases() { return {of(1, 1, 0), of(3, 7, 2), of(37, 96, 0)}; }
   static std::vector<OperationCase> refused() {
@@ -73,7 +73,7 @@ struct ForeignCases {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Foreign, OperationSuite, ForeignCases);
 
-TEST(ForeignOperation, IsPlannedForMoreThreadsThanThereAre) {
+TEST(ForeignOperation, IsPlannedForMoreThreadsThanTheMachineHas) {
   for (const int threads : {1, 2, 48}) {
     const auto meta = reference::trace<Meta>(Meta::Arena::unbounded(), threads, [](Meta, auto& arena, auto& stream) {
       const auto x = arena.template allocate<float>(Meta::Arena::End::low, {37, 96});
@@ -111,14 +111,14 @@ TEST(ForeignOperation, IsOrderedOnTheQueuedDevice) {
   EXPECT_TRUE(QueuedCpu::take_races().empty());
 
   enqueue(stream, AddMean{.x = x, .y = y});
-  fetch();  // of what nobody waited for
+  fetch();  // without waiting for the operation
   stream.synchronize();
   const auto races = QueuedCpu::take_races();
   ASSERT_EQ(races.size(), 1u);
   EXPECT_NE(races.front().find("add_mean"), std::string::npos) << races.front();
 }
 
-TEST(Operation, IsNamedWithItsTensorsWhereItsCheckFails) {
+TEST(Operation, ErrorOfAFailedCheckShowsTheOperationAndItsTensors) {
   const Tensor<float> x(nullptr, {2, 3}), y(nullptr, {3, 2});
   Meta::Arena arena = Meta::Arena::unbounded();
   Meta::Stream stream(arena, 1);
@@ -127,7 +127,7 @@ TEST(Operation, IsNamedWithItsTensorsWhereItsCheckFails) {
   EXPECT_EQ(stream.counters.elementwise_bytes, 0);
 }
 
-TEST(Operation, HasATextWhateverItsTensorsHold) {
+TEST(Operation, HasATextForAnyTypeOfItsTensors) {
   const Tensor<float> sums(nullptr, {4});
   EXPECT_EQ(text(RotaryTable{.table = sums}), "rotary_table(i32 [0] -> f32 [4])");
   EXPECT_EQ(
@@ -141,7 +141,7 @@ TEST(Operation, HasATextWhateverItsTensorsHold) {
             "fixed_point_squares(f32 [4], i64 [3] -> i64 [2])");
 }
 
-TEST(Scratch, RefusesMoreThanWasAskedFor) {
+TEST(Scratch, RefusesToAllocateMoreThanRequested) {
   std::array<std::byte, 64> memory{};
   const Scratch scratch{.data = memory.data(), .bytes = 64};
   EXPECT_EQ(scratch.as<double>({8}).numel(), 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Operations on activations and products against float64, in float and bf16.
+/// Operations on activations and matmuls compared with float64, in float and bf16.
 #include "activations.hpp"
 
 namespace fsdp::device {
@@ -12,7 +12,7 @@ class Operations : public ::testing::Test {};
 using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Operations, Types);
 
-TYPED_TEST(Operations, RmsNormOfRowsAndOfHeadsAndItsBackwardAreTheReference) { expect_norms<TypeParam, Rank>(); }
+TYPED_TEST(Operations, RmsNormOfRowsAndHeadsMatchesTheReference) { expect_norms<TypeParam, Rank>(); }
 
 TEST(References, AgreeWithFiniteDifferences) {
   const auto x = Matrix<float>::random(1, 3, 14).values(), w = Matrix<float>::random(2, 1, 7).values();
@@ -27,14 +27,14 @@ TEST(References, AgreeWithFiniteDifferences) {
   EXPECT_LT(difference(cross_entropy_reference(x, targets, 1).gradient, finite_differences(loss, x)), 1e-8);
 }
 
-TYPED_TEST(Operations, RopeRotatesByHalvesWithinDocumentsAndBack) {
+TYPED_TEST(Operations, RopeRotatesHalvesWithinDocumentsForwardAndBackward) {
   expect_rope<TypeParam, Rank>({});
   expect_rope<TypeParam, Rank>(std::vector<std::int64_t>{0, 5, 5, 12, 13, 24});
 }
 
-TYPED_TEST(Operations, SwiGluAndItsBackwardAreTheReference) { expect_swiglu<TypeParam, Rank>(); }
+TYPED_TEST(Operations, SwiGluMatchesTheReferenceForwardAndBackward) { expect_swiglu<TypeParam, Rank>(); }
 
-TYPED_TEST(Operations, SwiGluKeepsNanAndStaysFiniteAtExtremes) {
+TYPED_TEST(Operations, SwiGluPropagatesNanAndStaysFiniteAtExtremes) {
   using T = TypeParam;
   Rank rank(1);
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -49,11 +49,11 @@ TYPED_TEST(Operations, SwiGluKeepsNanAndStaysFiniteAtExtremes) {
   EXPECT_NEAR(h.at(0, 4) / 100, 1, 0.01);
 }
 
-TYPED_TEST(Operations, AddCopyAndFillCoverEveryElementAndNoGap) { expect_add_copy_and_fill<TypeParam, Rank>(); }
+TYPED_TEST(Operations, AddCopyAndFillWriteEveryElementAndNoPadding) { expect_add_copy_and_fill<TypeParam, Rank>(); }
 
-TYPED_TEST(Operations, ABiasIsAddedToEveryRowAndItsGradientIsTheSumOfRows) { expect_bias<TypeParam, Rank>(); }
+TYPED_TEST(Operations, AddsABiasToEveryRowAndItsGradientSumsTheRows) { expect_bias<TypeParam, Rank>(); }
 
-TYPED_TEST(Operations, ScaleMultipliesOverwritesAndAdds) {
+TYPED_TEST(Operations, ScaleMultipliesAndOverwritesOrAccumulates) {
   using T = TypeParam;
   for (const Case& c : Rank::cases()) {
     SCOPED_TRACE(c.text());
@@ -73,9 +73,9 @@ TYPED_TEST(Operations, ScaleMultipliesOverwritesAndAdds) {
   }
 }
 
-/// Left out are elements by their place in the whole matrix: the same ones of any part of it, about as many as asked
-/// for, and other ones by another key.
-TYPED_TEST(Operations, DropoutLeavesOutTheSameElementsOfEveryPart) {
+/// Dropout selects elements by their position in the whole matrix: the same ones in any part of it, about as many as
+/// the rate requires, and different ones for another key.
+TYPED_TEST(Operations, DropoutOmitsTheSameElementsHoweverTheTensorIsSplit) {
   using T = TypeParam;
   constexpr std::int64_t rows = 61, columns = 77;
   constexpr float rate = 0.3f;
@@ -105,7 +105,7 @@ TYPED_TEST(Operations, DropoutLeavesOutTheSameElementsOfEveryPart) {
     }
 }
 
-TYPED_TEST(Operations, RmsNormShowsNan) {
+TYPED_TEST(Operations, RmsNormPropagatesNan) {
   using T = TypeParam;
   Rank rank(1);
   auto x = Matrix<T>::random(1, 2, 40);
@@ -117,14 +117,14 @@ TYPED_TEST(Operations, RmsNormShowsNan) {
   EXPECT_TRUE(std::isfinite(rstd.at(0, 0)) && std::isnan(rstd.at(0, 1)) && std::isnan(y.at(1, 0)));
 }
 
-TEST(RmsNorm, RefusesAWeightThatDividesNoRow) {
+TEST(RmsNorm, RefusesAWeightWhoseSizeDoesNotDivideARow) {
   Rank rank(1);
   Matrix<float> x(2, 10);
   auto w = Matrix<float>::numbers(4), rstd = w;
   EXPECT_THROW(enqueue(rank.stream, RmsNorm<float>{.x = x, .weight = w, .y = x, .rstd = rstd}), LogicError);
 }
 
-/// The table of positions [0, 64) of heads of 16, as float64: cos, then sin.
+/// The rotary table of positions [0, 64) for a head size of 16, as float64: cos, then sin.
 Values table_of(double theta, const RotaryScaling& scaling) {
   Rank rank(1);
   Matrix<float> table(64, 16);
@@ -132,7 +132,7 @@ Values table_of(double theta, const RotaryScaling& scaling) {
   return table.values();
 }
 
-/// The same from frequencies.
+/// The expected table for given frequencies.
 Values table_of(const std::vector<double>& frequencies, double magnitude) {
   Values values;
   for (int position = 0; position < 64; ++position) {
@@ -142,7 +142,7 @@ Values table_of(const std::vector<double>& frequencies, double magnitude) {
   return values;
 }
 
-TEST(RotaryTable, ScalesFrequenciesAsThePapersDo) {
+TEST(RotaryTable, ScalesFrequenciesAsInThePapers) {
   using Kind = RotaryScaling::Kind;
   constexpr double two_pi = 6.283185307179586;
   std::vector<double> plain, linear, llama3, yarn;
@@ -150,7 +150,7 @@ TEST(RotaryTable, ScalesFrequenciesAsThePapersDo) {
     const double f = std::pow(100.0, -i / 8.0), wavelength = two_pi / f;
     plain.push_back(f);
     linear.push_back(f / 4);
-    // Of 32 positions: up to 8 a turn is fast (factor 4), from 32 on slow (factor 1).
+    // With 32 original positions: wavelengths below 8 are fast (high factor 4), above 32 slow (low factor 1).
     const double smooth = (32 / wavelength - 1) / (4.0 - 1);
     llama3.push_back(wavelength < 8 ? f : wavelength > 32 ? f / 8 : (1 - smooth) * f / 8 + smooth * f);
     const double ramp = std::clamp((i - 2) / (6.0 - 2), 0.0, 1.0);
@@ -165,7 +165,7 @@ TEST(RotaryTable, ScalesFrequenciesAsThePapersDo) {
   expect({.kind = Kind::yarn, .factor = 4, .low = 2, .high = 6, .magnitude = 1.25}, table_of(yarn, 1.25));
 }
 
-// ---- Products
+// ---- Matmuls
 
 template <class A, class C>
 struct Pair {
@@ -177,7 +177,7 @@ class MatmulOf : public ::testing::Test {};
 using Pairs = ::testing::Types<Pair<float, float>, Pair<bf16, bf16>, Pair<bf16, float>>;
 TYPED_TEST_SUITE(MatmulOf, Pairs);
 
-TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
+TYPED_TEST(MatmulOf, MatchesTheReferenceForAllTransposesStridesAndWrites) {
   for (const Case& c : Rank::variants()) {
     Rank rank(c, 16 << 20);
     expect_products<typename TypeParam::Operands, typename TypeParam::Result>(
@@ -185,7 +185,7 @@ TYPED_TEST(MatmulOf, IsTheReferenceForEveryTranspositionStrideAndWrite) {
   }
 }
 
-TEST(Matmul, WithoutProductsIsZeroOrNothing) {
+TEST(Matmul, WithAnInnerSizeOfZeroWritesZerosOrAddsNothing) {
   Rank rank(1);
   const Tensor<const float> a(nullptr, {2, 0}), b(nullptr, {0, 3});
   auto c = Matrix<float>::random(1, 2, 3, 2);
@@ -199,7 +199,7 @@ TEST(Matmul, WithoutProductsIsZeroOrNothing) {
           Matmul<float>{.a = Tensor<const float>(nullptr, {0, 2}), .b = c.input(), .c = {nullptr, {0, 3}}});
 }
 
-TEST(Matmul, CountsFlopsAndListsProblems) {
+TEST(Matmul, CountsFlopsAndRecordsItsShapes) {
   Rank rank(1);
   std::vector<MatmulRecord> records;
   rank.stream.counters.matmuls = &records;
@@ -215,7 +215,7 @@ TEST(Matmul, CountsFlopsAndListsProblems) {
   EXPECT_TRUE(records[0].operands == DType::bf16 && records[0].result == DType::f32);
 }
 
-TEST(Matmul, RefusesShapesThatDoNotMeet) {
+TEST(Matmul, RefusesMismatchedShapes) {
   Rank rank(1);
   const auto a = Matrix<float>::random(1, 2, 3), b = Matrix<float>::random(2, 2, 3);
   Matrix<float> c(2, 3);

@@ -16,7 +16,7 @@ class Optimizers : public ::testing::Test {};
 using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Optimizers, Types);
 
-TYPED_TEST(Optimizers, AreTheReferenceAndRoundTheModelOnce) {
+TYPED_TEST(Optimizers, MatchTheReferenceAndRoundModelWeightsOnce) {
   for (const Case& c : Rank::variants()) {
     for (const std::int64_t count : {1, 3, 7, 15, 16, 257, 20011}) {
       expect_adamw<TypeParam, Rank>(c, count);
@@ -26,11 +26,11 @@ TYPED_TEST(Optimizers, AreTheReferenceAndRoundTheModelOnce) {
   }
 }
 
-TYPED_TEST(Optimizers, WriteTheModelAloneInASkippedStep) {
+TYPED_TEST(Optimizers, WriteOnlyModelWeightsInASkippedStep) {
   for (const Case& c : Rank::variants()) expect_skipped_steps<TypeParam, Rank>(c, 20011);
 }
 
-TEST(AdamW, StepsByTheLearningRateFirstWhateverTheBetas) {
+TEST(AdamW, FirstStepIsTheLearningRateForAnyBetas) {
   for (const double beta2 : {0.0, 0.95, 0.99, 0.999, 0.9999, 0.99999}) {
     Rank rank(1);
     std::vector<float> w(16), m(16), v(16), g(16);
@@ -47,7 +47,7 @@ TEST(AdamW, StepsByTheLearningRateFirstWhateverTheBetas) {
   }
 }
 
-TEST(AdamW, WithoutAModelGivesTheSameWeights) {
+TEST(AdamW, WithoutModelWeightsGivesTheSameMainWeights) {
   const auto weights = []<class Model>(Model) {
     Stepped<Model, Rank> s({.threads = 2}, 257);
     enqueue(s.rank.stream, AdamWStep<Model>{.step = s.decision,
@@ -61,14 +61,14 @@ TEST(AdamW, WithoutAModelGivesTheSameWeights) {
   EXPECT_EQ(weights(float()), weights(bf16()));
 }
 
-/// What Cpu decides from [ranks, columns] sums.
+/// Cpu's decision from sums of shape [ranks, columns].
 StepDecision decided(const StepRules& run, const StepInputs& inputs, const std::vector<double>& sums,
                      StepDecision step = {}, std::int64_t columns = 2) {
   Rank rank(1);
   return reference::decided(rank, {.rules = run}, inputs, {.sums = sums, .ranks = std::ssize(sums) / columns}, step);
 }
 
-TEST(DecideStep, AddsRanksAndClips) {
+TEST(DecideStep, AddsTheSumsOfRanksAndClips) {
   const StepInputs inputs{.lr = 0.01, .loss_scale = 8};
   const StepDecision step = decided({.clip = 0.5}, inputs, {1, 64, 2, 128, 4, 64}, {.taken = 2});
   EXPECT_EQ(step.loss, 7);
@@ -81,7 +81,7 @@ TEST(DecideStep, AddsRanksAndClips) {
   EXPECT_EQ(decided({.clip = 5}, inputs, {1, 64}).gradient_scale, 0.125f);
 }
 
-TEST(DecideStep, WhatIsNotFiniteSkipsAStepOrEndsAll) {
+TEST(DecideStep, NonFiniteGradientsSkipTheStepOrStopTraining) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   for (const double bad : {nan, inf}) {
     const StepDecision skipped = decided({.skips_overflow = true}, {.lr = 1}, {1, 1, 1, bad}, {.taken = 5});
@@ -92,7 +92,7 @@ TEST(DecideStep, WhatIsNotFiniteSkipsAStepOrEndsAll) {
     EXPECT_EQ(next.skipped, 0);
     EXPECT_EQ(next.taken, 6);
 
-    for (const bool skips_overflow : {false, true}) {  // a loss that is not finite helps nobody
+    for (const bool skips_overflow : {false, true}) {  // a non-finite loss stops training in either case
       const StepDecision stopped =
           decided({.skips_overflow = skips_overflow}, {.lr = 1}, {1, 1, bad, skips_overflow ? 1 : bad});
       EXPECT_EQ(stopped.stopped, 1);
@@ -103,7 +103,7 @@ TEST(DecideStep, WhatIsNotFiniteSkipsAStepOrEndsAll) {
 }
 
 TEST(DecideStep, AddsLossesMicroBatchByMicroBatch) {
-  // In rank order 1e16 and -1e16 would cancel before 1 is added.
+  // Added rank by rank, 1e16 and -1e16 would cancel first, and the sum would be 2.
   EXPECT_EQ(decided({}, {.lr = 1}, {1e16, 4, 0, -1e16, 1, 5, 0, 1}, {}, 4).loss, 1);
   EXPECT_EQ(decided({}, {.lr = 1}, {1e16, 4, 0, -1e16, 1, 5, 0, 1}, {}, 4).norm, 3);
 
@@ -125,7 +125,7 @@ TEST(DecideStep, AddsLossesMicroBatchByMicroBatch) {
   }
 }
 
-TEST(DecideStep, NamesTheFirstRankThatGaveUpItsPassAmongFurtherLosses) {
+TEST(DecideStep, ReportsTheFirstRankThatForfeitedItsPass) {
   for (const std::int64_t columns : {3, 4, 6}) {
     std::vector<double> sums(static_cast<std::size_t>(4 * columns), 1.0);
     for (const std::int64_t rank : {0, 3}) sums[static_cast<std::size_t>(columns * rank + 2)] = 0;
@@ -142,9 +142,9 @@ TEST(DecideStep, NamesTheFirstRankThatGaveUpItsPassAmongFurtherLosses) {
   }
 }
 
-TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
+TEST(DecideStep, ClipsByASeparateNormWithItsLearningRateFactor) {
   const StepInputs inputs{.lr = 0.01, .loss_scale = 2};
-  // Two ranks: loss, squares, forfeit, a further loss, squares of two norms apart.
+  // For each of two ranks: loss, squares, forfeit, an additional loss, squares of two separate norms.
   const std::vector<double> sums = {1, 16, 0, 2, 1e4, 36, 4, 20, 0, 8, 0, 28};
   const auto decide = [&](std::int64_t norm, const std::vector<double>& of, bool skips = false) {
     Rank rank(1);
@@ -161,7 +161,7 @@ TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
     EXPECT_EQ(step.taken, 5);
     EXPECT_EQ(step.forfeited, -1);
   }
-  for (const std::size_t place : {1u, 4u, 11u}) {  // of each of the norms
+  for (const std::size_t place : {1u, 4u, 11u}) {  // one sum of squares of each norm
     std::vector<double> bad = sums;
     bad[place] = std::numeric_limits<double>::infinity();
     for (const std::int64_t norm : {0, 1, 2}) {
@@ -175,7 +175,7 @@ TEST(DecideStep, ClipsByANormOfItsOwnWithAFactorOfTheLearningRate) {
   }
 }
 
-TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {
+TEST(SumOfSquares, IsBitIdenticalForAnyNumberOfThreads) {
   for (const std::int64_t count : {0, 1, 3, 7, 15, 257, 16384, 40000}) {
     const auto x = Matrix<float>::random_numbers(1, count);
     std::vector<double> sums;
@@ -188,7 +188,7 @@ TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST(SumOfSquares, ShowsNanAndDoesNotOverflow) {
+TEST(SumOfSquares, PropagatesNanAndDoesNotOverflow) {
   Rank rank(1);
   auto x = Matrix<float>::random_numbers(1, 40);
   x.at(0, 20) = 1e30f;

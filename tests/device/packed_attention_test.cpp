@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Documents packed into sequences, and sliding windows: attention and rotary positions stay within each.
+/// Packed documents and sliding windows: attention and rotary positions stay within each document or window.
 #include <tessera/fsdp/device/meta.hpp>
 
 #include <support/temporary_folder.hpp>
@@ -12,7 +12,7 @@ namespace {
 using namespace reference;
 using Lengths = std::vector<std::int64_t>;
 
-/// A shape of few tokens and documents of every kind: of one token, empty, up to a tile's border, over several tiles.
+/// A shape with documents of one token, empty ones, ones that end at a tile boundary, and ones over several tiles.
 AttentionShape shape_of(std::int64_t head_dim, std::int64_t group, const Lengths& documents) {
   return {.sequences = 2,
           .sequence_length = documents.back() / 2,
@@ -22,7 +22,7 @@ AttentionShape shape_of(std::int64_t head_dim, std::int64_t group, const Lengths
           .documents = documents};
 }
 const Lengths few_tokens = {0, 1, 2, 64, 64, 67, 83, 119, 166};
-/// More than one tile of keys in both passes, and queries whose first tile is not the first.
+/// More than one tile of keys in forward and backward, and queries whose first key is not in the first tile.
 const Lengths many_tokens = {0, 3, 500, 515, 530, 1100, 1111, 2041, 2042, 2200};
 
 template <class Check>
@@ -35,7 +35,7 @@ void for_each_packed_shape(const Check& check) {
   check(shape);
 }
 
-/// Windows of one token, of less than a tile, over several tiles, up to the whole; of packed and of whole sequences.
+/// Windows of one token, within a tile, over several tiles, and up to the whole length, for packed and whole sequences.
 template <class Check>
 void for_each_windowed_shape(const Check& check) {
   for (const bool packed : {true, false}) {
@@ -63,11 +63,11 @@ void for_each_shape(const Check& check) {
   for_each_windowed_shape(check);
 }
 
-TEST(PackedAttention, IsTheReferenceInFloat) {
+TEST(PackedAttention, MatchesTheReferenceInFloat) {
   for_each_shape([](const AttentionShape& shape) { expect_in_float(shape, team_sizes(), 1.5e-6); });
 }
 
-TEST(PackedAttention, IsAsExactInBf16AsAnUnblockedComputation) {
+TEST(PackedAttention, IsAsAccurateInBf16AsAnUnblockedComputation) {
   for_each_shape([](const AttentionShape& shape) {
     const Inputs inputs = inputs_of<bf16>(shape);
     const Results expected = attend(shape, inputs, Rounding::none);
@@ -81,7 +81,7 @@ TEST(PackedAttention, IsAsExactInBf16AsAnUnblockedComputation) {
   });
 }
 
-TEST(PackedAttention, IsThatOfSeparateSequencesToTheBitWhereDocumentsBeginAtBordersOfTiles) {
+TEST(PackedAttention, IsBitIdenticalToSeparateSequencesAtTileBoundaries) {
   const Lengths documents = {0, 1024, 2048};
   AttentionShape packed{
       .sequences = 1, .sequence_length = 2048, .heads = 2, .kv_heads = 1, .head_dim = 16, .documents = documents};
@@ -94,12 +94,12 @@ TEST(PackedAttention, IsThatOfSeparateSequencesToTheBitWhereDocumentsBeginAtBord
   one.run(rank);
   two.run(rank);
   Results a = one.results(), b = two.results();
-  a.lse = b.lse = {};  // rows of one sequence, and of two
+  a.lse = b.lse = {};  // the row layouts for one and for two sequences differ
   EXPECT_TRUE(a == b);
 }
 
-/// Forward and backward, where keys and values of the first 512 tokens are NaN: a product with a masked probability
-/// would be NaN too. Column 3 of out and of dq must be for the tokens before `until`.
+/// Runs forward and backward with NaN keys and values in the first 512 tokens; even a product with a masked probability
+/// would be NaN. Column 3 of out and dq must be NaN for exactly the tokens before `until`.
 Buffers<bf16> expect_skipped_tiles(const AttentionShape& shape, std::int64_t until) {
   Worker rank(1);
   Buffers<bf16> buffers(rank, shape);
@@ -115,7 +115,7 @@ Buffers<bf16> expect_skipped_tiles(const AttentionShape& shape, std::int64_t unt
   return buffers;
 }
 
-TEST(PackedAttention, SkipsTilesOfKeysThatNoQuerySees) {
+TEST(PackedAttention, SkipsTilesOfKeysThatNoQueryAttendsTo) {
   const Lengths documents = {0, 512, 1100};
   Buffers<bf16> buffers = expect_skipped_tiles(
       {.sequences = 1, .sequence_length = 1100, .heads = 1, .kv_heads = 1, .head_dim = 8, .documents = documents}, 512);
@@ -124,13 +124,13 @@ TEST(PackedAttention, SkipsTilesOfKeysThatNoQuerySees) {
       EXPECT_EQ(std::isnan(static_cast<float>(buffers.part(buffers.dqkv, matrix).row(t)[3])), t < 512) << t;
 }
 
-/// The first tile of keys is seen by blocks of queries up to token 640.
-TEST(PackedAttention, SkipsTilesOfKeysBehindTheWindow) {
+/// Blocks of queries up to token 640 attend to the first tile of keys.
+TEST(PackedAttention, SkipsTilesOfKeysOutsideTheWindow) {
   expect_skipped_tiles(
       {.sequences = 1, .sequence_length = 1100, .heads = 1, .kv_heads = 1, .head_dim = 8, .window = 100}, 640);
 }
 
-TEST(PackedAttention, TakesTheScratchOfWholeSequences) {
+TEST(PackedAttention, UsesTheScratchOfWholeSequences) {
   for_each_shape([](const AttentionShape& shape) {
     AttentionShape planned = shape;
     planned.documents = {};
@@ -142,14 +142,14 @@ TEST(PackedAttention, TakesTheScratchOfWholeSequences) {
   });
 }
 
-TEST(PackedAttention, RepeatsToTheBitWithTheSameThreads) {
+TEST(PackedAttention, IsBitIdenticalWithTheSameThreads) {
   for (const int threads : team_sizes()) {
     Worker rank(threads);
     expect_repeated<bf16>(rank, shape_of(16, 8, many_tokens));
   }
 }
 
-TEST(PackedAttention, RotaryPositionsBeginAnewInEveryDocument) {
+TEST(PackedAttention, RotaryPositionsRestartInEveryDocument) {
   for (const int threads : team_sizes()) {
     Rank rank(threads);
     Matrix<float> table(83, 16);
@@ -162,7 +162,7 @@ TEST(PackedAttention, RotaryPositionsBeginAnewInEveryDocument) {
   }
 }
 
-TEST(PackedAttention, RefusesListsThatDoNotCoverTheBatchBeforeItComputes) {
+TEST(PackedAttention, RefusesDocumentsThatDoNotCoverTheBatch) {
   const struct {
     Lengths documents;
     const char* says;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests of operations share: matrices with gaps between rows, references in float64, comparison, the ranks and
-/// cases of the CPU.
+/// Shared by the tests of operations: matrices with gaps between rows, references in float64, comparisons, and the
+/// ranks and cases of the CPU.
 ///
 /// A check of an operation is a template over the rank (Rank here, CudaRank in cuda_reference.hpp), so that all devices
-/// pass the same ones. CPU kernels are tested for the set that is found at start; run the suite with
+/// pass the same checks. CPU kernels are tested for the instruction set detected at start; run the suite with
 /// TESSERA_ISA=baseline and =avx2 for the others.
 #pragma once
 
@@ -44,8 +44,8 @@ Values values_of(Tensor<T> view) {
   return values;
 }
 
-/// Owns [rows, columns] with `gap` elements between rows, or numbers of rank 1; converts to the tensor that operations
-/// take. Starts as NaN everywhere, gaps as 77.
+/// Owns a matrix [rows, columns] with `gap` elements between rows, or a vector; converts to the tensor type of
+/// operations. Elements start as NaN, gaps as 77.
 template <class T>
 class Matrix {
  public:
@@ -73,7 +73,7 @@ class Matrix {
   Tensor<T> view() { return Tensor<T>::strided(data_.data(), rows_, columns_, columns_ + gap_); }
   Tensor<const T> view() const { return Tensor<const T>::strided(data_.data(), rows_, columns_, columns_ + gap_); }
   Tensor<const T> input() const { return view(); }
-  /// As rank 1, for a matrix of one row.
+  /// A matrix of one row as a tensor of rank 1.
   Tensor<T> vector() { return {data_.data(), {columns_}}; }
   Tensor<const T> vector_input() const { return {data_.data(), {columns_}}; }
   bool is_vector() const { return is_vector_; }
@@ -113,13 +113,13 @@ Values rounded_to(Values values) {
   return values;
 }
 
-/// Largest error that arithmetic in float and one rounding to T may make, relative to the tensor's largest entry.
+/// Largest error of float arithmetic and one rounding to T, relative to the tensor's largest entry.
 template <class T>
 constexpr double tolerance() {
   return std::is_same_v<T, float> ? 2e-6 : 1.0 / 256;
 }
 
-/// Largest difference over the largest expected magnitude; infinite where one is NaN.
+/// The largest difference, relative to the largest expected magnitude; infinite if any value is NaN.
 inline double difference(const Values& found, const Values& expected) {
   if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double most = 0, largest = 1e-30;
@@ -132,7 +132,7 @@ inline double difference(const Values& found, const Values& expected) {
   return most / largest;
 }
 
-/// The L2 norm of found - expected, and that of expected; infinite where the sizes differ.
+/// The L2 norms of found - expected and of expected; infinite if the sizes differ.
 inline std::pair<double, double> error_and_norm(const Values& found, const Values& expected) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   if (found.size() != expected.size()) return {infinity, 0};
@@ -173,7 +173,7 @@ inline Values combined(double alpha, Values x, double beta, const Values& y) {
   return x;
 }
 
-/// 1 / sqrt(mean(x^2) + eps) of each row of so many columns.
+/// 1 / sqrt(mean(x^2) + eps) for each row of `columns` elements.
 inline Values rstd_reference(const Values& x, std::size_t columns, double eps) {
   Values rstd;
   for (auto row = x.begin(); row < x.end(); row += static_cast<std::ptrdiff_t>(columns)) {
@@ -197,7 +197,7 @@ inline NormGradients norm_gradients(const Values& x, const Values& w, const Valu
   const Values rstd = rstd_reference(x, w.size(), eps);
   const auto columns = static_cast<double>(w.size());
   NormGradients found{.dx = Values(x.size()), .dw = Values(w.size())};
-  Values means(rstd.size());  // of dy w x rstd
+  Values means(rstd.size());  // of dy * w * x * rstd
   for (std::size_t i = 0; i < x.size(); ++i) {
     means[i / w.size()] += dy[i] * w[i % w.size()] * x[i] * rstd[i / w.size()] / columns;
     found.dw[i % w.size()] += dy[i] * x[i] * rstd[i / w.size()];
@@ -209,7 +209,8 @@ inline NormGradients norm_gradients(const Values& x, const Values& w, const Valu
   return found;
 }
 
-/// The first token of a token's document, found without the code under test; of its sequence where there are none.
+/// The first token of a token's document, or of its sequence if there are no documents, computed without the code under
+/// test.
 inline std::int64_t first_of_document(std::span<const std::int64_t> documents, std::int64_t length,
                                       std::int64_t token) {
   std::int64_t first = token - token % length;
@@ -234,7 +235,7 @@ Values rope_reference(Values x, std::size_t columns, std::size_t head_dim, doubl
   return x;
 }
 
-/// Losses of rows of logits, one for each target, and their gradients; none where a target is negative.
+/// The summed loss of rows of logits, and its gradient. Rows with a negative target contribute nothing to either.
 struct CrossEntropyReference {
   double loss = 0;
   Values gradient;
@@ -258,7 +259,7 @@ inline CrossEntropyReference cross_entropy_reference(const Values& logits, const
   return expected;
 }
 
-/// a b, of matrices [m, k] and [k, n], or of either's transpose.
+/// The product of a [m, k] and b [k, n]; `ta` and `tb` mark transposed storage.
 inline Values product_reference(const Values& a, bool ta, const Values& b, bool tb, std::size_t m, std::size_t n,
                                 std::size_t k) {
   Values c(m * n);
@@ -268,12 +269,12 @@ inline Values product_reference(const Values& a, bool ta, const Values& b, bool 
   return c;
 }
 
-/// Sizes of a test, how its rows lie in memory, and who computes.
+/// Sizes of a test case, the memory layout of its rows, and the variant that computes it.
 struct Case {
   std::int64_t rows = 1, columns = 1, gap = 0;
-  int threads = 1;          ///< of the CPU
-  std::int64_t offset = 0;  ///< elements behind an aligned address, of Cuda
-  bool plain = false;       ///< which of Cuda's kernels
+  int threads = 1;          ///< CPU only
+  std::int64_t offset = 0;  ///< Cuda only: elements after an aligned address
+  bool plain = false;       ///< Cuda only: selects the plain kernels
 
   std::string text() const {
     return message(rows, " x ", columns, ", gap ", gap, ", threads ", threads, ", offset ", offset,
@@ -286,14 +287,14 @@ inline std::vector<int> team_sizes() { return test::thread_sanitizer ? std::vect
 
 struct Rank;
 
-/// A matrix where the operations of a rank find it, and what it holds after them.
+/// A matrix in the memory of a rank, with access to its values after operations.
 template <class T>
 struct OnHost : Matrix<T> {
   OnHost(Rank&, Matrix<T> matrix, std::int64_t /*offset*/ = 0) : Matrix<T>(std::move(matrix)) {}
   Matrix<T>& back() { return *this; }
 };
 
-/// Numbers of any type in the same way.
+/// The same for a list of numbers of any type.
 template <class T>
 class NumbersOnHost {
  public:
@@ -316,21 +317,22 @@ struct Rank {
   using Listed = NumbersOnHost<T>;
   template <class T>
   static constexpr double tolerance = reference::tolerance<T>();
-  static constexpr double norm_tolerances = 2;  ///< what a norm may take of them: a wide row's scale is rounded too
-  /// Of sums over rows in float, relative to the largest: of many rows it is larger.
+  static constexpr double norm_tolerances =
+      2;  ///< tolerance of norms in units of `tolerance`: their scale is rounded too
+  /// Tolerance of float sums over rows, relative to the largest sum.
   static constexpr double sums_tolerance(std::int64_t rows) { return rows > 60 ? 2e-6 : 4e-6; }
   static constexpr double loss_tolerance = 1e-7;
 
   explicit Rank(int threads, std::int64_t bytes = 1 << 18) : arena(ledger, bytes), stream(arena, threads) {}
   explicit Rank(const Case& c, std::int64_t bytes = 1 << 18) : Rank(c.threads, bytes) {}
 
-  /// Each way to compute one size.
+  /// All variants of the computation, with one size.
   static std::vector<Case> variants() {
     std::vector<Case> list;
     for (const int threads : team_sizes()) list.push_back({.threads = threads});
     return list;
   }
-  /// Sizes that fill registers and that do not; the largest is worth a team of threads.
+  /// Sizes that fill vector registers and sizes that do not; the largest is big enough for a team of threads.
   static std::vector<Case> cases() {
     std::vector<Case> list;
     for (const int threads : team_sizes()) {
@@ -346,7 +348,7 @@ struct Rank {
   Cpu::Stream stream;
 };
 
-/// What a rank of any device holds.
+/// Matrices and lists in the memory of a rank of any device.
 /// @{
 template <class R, class T>
 using Held = typename R::template Held<T>;

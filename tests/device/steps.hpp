@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Optimizers in float64, and checks of their operations on the ranks of any device.
+/// References of optimizers in float64, and checks of their operations on the ranks of any device.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace fsdp::device::reference {
 
-/// What the device would decide of a third step: a quarter of the gradient is left by clipping.
+/// The decision for a third step, in which clipping scales the gradient by a quarter.
 inline StepDecision third_step() { return {.taken = 3, .lr = 0.01, .gradient_scale = 0.25f}; }
 
 /// One step of AdamW, in place.
@@ -32,7 +32,7 @@ inline void adamw_reference(const AdamWRules& rules, const StepDecision& step, V
   }
 }
 
-/// Without and with momentum, Nesterov's, and decay.
+/// SGD rules without and with momentum, Nesterov momentum, and weight decay.
 inline std::vector<SgdRules> sgd_rules() {
   return {{.momentum = 0},
           {.momentum = 0, .weight_decay = 0.1f},
@@ -40,7 +40,7 @@ inline std::vector<SgdRules> sgd_rules() {
           {.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f}};
 }
 
-/// One step, in place; `m` stays where there is no momentum.
+/// One step of SGD, in place; `m` is unchanged without momentum.
 inline void sgd_reference(const SgdRules& rules, const StepDecision& step, Values& w, Values& m, const Values& g) {
   const auto momentum = static_cast<double>(rules.momentum);
   for (std::size_t i = 0; i < w.size(); ++i) {
@@ -53,7 +53,7 @@ inline void sgd_reference(const SgdRules& rules, const StepDecision& step, Value
   }
 }
 
-/// Muon's direction with a momentum of 0.95; `m` is stepped.
+/// Muon's update direction with a momentum of 0.95; updates `m`.
 inline Values direction_reference(bool nesterov, const StepDecision& step, Values& m, const Values& g) {
   constexpr double momentum = 0.95;
   const auto scale = static_cast<double>(step.gradient_scale);
@@ -61,7 +61,7 @@ inline Values direction_reference(bool nesterov, const StepDecision& step, Value
   return nesterov ? combined(scale, g, momentum, m) : m;
 }
 
-/// Weights, states, a gradient and, unless Model is float, model weights of an optimizer's step.
+/// The tensors of an optimizer step: weights, states, a gradient and, unless Model is float, model weights.
 template <class Model, class R>
 struct Stepped {
   static constexpr bool with_model = !std::is_same_v<Model, float>;
@@ -94,7 +94,7 @@ struct Stepped {
     if constexpr (with_model) enqueue(rank.stream, Fill<Model>{.y = model, .value = NAN});
   }
 
-  /// The model weights are the main weights, rounded once.
+  /// Expects the weights of the reference, and model weights that are the main weights rounded once.
   void expect_step(double bound = 1e-6) const {
     EXPECT_LT(difference(w.values(), w_expected), bound);
     EXPECT_LT(difference(m.values(), m_expected), bound);
@@ -135,7 +135,7 @@ void expect_sgd(const Case& c, std::int64_t count) {
   }
 }
 
-/// Momentum, normalising, a polynomial's sum and the step, one after the other.
+/// Checks momentum, normalisation, the sum of a polynomial and the step, in this order.
 template <class T, class R>
 void expect_muon(const Case& c, std::int64_t count) {
   for (const bool nesterov : {false, true}) {
@@ -167,7 +167,7 @@ void expect_muon(const Case& c, std::int64_t count) {
   }
 }
 
-/// Model weights alone are written, whatever the gradient.
+/// Checks that a skipped step writes only the model weights, even if the gradient is NaN.
 template <class Model, class R>
 void expect_skipped_steps(const Case& c, std::int64_t count) {
   SCOPED_TRACE(message(c.text(), ", ", count, " weights"));
@@ -196,7 +196,7 @@ void expect_skipped_steps(const Case& c, std::int64_t count) {
   s.expect_step(1e-300);
 }
 
-/// What ranks gathered for a decision: sums by rank, and of each rank's norms the largest magnitude and the exact sum.
+/// The gathered inputs of a decision: each rank's sums, and for each of its norms the largest magnitude and exact sum.
 struct GatheredSums {
   std::vector<double> sums;
   std::int64_t ranks = 1;
@@ -221,7 +221,7 @@ StepDecision decided(R& rank, DecideStep op, const StepInputs& inputs, const Gat
   return decision.back().front();
 }
 
-/// In double, and twice with the same bits.
+/// Checks that the sum accumulates in double and that a second run is bit-identical.
 template <class R>
 void expect_sum_of_squares(const Case& c, std::int64_t count) {
   SCOPED_TRACE(message(c.text(), ", ", count, " elements"));

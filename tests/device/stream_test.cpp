@@ -15,7 +15,7 @@ namespace {
 
 using namespace reference;
 
-/// Sets the team of the calling thread, as a host program does, for a test.
+/// Sets OpenMP's team size of the calling thread during a test, as a host program may.
 class HostTeam {
  public:
   explicit HostTeam(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
@@ -27,7 +27,7 @@ class HostTeam {
   int before_;
 };
 
-/// Results of matmuls, by oneDNN and by way of float, attention, which is made of them, and an elementwise operation.
+/// Results of matmuls (by oneDNN, and widened to float), of attention, and of an elementwise operation.
 Values computed(int threads) {
   Rank rank(threads, 16 << 20);
   const auto a = Matrix<float>::random(1, 200, 150), b = Matrix<float>::random(2, 150, 170);
@@ -46,7 +46,7 @@ Values computed(int threads) {
   return all;
 }
 
-TEST(CpuStream, LeavesTheCallersTeamAsItIsAndDoesNotComputeByIt) {
+TEST(CpuStream, IsIndependentOfTheCallersThreadTeamAndKeepsItsSize) {
   for (const int threads : {1, 2}) {
     const Values expected = [&] {
       const HostTeam host(threads);
@@ -60,7 +60,7 @@ TEST(CpuStream, LeavesTheCallersTeamAsItIsAndDoesNotComputeByIt) {
   }
 }
 
-TEST(CpuStream, ComputesInAParallelRegionOfItsCallers) {
+TEST(CpuStream, ComputesWithinAParallelRegionOfTheCaller) {
   const Values expected = computed(1);
   constexpr int ranks = 3;
   std::vector<Values> found(ranks);
@@ -77,7 +77,7 @@ TEST(CpuStream, ComputesInAParallelRegionOfItsCallers) {
   EXPECT_EQ(found, std::vector<Values>(ranks, expected));
 }
 
-TEST(CpuStream, KeepsItsMatmulsWhenItIsMoved) {
+TEST(CpuStream, KeepsItsMatmulCacheWhenMoved) {
   Ledger ledger;
   Cpu::Arena arena(ledger, 16 << 20);
   Cpu::Stream first(arena, 1);
@@ -91,7 +91,7 @@ TEST(CpuStream, KeepsItsMatmulsWhenItIsMoved) {
   EXPECT_EQ(second.cache(), cache);
 }
 
-TEST(InstructionSet, IsChosenByName) {
+TEST(InstructionSet, IsSelectedByName) {
   const std::string before(instruction_set());
   choose_instruction_set(before);
   EXPECT_EQ(instruction_set(), before);

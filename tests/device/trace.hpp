@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What operations left behind on a device, to compare devices that compute with those that only count.
+/// Counters and memory use after operations, to compare devices that compute with devices that only count.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ Trace left_by(const Arena& arena, const Stream& stream) {
           arena.used()};
 }
 
-/// Runs `operation(device, arena, stream)`, which makes its own inputs: devices start with an empty arena.
+/// Runs `operation(device, arena, stream)`, which allocates its own inputs: the arena starts empty.
 template <class Device, class Operation>
 Trace trace(typename Device::Arena arena, int threads, const Operation& operation) {
   typename Device::Stream stream(arena, threads);
@@ -45,7 +45,7 @@ Trace trace(typename Device::Arena arena, int threads, const Operation& operatio
   return left_by(arena, stream);
 }
 
-/// The first device computes, the second is its dry run: they count the same work and take the same memory.
+/// Checks that Device, which computes, and Dry, its dry run, count the same work and use the same memory.
 template <class Device, class Dry, class Operation>
 void expect_equal_costs(const char* name, typename Device::Arena arena, int threads, const Operation& operation) {
   const Trace found = trace<Device>(std::move(arena), threads, operation);
@@ -53,7 +53,7 @@ void expect_equal_costs(const char* name, typename Device::Arena arena, int thre
   EXPECT_GT(found.matmul_flops + found.attention_flops + found.elementwise_bytes, 0) << name;
 }
 
-/// Makes tensors in a device's arena, zeroed where there is storage.
+/// Allocates tensors in a device's arena, zeroed if it has storage.
 template <class Device>
 struct Maker {
   typename Device::Arena& arena;
@@ -78,7 +78,7 @@ struct Maker {
   }
 };
 
-/// What operations on activations take: rows of 96 columns.
+/// Operands of operations on activations, with rows of 96 columns.
 template <class T>
 struct TracedTensors {
   Tensor<T> x, y, z;            // [rows, 96]
@@ -189,7 +189,7 @@ auto traced_attention(const AttentionShape& shape) {
   };
 }
 
-/// AdamW, and what decides its step.
+/// AdamW and the decision of its step.
 template <class Model>
 auto traced_optimizer() {
   return [](auto device, auto& arena, auto& stream) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checks of the two ends of a model, embedding and loss, against float64, on the ranks of any device.
+/// Checks of embedding and loss against float64, on the ranks of any device.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace fsdp::device::reference {
 
 struct EmbeddingSizes {
-  std::int64_t rows, columns;  // of the table
+  std::int64_t rows, columns;  // sizes of the table
   std::int64_t table_gap = 0, gap = 0;
 };
 
-/// Takes rows of a table, and adds their gradients in the order of tokens: twice.
+/// Checks that rows of a table are gathered, and that gradients are added in token order, twice.
 template <class T, class R>
 void expect_embedding(const Case& c, const EmbeddingSizes& s, const std::vector<std::int32_t>& tokens) {
   SCOPED_TRACE(message(c.text(), ", a table of ", s.rows, " x ", s.columns, ", gaps ", s.table_gap, " and ", s.gap));
@@ -57,7 +57,7 @@ inline std::vector<std::int32_t> some_targets(const Case& c) {
   return targets;
 }
 
-/// Adds the loss, and leaves its gradient.
+/// Checks that the loss is added to the sum and that the gradient overwrites the logits.
 template <class T, class R>
 void expect_cross_entropy() {
   for (const Case& c : R::cases()) {
@@ -78,7 +78,7 @@ void expect_cross_entropy() {
   }
 }
 
-/// In blocks of columns as in whole rows.
+/// Checks cross-entropy in blocks of columns against whole rows.
 template <class T, class R>
 void expect_cross_entropy_in_blocks(std::int64_t most_blocks) {
   for (const Case& c : R::cases())
@@ -110,7 +110,7 @@ void expect_cross_entropy_in_blocks(std::int64_t most_blocks) {
     }
 }
 
-/// A logit that is not finite shows wherever it stands.
+/// Checks that a non-finite logit at any position makes the loss NaN.
 template <class T, class R>
 void expect_cross_entropy_shows_what_is_not_finite() {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})

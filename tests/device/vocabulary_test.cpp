@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The two ends of a model, embedding and loss, in float and bf16.
+/// Embedding and loss on the CPU, in float and bf16.
 #include "vocabulary.hpp"
 
 namespace fsdp::device {
@@ -12,13 +12,13 @@ class Vocabulary : public ::testing::Test {};
 using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(Vocabulary, Types);
 
-TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndItsBackwardAddsThemInTokenOrder) {
+TYPED_TEST(Vocabulary, EmbeddingGathersRowsAndBackwardAddsInTokenOrder) {
   for (const Case& c : Rank::variants())
     for (const std::int64_t columns : {1, 3, 15, 257, 4099})
       expect_embedding<TypeParam, Rank>(c, {.rows = 5, .columns = columns, .gap = 3}, {4, 0, 4, 2, 4, 1, 0});
 }
 
-TEST(Embedding, RefusesATokenOutsideTheVocabularyBeforeItWrites) {
+TEST(Embedding, RefusesATokenOutsideTheVocabularyBeforeWriting) {
   Rank rank(1);
   const std::vector<std::int32_t> tokens = {0, 5};
   const auto table = Matrix<float>::random(1, 5, 3);
@@ -29,17 +29,19 @@ TEST(Embedding, RefusesATokenOutsideTheVocabularyBeforeItWrites) {
   EXPECT_EQ(out.values(), before);
 }
 
-TYPED_TEST(Vocabulary, CrossEntropyAddsTheLossAndLeavesItsGradient) { expect_cross_entropy<TypeParam, Rank>(); }
+TYPED_TEST(Vocabulary, CrossEntropyAddsTheLossAndOverwritesLogitsByGradients) {
+  expect_cross_entropy<TypeParam, Rank>();
+}
 
-TYPED_TEST(Vocabulary, CrossEntropyInBlocksOfColumnsIsThatOfWholeRows) {
+TYPED_TEST(Vocabulary, CrossEntropyInBlocksOfColumnsMatchesWholeRows) {
   expect_cross_entropy_in_blocks<TypeParam, Rank>(300);
 }
 
-TYPED_TEST(Vocabulary, CrossEntropyShowsNanAndInfinity) {
+TYPED_TEST(Vocabulary, CrossEntropyPropagatesNanAndInfinity) {
   expect_cross_entropy_shows_what_is_not_finite<TypeParam, Rank>();
 }
 
-TEST(CrossEntropy, RefusesATargetOutsideTheVocabularyBeforeItWrites) {
+TEST(CrossEntropy, RefusesATargetOutsideTheVocabularyBeforeWriting) {
   Rank rank(1);
   auto logits = Matrix<float>::random(1, 2, 7);
   const Values before = logits.values();

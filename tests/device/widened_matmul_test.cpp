@@ -17,7 +17,7 @@ struct Form {
   bool ta, tb, accumulate;
 };
 
-/// Its values one behind the other, turned where it is asked for: a loop over views takes a minute with
+/// The values of a matrix in row-major order, transposed if requested. A loop over views would take a minute with
 /// AddressSanitizer.
 std::vector<double> widened(const Matrix<bf16>& matrix, bool transposed) {
   const auto view = matrix.view();
@@ -28,7 +28,7 @@ std::vector<double> widened(const Matrix<bf16>& matrix, bool transposed) {
   return values;
 }
 
-/// The values of a form, and float64's product of them, summed in order: once for all ways to multiply them.
+/// The operands of a product and its float64 reference, summed in order and shared by all variants of the matmul.
 struct Product {
   Form form;
   Matrix<bf16> a, b;
@@ -46,7 +46,7 @@ struct Product {
   }
 };
 
-/// By way of float against float64.
+/// Compares a matmul of operands that are widened to float with float64.
 template <class C>
 void expect_as_float64(const Product& product, int threads, bool single_thread) {
   const Form& form = product.form;
@@ -75,7 +75,7 @@ void expect_as_float64(const Product& product, int threads, bool single_thread) 
   EXPECT_TRUE(c.gaps_untouched());
 }
 
-TEST(WidenedMatmul, IsFloat64sInEveryFormOfManyBlocks) {
+TEST(WidenedMatmul, MatchesFloat64ForAllTransposesAndManyBlocks) {
   for (const Form& form : {Form{530, 270, 300, false, false, false},
                            {530, 270, 300, true, false, true},
                            {1100, 33, 257, false, true, true},
@@ -91,7 +91,7 @@ TEST(WidenedMatmul, IsFloat64sInEveryFormOfManyBlocks) {
   }
 }
 
-TEST(WidenedMatmul, ServesProcessorsThatMultiplyFloatFaster) {
+TEST(WidenedMatmul, IsUsedOnProcessorsWithFasterFloatMatmuls) {
   using cpu::float_is_faster;
   using cpu::Isa;
   constexpr auto with = Isa::avx512_bf16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The golden Llamas on a GPU, alone and with ranks that share it.
+// The golden Llamas on a GPU, on one rank and on several ranks that share it.
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace fsdp::test {
 namespace {
 
-TEST(CudaGolden, TwentyStepsEqualPyTorchsWhateverTheStrategyAndTiles) {
+TEST(CudaGolden, TwentyStepsMatchPyTorchForAnyStrategyAndTiling) {
   FSDP_NEEDS_CUDA();
   for (const auto& [folder, clip] : golden_folders) {
     const Golden golden(folder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on a GPU goes the CPU's way.
+// Training on a GPU compared with training on the CPU.
 #include <gtest/gtest.h>
 
 #include <support/small_llama.hpp>
@@ -8,7 +8,7 @@
 namespace fsdp::test {
 namespace {
 
-/// Heads of 64, which bf16 computes on tensor cores; other text every step.
+/// A model with a head size of 64, so that bf16 attention uses tensor cores; every step has different text.
 RunOptions fifty_steps() {
   const LlamaConfig config{.vocab_size = 96,
                            .hidden_size = 128,
@@ -33,7 +33,7 @@ RunOptions fifty_steps() {
           .collects = false};
 }
 
-TEST(CudaTraining, LossFollowsTheCpusFor50Steps) {
+TEST(CudaTraining, LossMatchesTheCpuFor50Steps) {
   FSDP_NEEDS_CUDA();
   const RunOptions options = fifty_steps();
   const RunResults expected = run("fsdp2", options);
@@ -42,7 +42,7 @@ TEST(CudaTraining, LossFollowsTheCpusFor50Steps) {
   EXPECT_LE(largest_relative(run_cuda("fsdp2/bf16", options).losses, run("fsdp2/bf16", options).losses), 0.02);
 }
 
-TEST(CudaTraining, GivesTheSameBitsByGraphs) {
+TEST(CudaTraining, IsBitIdenticalWithGraphs) {
   FSDP_NEEDS_CUDA();
   for (const bool far : {false, true})
     for (const auto stack : {"fsdp2", "fsdp2/bf16"}) {
@@ -58,7 +58,7 @@ TEST(CudaTraining, GivesTheSameBitsByGraphs) {
     }
 }
 
-TEST(CudaTraining, IsRepeatedToTheBit) {
+TEST(CudaTraining, IsBitIdenticalInARepeatedRun) {
   FSDP_NEEDS_CUDA();
   const RunOptions options = fifty_steps();
   for (const auto stack : {"fsdp2", "fsdp2/bf16"})

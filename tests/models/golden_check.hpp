@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Compares runs of a golden folder with the float64 values in it. A folder's numbers: tests/golden/make_llama.py, and
-/// make_family.py for those of other families.
+/// Compares runs with the float64 values of a golden folder. tests/golden/make_llama.py writes these folders, and
+/// make_family.py those of other families.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace fsdp::test {
 
-/// A folder, its 6 windows of text and what PyTorch made of them.
+/// A golden folder: its 6 windows of text, and PyTorch's results for them.
 struct Golden {
   explicit Golden(const std::string& name)
       : folder(golden(name)), config(LlamaConfig::read(folder)), expected(folder / "expected.safetensors") {
@@ -43,7 +43,7 @@ struct Golden {
     return values;
   }
 
-  /// The 20 steps that made the folder, over so many places.
+  /// The 20 steps that produced the folder, on `ranks` ranks in `micro_batches` micro-batches.
   RunOptions options(int ranks, int micro_batches, tiling::RunTimeTiling tiling, double clip) const {
     return {.config = config,
             .sequence_length = length,
@@ -72,8 +72,8 @@ inline void expect_close(const Values& found, const Golden& golden, const std::s
     EXPECT_LE(relative(values, golden.read(prefix + name)), bound) << prefix << name;
 }
 
-/// The first loss and logits `bound`, those of the 20 steps and their norms `later`, gradients and the weights after
-/// the steps 1e-4, all relative.
+/// Relative bounds: `bound` for the first loss and the logits, `later` for the losses and norms of the 20 steps, and
+/// 1e-4 for gradients and for the weights after the steps.
 inline void expect_golden(const RunResults& results, const Golden& golden, double bound = 1e-5, double later = 1e-5) {
   EXPECT_LE(largest_relative({results.losses.front()}, golden.read("loss")), bound);
   EXPECT_LE(largest_relative(results.losses, golden.read("adamw.losses")), later);
@@ -91,10 +91,10 @@ inline void expect_golden(const RunResults& results, const Golden& golden, doubl
 
 struct GoldenFolder {
   const char* name;
-  double clip;  ///< the folder's --clip
+  double clip;  ///< --clip of the run that produced the folder
 };
 inline constexpr GoldenFolder golden_folders[] = {{"llama-gqa", 0.0}, {"llama-odd", 1.0}};
-/// Of `transformers`.
+/// Folders whose values come from `transformers`.
 inline constexpr GoldenFolder family_folders[] = {
     {"llama-llama3", 0.0}, {"mistral-window", 0.0}, {"qwen2-yarn", 0.0}, {"qwen3-window", 0.0}};
 

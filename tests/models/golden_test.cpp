@@ -10,13 +10,13 @@
 namespace fsdp::test {
 namespace {
 
-/// Whether every tiling meets every number of micro-batches; otherwise each meets one, for the sake of time.
+/// Whether every tiling is combined with every number of micro-batches; otherwise with one of them, to save time.
 constexpr bool crossed(int ranks) { return !sanitized && ranks <= 2; }
 
-/// Strategy, ranks.
+/// Parameters: strategy and number of ranks.
 class Golden20Steps : public ::testing::TestWithParam<std::tuple<std::string_view, int>> {};
 
-TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
+TEST_P(Golden20Steps, MatchPyTorchForAnyMicroBatchesAndTiling) {
   const auto [strategy, ranks] = GetParam();
   if (sanitized && ranks == 6 && strategy != "fsdp2")
     GTEST_SKIP() << "six ranks of every strategy run without a sanitizer";
@@ -34,7 +34,7 @@ TEST_P(Golden20Steps, EqualPyTorchsWhateverTheMicroBatchesAndTiles) {
   }
 }
 
-TEST_P(Golden20Steps, OfEveryFamilyEqualTransformers) {
+TEST_P(Golden20Steps, OfEveryFamilyMatchTransformers) {
   const auto [strategy, ranks] = GetParam();
   const bool one_place = strategy == "fsdp2" && ranks == 3;
   if (sanitized && !one_place) GTEST_SKIP() << "three ranks of fsdp2 run under sanitizers";
@@ -42,7 +42,7 @@ TEST_P(Golden20Steps, OfEveryFamilyEqualTransformers) {
   for (const auto& [name, clip] : family_folders) {
     const Golden golden(name);
     for (const auto& [tiling_name, tiling, micro_batches] : golden_tilings()) {
-      if (micro_batches != 1 + ranks % 3) continue;  // a strategy meets each of them on some number of ranks
+      if (micro_batches != 1 + ranks % 3) continue;  // each is covered for some number of ranks
       SCOPED_TRACE(message(name, ", ", micro_batches, " micro-batches, tiling ", tiling_name));
       RunOptions options = golden.options(ranks, micro_batches, tiling, clip);
       if (micro_batches == 1) options.logits_of = golden.windows;
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(OnThreads, Golden20Steps,
                                   "ranks";
                          });
 
-TEST(Golden, TheFirstLossIsThatOfEvaluation) {
+TEST(Golden, EvaluationBeforeTrainingMatchesTheGoldenLoss) {
   const Golden golden("llama-odd");
   RunOptions options = golden.options(2, 1, {}, 1.0);
   options.steps = 1;
@@ -67,7 +67,7 @@ TEST(Golden, TheFirstLossIsThatOfEvaluation) {
   EXPECT_LE(largest_relative({run("fsdp2", options).first_evaluation}, golden.read("loss")), 1e-5);
 }
 
-TEST(Golden, AStepThatIsForgottenIsFound) {
+TEST(Golden, DetectsAMissingStep) {
   const Golden golden("llama-gqa");
   RunOptions options = golden.options(1, 1, {}, 0.0);
   options.steps = 19;
@@ -78,7 +78,7 @@ TEST(Golden, AStepThatIsForgottenIsFound) {
   EXPECT_GT(largest, 1e-4);
 }
 
-TEST(Golden, WithAnotherWindowOrScalingAFamilyIsAnother) {
+TEST(Golden, DetectsAWrongWindowOrRopeScaling) {
   const auto expect_other = [](const char* name, const std::function<void(LlamaConfig&)>& change) {
     const Golden golden(name);
     RunOptions options = golden.options(1, 1, {}, 0.0);
@@ -95,7 +95,7 @@ TEST(Golden, WithAnotherWindowOrScalingAFamilyIsAnother) {
   expect_other("qwen3-window", [](LlamaConfig& c) { c.full_layers = 0; });
 }
 
-TEST(Golden, AnotherClippingIsFound) {
+TEST(Golden, DetectsWrongGradientClipping) {
   const Golden golden("llama-odd");
   const RunResults results = run("replicated", golden.options(1, 1, {}, 0.0));
   EXPECT_GT(largest_relative(results.losses, golden.read("adamw.losses")), 1e-5);

@@ -25,7 +25,7 @@ LlamaConfig changed(const std::function<void(LlamaConfig&)>& change) {
   return config;
 }
 
-TEST(LlamaPreset, EveryOneIsValidAndTheFirstIsTheSmallest) {
+TEST(LlamaPreset, AllAreValidAndTheFirstIsTheSmallest) {
   std::int64_t previous = 0;
   for (const std::string& name : llama_preset_names()) {
     const LlamaConfig config = llama_preset(name);
@@ -35,7 +35,7 @@ TEST(LlamaPreset, EveryOneIsValidAndTheFirstIsTheSmallest) {
   }
 }
 
-TEST(LlamaPreset, AnUnknownOneIsAnErrorWithTheNearestName) {
+TEST(LlamaPreset, ErrorForAnUnknownPresetSuggestsTheNearestName) {
   EXPECT_INPUT_ERROR(llama_preset("smal"), "did you mean 'small'?");
 }
 
@@ -53,7 +53,7 @@ TEST(LlamaConfig, ReadsTheGoldenFolders) {
                                                                  .max_position_embeddings = 4096}));
 }
 
-TEST(LlamaConfig, WritesWhatItReads) {
+TEST(LlamaConfig, RoundTripsThroughWriteAndRead) {
   LlamaConfig config = llama_preset("small");
   config.tied = true;
   config.rope_theta = 123456.789;
@@ -61,12 +61,12 @@ TEST(LlamaConfig, WritesWhatItReads) {
   EXPECT_EQ(LlamaConfig::parse(config.write(), "here"), config);
 }
 
-TEST(LlamaConfig, WritesTheGoldenFileToTheLastKey) {
+TEST(LlamaConfig, WritesTheGoldenFileUnchanged) {
   const LlamaConfig config = LlamaConfig::read(golden("llama-gqa"));
   EXPECT_EQ(config.write(), test::content_of(golden("llama-gqa") / "config.json"));
 }
 
-TEST(LlamaConfig, AbsentKeysHaveHuggingFacesDefaults) {
+TEST(LlamaConfig, AbsentKeysHaveHuggingFaceDefaults) {
   const LlamaConfig config = parse(R"(,"rope_scaling":null,"head_dim":null,"num_labels":7)");
   EXPECT_EQ(config.head_dim, 8);
   EXPECT_EQ(config.rope_theta, 10000.0);
@@ -74,7 +74,7 @@ TEST(LlamaConfig, AbsentKeysHaveHuggingFacesDefaults) {
   EXPECT_EQ(parse(R"(,"rope_parameters":{"rope_type":"default","rope_theta":500000.0})").rope_theta, 500000.0);
 }
 
-TEST(LlamaConfig, RefusesByNameWhatItCannotCompute) {
+TEST(LlamaConfig, RefusesUnsupportedKeysByName) {
   EXPECT_INPUT_ERROR(parse(R"(,"hidden_act":"gelu")"), R"("hidden_act" is "gelu"; only "silu" is supported)");
   EXPECT_INPUT_ERROR(parse(R"(,"attention_bias":true)"), "attention_bias");
   EXPECT_INPUT_ERROR(parse(R"(,"mlp_bias":true)"), "mlp_bias");
@@ -92,7 +92,7 @@ TEST(LlamaConfig, RefusesByNameWhatItCannotCompute) {
   EXPECT_INPUT_ERROR(LlamaConfig::parse("{}", "f"), "\"model_type\" is missing");
 }
 
-/// A config.json of one of the families; the default of qwen's key-value heads, 32, does not divide 4.
+/// Parses a config.json of one of the families. For qwen it sets 4 key-value heads: the default, 32, does not divide 4.
 LlamaConfig family(const std::string& name, std::string more, int layers = 2) {
   if (name.starts_with("qwen") && more.find("num_key_value_heads") == more.npos) more += R"(,"num_key_value_heads":4)";
   return LlamaConfig::parse(
@@ -112,8 +112,8 @@ TEST(LlamaFamilies, HaveTheirOwnDefaults) {
   EXPECT_EQ(family("llama", R"(,"sliding_window":7)").sliding_window, 0);  // as in transformers
 }
 
-/// What transformers 5.24 makes of null (AutoConfig.from_pretrained), key by key.
-TEST(LlamaFamilies, NullIsNoneOrTheDefaultOrRefusedAsInTransformers) {
+/// The expected values are those of transformers 5.24 (AutoConfig.from_pretrained) for null, key by key.
+TEST(LlamaFamilies, TreatNullAsTransformersDoes) {
   const auto null = [](const std::string& name, const std::string& key, const std::string& more = "") {
     const std::string heads = key == "num_key_value_heads" ? "" : R"(,"num_key_value_heads":2)";
     return family(name, heads + more + ",\"" + key + "\":null");
@@ -146,12 +146,12 @@ TEST(LlamaFamilies, NullIsNoneOrTheDefaultOrRefusedAsInTransformers) {
                                         "f"),
                      "4 heads are not divisible by 32 key-value heads");
   EXPECT_EQ(null("mistral", "sliding_window").sliding_window, 0);
-  EXPECT_EQ(null("mistral", "mlp_bias"), family("mistral", R"(,"num_key_value_heads":2)"));  // it has no such key
+  EXPECT_EQ(null("mistral", "mlp_bias"), family("mistral", R"(,"num_key_value_heads":2)"));  // mistral has no such key
   EXPECT_INPUT_ERROR(null("llama", "mlp_bias"), "\"mlp_bias\" is null; only false is supported");
   EXPECT_INPUT_ERROR(null("qwen3", "attention_bias"), "\"attention_bias\" is null; only false is supported");
 }
 
-TEST(LlamaConfig, NullInRopeIsTheDefaultOfYarnsNumbersAlone) {
+TEST(LlamaConfig, NullInRopeScalingIsADefaultOnlyForYarnParameters) {
   const std::string yarn = R"(,"rope_scaling":{"rope_type":"yarn","original_max_position_embeddings":64)";
   const LlamaConfig config = parse(R"(,"max_position_embeddings":256)" + yarn +
                                    R"(,"factor":null,"beta_fast":null,"beta_slow":null,"attention_factor":null})");
@@ -169,7 +169,7 @@ TEST(LlamaConfig, NullInRopeIsTheDefaultOfYarnsNumbersAlone) {
   EXPECT_INPUT_ERROR(parse(R"(,"lora":{"rank":2,"alpha":4,"dropout":null})"), "\"dropout\" is null");
 }
 
-TEST(LlamaConfig, AZeroOfAFileIsNoDefaultOfAFlag) {
+TEST(LlamaConfig, AZeroInAFileIsNotTreatedAsAbsent) {
   const std::string yarn = R"(,"rope_scaling":{"rope_type":"yarn","factor":4,"original_max_position_embeddings":64)";
   EXPECT_INPUT_ERROR(parse(yarn + R"(,"attention_factor":0.0})"), "\"attention_factor\" is 0, so that no token");
   EXPECT_INPUT_ERROR(parse(yarn + R"(,"attention_factor":-1})"), "\"attention_factor\" is -1; it must be above 0");
@@ -177,31 +177,31 @@ TEST(LlamaConfig, AZeroOfAFileIsNoDefaultOfAFlag) {
   EXPECT_INPUT_ERROR(parse(R"(,"lora":{"rank":0,"alpha":4})"), "\"rank\" of \"lora\" is 0");
   EXPECT_INPUT_ERROR(family("mistral", R"(,"num_key_value_heads":2,"sliding_window":0)"),
                      "\"sliding_window\" is 0, so that no token would see any; give null for no window");
-  EXPECT_EQ(family("qwen2", R"(,"sliding_window":0)").sliding_window, 0);  // not used
+  EXPECT_EQ(family("qwen2", R"(,"sliding_window":0)").sliding_window, 0);  // use_sliding_window is false
   EXPECT_EQ(parse(R"(,"rope_scaling":{},"rope_parameters":{"rope_type":"linear","factor":2})").rope.factor, 2);
 }
 
-TEST(LlamaConfig, EqualBordersOfYarnAreASteepRamp) {
+TEST(LlamaConfig, EqualYarnBetasGiveAStepLikeRamp) {
   const std::string yarn = R"(,"rope_scaling":{"rope_type":"yarn","factor":4,"original_max_position_embeddings":64)";
   const LlamaConfig equal = parse(yarn + R"(,"beta_fast":2,"beta_slow":2})");
   const device::RotaryScaling ramp = equal.rope.scaling(10000, 8);
-  EXPECT_EQ(ramp.low, 0);  // the pair that turns twice is 8 ln(64 / 4 pi) / (2 ln 10000) = 0.707
+  EXPECT_EQ(ramp.low, 0);  // the pair with two rotations is 8 ln(64 / 4 pi) / (2 ln 10000) = 0.707
   EXPECT_EQ(ramp.high, 1);
   EXPECT_INPUT_ERROR(parse(yarn + R"(,"beta_fast":1,"beta_slow":2})"),
                      "\"beta_slow\" is 2 and \"beta_fast\" is 1; the first must be above 0 and at most the second");
 }
 
-TEST(LlamaConfig, ANullThetaBesideOneOfRopeParametersIsAbsent) {
+TEST(LlamaConfig, ANullRopeThetaIsIgnoredIfRopeParametersHaveOne) {
   EXPECT_EQ(parse(R"(,"rope_theta":null,"rope_parameters":{"rope_type":"default","rope_theta":5e5})").rope_theta, 5e5);
   EXPECT_INPUT_ERROR(parse(R"(,"rope_theta":null,"rope_parameters":{"rope_type":"default"})"),
                      "\"rope_theta\" is null");
 }
 
-TEST(LlamaFamilies, WindowsSlideFromALayerOn) {
+TEST(LlamaFamilies, ApplySlidingWindowsFromMaxWindowLayersOn) {
   const std::string window = R"(,"use_sliding_window":true,"sliding_window":7)";
   const LlamaConfig some = family("qwen3", window + R"(,"max_window_layers":1)", 3);
   EXPECT_EQ((std::vector{some.window(0), some.window(1), some.window(2)}), (std::vector<std::int64_t>{0, 7, 7}));
-  EXPECT_EQ(family("qwen2", window, 3), family("qwen2", "", 3));  // 28 layers have none
+  EXPECT_EQ(family("qwen2", window, 3), family("qwen2", "", 3));  // by default the first 28 layers have no window
   const std::string listed = window + R"(,"layer_types":["full_attention","sliding_attention","sliding_attention"])";
   EXPECT_EQ(family("qwen3", listed, 3), some);
   EXPECT_INPUT_ERROR(family("qwen3", listed, 2), "it must name each of the 2 layers");
@@ -212,7 +212,7 @@ TEST(LlamaFamilies, WindowsSlideFromALayerOn) {
   EXPECT_INPUT_ERROR(family("qwen3", R"(,"layer_types":7)"), "\"layer_types\" is 7");
 }
 
-TEST(LlamaFamilies, AMistralsLayerTypesSayWhichLayersHaveTheWindow) {
+TEST(LlamaFamilies, LayerTypesOfMistralSelectTheLayersWithAWindow) {
   const auto mistral = [](const std::string& types, const std::string& window = "7") {
     return family("mistral", R"(,"num_key_value_heads":2,"sliding_window":)" + window + R"(,"layer_types":)" + types,
                   3);
@@ -233,7 +233,7 @@ TEST(LlamaFamilies, AMistralsLayerTypesSayWhichLayersHaveTheWindow) {
                      "\"layer_types\" names layers with a window, and \"sliding_window\" gives none");
 }
 
-TEST(LlamaFamilies, WriteWhatTheyReadAndKeepOtherKeys) {
+TEST(LlamaFamilies, RoundTripThroughWriteAndKeepOtherKeys) {
   const std::string window = R"(,"use_sliding_window":true,"sliding_window":7,"max_window_layers":1)";
   const std::string yarn =
       R"(,"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64,"attention_factor":1.5})";
@@ -271,7 +271,7 @@ TEST(LlamaConfig, MalformedFilesAreInputErrors) {
   EXPECT_INPUT_ERROR(LlamaConfig::read(folder.path()), folder.path().string() + "/config.json: no such file");
 }
 
-TEST(LlamaConfig, AFolderOfAdaptersOrCheckpointsIsToldWhatToNameInstead) {
+TEST(LlamaConfig, ErrorForAnAdapterOrCheckpointFolderSuggestsTheRightPath) {
   const test::TemporaryFolder steps, adapters;
   for (const char* const name : {"step-00000010", "step-00000020", "step-00000030.tmp-1"})
     std::filesystem::create_directory(steps.path() / name);
@@ -291,7 +291,7 @@ TEST(LlamaConfig, AFolderOfAdaptersOrCheckpointsIsToldWhatToNameInstead) {
   EXPECT_INPUT_ERROR(LlamaConfig::read(cache.path() / "nowhere"), "nowhere: no such folder");
 }
 
-TEST(LlamaConfig, EverySizeThatCannotWorkHasItsSentence) {
+TEST(LlamaConfig, EveryInvalidSizeHasItsOwnErrorMessage) {
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.heads = 5; }).validate(),
                      "5 heads are not divisible by 2 key-value heads");
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.kv_heads = 0; }).validate(), "number of key-value heads is 0");
@@ -306,7 +306,7 @@ TEST(LlamaConfig, EverySizeThatCannotWorkHasItsSentence) {
   EXPECT_INPUT_ERROR(changed([](LlamaConfig& c) { c.rope_theta = INFINITY; }).validate(), "rope_theta");
 }
 
-TEST(ParameterList, OfQwensHasBiasesAndNormsOfHeads) {
+TEST(ParameterList, OfQwenIncludesBiasesAndHeadNorms) {
   LlamaConfig config = llama_preset("tiny");
   const auto names = [&] {
     std::vector<std::string> list;
@@ -325,7 +325,7 @@ TEST(ParameterList, OfQwensHasBiasesAndNormsOfHeads) {
   EXPECT_EQ(names(), qwen3);
 }
 
-TEST(ParameterList, HasHuggingFacesNamesShapesAndOrder) {
+TEST(ParameterList, HasHuggingFaceNamesShapesAndOrder) {
   LlamaConfig config = LlamaConfig::read(golden("llama-gqa"));
   const std::vector<Parameter> list = parameter_list(test::ListedLlama(config));
 

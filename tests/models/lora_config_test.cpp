@@ -16,12 +16,12 @@ namespace {
 const std::string plain =
     R"({"peft_type":"LORA","r":8,"lora_alpha":16,"target_modules":["q_proj","model.layers.1.mlp.up_proj"]})";
 
-/// The same with another key.
+/// `plain` with one more key.
 std::string with(const std::string& key_and_value) {
   return plain.substr(0, plain.size() - 1) + "," + key_and_value + "}";
 }
 
-TEST(LoraConfig, TargetsAreWholeNamesOrWhatStandsBehindADot) {
+TEST(LoraConfig, TargetsMatchWholeNamesOrSuffixesAfterADot) {
   LoraConfig lora{.rank = 2};
   EXPECT_TRUE(lora.targets_projection("model.layers.0.self_attn.q_proj"));
   lora.targets = "q_proj,mlp.*,model.layers.1?.self_attn.v_proj";
@@ -32,12 +32,12 @@ TEST(LoraConfig, TargetsAreWholeNamesOrWhatStandsBehindADot) {
   EXPECT_FALSE(lora.targets_projection("model.layers.0.self_attn.a_q_proj"));
 }
 
-TEST(LoraConfig, ScaleIsAlphaOverRankOrOverItsRoot) {
+TEST(LoraConfig, ScaleIsAlphaOverRankOrOverItsSquareRoot) {
   EXPECT_EQ((LoraConfig{.rank = 4, .alpha = 8}.scale()), 2);
   EXPECT_EQ((LoraConfig{.rank = 4, .alpha = 8, .rslora = true}.scale()), 4);
 }
 
-TEST(LoraConfig, PathsOfABlockKnowTheirTargetsAndDropOutOtherElements) {
+TEST(LoraConfig, PathsOfABlockHaveTheirTargetsAndTheirOwnDropoutKey) {
   const LoraConfig lora{.rank = 2, .dropout = 0.5, .targets = "v_proj"};
   const auto first = lora.paths<2>("model.layers.0.", {"self_attn.q_proj", "self_attn.v_proj"});
   const auto second = lora.paths<2>("model.layers.1.", {"self_attn.q_proj", "self_attn.v_proj"});
@@ -46,7 +46,7 @@ TEST(LoraConfig, PathsOfABlockKnowTheirTargetsAndDropOutOtherElements) {
   EXPECT_FALSE(LoraConfig().paths<1>("model.layers.0.", {"mlp.down_proj"}).any());
 }
 
-TEST(LoraConfig, ReadsPeftsConfigAndWritesOneThatReadsTheSame) {
+TEST(LoraConfig, ReadsAPeftConfigAndRoundTripsIt) {
   const LoraConfig lora = LoraConfig::parse(with(R"("use_rslora":true,"lora_dropout":0.1,"use_dora":false)"), "here");
   EXPECT_EQ(lora.rank, 8);
   EXPECT_EQ(lora.alpha, 16);
@@ -62,7 +62,7 @@ TEST(LoraConfig, ReadsPeftsConfigAndWritesOneThatReadsTheSame) {
   EXPECT_EQ(again.dropout, lora.dropout);
 }
 
-TEST(LoraConfig, RefusesByNameWhatChangesTheComputation) {
+TEST(LoraConfig, RefusesUnsupportedKeysByName) {
   const auto refused = [](const std::string& key_and_value, const std::string& sentence) {
     EXPECT_INPUT_ERROR(LoraConfig::parse(with(key_and_value), "here"), sentence);
   };
@@ -91,7 +91,7 @@ TEST(LoraConfig, RefusesByNameWhatChangesTheComputation) {
                        "\"target_parameters\" is [\"experts.w\"], and no module is named");
 }
 
-TEST(LoraConfig, NullIsWhatPeftTakesItFor) {
+TEST(LoraConfig, TreatsNullAsPeftDoes) {
   EXPECT_FALSE(
       LoraConfig::parse(with(R"("use_rslora":null,"task_type":null,"base_model_name_or_path":null)"), "here").rslora);
   for (const char* const key : {"bias", "lora_dropout"})
@@ -101,7 +101,7 @@ TEST(LoraConfig, NullIsWhatPeftTakesItFor) {
   EXPECT_INPUT_ERROR(LoraConfig::parse("{}", "here"), "\"peft_type\" is missing; this must be \"LORA\"");
 }
 
-TEST(LoraConfig, OfAFolderThatMatchesNoProjectionIsNamedWithItsKey) {
+TEST(LoraConfig, ErrorForUnmatchedTargetsReportsTheFileAndKey) {
   const test::TemporaryFolder model, adapter;
   model.write("config.json", llama_preset("tiny").write());
   adapter.write("adapter_config.json",
@@ -111,7 +111,7 @@ TEST(LoraConfig, OfAFolderThatMatchesNoProjectionIsNamedWithItsKey) {
                          ": \"target_modules\" has \"query_key_value\", which matches no projection");
 }
 
-TEST(LoraConfig, OfAModelMustMatchItsProjections) {
+TEST(LoraConfig, TargetsMustMatchProjectionsOfTheModel) {
   LlamaConfig config = llama_preset("tiny");
   config.lora = {.rank = 2, .targets = "q_proj,model.layers.7.*"};
   EXPECT_INPUT_ERROR(config.validate(), "lora_targets has 'model.layers.7.*', which matches no projection");

@@ -12,8 +12,8 @@ namespace {
 
 class Golden20StepsOverMpi : public ::testing::TestWithParam<std::string_view> {};
 
-/// Each tiling meets one number of micro-batches; their product is run on threads.
-TEST_P(Golden20StepsOverMpi, EqualPyTorchs) {
+/// Each tiling is combined with one number of micro-batches; all combinations are run on threads.
+TEST_P(Golden20StepsOverMpi, MatchPyTorch) {
   for (const auto& [name, clip] : golden_folders) {
     const Golden golden(name);
     for (const auto& [tiling_name, tiling, micro_batches] : golden_tilings()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of its own: float inputs, mean squared error, blocks of two kinds and different widths.
+// A user-defined model: float inputs, mean squared error, blocks of two kinds and different widths.
 #include <tessera/fsdp/models/model.hpp>
 
 #include <cmath>
@@ -29,12 +29,12 @@ static_assert(!Model<int> && !Model<SeriesConfig> && !ModelConfig<int> && ModelC
 
 constexpr std::int64_t length = 6, sequences = 2, micro_batches = 2;
 
-/// Numbers in [-1, 1) that depend on nothing but their index.
+/// Pseudo-random numbers in [-1, 1) that depend only on their index.
 float number(std::int64_t i) {
   return static_cast<float>(static_cast<double>(mixed(static_cast<std::uint64_t>(i)) >> 11) * 0x1p-52 - 1.0);
 }
 
-/// One rank's batches: targets are sums of some inputs, so that they can be learnt.
+/// One rank's batches. Targets are sums of some inputs, so that they can be learned.
 struct Data {
   Data(int rank, const SeriesConfig& config) {
     const std::int64_t rows = length * sequences;
@@ -68,13 +68,13 @@ std::vector<double> losses(const Task& task, int steps = 8) {
   return testing::train_model(2, task, {.steps = steps}).losses;
 }
 
-TEST(SeriesModel, LearnsUnderEveryStrategyAndTilingAlike) {
+TEST(SeriesModel, LearnsTheSameWithEveryStrategyAndTiling) {
   const std::vector<double> expected = losses(task<Series<FullyShard<>>>(), 40);
   EXPECT_LT(expected.back(), 0.1 * expected.front());
   const std::vector<double> first(expected.begin(), expected.begin() + 8);
   EXPECT_EQ(losses(task<Series<Zero3>>()), first);
   EXPECT_EQ(losses(task<Series<FullyShard<>, true>>()), first) << "an entry that takes weights for backward";
-  // These sum in another order: micro-batches before ranks, and tiles.
+  // These sum in a different order: over micro-batches before ranks, or by tiles.
   const auto near = [&](const char* what, const auto& one) {
     testing::expect_losses_near("the losses of fsdp2, within 1e-5", what, losses(one), first);
   };
@@ -83,11 +83,11 @@ TEST(SeriesModel, LearnsUnderEveryStrategyAndTilingAlike) {
   near("budget", task<Series<FullyShard<>>>(tiling::RunTimeTiling::budget(4000)));
 }
 
-TEST(SeriesModel, GradientsAreDifferencesOfTheLoss) {
+TEST(SeriesModel, GradientsMatchFiniteDifferencesOfTheLoss) {
   testing::check_model_gradients("2 ranks, fsdp2", 2, task<Series<FullyShard<>>>());
 }
 
-/// Calls body(training) on each of so many ranks, with the first weights.
+/// Calls body(communicator, training) on each of `ranks` ranks, with the initial weights.
 template <class Model, class Body>
 void with_training(int ranks, const Body& body) {
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) {
@@ -97,7 +97,7 @@ void with_training(int ranks, const Body& body) {
   });
 }
 
-/// Gathers of the entry's weights in a step.
+/// Returns the number of all-gathers of the entry's weights in a step.
 template <class Model>
 std::int64_t gathers_of_entry(bool& needs_weights) {
   std::int64_t count = 0;
@@ -111,7 +111,7 @@ std::int64_t gathers_of_entry(bool& needs_weights) {
   return count;
 }
 
-TEST(SeriesModel, AnEntryIsGatheredForBackwardWhereItsBackwardTakesWeights) {
+TEST(SeriesModel, EntryUnshardsInBackwardOnlyIfItNeedsItsWeights) {
   bool needs = true;
   EXPECT_EQ(gathers_of_entry<Series<FullyShard<>>>(needs), micro_batches);
   EXPECT_FALSE(needs);
@@ -119,7 +119,7 @@ TEST(SeriesModel, AnEntryIsGatheredForBackwardWhereItsBackwardTakesWeights) {
   EXPECT_TRUE(needs);
 }
 
-TEST(SeriesModel, AWeightThatNothingReadsStays) {
+TEST(SeriesModel, AnUnusedWeightIsNotUpdated) {
   with_training<Series<FullyShard<>>>(2, [&](Comm& communicator, auto& training) {
     const Data data(communicator.rank(), SeriesConfig{});
     for (int step = 0; step < 5; ++step) training.step(data.batches, {.lr = 1e-2});
@@ -130,7 +130,7 @@ TEST(SeriesModel, AWeightThatNothingReadsStays) {
   });
 }
 
-TEST(SeriesModel, RefusesABatchThatItCannotUse) {
+TEST(SeriesModel, RefusesInvalidBatches) {
   with_training<Series<FullyShard<>>>(1, [](Comm&, auto& training) {
     Data data(0, SeriesConfig{});
     data.inputs[0][4] = INFINITY;
@@ -138,7 +138,7 @@ TEST(SeriesModel, RefusesABatchThatItCannotUse) {
   });
 }
 
-TEST(SeriesModel, ItsWeightsBeginAsTheirParametersSay) {
+TEST(SeriesModel, InitialisesWeightsAsTheParametersSpecify) {
   with_training<Series<FullyShard<>>>(1, [](Comm&, auto& training) {
     std::int64_t normal = 0, zeros = 0;
     for (const auto& piece : training.module().shards()) {
@@ -159,7 +159,7 @@ TEST(SeriesModel, ItsWeightsBeginAsTheirParametersSay) {
   });
 }
 
-TEST(ModelListing, IsTheUnitsAndTheConfigsValues) {
+TEST(ModelListing, ContainsTheParametersAndTheConfigValues) {
   const checkpoint::ModelListing listing = checkpoint::listing_of(Series<FullyShard<>>(SeriesConfig{.layers = 2}));
   std::vector<std::string> names;
   for (const auto& parameter : listing.parameters) names.push_back(parameter.name);

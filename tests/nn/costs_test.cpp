@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What modules cost in memory and work, on the CPU and as the dry run plans it.
+// Memory and FLOPs of modules, on the CPU and in the dry run.
 #include <device/trace.hpp>
 
 #include "head.hpp"
@@ -12,7 +12,7 @@ using device::Cpu;
 using device::Meta;
 using tiling::RunTimeTiling;
 
-/// What the calls of a module left behind.
+/// The counters and memory use after calls of a module.
 using Costs = device::reference::Trace;
 
 template <class Rank>
@@ -58,7 +58,7 @@ class ModuleCosts : public ::testing::Test {};
 using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(ModuleCosts, Precisions);
 
-TYPED_TEST(ModuleCosts, OnMetaAreTheCpusToTheByte) {
+TYPED_TEST(ModuleCosts, OnMetaMatchTheCpuToTheByte) {
   const std::vector<Sizes> list = {
       {.length = 5, .hidden = 7, .intermediate = 35, .heads = 2, .head_dim = 2, .vocabulary = 15},
       {.sequences = 2,
@@ -89,7 +89,7 @@ TYPED_TEST(ModuleCosts, OnMetaAreTheCpusToTheByte) {
       }
 }
 
-TYPED_TEST(ModuleCosts, OfAnMlpAre18UnitsOfWorkUntiledAnd22Tiled) {
+TYPED_TEST(ModuleCosts, OfAnMlpAre18UnitsOfFlopsUntiledAnd22Tiled) {
   const Sizes sizes{.length = 24, .hidden = 16, .intermediate = 40};
   const std::int64_t unit = sizes.tokens() * sizes.hidden * sizes.intermediate;
   for (const Placing placing : {Placing::adjacent, Placing::padded}) {
@@ -105,7 +105,7 @@ TYPED_TEST(ModuleCosts, OfAnMlpAre18UnitsOfWorkUntiledAnd22Tiled) {
   }
 }
 
-TYPED_TEST(ModuleCosts, OfABlockMultiplyEveryWeightWithEveryTokenThreeTimes) {
+TYPED_TEST(ModuleCosts, OfABlockAreThreeMatmulsPerWeightMatrix) {
   const Sizes sizes{
       .sequences = 2, .length = 12, .hidden = 16, .intermediate = 40, .heads = 4, .kv_heads = 2, .head_dim = 8};
   const std::int64_t attention = (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim * sizes.hidden;
@@ -118,7 +118,7 @@ TYPED_TEST(ModuleCosts, OfABlockMultiplyEveryWeightWithEveryTokenThreeTimes) {
   EXPECT_EQ(tiled.attention_flops, untiled.attention_flops);
 }
 
-/// Bytes at the low end that a unit's forward leaves for its backward.
+/// Bytes at the low end of the arena that a unit's forward saves for its backward.
 template <class Kind, class Precision>
 std::int64_t saved_bytes(const Sizes& sizes, RunTimeTiling tiling) {
   Unit<Meta, Kind, Precision> unit(sizes, {.tiling = tiling});
@@ -127,7 +127,7 @@ std::int64_t saved_bytes(const Sizes& sizes, RunTimeTiling tiling) {
   return unit.rank.low_end() - before;
 }
 
-TYPED_TEST(ModuleCosts, OfMemoryAreGateAndUpUntiledAndNothingOfTheMlpTiled) {
+TYPED_TEST(ModuleCosts, AnUntiledMlpSavesGateAndUpAndATiledMlpSavesNothing) {
   const Sizes sizes{.length = 64, .hidden = 16, .intermediate = 48};
   const std::int64_t size = sizeof(typename TypeParam::Compute);
   EXPECT_EQ((saved_bytes<BareMlp, TypeParam>(sizes, RunTimeTiling{})), 64 * 2 * 48 * size);
@@ -136,7 +136,7 @@ TYPED_TEST(ModuleCosts, OfMemoryAreGateAndUpUntiledAndNothingOfTheMlpTiled) {
   EXPECT_EQ((saved_bytes<MlpHalf, TypeParam>(sizes, RunTimeTiling::tiles(4))), 64 * 4);
 }
 
-TYPED_TEST(ModuleCosts, OfATiledMlpsMemoryDependOnTheTileNotOnTheSequence) {
+TYPED_TEST(ModuleCosts, MemoryOfATiledMlpDependsOnTheTileNotTheSequence) {
   const auto workspace = [](std::int64_t length) {
     const Sizes sizes{.length = length, .hidden = 16, .intermediate = 48};
     const Costs costs = unit_costs<Meta, BareMlp, TypeParam>(sizes, {.tiling = RunTimeTiling::tokens(16)});
@@ -146,7 +146,7 @@ TYPED_TEST(ModuleCosts, OfATiledMlpsMemoryDependOnTheTileNotOnTheSequence) {
   EXPECT_EQ(workspace(64), 16 * 3 * 48 * static_cast<std::int64_t>(sizeof(typename TypeParam::Compute)));
 }
 
-TYPED_TEST(ModuleCosts, OfAHeadsMemoryDependOnTheTileNotOnTheSequence) {
+TYPED_TEST(ModuleCosts, MemoryOfATiledHeadDependsOnTheTileNotTheSequence) {
   for (const bool gradients : {false, true}) {
     const auto peak = [&](std::int64_t length) {
       const Sizes sizes{.length = length, .hidden = 16, .vocabulary = 512};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The two ends of a model under test, embedding and head: their memory on any device.
+/// Embedding and head under test, with their memory on any device.
 #pragma once
 
 #include <tessera/fsdp/nn/embedding.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A head with a large vocabulary: what it holds, to the byte, and what it computes within that.
+// A head with a large vocabulary: its memory, to the byte, and its results within that memory.
 #include <algorithm>
 
 #include <range/v3/view/zip.hpp>
@@ -66,7 +66,7 @@ struct LargeHead {
   Tensor<T> stream_of(const device::Block<Device>& block) const {
     return {data<T>(block), {tokens, module.hidden}};
   }
-  /// Norm [H], then the weight [V, H].
+  /// The norm [H] and the weight [V, H], which follows it in memory.
   template <class T>
   std::array<Tensor<T>, 2> fields(const device::Block<Device>& block) const {
     return {Tensor<T>{data<T>(block), {module.hidden}},
@@ -91,7 +91,7 @@ class LargeVocabulary : public ::testing::Test {};
 using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(LargeVocabulary, Precisions);
 
-TYPED_TEST(LargeVocabulary, NeverHoldsMoreThanItsBudget) {
+TYPED_TEST(LargeVocabulary, NeverExceedsItsBudget) {
   for (const std::int64_t hidden : {64, 4096})
     for (const std::int64_t mebibytes : {5, 17, 100, 1024, 8192})
       for (const bool gradients : {true, false}) {
@@ -129,7 +129,7 @@ TYPED_TEST(LargeVocabulary, NeverTakesMoreThanUntiledWhateverTheThreads) {
     }
 }
 
-/// Loss and gradients of given rows in float64.
+/// Expected loss and gradients of the rows with targets, in float64.
 struct Expected {
   double loss = 0;
   Values norm, weight, dx;  // [H], [V, H], [rows, H]
@@ -154,7 +154,8 @@ Values values_of(Tensor<T> tensor) {
   return Values(tensor.data(), tensor.data() + tensor.numel());
 }
 
-/// Loss and gradients where the rows that `counts` names have targets, in an arena of just what was planned.
+/// Compares loss and gradients with float64 if only rows with counts(row) have targets, in an arena of the planned
+/// size.
 template <class Precision, class Counts>
 void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts counts) {
   using Compute = typename Precision::Compute;
@@ -173,7 +174,7 @@ void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts coun
   for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
     targets[t] = counts(t) ? static_cast<std::int32_t>(t * 9973 % sizes.vocabulary) : -1;
     const Values row = counts(t) ? rounded_numbers<Compute>(static_cast<std::uint64_t>(t), sizes.hidden)
-                                 : Values(static_cast<std::size_t>(sizes.hidden), NAN);  // never looked at
+                                 : Values(static_cast<std::size_t>(sizes.hidden), NAN);  // never read
     std::transform(row.begin(), row.end(), x.row(t), [](double v) { return Compute(static_cast<float>(v)); });
     if (!counts(t)) continue;
     some_targets.push_back(targets[t]);
@@ -201,7 +202,7 @@ void expect_float64(const Sizes& sizes, const RunTimeTiling& tiling, Counts coun
   EXPECT_NEAR(head.loss_sum, expected.loss, forward_tolerance<Precision> * expected.loss);
 }
 
-TYPED_TEST(LargeVocabulary, FollowsFloat64WithinItsBudgetWhereFewOf8192TokensCount) {
+TYPED_TEST(LargeVocabulary, MatchesFloat64WithinItsBudgetIfFewTokensHaveTargets) {
   const Sizes sizes{.length = 8192, .hidden = 64, .vocabulary = 128256, .eps = 1e-5f};
   const RunTimeTiling tiling = RunTimeTiling::budget(5 * mebi);
   LargeHead<device::Meta, TypeParam> planned(sizes, tiling, 2, 0);
@@ -211,15 +212,15 @@ TYPED_TEST(LargeVocabulary, FollowsFloat64WithinItsBudgetWhereFewOf8192TokensCou
   expect_float64<TypeParam>(sizes, tiling, [](std::int64_t t) { return t % 701 == 700 || t == 701 || t == 8191; });
 }
 
-// Where oneDNN takes more scratch for fewer rows, matmuls see rows of zeros behind them.
-TYPED_TEST(LargeVocabulary, FollowsFloat64WhateverRowsAreLeftOut) {
+// If oneDNN needs more scratch for fewer rows, the matmuls are padded with rows of zeros.
+TYPED_TEST(LargeVocabulary, MatchesFloat64ForAnySkippedRows) {
   const Sizes sizes{.length = 100, .hidden = 64, .vocabulary = 300, .eps = 1e-5f};
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(64), RunTimeTiling::budget(40000)})
     for (std::int64_t valid = 1; valid <= 100; valid += 11)
       expect_float64<TypeParam>(sizes, tiling, [&](std::int64_t t) { return t * 37 % 100 < valid; });
 }
 
-TYPED_TEST(LargeVocabulary, HoldsOnTheCpuWhatWasPlannedWhereEveryTargetCounts) {
+TYPED_TEST(LargeVocabulary, UsesThePlannedMemoryOnTheCpuIfNoTargetIsIgnored) {
   for (const std::int64_t kibibytes : {40, 100, 400, 4000}) {
     const Sizes sizes{.length = 512, .hidden = 32, .vocabulary = 1024};
     const RunTimeTiling tiling = RunTimeTiling::budget(kibibytes * 1024);
@@ -234,13 +235,13 @@ TYPED_TEST(LargeVocabulary, HoldsOnTheCpuWhatWasPlannedWhereEveryTargetCounts) {
   }
 }
 
-TYPED_TEST(LargeVocabulary, RowsThatAreLeftOutNeverTakeMoreThanWasPlanned) {
+TYPED_TEST(LargeVocabulary, SkippedRowsTakeNoMoreMemoryThanPlanned) {
   const Sizes sizes{.length = 200, .hidden = 64, .vocabulary = 300};
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(64), RunTimeTiling::budget(40000)})
     for (const int threads : device::reference::team_sizes()) {
       LargeHead<device::Meta, TypeParam> planned(sizes, tiling, threads, 0);
       planned.loss(1);
-      planned.loss(1);  // adds to the gradients, for which oneDNN may take more
+      planned.loss(1);  // accumulates into the gradients, for which oneDNN may need more scratch
       LargeHead<device::Cpu, TypeParam> head(sizes, tiling, threads, planned.arena.peak());
       const Tensor<std::int32_t> targets = head.target_list();
       for (const std::int64_t apart : {1, 2, 3, 7, 50, 200})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Gradients of products and of the MLP in float64 by the chain rule, where central differences would take too long.
+/// Gradients of matmuls and of the MLP in float64 by the chain rule, for sizes at which central differences are too
+/// slow.
 #pragma once
 
 #include <cmath>
@@ -12,7 +13,7 @@
 
 namespace fsdp::nn::reference {
 
-/// x W: x [T, out], W [out, in].
+/// The product x W of x [T, out] and W [out, in].
 inline Values times(const Values& x, const Values& w, std::int64_t out) {
   const std::int64_t rows = count(x) / out, in = count(w) / out;
   Values y(static_cast<std::size_t>(rows * in));
@@ -22,7 +23,7 @@ inline Values times(const Values& x, const Values& w, std::int64_t out) {
   return y;
 }
 
-/// dy^T x: dy [T, out], x [T, in].
+/// The product dy^T x of dy [T, out] and x [T, in].
 inline Values outer(const Values& dy, const Values& x, std::int64_t out, std::int64_t in) {
   Values dw(static_cast<std::size_t>(out * in));
   for (std::int64_t row = 0; row < count(x) / in; ++row)
@@ -31,7 +32,7 @@ inline Values outer(const Values& dy, const Values& x, std::int64_t out, std::in
   return dw;
 }
 
-/// Gradients of gate, up, down and x of an MLP without paths of low rank, which have empty ones.
+/// Gradients of gate, up, down and x of an MLP without low-rank paths. The gradients of these paths are empty.
 inline ValueList swiglu_mlp_gradients(const Sizes& s, const ValueList& w, const Values& x, const Values& dy) {
   Values gate = linear(x, w[0], s.hidden), up = linear(x, w[1], s.hidden);
   const Values dh = times(dy, w[2], s.hidden);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every tiling policy gives what the untiled MLP gives, in the memory and with the work that its plan says.
+// Every tiling policy gives the results of the untiled MLP, with the memory and FLOPs of its plan.
 #include <ostream>
 
 #include "mlp_gradients.hpp"
@@ -16,7 +16,8 @@ using tiling::RunTimeTiling;
 const std::vector<std::int64_t> lengths = test::sanitized ? std::vector<std::int64_t>{1, 7, 9, 1000}
                                                           : std::vector<std::int64_t>{1, 2, 3, 5, 7, 9, 1000, 4097};
 
-/// An MLP alone, or in its half of a block: the columns that its tile needs besides the MLP's, and its gradients.
+/// A bare MLP, or the MLP half of a block: the columns that its tile needs in addition to the MLP's, the bytes that it
+/// saves in addition, and its gradients.
 template <class KindT>
 struct Case;
 template <>
@@ -59,7 +60,8 @@ struct Named {
   RunTimeTiling tiling;
 };
 
-/// Tile counts and lengths above and below the sequence's, and budgets from the smallest that does to untiled's.
+/// Tile counts and tile lengths above and below the sequence length, and budgets from the smallest possible one to that
+/// of the untiled MLP.
 template <class S>
 std::vector<Named> policies(const Sizes& sizes) {
   const tiling::Problem problem = problem_of<S>(sizes);
@@ -76,7 +78,7 @@ std::vector<Named> policies(const Sizes& sizes) {
   return list;
 }
 
-/// In float64 by the chain rule.
+/// The expected outcome in float64, by the chain rule.
 template <class S>
 Outcome chain_rule(const Sizes& sizes, int micro_batches) {
   using Kind = typename S::Kind;
@@ -85,13 +87,13 @@ Outcome chain_rule(const Sizes& sizes, int micro_batches) {
       sizes, micro_batches);
 }
 
-TYPED_TEST(MlpTiling, FollowsTheChainRuleThatFollowsCentralDifferences) {
+TYPED_TEST(MlpTiling, ReferenceByTheChainRuleMatchesCentralDifferences) {
   const Sizes sizes{.sequences = 2, .length = 3, .hidden = 5, .intermediate = 7};
   const Outcome differences = expected_outcome<typename TypeParam::Kind, typename TypeParam::Precision>(sizes);
   EXPECT_LE(relative(chain_rule<TypeParam>(sizes, 1).gradients, differences.gradients), 1e-6);
 }
 
-TYPED_TEST(MlpTiling, FollowsFloat64WithPathsOfLowRankInEveryBlockOfColumns) {
+TYPED_TEST(MlpTiling, MatchesFloat64WithPathsOfLowRankInBlocksOfColumns) {
   using Kind = typename TypeParam::Kind;
   using Precision = typename TypeParam::Precision;
   Sizes sizes{.sequences = 3, .length = 3, .hidden = 8, .intermediate = 136, .rank = 3, .scale = 0.5f};
@@ -108,12 +110,12 @@ TYPED_TEST(MlpTiling, FollowsFloat64WithPathsOfLowRankInEveryBlockOfColumns) {
   }
 }
 
-TYPED_TEST(MlpTiling, GivesTheUntiledGradientsWithEveryPolicy) {
+TYPED_TEST(MlpTiling, MatchesTheUntiledGradientsWithEveryPolicy) {
   using Kind = typename TypeParam::Kind;
   using Precision = typename TypeParam::Precision;
   constexpr bool exact = std::is_same_v<Precision, Fp32>;
   for (const std::int64_t length : lengths) {
-    // batch above 1 and several micro-batches where they are cheap; weights with gaps once
+    // some lengths also have several sequences, several micro-batches, or weights with gaps
     const Sizes sizes{.sequences = length == 9 ? 3 : 1, .length = length, .hidden = 8, .intermediate = 136};
     const int micro_batches = length == 5 || length == 1000 ? 3 : 1;
     const Placing placing = length == 7 ? Placing::padded : Placing::adjacent;
@@ -129,7 +131,7 @@ TYPED_TEST(MlpTiling, GivesTheUntiledGradientsWithEveryPolicy) {
   }
 }
 
-TEST(BlockTiling, GivesTheUntiledGradientsWithEveryPolicyTheResidualPathIncluded) {
+TEST(BlockTiling, MatchesTheUntiledGradientsWithEveryPolicy) {
   for (const std::int64_t length : {3, 9, 250}) {
     const Sizes sizes{
         .sequences = 2, .length = length, .hidden = 8, .intermediate = 136, .heads = 2, .kv_heads = 1, .head_dim = 4};
@@ -144,7 +146,7 @@ TEST(BlockTiling, GivesTheUntiledGradientsWithEveryPolicyTheResidualPathIncluded
   }
 }
 
-/// What a forward and a backward took.
+/// Memory and FLOPs of one forward and backward.
 struct Taken {
   std::int64_t peak = 0, held = 0, flops = 0;
   friend bool operator==(const Taken&, const Taken&) = default;
@@ -165,7 +167,7 @@ Taken taken(const Sizes& sizes, const Run<>& run) {
           .flops = unit.rank.stream.counters.matmul_flops};
 }
 
-/// Expects of the dry run what the plan says, and gives it.
+/// Checks that the dry run uses the memory and FLOPs of the plan, and returns them.
 template <class S>
 Taken expect_planned(const Sizes& sizes, const Run<>& run) {
   Unit<Meta, typename S::Kind, typename S::Precision> unit(sizes, run);
@@ -176,7 +178,7 @@ Taken expect_planned(const Sizes& sizes, const Run<>& run) {
   return dry;
 }
 
-TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanUntiled) {
+TYPED_TEST(MlpTiling, UsesExactlyThePlannedBytesAndFlops) {
   for (const std::int64_t length : lengths)
     for (const Placing placing : {Placing::adjacent, Placing::padded}) {
       if (placing == Placing::padded && length > 1000) continue;
@@ -192,9 +194,9 @@ TYPED_TEST(MlpTiling, TakesToTheByteAndToTheFlopWhatItsPlanSaysAndNeverMoreThanU
     }
 }
 
-/// Of paths beside all three projections, at most 2 of their columns' 4 ranks are not taken at the peak, and in blocks
-/// one of the two copies.
-TYPED_TEST(MlpTiling, KeepsItsBudgetWithDropoutBesideIt) {
+/// The plan may exceed the use: with low-rank paths on all three projections, at most 2 of their 4 x rank columns are
+/// unused at the peak, and in blocks of columns also one of the two copies of the hidden states.
+TYPED_TEST(MlpTiling, StaysWithinItsBudgetWithLoraDropout) {
   constexpr auto size = std::int64_t{sizeof(typename TypeParam::Precision::Compute)};
   Sizes sizes{.length = 1024, .hidden = 64, .intermediate = 192, .rank = 32, .dropout = 0.5f};
   for (const char* const paths : {"gud", "gu", "d"}) {
@@ -211,17 +213,18 @@ TYPED_TEST(MlpTiling, KeepsItsBudgetWithDropoutBesideIt) {
       EXPECT_LE(plan.peak_bytes(), bytes);
       const std::int64_t planned = plan.peak_bytes() + Case<typename TypeParam::Kind>::saved_besides(sizes);
       EXPECT_LE(dry.held, planned);
-      const bool blocked = plan.columns_per_block > 0;  // then both copies count
+      const bool blocked = plan.columns_per_block > 0;  // then the plan includes both copies
       const std::int64_t slack = sizes.paths == "gud" ? 2 * sizes.rank + (blocked ? sizes.hidden : 0) : 0;
       EXPECT_GE(dry.held, planned - plan.longest_tile() * slack * size);
     }
   }
 }
 
-/// With many threads a matmul's scratch may be many copies of its result, for some lengths and not for others.
+/// With many threads, the scratch of a matmul may contain many copies of its result, for some lengths and not for
+/// others.
 TYPED_TEST(MlpTiling, NeverTakesMoreThanUntiledWhateverTheThreads) {
   int settled = 0;
-  bool takes_scratch = false;  // oneDNN's float matmul: with AVX-512
+  bool takes_scratch = false;  // true for oneDNN's float matmul with AVX-512
   for (const int threads : {1, 2, 8, 16, 64})
     for (const Placing placing : {Placing::adjacent, Placing::padded})
       for (const Sizes& sizes : {Sizes{.length = 1500, .hidden = 1024, .intermediate = 3072},
@@ -244,7 +247,7 @@ TYPED_TEST(MlpTiling, NeverTakesMoreThanUntiledWhateverTheThreads) {
   }
 }
 
-TYPED_TEST(MlpTiling, TakesWhatItsPlanSaysAtFullSize) {
+TYPED_TEST(MlpTiling, UsesExactlyThePlannedMemoryAtFullSize) {
   for (const std::int64_t length : {2048, 8192, 131072}) {
     const Sizes sizes{.length = length, .hidden = 4096, .intermediate = 12288};
     const Taken untiled = taken<Meta, TypeParam>(sizes, {});
@@ -255,7 +258,7 @@ TYPED_TEST(MlpTiling, TakesWhatItsPlanSaysAtFullSize) {
   }
 }
 
-TYPED_TEST(MlpTiling, IsRefusedByABudgetBelowTheSmallestBeforeItComputes) {
+TYPED_TEST(MlpTiling, ABudgetBelowTheSmallestThrowsBeforeComputing) {
   const Sizes sizes{.length = 5, .hidden = 64, .intermediate = 192};
   const std::int64_t smallest = tiling::smallest_budget(problem_of<TypeParam>(sizes));
   Unit<Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(

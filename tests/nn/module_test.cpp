@@ -73,7 +73,7 @@ static_assert(std::is_same_v<ModuleTypes<Local<device::Cpu, Bf16Mixed>, SwiGluFi
                              SwiGluFields<GradientView<float>>>);
 static_assert(TransformerBlock<L>::parameter_count == 28 && LossHead<L>::parameter_count == 2);
 
-/// "name [extents]", with "= 1" where the values begin as ones.
+/// "name [extents]" for each parameter, followed by "= 1" if its initial values are ones.
 template <class M>
 std::vector<std::string> described(const M& module) {
   std::vector<std::string> list;
@@ -87,9 +87,9 @@ std::vector<std::string> described(const M& module) {
   return list;
 }
 
-TEST(Parameters, OfABlockStandInTheOrderOfItsFields) {
+TEST(Parameters, OfABlockAreInTheOrderOfItsFields) {
   const TransformerBlock<L> block{
-      {}, {{}, 12, 6, 3, 4, 1e-5f}, {{}, 12, 35, 1e-5f}};  // hidden 12, 6 heads of which 3 key-value, of 4
+      {}, {{}, 12, 6, 3, 4, 1e-5f}, {{}, 12, 35, 1e-5f}};  // hidden 12, 6 heads, 3 key-value heads, head size 4
   EXPECT_EQ(described(block),
             (std::vector<std::string>{"input_layernorm.weight [12] = 1", "self_attn.q_proj.weight [24, 12]",
                                       "self_attn.k_proj.weight [12, 12]", "self_attn.v_proj.weight [12, 12]",
@@ -98,7 +98,7 @@ TEST(Parameters, OfABlockStandInTheOrderOfItsFields) {
                                       "mlp.down_proj.weight [12, 35]"}));
 }
 
-TEST(Parameters, OfAttentionWithBiasesAndNormsOfHeadsStandBehindTheOthers) {
+TEST(Parameters, BiasesAndHeadNormsFollowTheOtherParametersOfAttention) {
   ResidualAttention<L> attention{{}, 12, 6, 3, 4, 1e-5f};
   const std::vector<std::string> plain = described(attention);
   attention.biases = attention.head_norms = true;
@@ -111,7 +111,7 @@ TEST(Parameters, OfAttentionWithBiasesAndNormsOfHeadsStandBehindTheOthers) {
   EXPECT_EQ(described(attention), all);
 }
 
-TEST(Parameters, OfPathsOfLowRankAreAdaptersThatBeginAsNothing) {
+TEST(Parameters, OfPathsOfLowRankAreAdaptersThatStartAtZero) {
   const LowRank<3> paths{.rank = 2, .on = {true, false, true}};
   const auto fields = low_rank_parameters<3>(paths, {{{"qa", "qb"}, {"ka", "kb"}, {"va", "vb"}}}, 12, {24, 6, 6});
   EXPECT_FALSE(fields.a[1].present() || fields.b[1].present());
@@ -124,7 +124,7 @@ TEST(Parameters, OfPathsOfLowRankAreAdaptersThatBeginAsNothing) {
   EXPECT_EQ(paths.columns(), 4);
 }
 
-TEST(Parameters, OfATiedHeadAreTheEmbeddings) {
+TEST(Parameters, OfATiedHeadAreThoseOfTheEmbedding) {
   const Embedding<L> embedding{{}, 257, 7};
   EXPECT_EQ(described(embedding), (std::vector<std::string>{"/model.embed_tokens.weight [257, 7]"}));
   for (const bool tied : {false, true}) {
@@ -134,7 +134,7 @@ TEST(Parameters, OfATiedHeadAreTheEmbeddings) {
   }
 }
 
-TEST(Parameters, SayWhatTheyAreForAndMatricesAloneDecay) {
+TEST(Parameters, HaveARoleAndOnlyMatricesDecay) {
   const auto embedding = flatten<EmbeddingFields>(Embedding<L>{{}, 257, 7}.parameters());
   EXPECT_EQ(embedding[0].role, Role::table);
   EXPECT_TRUE(embedding[0].decays);
@@ -148,7 +148,7 @@ TEST(Parameters, SayWhatTheyAreForAndMatricesAloneDecay) {
   EXPECT_EQ(mlp[1].initial, Initial::normal(0.02));
 }
 
-TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
+TEST(Flatten, KeepsTheOrderOfNestedFieldsAndIsInvertedByUnflatten) {
   const BlockFields<int> fields{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, {{11, 12, 13}, {14, 15, 16}}, {{17}, {18}}},
                                 {19, {20, 21, 22, {{23, 24}, {25, 26}}, {{27}, {28}}}}};
   const std::array<int, 28> list = flatten<BlockFields>(fields);
@@ -161,7 +161,7 @@ TEST(Flatten, KeepsTheOrderOfNestedFieldsAndUnflattenTurnsItBack) {
   EXPECT_EQ(back.mlp.mlp.down_path.a[0], 27);
 }
 
-TEST(GradientView, OverwritesAtItsFirstWriteAndAddsAfterwardsInEveryCopy) {
+TEST(GradientView, OverwritesAtTheFirstWriteAndAccumulatesAfterwards) {
   bool written = false;
   const GradientView<float> view{{}, &written};
   const GradientView<float> copy = view;
@@ -172,7 +172,7 @@ TEST(GradientView, OverwritesAtItsFirstWriteAndAddsAfterwardsInEveryCopy) {
   EXPECT_EQ(copy.next(), Write::overwrite);
 }
 
-TEST(Adjacent, MatricesFollowEachOtherWithoutAGap) {
+TEST(Adjacent, MatricesAreContiguousInMemory) {
   std::array<float, 100> memory{};
   const Tensor<float> first(memory.data(), {3, 7});
   const Tensor<float> next(memory.data() + 21, {2, 7});
@@ -184,7 +184,7 @@ TEST(Adjacent, MatricesFollowEachOtherWithoutAGap) {
   EXPECT_EQ(stacked<float>(std::array{first, next}).shape(), (Shape{5, 7}));
 }
 
-TEST(SideBySide, MatricesBeginInARowWhereTheOneBeforeEnds) {
+TEST(SideBySide, MatricesAreAdjacentColumnsOfOneMatrix) {
   std::array<float, 100> memory{};
   const auto columns = [&](std::int64_t begin, std::int64_t end, std::int64_t rows = 3) {
     return Tensor<float>::strided(memory.data() + begin, rows, end - begin, 20);
@@ -200,7 +200,7 @@ TEST(SideBySide, MatricesBeginInARowWhereTheOneBeforeEnds) {
   EXPECT_TRUE(row.contiguous());
 }
 
-TEST(WriteInParts, ZeroesAGradientBeforeItsFirstWriteAlone) {
+TEST(WriteInParts, ZeroesAGradientOnlyBeforeItsFirstWrite) {
   using Here = Local<device::Cpu, Fp32>;
   std::array<float, 4> memory = {5, 6, 7, 8};
   fsdp::testing::TestRank<device::Cpu> rank(1);
@@ -218,7 +218,7 @@ TEST(WriteInParts, ZeroesAGradientBeforeItsFirstWriteAlone) {
   EXPECT_FALSE(written);
 }
 
-TEST(Context, PollsOnlyWhereThereIsSomethingToPoll) {
+TEST(Context, PollsOnlyIfAPollFunctionIsSet) {
   device::Meta::Arena arena = device::Meta::Arena::unbounded();
   device::Meta::Stream stream(arena, 1);
   Context<L> context{.arena = arena, .stream = stream, .sequences = 3, .sequence_length = 5};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Every module written plainly in float64, one number at a time, and their gradients by central differences.
+/// References of all modules in plain float64 code, one number at a time, and gradients by central differences.
 ///
-/// Matrices are flat and row-major. Weights come in the order of the modules' parameters. No function here knows tiles.
+/// Matrices are flat and row-major. Weights are in the order of the modules' parameters. Nothing here is tiled.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using device::reference::plus;
 using device::reference::Values;
 using ValueList = std::vector<Values>;
 
-/// Sizes of a problem; a module looks at those that it has.
+/// Sizes of a problem; each module uses those that apply to it.
 struct Sizes {
   std::int64_t sequences = 1;
   std::int64_t length = 1;
@@ -38,13 +38,13 @@ struct Sizes {
   std::int64_t vocabulary = 1;
   float eps = 1e-2f;
   float theta = 100;
-  std::vector<std::int64_t> documents = {};  ///< cumulative lengths; empty: each sequence is one
+  std::vector<std::int64_t> documents = {};  ///< cumulative lengths; empty if each sequence is one document
   std::int64_t window = 0;
   bool biases = false, head_norms = false;
-  std::int64_t rank = 0;          ///< of paths beside projections; 0: none
-  float scale = 1;                ///< of them
-  float dropout = 0;              ///< of their input
-  std::string paths = "qkvogud";  ///< which projections have one
+  std::int64_t rank = 0;          ///< rank of the low-rank paths (LoRA); 0 for no paths
+  float scale = 1;                ///< factor on the output of the paths
+  float dropout = 0;              ///< dropout rate on the input of the paths
+  std::string paths = "qkvogud";  ///< projections that have a path, one letter each
 
   std::int64_t tokens() const { return sequences * length; }
   std::string in_words() const {
@@ -77,7 +77,7 @@ inline Values linear(const Values& x, const Values& w, std::int64_t in) {
   return y;
 }
 
-/// y = x W^T + s (x A^T) B^T; without the second part where there is no A.
+/// y = x W^T + s (x A^T) B^T, or x W^T if A is empty.
 inline Values linear(const Sizes& sizes, const Values& x, const Values& w, std::int64_t in, const Values& a,
                      const Values& b) {
   Values y = linear(x, w, in);
@@ -86,7 +86,7 @@ inline Values linear(const Sizes& sizes, const Values& x, const Values& w, std::
   return device::reference::combined(1, std::move(y), static_cast<double>(sizes.scale), path);
 }
 
-/// Weights: gate, up, down, then A of gate and up and B of both, A and B of down, or empty ones.
+/// Weights: gate, up, down, then A of gate and up, B of both, and A and B of down; A and B are empty without a path.
 inline Values swiglu_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
   Values h = linear(sizes, x, w[0], sizes.hidden, w[3], w[5]);
   const Values up = linear(sizes, x, w[1], sizes.hidden, w[4], w[6]);
@@ -94,7 +94,7 @@ inline Values swiglu_mlp(const Sizes& sizes, const ValueList& w, const Values& x
   return linear(sizes, h, w[2], sizes.intermediate, w[7], w[8]);
 }
 
-/// Rotates every head of x [T, heads d] to its token's position, by halves.
+/// Applies rotary positions to every head of x [T, heads * d]; pairs are elements i and i + d / 2.
 inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
   const auto d = static_cast<std::size_t>(sizes.head_dim);
   return device::reference::rope_reference(std::move(x), static_cast<std::size_t>(heads) * d, d,
@@ -102,7 +102,7 @@ inline Values rotate(const Sizes& sizes, Values x, std::int64_t heads) {
                                            [&](std::int64_t t) { return t - sizes.first(t); });
 }
 
-/// Causal attention of one query: token `t`, head `head`; `out` gets head_dim numbers.
+/// Causal attention of the query of token `t` in head `head`; writes head_dim numbers to `out`.
 inline void attend(const Sizes& sizes, const Values& q, const Values& k, const Values& v, std::int64_t t,
                    std::int64_t head, double* out) {
   const std::int64_t d = sizes.head_dim, kv = head / (sizes.heads / sizes.kv_heads), first = sizes.first_seen(t);
@@ -123,17 +123,17 @@ inline void attend(const Sizes& sizes, const Values& q, const Values& k, const V
   }
 }
 
-/// x plus the bias in every row; x where there is none.
+/// x plus the bias in every row; x if the bias is empty.
 inline Values plus_bias(Values x, const Values& bias) {
   for (std::size_t i = 0; i < x.size() && !bias.empty(); ++i) x[i] += bias[i % bias.size()];
   return x;
 }
 
-/// Weights of ResidualAttention.
+/// The number of weights of ResidualAttention.
 inline constexpr std::size_t attention_weights = 18;
 
-/// Weights: norm, q, k, v, out, then the biases of q, k and v, the norms of their heads, A of q, k and v, B of them, A
-/// and B of out, or empty ones.
+/// Weights: norm, q, k, v, out, then the biases of q, k and v, the head norms, A of q, k and v, B of q, k and v, and A
+/// and B of out; absent ones are empty.
 inline Values residual_attention(const Sizes& sizes, const ValueList& w, const Values& x) {
   const auto eps = static_cast<double>(sizes.eps);
   const Values normed = norm_reference(x, w[0], eps);
@@ -154,13 +154,13 @@ inline Values residual_attention(const Sizes& sizes, const ValueList& w, const V
   return plus(x, linear(sizes, out, w[4], columns, w[16], w[17]));
 }
 
-/// Weights: norm, then those of the MLP.
+/// Weights: norm, then the weights of the MLP.
 inline Values residual_mlp(const Sizes& sizes, const ValueList& w, const Values& x) {
   const Values normed = norm_reference(x, w[0], static_cast<double>(sizes.eps));
   return plus(x, swiglu_mlp(sizes, {w.begin() + 1, w.end()}, normed));
 }
 
-/// Weights: those of attention, then those of the MLP.
+/// Weights: the weights of attention, then the weights of the MLP.
 inline Values transformer_block(const Sizes& sizes, const ValueList& w, const Values& x) {
   const auto mlp = w.begin() + attention_weights;
   const Values middle = residual_attention(sizes, {w.begin(), mlp}, x);
@@ -184,7 +184,7 @@ inline double loss(const Sizes& sizes, const ValueList& w, const Values& x, cons
   return device::reference::cross_entropy_reference(logits(sizes, w, x), targets, 1).loss;
 }
 
-/// The gradients of f(w, x) by each of the weights, then by x.
+/// The gradients of f(w, x) with respect to each weight, then with respect to x.
 inline ValueList gradients(const std::function<double(const ValueList&, const Values&)>& f, const ValueList& w,
                            const Values& x) {
   ValueList result;
@@ -201,15 +201,15 @@ inline ValueList gradients(const std::function<double(const ValueList&, const Va
   return result;
 }
 
-/// L2 norm of the difference over the expected L2 norm; infinite where a number is not finite. Gradients that vanish
-/// (of q and k, where every query sees one key) are measured against 0.1, which is small beside all others.
+/// L2 norm of the difference, relative to the expected L2 norm; infinite if any number is not finite. For gradients
+/// that vanish (of q and k, if every query attends to one key) the norm counts as 0.1, which is small for all others.
 inline double relative(const Values& found, const Values& expected) {
   const auto [error, norm] = device::reference::error_and_norm(found, expected);
   const double ratio = error / std::max(norm, 0.1);
   return std::isfinite(ratio) ? ratio : std::numeric_limits<double>::infinity();
 }
 
-/// The largest of them over a list of tensors.
+/// The largest relative error over a list of tensors.
 inline double relative(const ValueList& found, const ValueList& expected) {
   if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double most = 0;

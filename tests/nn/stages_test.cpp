@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages: K ranks that share the rows of a micro-batch, the middle in P parts, compute what the whole block computes.
+// Stages of a block: K ranks that share the rows of a micro-batch, with the middle stage in P parts, compute the same
+// results as the whole block.
 #include <tessera/fsdp/testing/staged_run.hpp>
 
 #include <range/v3/view/zip.hpp>
@@ -55,7 +56,7 @@ struct CausalMeanBlock {
   }
 };
 
-/// What a step of two micro-batches computes: whole, or shared by ranks.
+/// The outcome of a step with two micro-batches, by the whole block (`sharing` is null) or shared by ranks.
 template <class Kind, class Precision = Fp32>
 Outcome outcome_of_two(const Sizes& sizes, const Sharing* sharing, const Run<>& run = {}) {
   Unit<device::Cpu, Kind, Precision> unit(sizes, run);
@@ -82,17 +83,17 @@ void expect_shared_is_whole(const Sizes& sizes, const std::vector<Sharing>& shar
   }
 }
 
-/// All of them for 12 heads.
+/// All combinations of ranks and parts for 12 heads.
 const std::vector<Sharing> all_sharings = {{1, 1}, {1, 2}, {1, 3}, {2, 1}, {2, 2},
                                            {2, 3}, {3, 1}, {3, 2}, {4, 1}, {4, 3}};
 
-/// 18 rows do not divide by 4, and ranks begin and end in the midst of sequences.
+/// 18 rows are not divisible by 4, so ranks begin and end in the middle of sequences.
 Sizes sizes_of(std::int64_t kv_heads) {
   return {
       .sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 12, .kv_heads = kv_heads, .head_dim = 4};
 }
 
-TEST(Stages, ShareRowsWhateverTheNumberOfKeyValueHeads) {
+TEST(Stages, SplitRowsOverRanksForAnyNumberOfKeyValueHeads) {
   for (const std::int64_t kv_heads : {1, 2, 3, 4, 6, 12}) {
     SCOPED_TRACE(kv_heads);
     expect_shared_is_whole<Block>(sizes_of(kv_heads), all_sharings);
@@ -111,7 +112,7 @@ TEST(Stages, OfBlocksWithBiasesNormsOfHeadsWindowsAndPackedDocuments) {
   }
 }
 
-TEST(Stages, OfPathsOfLowRankDropWhatTheWholeBlockDrops) {
+TEST(Stages, OfPathsOfLowRankDropTheSameElementsAsTheWholeBlock) {
   for (const std::int64_t kv_heads : {2, 4}) {
     Sizes sizes = sizes_of(kv_heads);
     sizes.rank = 3;
@@ -125,16 +126,16 @@ TEST(Stages, OfPathsOfLowRankDropWhatTheWholeBlockDrops) {
   }
 }
 
-TEST(Stages, AreRepeatedByARecomputedBlock) {
+TEST(Stages, AreRerunByARecomputedBlock) {
   Sizes sizes = sizes_of(2);
   sizes.head_norms = true;
   expect_shared_is_whole<RecomputedBlock<true>>(sizes, all_sharings);
   expect_shared_is_whole<RecomputedBlock<false>>(sizes, all_sharings);
 }
 
-TEST(Stages, OfABlockThatIsNoTransformer) { expect_shared_is_whole<CausalMeanBlock>(sizes_of(1), all_sharings); }
+TEST(Stages, OfABlockThatIsNotATransformer) { expect_shared_is_whole<CausalMeanBlock>(sizes_of(1), all_sharings); }
 
-TEST(Stages, OfOneRankInOnePartAreTheBlockToTheBit) {
+TEST(Stages, OfOneRankInOnePartAreBitIdenticalToTheBlock) {
   const Sharing alone;
   Sizes sizes = sizes_of(4);
   sizes.rank = 3;
@@ -153,7 +154,7 @@ TEST(Stages, OfOneRankInOnePartAreTheBlockToTheBit) {
   }
 }
 
-TEST(Stages, InBf16FollowFloat64) {
+TEST(Stages, InBf16MatchFloat64) {
   Sizes sizes = sizes_of(2);
   sizes.heads = 8;
   sizes.head_norms = true;
@@ -163,7 +164,7 @@ TEST(Stages, InBf16FollowFloat64) {
   for (const Sharing& sharing : {Sharing{2, 1}, Sharing{4, 2}}) {
     SCOPED_TRACE(sharing.in_words());
     expect_near(outcome_of_two<BlockInTiles, Bf16Mixed>(sizes, &sharing), expected,
-                1.1 * whole,  // sums over ranges are rounded once
+                1.1 * whole,  // each range is summed with one rounding
                 gradient_tolerance<Bf16Mixed>);
   }
 }
@@ -187,7 +188,7 @@ TEST(Stages, AreCountedByDryRuns) {
   }
 }
 
-TEST(Stages, KeepTheirOwnRowsOnceAndSumsOfExponentialsOfTheirOwnHeads) {
+TEST(Stages, SaveTheirOwnRowsAndLogSumExpOfTheirOwnHeads) {
   const Sizes sizes = sizes_of(3);
   Unit<device::Meta, Block, Fp32> unit(sizes, {});
   const auto bytes = [](std::int64_t numbers) { return round_up(4 * numbers, device::alignment); };
@@ -200,7 +201,7 @@ TEST(Stages, KeepTheirOwnRowsOnceAndSumsOfExponentialsOfTheirOwnHeads) {
   }
 }
 
-TEST(Stages, OfAllHeadsMultiplyByTheWeightsOfQueriesKeysAndValuesAtOnce) {
+TEST(Stages, OfAllHeadsFuseTheMatmulsOfQueriesKeysAndValues) {
   Unit<device::Meta, AttentionHalf, Fp32> unit(sizes_of(3), {});
   std::vector<device::MatmulRecord> matmuls;
   unit.rank.stream.counters.matmuls = &matmuls;
@@ -210,7 +211,7 @@ TEST(Stages, OfAllHeadsMultiplyByTheWeightsOfQueriesKeysAndValuesAtOnce) {
   EXPECT_EQ(matmuls.size(), 2u + 4u);
 }
 
-TEST(Stages, OfHeadsThatDoNotDivideAreRefusedWithTheNumbersThatDo) {
+TEST(Stages, IndivisibleHeadsAreRefusedWithTheValidNumbers) {
   EXPECT_EQ(equal_ranges(12, 3, 1), (std::vector<HeadRange>{{0, 4}, {4, 8}, {8, 12}}));
   EXPECT_EQ(equal_ranges(12, 2, 2),
             (std::vector<HeadRange>{{0, 3, 0, 6}, {3, 6, 0, 6}, {6, 9, 6, 12}, {9, 12, 6, 12}}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the MLP alone does; what it computes as any unit: transformer_block_test.cpp.
+// Behaviour that only the MLP has; its results are tested with those of all units in transformer_block_test.cpp.
 #include <tessera/fsdp/nn/swiglu_mlp.hpp>
 
 #include "unit.hpp"
@@ -15,7 +15,7 @@ class SwiGluMlpTest : public ::testing::Test {};
 using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(SwiGluMlpTest, Precisions);
 
-/// Tiles of two tokens, every second one kept, starting with `first`.
+/// Tiles of two tokens; every second tile is kept. `first`: whether the first tile is kept.
 struct EverySecondKept {
   bool first = false;
   tiling::TilePlan plan(const tiling::Problem& problem) const {
@@ -26,7 +26,7 @@ struct EverySecondKept {
 };
 static_assert(tiling::Tiling<EverySecondKept>);
 
-TYPED_TEST(SwiGluMlpTest, MayKeepAnyOfItsTiles) {
+TYPED_TEST(SwiGluMlpTest, MayKeepTheActivationsOfAnyOfItsTiles) {
   const Sizes sizes{.length = 9, .hidden = 7, .intermediate = 5};
   const Outcome expected = expected_outcome<BareMlp, TypeParam>(sizes, 2);
   for (const bool first : {true, false}) {
@@ -35,7 +35,7 @@ TYPED_TEST(SwiGluMlpTest, MayKeepAnyOfItsTiles) {
   }
 }
 
-TEST(SwiGluMlp, LetsCommunicationProceedAfterEveryMatmul) {
+TEST(SwiGluMlp, PollsCommunicationAfterEveryMatmul) {
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     Unit<device::Meta, BareMlp, Fp32> unit({.length = 8, .hidden = 64, .intermediate = 64}, {.tiling = tiling});
     std::vector<device::MatmulRecord> matmuls;

@@ -22,7 +22,7 @@ using tiling::RunTimeTiling;
 using OnMeta = Local<Meta, Bf16Mixed>;
 using OnCpu = Local<Cpu, Bf16Mixed>;
 
-/// A context of so many tokens, for modules that are asked for plans and compute nothing.
+/// A context of `tokens` tokens, to request the plans of modules without computing anything.
 template <class L>
 struct Planner {
   testing::TestRank<typename L::Device> rank{2};
@@ -35,8 +35,8 @@ struct Planner {
                 .sequence_length = tokens} {}
 };
 
-/// Plans as they were before there was a table. No matmul's scratch decides about them.
-TEST(TilePlans, AreThoseThatWereRecorded) {
+/// Plans as recorded before TilePlans existed. They do not depend on the scratch of matmuls.
+TEST(TilePlans, MatchTheRecordedPlans) {
   const auto plan = [](auto module, const RunTimeTiling& tiling, std::int64_t tokens) {
     Planner<OnMeta> planner(TilePlans(tiling), tokens);
     if constexpr (requires { module.plan(planner.context); })
@@ -63,7 +63,7 @@ TEST(TilePlans, AreThoseThatWereRecorded) {
             "8 tiles of up to 144 tokens in blocks of 64 columns, 0 kept; 907776 bytes; 66974646272 FLOPs recomputed");
 }
 
-/// A made-up module: the bytes that it takes for each tile, and how often it ran.
+/// A fake module with given bytes per token and per tile, which counts its dry runs.
 struct MadeUp {
   std::int64_t bytes_per_token = 100, bytes_per_tile = 0;
   std::shared_ptr<int> runs = std::make_shared<int>(0);
@@ -82,7 +82,7 @@ struct MadeUp {
   }
 };
 
-TEST(TilePlans, AreThePolicysUnlessTheModuleTakesMoreThanUntiled) {
+TEST(TilePlans, AreUntiledIfTilingWouldUseMoreMemory) {
   for (const std::int64_t bytes_per_tile : {-1, 0, 1}) {
     const MadeUp module{.bytes_per_tile = bytes_per_tile};
     TilePlans plans{RunTimeTiling::tiles(4)};
@@ -93,8 +93,8 @@ TEST(TilePlans, AreThePolicysUnlessTheModuleTakesMoreThanUntiled) {
   }
 }
 
-/// Whatever a policy states: its tiles cover the tokens, and cost what they cost.
-TEST(TilePlans, AreCheckedAndPricedWhenTheyAreMade) {
+/// Even if a policy states otherwise, its tiles must cover the tokens, and their costs are computed.
+TEST(TilePlans, AreValidatedAndCostedWhenMade) {
   struct Fixed {
     tiling::TilePlan result;
     tiling::TilePlan plan(const tiling::Problem&) const { return result; }
@@ -106,20 +106,20 @@ TEST(TilePlans, AreCheckedAndPricedWhenTheyAreMade) {
   EXPECT_EQ(unpriced.plan(typeid(MadeUp), module.problem(5)).tile_bytes, 300);
 }
 
-TEST(TilePlans, RunAModuleOnceAndOnlyWhereThePolicyCuts) {
+TEST(TilePlans, DryRunAModuleOnceAndOnlyIfThePolicyTilesIt) {
   const MadeUp module;
   TilePlans plans{RunTimeTiling::tiles(4)};
   plans.add(module.dry_run());
   const tiling::TilePlan* const first = &plans.plan(typeid(MadeUp), module.problem(1024));
   plans.plan(typeid(MadeUp), module.problem(1));
-  EXPECT_EQ(*module.runs, 2);  // one plan against the other; one token cannot be cut
+  EXPECT_EQ(*module.runs, 2);  // two runs compare tiled and untiled; one token needs none
   plans.plan(typeid(MadeUp), module.problem(512));
   EXPECT_EQ(*module.runs, 4);
   EXPECT_EQ(first, &plans.plan(typeid(MadeUp), module.problem(1024)));
   EXPECT_EQ(*module.runs, 4);
 }
 
-TEST(TilePlans, RunATileOfAHeadOnceForEachWayToRunIt) {
+TEST(TilePlans, DryRunATileOfAHeadOncePerVariant) {
   const MadeUp module;
   TilePlans plans;
   plans.add(module.dry_run());
@@ -130,7 +130,7 @@ TEST(TilePlans, RunATileOfAHeadOnceForEachWayToRunIt) {
   EXPECT_EQ(*module.runs, 6);
 }
 
-TEST(TilePlans, OfModulesOfOneKindAndOtherSizesAreTheirOwn) {
+TEST(TilePlans, AreSeparateForModulesOfOneTypeAndDifferentSizes) {
   const MadeUp small{.bytes_per_tile = 1}, large{.bytes_per_token = 101};
   TilePlans plans{RunTimeTiling::tiles(4)};
   plans.add(small.dry_run());
@@ -139,8 +139,8 @@ TEST(TilePlans, OfModulesOfOneKindAndOtherSizesAreTheirOwn) {
   EXPECT_EQ(plans.plan(typeid(MadeUp), large.problem(1024)).tiles.size(), 4u);
 }
 
-/// A run asks for numbers of tokens that its dry run did not have: shorter prompts, smaller batches.
-TEST(TilePlans, OfADryRunServeItsRunForEveryNumberOfTokens) {
+/// A run may use numbers of tokens that its dry run did not, such as shorter prompts or smaller batches.
+TEST(TilePlans, OfADryRunServeTheRunForAnyNumberOfTokens) {
   const SwiGluMlp<OnMeta> planned{{}, 64, 192};
   const SwiGluMlp<OnCpu> module{{}, 64, 192};
   const LossHead<OnMeta> planned_head{{}, 300, 64};
@@ -156,7 +156,7 @@ TEST(TilePlans, OfADryRunServeItsRunForEveryNumberOfTokens) {
   }
 }
 
-TEST(TilePlans, OfAModuleThatNoDryRunHadAreAnErrorWhereItsScratchDecides) {
+TEST(TilePlans, OfAModuleWithoutADryRunThrowIfScratchMatters) {
   const SwiGluMlp<OnCpu> module{{}, 64, 192};
   Planner<OnCpu> untiled(TilePlans(), 100), tiled(TilePlans(RunTimeTiling::tokens(16)), 100);
   EXPECT_EQ(plan_of(untiled.context, module).tiles.size(), 1u);
@@ -172,11 +172,11 @@ TEST(TilePlans, OfAModuleThatNoDryRunHadAreAnErrorWhereItsScratchDecides) {
   EXPECT_NO_THROW(plan_of(tiled.context, module));
 }
 
-/// A module with arguments that no library module has, which says how it is run alone.
+/// A module with a custom signature, which provides its own dry_run.
 template <class L>
 struct Unusual : ModuleTypes<L, SwiGluFields> {
   SwiGluMlp<L> mlp;
-  std::shared_ptr<std::vector<std::size_t>> tiles;  // of each run
+  std::shared_ptr<std::vector<std::size_t>> tiles;  // number of tiles of each run
 
   auto parameters() const { return mlp.parameters(); }
   tiling::Problem problem(std::int64_t tokens) const { return mlp.problem(tokens); }
@@ -188,7 +188,7 @@ struct Unusual : ModuleTypes<L, SwiGluFields> {
   }
 };
 
-TEST(TilePlans, RunAModuleAsItSays) {
+TEST(TilePlans, DryRunAModuleByItsOwnFunction) {
   const Unusual<OnMeta> module{{}, {{}, 64, 192}, std::make_shared<std::vector<std::size_t>>()};
   Planner<OnMeta> planner(TilePlans(RunTimeTiling::tiles(4)), 1024);
   EXPECT_EQ(plan_of(planner.context, module).tiles.size(), 4u);

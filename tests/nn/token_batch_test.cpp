@@ -35,14 +35,14 @@ struct Numbered {
   std::vector<std::int32_t> tokens, targets;
 };
 
-/// The sum over documents of the squares of their lengths; of sequences where there are none.
+/// The sum of squared lengths of documents, or of sequences if there are no documents.
 std::int64_t squares_of(std::int64_t rows, std::int64_t sequences, const Lengths& documents) {
   if (documents.empty()) return rows * (rows / sequences);
   return std::inner_product(documents.begin() + 1, documents.end(), documents.begin(), std::int64_t{0}, std::plus(),
                             [](std::int64_t end, std::int64_t begin) { return (end - begin) * (end - begin); });
 }
 
-TEST(RowsOfPart, CoverAllRowsInOrderAndDifferByOneAtMost) {
+TEST(RowsOfPart, CoverAllRowsInOrderInPartsOfNearlyEqualSize) {
   for (const std::int64_t rows : {1, 4, 7, 24, 1000003})
     for (const int parts : {1, 2, 3, 4, 7}) {
       std::int64_t end = 0;
@@ -58,7 +58,7 @@ TEST(RowsOfPart, CoverAllRowsInOrderAndDifferByOneAtMost) {
   EXPECT_EQ(nn::rows_of_part(7, 1, 3), (nn::RowRange{.begin = 2, .end = 4}));
 }
 
-TEST(TokenBatchPart, HasItsRowsAndTheSequencesAndDocumentsOfAll) {
+TEST(TokenBatchPart, HasItsOwnRowsAndAllSequencesAndDocuments) {
   const Numbered numbers(10);
   const Lengths documents = {0, 3, 5, 10};
   const TokenBatch part = numbers.batch(2, documents).part(1, 3);
@@ -77,7 +77,7 @@ TEST(TokenBatchPart, HasItsRowsAndTheSequencesAndDocumentsOfAll) {
   EXPECT_THROW((void)part.part(0, 2), LogicError) << "its rows would be numbered from 0";
 }
 
-TEST(TokenBatchPart, HasNoTargetsWhereTheBatchHasNone) {
+TEST(TokenBatchPart, HasNoTargetsIfTheBatchHasNone) {
   const Numbered numbers(6);
   TokenBatch batch = numbers.batch(1);
   batch.targets = {};
@@ -87,7 +87,7 @@ TEST(TokenBatchPart, HasNoTargetsWhereTheBatchHasNone) {
   EXPECT_EQ(part.counts(), (BatchCounts{.valid_targets = 0, .squares = 18}));
 }
 
-TEST(TokenBatchPart, CountsAddUpToThoseOfTheBatch) {
+TEST(TokenBatchPart, CountsOfAllPartsSumToThoseOfTheBatch) {
   constexpr std::int64_t rows = 24;
   const Numbered numbers(rows);
   const std::vector<std::pair<std::int64_t, Lengths>> cases = {
@@ -108,7 +108,7 @@ TEST(TokenBatchPart, CountsAddUpToThoseOfTheBatch) {
   }
 }
 
-TEST(TokenBatchPart, CountsTheLengthOfItsDocumentForEachOfItsRows) {
+TEST(TokenBatchPart, CountsTheDocumentLengthOfEachRow) {
   const Numbered numbers(10);
   const Lengths documents = {0, 3, 10};
   const TokenBatch batch = numbers.batch(1, documents);
@@ -117,12 +117,12 @@ TEST(TokenBatchPart, CountsTheLengthOfItsDocumentForEachOfItsRows) {
   EXPECT_EQ(numbers.batch(2).part(0, 5).counts().squares, 2 * 5);
 }
 
-/// A batch without rows of its own.
+/// A batch that cannot be split into parts of rows.
 struct WithoutParts {
   BatchCounts counts() const { return {.valid_targets = 3, .squares = 9}; }
 };
 
-TEST(CountsOfPart, OfABatchThatHasNoPartsAreThoseOfAll) {
+TEST(CountsOfPart, OfABatchThatCannotBeSplitAreThoseOfTheBatch) {
   EXPECT_EQ(nn::counts_of_part(WithoutParts(), 0, 1), WithoutParts().counts());
   EXPECT_THROW((void)nn::counts_of_part(WithoutParts(), 0, 2), LogicError);
 }

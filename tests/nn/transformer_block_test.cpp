@@ -35,7 +35,7 @@ TYPED_TEST_SUITE(UnitOf, BlockSubjects);
                               << sizes.kv_heads << " of " << sizes.head_dim;
 }
 
-/// So many micro-batches follow float64 in these tiles, wherever the weights stand.
+/// Compares the outcome of `micro_batches` with float64, for each tiling and each placement of weights.
 template <class S>
 void expect_follows(const Sizes& sizes, const std::vector<RunTimeTiling>& tilings, int micro_batches = 1) {
   using Kind = typename S::Kind;
@@ -51,14 +51,14 @@ void expect_follows(const Sizes& sizes, const std::vector<RunTimeTiling>& tiling
     }
 }
 
-TYPED_TEST(UnitOf, FollowsFloat64AtOddSizesWhereverItsWeightsStand) {
+TYPED_TEST(UnitOf, MatchesFloat64AtOddSizesForAnyPlacementOfWeights) {
   std::vector<Sizes> list = {
       {.length = 5, .hidden = 1, .intermediate = 5},                                         // one head
-      {.length = 7, .hidden = 3, .intermediate = 7, .heads = 3, .head_dim = 2},              // a head for each
-      {.sequences = 3, .length = 3, .hidden = 7, .heads = 4, .kv_heads = 2, .head_dim = 6},  // groups
+      {.length = 7, .hidden = 3, .intermediate = 7, .heads = 3, .head_dim = 2},              // one key-value head
+      {.sequences = 3, .length = 3, .hidden = 7, .heads = 4, .kv_heads = 2, .head_dim = 6},  // grouped heads
       {.sequences = 2, .length = 5, .hidden = 15, .intermediate = 5, .heads = 3, .head_dim = 6},
       {.length = 33, .hidden = 5, .intermediate = 3, .heads = 2, .head_dim = 2}};
-  if (std::is_same_v<typename TypeParam::Precision, Fp32>)  // in bf16 q's and k's gradients would be noise around 0
+  if (std::is_same_v<typename TypeParam::Precision, Fp32>)  // in bf16, the gradients of q and k would be noise around 0
     list.push_back({.sequences = 2, .length = 1, .hidden = 7, .intermediate = 35, .heads = 2, .head_dim = 2});
   for (const Sizes& sizes : list) expect_follows<TypeParam>(sizes, {RunTimeTiling{}});
   if constexpr (!TypeParam::attends)
@@ -71,13 +71,13 @@ TYPED_TEST(UnitOf, FollowsFloat64AtOddSizesWhereverItsWeightsStand) {
       expect_follows<TypeParam>(sizes, {RunTimeTiling{}, RunTimeTiling::tiles(4)});
 }
 
-TYPED_TEST(UnitOf, FollowsFloat64WithPackedDocuments) {
+TYPED_TEST(UnitOf, MatchesFloat64WithPackedDocuments) {
   Sizes sizes{.sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 4, .kv_heads = 2, .head_dim = 6};
   sizes.documents = {0, 1, 5, 5, 9, 12, 18};
   expect_follows<TypeParam>(sizes, {RunTimeTiling{}, RunTimeTiling::tokens(4)});
 }
 
-TYPED_TEST(UnitOf, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
+TYPED_TEST(UnitOf, MatchesFloat64WithBiasesHeadNormsAndWindows) {
   const Sizes plain{
       .sequences = 2, .length = 9, .hidden = 7, .intermediate = 5, .heads = 4, .kv_heads = 2, .head_dim = 6};
   for (const int what : test::sanitized ? std::vector{3} : std::vector{0, 1, 2, 3}) {
@@ -91,7 +91,7 @@ TYPED_TEST(UnitOf, FollowsFloat64WithBiasesNormsOfHeadsAndWindows) {
   }
 }
 
-TYPED_TEST(UnitOf, FollowsFloat64WithPathsOfLowRank) {
+TYPED_TEST(UnitOf, MatchesFloat64WithPathsOfLowRank) {
   Sizes sizes{.sequences = 2,
               .length = 9,
               .hidden = 7,
@@ -108,13 +108,13 @@ TYPED_TEST(UnitOf, FollowsFloat64WithPathsOfLowRank) {
   }
 }
 
-TYPED_TEST(UnitOf, AddsUpTheGradientsOfMicroBatchesAfterTheFirstOverwroteTheMemory) {
+TYPED_TEST(UnitOf, AccumulatesGradientsAfterTheFirstMicroBatchOverwrites) {
   const Sizes sizes{
       .sequences = 2, .length = 5, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};
   expect_follows<TypeParam>(sizes, {RunTimeTiling{}, RunTimeTiling::tiles(4)}, 3);
 }
 
-TYPED_TEST(UnitOf, TiledGivesTheUntiledGradients) {
+TYPED_TEST(UnitOf, TiledMatchesTheUntiledGradients) {
   using Kind = typename TypeParam::Kind;
   using Precision = typename TypeParam::Precision;
   constexpr bool exact = std::is_same_v<Precision, Fp32>;
@@ -124,7 +124,7 @@ TYPED_TEST(UnitOf, TiledGivesTheUntiledGradients) {
   if (!attends) tilings.insert(tilings.end(), {RunTimeTiling::tiles(2), RunTimeTiling::tokens(1000)});
   for (const std::int64_t length : {1, 2, 3, 5, 7, 9, 100})
     for (const int micro_batches : {1, 2}) {
-      if (attends && !exact && (length == 1 || length == 100)) continue;  // noise around 0; float64 would take long
+      if (attends && !exact && (length == 1 || length == 100)) continue;  // noise around 0, or slow in float64
       SCOPED_TRACE(::testing::Message() << length << " tokens, " << micro_batches << " micro-batches");
       const Sizes sizes{.length = length, .hidden = 7, .intermediate = 5, .heads = 2, .kv_heads = 1, .head_dim = 2};
       const Outcome untiled = outcome<Kind, Precision>(sizes, Run<>{.micro_batches = micro_batches});
@@ -139,7 +139,7 @@ TYPED_TEST(UnitOf, TiledGivesTheUntiledGradients) {
     }
 }
 
-TYPED_TEST(UnitOf, DoesNotDependOnWhereItsWeightsStandNorOnItsThreads) {
+TYPED_TEST(UnitOf, DoesNotDependOnWeightPlacementOrThreads) {
   using Precision = typename TypeParam::Precision;
   const Sizes sizes{
       .sequences = 2, .length = 9, .hidden = 7, .intermediate = 35, .heads = 4, .kv_heads = 2, .head_dim = 6};
@@ -153,7 +153,7 @@ TYPED_TEST(UnitOf, DoesNotDependOnWhereItsWeightsStandNorOnItsThreads) {
     }
 }
 
-TYPED_TEST(UnitOf, LetsCommunicationProceedAtLeastOnceForEveryMatmulButTheLast) {
+TYPED_TEST(UnitOf, PollsCommunicationForEveryMatmulButTheLast) {
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     const Sizes sizes{.length = 8, .hidden = 64, .intermediate = 64, .heads = 1, .head_dim = 64};
     Unit<device::Meta, typename TypeParam::Kind, typename TypeParam::Precision> unit(sizes, {.tiling = tiling});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A unit between two residual streams under test: its memory on any device, and how it is run and what float64 says.
+/// A unit under test between two residual streams: its memory on any device, its run, and its float64 reference.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using fsdp::testing::rounded_numbers;
 using fsdp::testing::Slot;
 using fsdp::testing::TestRank;
 
-// A kind of unit: how to make the module, and the same in float64.
+// A kind of unit: a factory of its module, and its forward in float64.
 
 template <std::size_t N>
 LowRank<N> paths_of(const Sizes& sizes, const char (&projections)[N + 1]) {
@@ -91,7 +91,7 @@ struct Block {
   static Values forward(const Sizes& s, const ValueList& w, const Values& x) { return transformer_block(s, w, x); }
 };
 
-/// How a unit is run.
+/// Options of a unit's run.
 template <class Tiling = tiling::RunTimeTiling>
 struct Run {
   Tiling tiling{};
@@ -100,7 +100,7 @@ struct Run {
   int threads = 1;
 };
 
-/// A unit run by the kit, with packed documents, and a rotary table between guards of its own.
+/// A unit that the conformance kit runs, with packed documents, and a rotary table with its own guards.
 template <class Device, class Kind, class Precision, class Tiling = tiling::RunTimeTiling>
 struct Unit : ModuleRun<Device, Kind, Precision, Tiling> {
   using Base = ModuleRun<Device, Kind, Precision, Tiling>;
@@ -121,9 +121,9 @@ struct Unit : ModuleRun<Device, Kind, Precision, Tiling> {
   }
 };
 
-/// What came out: y of each micro-batch, and the sums of the weights' gradients.
+/// The results of a run: y of each micro-batch, and gradients summed over micro-batches.
 struct Outcome {
-  ValueList y, gradients;  ///< gradients: of the weights, then dx of each micro-batch
+  ValueList y, gradients;  ///< `gradients` has the gradient of each weight, then dx of each micro-batch
 };
 
 inline std::uint64_t seed_of(int micro_batch) { return 10 * static_cast<std::uint64_t>(micro_batch); }
@@ -141,14 +141,15 @@ Outcome outcome(const Sizes& sizes, const Run<Tiling>& run) {
   return {found.y, found.gradients};
 }
 
-/// Adds those of one more micro-batch to what there is.
+/// Adds the gradients of one more micro-batch to the sums.
 inline void add_gradients(Outcome& sum, const ValueList& gradients) {
   sum.gradients.resize(gradients.size());
   std::transform(gradients.begin(), gradients.end(), sum.gradients.begin(), sum.gradients.begin(),
                  [](const Values& more, const Values& before) { return before.empty() ? more : plus(before, more); });
 }
 
-/// The same in float64, from the same rounded numbers; gradients(weights, x, dy) returns those of weights, then dx.
+/// The outcome in float64, from the same rounded numbers. gradients_of(weights, x, dy) returns the gradients of the
+/// weights, then dx.
 template <class Kind, class Precision, class Gradients>
 Outcome outcome_by(const Gradients& gradients_of, const Sizes& sizes, int micro_batches) {
   using Compute = typename Precision::Compute;
@@ -168,7 +169,7 @@ Outcome outcome_by(const Gradients& gradients_of, const Sizes& sizes, int micro_
   return result;
 }
 
-/// By central differences.
+/// The expected outcome in float64, with gradients by central differences.
 template <class Kind, class Precision>
 Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
   const auto differences = [&](const ValueList& weights, const Values& x, const Values& dy) {
@@ -179,8 +180,8 @@ Outcome expected_outcome(const Sizes& sizes, int micro_batches = 1) {
   return outcome_by<Kind, Precision>(differences, sizes, micro_batches);
 }
 
-/// Relative errors of arithmetic in float; in bf16 of a few roundings, each up to 2^-9, of every intermediate tensor,
-/// and in gradients of what cancels (those of q and k are differences from a mean).
+/// Tolerated relative errors: float arithmetic, or in bf16 a few roundings of every intermediate tensor, each up to
+/// 2^-9. Gradients also contain cancellation (the gradients of q and k are differences from a mean).
 template <class Precision>
 constexpr double forward_tolerance = std::is_same_v<Precision, Fp32> ? 2e-6 : 1e-2;
 template <class Precision>
@@ -194,8 +195,8 @@ inline void expect_near(const Outcome& found, const Outcome& expected, double of
     EXPECT_LE(relative(found.gradients[i], expected.gradients[i]), of_gradients) << "gradient " << i;
 }
 
-/// Expects the same of all gradients as one vector: over few tokens those of q and k are small differences of large
-/// numbers, too small to be compared on their own.
+/// Compares all gradients as one vector: over few tokens, the gradients of q and k are small differences of large
+/// numbers, and too inexact to be compared separately.
 inline void expect_near_together(const Outcome& found, const Outcome& expected, double bound) {
   const auto joined = [](const ValueList& list) {
     Values all;
@@ -206,13 +207,13 @@ inline void expect_near_together(const Outcome& found, const Outcome& expected, 
   EXPECT_LE(relative(joined(found.gradients), joined(expected.gradients)), bound);
 }
 
-/// Expects what float64 says, within the rounding of a precision.
+/// Expects the float64 outcome, within the rounding errors of a precision.
 template <class Precision>
 void expect_float64(const Outcome& found, const Outcome& expected) {
   expect_near(found, expected, forward_tolerance<Precision>, gradient_tolerance<Precision>);
 }
 
-/// Expects of a tiled run the untiled one in float; in bf16 at most half as much more error.
+/// Expects that a tiled run equals the untiled one in float; in bf16 its error may be up to 1.5 times as large.
 template <class Precision>
 void expect_untiled(const Outcome& tiled, const Outcome& untiled, const Outcome& expected) {
   if (std::is_same_v<Precision, Fp32>) return expect_near(tiled, untiled, 1e-6, 1e-6);
@@ -224,7 +225,7 @@ void expect_untiled(const Outcome& tiled, const Outcome& untiled, const Outcome&
         << "gradient " << i;
 }
 
-/// The usual case of a module's threads: two where its weights have gaps.
+/// The default number of threads: two for weights with gaps, otherwise one.
 inline int threads_of(Placing placing) { return placing == Placing::padded ? 2 : 1; }
 
 }  // namespace fsdp::nn::reference

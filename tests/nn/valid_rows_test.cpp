@@ -10,7 +10,7 @@
 namespace fsdp::nn {
 namespace {
 
-TEST(RowTiles, HoldEveryRowOnceAndInOrderAndAreFullButForTheLast) {
+TEST(RowTiles, CoverEveryRowInOrderAndOnlyTheLastTileIsShorter) {
   std::mt19937 random(1);
   const auto up_to = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(0, most)(random); };
   for (int round = 0; round < 1000; ++round) {

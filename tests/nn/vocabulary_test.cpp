@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tokens are: tessera/fsdp/nn/embedding.hpp and fsdp/nn/loss_head.hpp.
+// The modules at both ends of a model: tessera/fsdp/nn/embedding.hpp and fsdp/nn/loss_head.hpp.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,7 @@ class Vocabulary : public ::testing::Test {};
 using Precisions = ::testing::Types<Fp32, Bf16Mixed>;
 TYPED_TEST_SUITE(Vocabulary, Precisions);
 
-/// Repeats some of them, and leaves some of a large vocabulary out.
+/// Tokens with repetitions; with a large vocabulary, some of its entries do not occur.
 Targets some_tokens(const Sizes& sizes, std::int64_t seed = 0) {
   Targets tokens(static_cast<std::size_t>(sizes.tokens()));
   for (auto&& [t, token] : ranges::views::enumerate(tokens))
@@ -34,13 +34,13 @@ Targets some_tokens(const Sizes& sizes, std::int64_t seed = 0) {
 
 Values as_values(const Targets& list) { return {list.begin(), list.end()}; }
 
-/// Sum of the losses, y: the logits, and gradients of norm, weight and x.
+/// The summed loss, the logits as `y`, and the gradients of norm, weight and x.
 struct LossOutcome : Outcome {
   double loss = 0;
 };
 
-/// `micro_batches` times the same batch; NaN in all memory that must not be read, and nothing written beside the
-/// outputs.
+/// Runs the same batch `micro_batches` times. Memory that must not be read is NaN, and nothing but the outputs may be
+/// written.
 template <class Precision>
 LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, const Run<>& run) {
   using Compute = typename Precision::Compute;
@@ -65,7 +65,7 @@ LossOutcome found_loss(const Sizes& sizes, const Targets& targets, float scale, 
   EXPECT_EQ(run_it([&] { head.all_logits(); }), 0);
   result.y = {head.logits.values(0)};
   result.gradients = head.fields.gradients.all_values();
-  for (std::size_t i = 0; i < 2; ++i)  // the reduction clears what nothing was written to
+  for (std::size_t i = 0; i < 2; ++i)  // the reduction zeroes gradients that were not written
     if (!head.fields.written[i]) std::fill(result.gradients[i].begin(), result.gradients[i].end(), 0.0);
   result.gradients.push_back(head.stream.values(1));
 
@@ -95,14 +95,14 @@ void expect_loss(const LossOutcome& found, const LossOutcome& expected) {
   expect_float64<Precision>(found, expected);
 }
 
-/// Of three micro-batches, which overwrite dx.
+/// The outcome of three identical micro-batches: weight gradients are summed, and dx is overwritten.
 LossOutcome tripled(LossOutcome one) {
   for (const std::size_t i : {0, 1})
     for (double& value : one.gradients[i]) value *= 3;
   return one;
 }
 
-TYPED_TEST(Vocabulary, LossAndGradientsFollowFloat64AtOddSizesInAnyTiles) {
+TYPED_TEST(Vocabulary, LossAndGradientsMatchFloat64AtOddSizesInAnyTiles) {
   for (const Sizes& sizes :
        {Sizes{.length = 5, .hidden = 1, .vocabulary = 7}, Sizes{.length = 1, .hidden = 7, .vocabulary = 3},
         Sizes{.length = 7, .hidden = 15, .vocabulary = 5, .eps = 1e-5f},
@@ -119,8 +119,8 @@ TYPED_TEST(Vocabulary, LossAndGradientsFollowFloat64AtOddSizesInAnyTiles) {
   }
 }
 
-/// The smallest budgets, so that one row and 64 columns are computed at a time, up to two blocks.
-TYPED_TEST(Vocabulary, BlocksOfColumnsFollowFloat64) {
+/// Budgets from the smallest one, with tiles of one row and 64 columns, up to two blocks of columns.
+TYPED_TEST(Vocabulary, BlocksOfColumnsMatchFloat64) {
   const Sizes sizes{.length = 7, .hidden = 3, .vocabulary = 150};
   Targets targets = some_tokens(sizes);
   targets[0] = 149;
@@ -143,7 +143,7 @@ TYPED_TEST(Vocabulary, BlocksOfColumnsFollowFloat64) {
   EXPECT_TRUE(blocks.contains(64) && tiles.size() > 1);
 }
 
-TYPED_TEST(Vocabulary, BlocksOfColumnsRepeatToTheBit) {
+TYPED_TEST(Vocabulary, BlocksOfColumnsAreBitIdenticalInARepeatedRun) {
   const Sizes sizes{.length = 50, .hidden = 15, .vocabulary = 300};
   const Run<> run{.tiling = RunTimeTiling::budget(20000), .threads = 2};
   const LossOutcome a = found_loss<TypeParam>(sizes, some_tokens(sizes), 1, run);
@@ -151,8 +151,8 @@ TYPED_TEST(Vocabulary, BlocksOfColumnsRepeatToTheBit) {
   EXPECT_TRUE(a.loss == b.loss && a.gradients == b.gradients);
 }
 
-/// What is left out leaves no trace: the rows that count give the same alone.
-TYPED_TEST(Vocabulary, IgnoredRowsAreLeftOutBeforeAnythingIsComputed) {
+/// Ignored rows have no effect: a batch of only the other rows gives the same results.
+TYPED_TEST(Vocabulary, IgnoredRowsAreSkippedBeforeAnyComputation) {
   const Sizes sizes{.length = 48, .hidden = 16, .vocabulary = 96};
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tokens(16)}) {
     Targets targets = some_tokens(sizes);
@@ -180,7 +180,7 @@ TYPED_TEST(Vocabulary, IgnoredTargetsGiveNeitherLossNorGradient) {
   }
 }
 
-TYPED_TEST(Vocabulary, NothingButIgnoredTargetsGiveZeroEverywhere) {
+TYPED_TEST(Vocabulary, IgnoringAllTargetsGivesZeroLossAndGradients) {
   const Sizes sizes{.length = 5, .hidden = 7, .vocabulary = 15};
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
     const LossOutcome found = found_loss<TypeParam>(sizes, Targets(5, -1), 2, Run<>{.tiling = tiling});
@@ -189,7 +189,7 @@ TYPED_TEST(Vocabulary, NothingButIgnoredTargetsGiveZeroEverywhere) {
   }
 }
 
-TYPED_TEST(Vocabulary, TiledGivesTheUntiledLossAndGradients) {
+TYPED_TEST(Vocabulary, TiledMatchesTheUntiledLossAndGradients) {
   constexpr bool exact = std::is_same_v<TypeParam, Fp32>;
   for (const std::int64_t length : {1, 2, 3, 5, 7, 9, 100}) {
     const Sizes sizes{.length = length, .hidden = 7, .vocabulary = 15};
@@ -206,7 +206,7 @@ TYPED_TEST(Vocabulary, TiledGivesTheUntiledLossAndGradients) {
   }
 }
 
-TYPED_TEST(Vocabulary, HeadAddsUpWeightGradientsOverMicroBatchesAndOverwritesDx) {
+TYPED_TEST(Vocabulary, HeadAccumulatesWeightGradientsAndOverwritesDx) {
   const Sizes sizes{.length = 5, .hidden = 7, .vocabulary = 15};
   const LossOutcome expected = tripled(expected_loss<TypeParam>(sizes, some_tokens(sizes), 0.5f));
   for (const RunTimeTiling& tiling : {RunTimeTiling{}, RunTimeTiling::tiles(4)}) {
@@ -215,7 +215,7 @@ TYPED_TEST(Vocabulary, HeadAddsUpWeightGradientsOverMicroBatchesAndOverwritesDx)
   }
 }
 
-TYPED_TEST(Vocabulary, EmbeddingTakesRowsAndAddsGradientsOfRepeatedTokens) {
+TYPED_TEST(Vocabulary, EmbeddingGathersRowsAndAddsGradientsOfRepeatedTokens) {
   using Compute = typename TypeParam::Compute;
   for (const Sizes& sizes :
        {Sizes{.length = 1, .hidden = 1, .vocabulary = 1}, Sizes{.length = 9, .hidden = 7, .vocabulary = 3},

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(LossScale, HalvesAtOnceAndDoublesAfterTwoThousandSoundSteps) {
+TEST(LossScale, HalvesOnOverflowAndDoublesAfter2000FiniteSteps) {
   DynamicLossScale scale;
   EXPECT_EQ(scale.scale(), 65536);
   scale.update(false, scale.scale());
@@ -24,7 +24,7 @@ TEST(LossScale, HalvesAtOnceAndDoublesAfterTwoThousandSoundSteps) {
   EXPECT_EQ(scale.state(), (DynamicLossScale::State{.scale = 32768, .sound_steps = 0}));
 }
 
-TEST(LossScale, HalvesOnceForStepsThatOneScaleMadeOverflow) {
+TEST(LossScale, HalvesOnceForConsecutiveOverflowsOfOneScale) {
   DynamicLossScale scale;
   scale.update(false, 65536);
   scale.update(false, 65536);
@@ -33,7 +33,7 @@ TEST(LossScale, HalvesOnceForStepsThatOneScaleMadeOverflow) {
   EXPECT_EQ(scale.state().sound_steps, 1);
 }
 
-TEST(LossScale, StaysBetweenItsBoundsAndStopsWhereNoneHelps) {
+TEST(LossScale, StaysWithinItsBoundsAndStopsIfTheSmallestOverflows) {
   DynamicLossScale large({.scale = 0x1p100, .sound_steps = 1999});
   large.update(true, large.scale());
   EXPECT_EQ(large.scale(), 0x1p100);
@@ -42,7 +42,7 @@ TEST(LossScale, StaysBetweenItsBoundsAndStopsWhereNoneHelps) {
   EXPECT_THROW(small.update(false, small.scale()), Error);
 }
 
-TEST(LossScale, IsUndoneInFloatWithoutRounding) {
+TEST(LossScale, UnscalesInFloatWithoutRounding) {
   for (const double scale : {DynamicLossScale::smallest, DynamicLossScale::largest})
     EXPECT_TRUE(std::isnormal(static_cast<float>(scale)) && std::isnormal(static_cast<float>(1 / scale))) << scale;
 }

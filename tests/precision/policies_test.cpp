@@ -15,12 +15,12 @@ struct WithoutAccumulate {
   [[maybe_unused]] static constexpr std::string_view name = "without";
 };
 
-/// There is no matmul of this type.
+/// A compute type that has no matmul.
 struct DoubleCompute : Fp32 {
   using Compute = double;
 };
 
-/// What a user may write: everything in bf16 but the optimizer's weights.
+/// A user-defined policy: everything is bf16 except the optimizer's main weights.
 struct NarrowGradients {
   using Compute = bf16;
   using Main = float;
@@ -40,7 +40,7 @@ inline constexpr bool has_types =
 static_assert(has_types<Fp32, float, float, float, float>);
 static_assert(has_types<Bf16Mixed, bf16, float, float, float>, "the default: only what is computed with is narrow");
 
-TEST(Precision, NamesAreThoseOfTheProgram) {
+TEST(Precision, NamesMatchTheFlagsOfTheProgram) {
   EXPECT_EQ(Fp32::name, "fp32");
   EXPECT_EQ(Bf16Mixed::name, "bf16");
 }

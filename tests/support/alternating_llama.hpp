@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A Llama whose blocks are of two kinds in turn: attention alone, then the MLP alone.
+/// A Llama whose blocks alternate between two kinds: attention only, and MLP only.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace fsdp::test {
 
-/// An MLP with its norm as a block of its own, beside blocks that read a Shared.
+/// An MLP with its norm as a separate block, next to blocks that read a Shared.
 template <class L, class SharedT>
 struct MlpBlock : nn::ResidualMlp<L> {
   using Mlp = nn::ResidualMlp<L>;
@@ -29,7 +29,7 @@ struct MlpBlock : nn::ResidualMlp<L> {
   }
 };
 
-/// Names and arithmetic are Llama's; its blocks are cut in two.
+/// Parameter names and arithmetic are Llama's; each block is split in two.
 template <class StackT>
 class AlternatingLlama : public Llama<StackT> {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Strategies of the library by their texts.
+/// The library's strategies, parsed from text.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace fsdp::test {
 
-/// Returns the strategy of a text such as "hybrid:2:zero3"; fsdp2 if it is empty. Throws InputError for other texts.
+/// Parses a strategy such as "hybrid:2:zero3"; fsdp2 if the text is empty. Throws InputError for an unknown strategy.
 inline AnyStrategy any_strategy(std::string_view text) {
   if (text.empty()) return {};
   const auto strategy = read_strategy<AnyStrategy>(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Windows as micro-batches, with the memory that these refer to.
+/// Windows as micro-batches, with the memory that the micro-batches refer to.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace fsdp::test {
 
-/// Windows as one micro-batch; keeps its memory.
+/// Combines windows into one micro-batch and owns its memory.
 class BatchMemory {
  public:
   BatchMemory();
@@ -26,14 +26,14 @@ class BatchMemory {
 
  private:
   std::vector<std::vector<std::int64_t>> documents_;         // [batches]: cumulative lengths
-  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector keeps its elements where they are
+  std::vector<std::vector<std::int32_t>> tokens_, targets_;  // moving a vector does not move its elements
 };
 
 /// A step's micro-batches, with their memory.
 struct DrawnStep {
   DrawnStep();
   ~DrawnStep();
-  /// Whoever waits goes on.
+  /// Lets work that waits for the gate continue.
   void open_gate();
 
   std::int64_t step = 0;

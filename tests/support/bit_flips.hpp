@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Flips one bit of what a rank computes with or remembers, once, so that its machine seems broken.
+/// Flips one bit in a rank's data once, as defective hardware does.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace fsdp::test {
 
-/// Flips a bit in a module, as RunOptions::flip says.
+/// Flips the bit that RunOptions::flip specifies in a module.
 template <class Module, class Optimizer>
 class BitFlips {
  public:
-  /// All must outlive it. `next`: another observer of the tasks.
+  /// The arguments must outlive this object. `next`: another observer, called first.
   BitFlips(Module& module, const Optimizer& optimizer, const std::optional<Flip>& flip, const Observer& next)
       : module_(module), optimizer_(optimizer), next_(next) {
     if (flip && flip->rank == module.communicator().rank()) flip_ = *flip;
   }
 
-  /// For an Executor.
+  /// The observer to pass to an Executor.
   Observer observer() { return {.before = before, .after = after, .state = this}; }
 
-  /// Says which step comes next, from 1, and flips what rests before it.
+  /// Begins a step, counted from 1. Flips a weight or state at rest if that is due before this step.
   void begin_step(std::int64_t step) {
     step_ = step;
     if (!due()) return;
@@ -80,7 +80,7 @@ class BitFlips {
   Module& module_;
   const Optimizer& optimizer_;
   Observer next_;
-  std::optional<Flip> flip_;  ///< until it was made
+  std::optional<Flip> flip_;  ///< empty once the bit is flipped, and on other ranks
   std::int64_t step_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A strategy for each rule of the judge, whose schedules break that rule.
+/// For each rule of schedules, a strategy whose schedules break it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace fsdp::sharding::test {
 
-/// A good list that is spoiled: the n-th task of an action is found, 0 the first and -1 the last.
+/// A valid task list and functions to corrupt it. `n` selects the n-th task of an action: 0 is the first, -1 the last.
 struct Spoiling {
   Schedule list;
 
@@ -47,7 +47,7 @@ struct Spoiling {
   constexpr void insert(std::ptrdiff_t before, Task added) { list.insert(list.begin() + before, added); }
 };
 
-/// The rules whose list is spoiled.
+/// The rules of a strategy whose valid list is then corrupted.
 constexpr Rules rules_of(Breach breach) {
   Rules rules;
   switch (breach) {
@@ -71,7 +71,7 @@ constexpr Rules rules_of(Breach breach) {
   return rules;
 }
 
-/// Whether the breach is one of slots, which the list then names.
+/// Whether the breach concerns slots, so that the list needs them.
 constexpr bool needs_slots(Breach breach) {
   switch (breach) {
     case Breach::sent_after_wait:
@@ -95,12 +95,12 @@ constexpr bool needs_slots(Breach breach) {
   }
 }
 
-/// Returns a list that breaks the rule, in passes and models in which it can be broken; elsewhere a good list.
+/// Returns a list that breaks the rule, or a valid list if the pass and model cannot break it.
 constexpr Schedule spoiled(Breach breach, const Problem& problem) {
   Spoiling spoiling{make_schedule(rules_of(breach), problem)};
   if (needs_slots(breach)) spoiling.list = with_slots(spoiling.list, problem);
   const int head = problem.units.back().groups.front();
-  const int shared = problem.units.back().groups.back();  // with tied weights, else the head's
+  const int shared = problem.units.back().groups.back();  // the group of tied weights, otherwise that of the head
   const bool tied = shared != head;
   switch (breach) {
     case Breach::none: break;
@@ -200,7 +200,7 @@ constexpr Schedule spoiled(Breach breach, const Problem& problem) {
     case Breach::never_reduced_across: spoiling.erase(Action::reduce_across, -1); break;
     case Breach::never_released: spoiling.erase(Action::release, -1); break;
     case Breach::never_closed: spoiling.erase(Action::close_gradient, -1); break;
-    case Breach::not_exchanged:  // of units with stages: tests/sharding/stages_test.cpp
+    case Breach::not_exchanged:  // only for units with stages: tests/sharding/stages_test.cpp
     case Breach::exchanges_nothing:
     case Breach::exchanged_early:
     case Breach::exchanged_twice: break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The program's choices, read from the texts of their flags.
+/// The program's options, parsed from the text of their flags.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every test program computes as TESSERA_ISA and its like say, which programs of the library's users read by
-// run_program.
+// Makes every test program read TESSERA_ISA and similar variables, as run_program does for programs of users.
 #include <tessera/fsdp/training/program.hpp>
 
 namespace {

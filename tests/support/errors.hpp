@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The messages of expected errors, and what they must contain.
+/// Checks of the messages of expected errors.
 #pragma once
 
 #include <exception>
@@ -14,7 +14,7 @@
 
 namespace fsdp::test {
 
-/// Returns the message of the call's exception of type E; empty if it throws none. Other exceptions leave it.
+/// Returns the message of the call's exception of type E; empty if it throws none. Other exceptions propagate.
 template <class E = std::exception, class Call>
 std::string error_of(Call&& call) {
   try {
@@ -25,7 +25,7 @@ std::string error_of(Call&& call) {
   return {};
 }
 
-/// The same for an InputError, with a failure if there is none.
+/// The same for an InputError; the test fails if there is none.
 template <class Call>
 std::string input_error_of(Call&& call) {
   const std::string said = error_of<InputError>(call);
@@ -33,7 +33,7 @@ std::string input_error_of(Call&& call) {
   return said;
 }
 
-/// The text contains each part. A failure has the place of the call.
+/// Expects that the text contains each part. A failure reports the location of the call.
 inline void expect_parts(std::string_view text, std::initializer_list<std::string_view> parts,
                          const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   for (const std::string_view part : parts)
@@ -42,7 +42,7 @@ inline void expect_parts(std::string_view text, std::initializer_list<std::strin
 
 }  // namespace fsdp::test
 
-/// The call throws InputError whose sentence contains the text.
+/// Expects that the call throws an InputError whose message contains the text.
 #define EXPECT_INPUT_ERROR(call, text)                                            \
   do {                                                                            \
     const std::string said = ::fsdp::test::input_error_of([&] { (void)(call); }); \

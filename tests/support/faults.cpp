@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A library for LD_PRELOAD that makes system calls on files fail, on purpose and countably.
+/// A library for LD_PRELOAD that injects faults into chosen system calls on files, and counts these calls.
 ///
-/// TESSERA_FAULT=CALL:K:WHAT: the K-th CALL (from 1; * is every one) on a file whose path has TESSERA_FAULT_UNDER in
-/// it.
+/// TESSERA_FAULT=CALL:K:WHAT: the K-th CALL (from 1; * for every call) on a file whose path contains
+/// TESSERA_FAULT_UNDER.
 ///   CALL: open, read (pread), write (pwrite), reserve (posix_fallocate), sync (fsync), close, rename, exchange
 ///   (renameat2), mkdir, lock (fcntl with F_OFD_SETLK)
 ///   WHAT: an errno (EIO, ENOSPC, EINTR, EINVAL, EACCES, EDQUOT, ENOLCK), short (half of the bytes), zero (none), kill
 ///   (SIGKILL instead of the call), slow (6 s before the call)
-/// TESSERA_FAULT_ALSO=CALL:K:WHAT: another one.
-/// TESSERA_FAULT_RANK=R: in the process of MPI's rank R alone.
+/// TESSERA_FAULT_ALSO=CALL:K:WHAT: a second fault.
+/// TESSERA_FAULT_RANK=R: only in the process of MPI rank R.
 /// TESSERA_FAULT_COUNT=FILE: appends a line "CALL N" for each kind of call when the process ends.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ std::string_view setting(const char* name) {
   return value == nullptr ? std::string_view() : value;
 }
 
-/// One "CALL:K:WHAT".
+/// One fault, parsed from "CALL:K:WHAT".
 class Fault {
  public:
   explicit Fault(std::string_view text) {
@@ -86,7 +86,7 @@ class Fault {
   std::string_view call_, which_, what_;
 };
 
-/// What was asked for in the environment, and how many calls there were.
+/// The faults requested in the environment, and the number of calls so far.
 class Plan {
  public:
   ~Plan() {
@@ -99,7 +99,7 @@ class Plan {
     std::fclose(file);
   }
 
-  /// What is to happen in this call; empty for nothing.
+  /// The fault that is due in this call; empty if none is.
   std::string_view due(Call call, std::string_view path) {
     if (!here_ || under_.empty() || path.find(under_) == std::string_view::npos) return {};
     const long number = ++counts_[call];
@@ -133,7 +133,7 @@ std::string path_of(int file) {
   return length > 0 ? std::string(text.data(), static_cast<std::size_t>(length)) : std::string();
 }
 
-/// The errno that is due; 0 for none.
+/// The errno of a fault; 0 if it is of another kind.
 int error_of(std::string_view what) {
   const auto* const found = std::find_if(errors.begin(), errors.end(), [&](const Error& e) { return e.name == what; });
   return found == errors.end() ? 0 : found->number;
@@ -145,7 +145,7 @@ int failed(int number) {
   return -1;
 }
 
-/// A transfer: fails, is cut, or is made by `real(bytes)`.
+/// A read or write: fails, is shortened, or is done by `real(bytes)`.
 template <class Real>
 ssize_t transfer(Call call, int file, std::size_t bytes, Real real) {
   const std::string_view what = plan().due(call, path_of(file));

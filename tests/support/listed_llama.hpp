@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The parameters of a Llama, whatever stack it may run on.
+/// The parameters of a Llama, independent of its stack.
 #pragma once
 
 #include <tessera/comm/self.hpp>

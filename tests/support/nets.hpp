@@ -17,11 +17,11 @@
 
 namespace fsdp::test {
 
-/// A network under one strategy, with an optimizer that is chosen at run time: AdamW by default.
+/// A network under one strategy, with an optimizer chosen at run time; AdamW by default.
 template <class Sharding, class Precision = Fp32>
 using Net = Sharded<NetStack<Sharding, Precision>, optim::RunTimeOptimizer>;
 
-/// One whose weights are those of seed 1.
+/// A network with the initial weights of seed 1.
 template <class Sharding, class Precision = Fp32>
 struct Initialized : Net<Sharding, Precision> {
   using Base = Net<Sharding, Precision>;
@@ -44,13 +44,13 @@ inline std::vector<RunTimeAny> sharded_strategies() {
           {.strategy = Zero1{}}};
 }
 
-/// Calls body(communicator) on each of so many ranks, whose collectives are compared.
+/// Calls body(communicator) on each of `ranks` ranks, with checks of collectives enabled.
 template <class Body>
 void on_ranks(int ranks, const Body& body) {
   Comm::run(ranks, {.checks = true}, [&](Comm& communicator) { body(communicator); });
 }
 
-/// The same. Returns what body(communicator) returns on rank 0.
+/// The same; returns the result of body(communicator) on rank 0.
 template <class Body>
 auto of_first_rank(int ranks, const Body& body) {
   std::invoke_result_t<Body, Comm&> found{};

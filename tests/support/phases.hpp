@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Phases of a training step, told by the collectives that stand in them: where a test makes a rank fail.
+/// Phases of a training step in which a test makes a rank fail, recognised by their collectives.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,9 @@ namespace fsdp::test {
 
 inline constexpr std::string_view phases[] = {"gather", "forward", "backward", "reduce", "optimizer", "checkpoint"};
 
-/// How often `record` must come for the phase to be the one that is meant: of the second step, but for a checkpoint.
-/// Unit 2's weights are gathered between the forwards of units 0 and 1, and between the backwards of 4 and 3.
+/// The number of matching collectives until the phase is reached in the second step, or at the first checkpoint; 0 if
+/// `record` does not belong to the phase. Unit 2 is unsharded between the forwards of units 0 and 1, and between the
+/// backwards of units 4 and 3.
 inline int times_until(std::string_view phase, const comm::Record& record) {
   using comm::Op;
   const auto gathers = [&](int unit) {
@@ -28,7 +29,7 @@ inline int times_until(std::string_view phase, const comm::Record& record) {
   return record.label.what == "checkpoint" ? 1 : 0;
 }
 
-/// For RunOptions::before: `fail` is called on one rank when the phase is reached.
+/// A callback for RunOptions::before that calls `fail` on one rank when the phase is reached.
 inline std::function<void(int, const comm::Record&)> failing(std::string_view phase, int failing_rank,
                                                              std::function<void()> fail) {
   return [phase, failing_rank, fail = std::move(fail), times = 0](int rank, const comm::Record& record) mutable {

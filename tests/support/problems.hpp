@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Small problems to make schedules for, and schedules as text.
+/// Small scheduling problems, and schedules as text.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace fsdp::sharding::test {
 
-/// Embedding 0, blocks 1 to 3, head 4; a group each.
+/// Embedding 0, blocks 1 to 3 and head 4, with one group each.
 constexpr std::vector<UnitUse> three_blocks() {
   return {{.groups = {0}, .backward_needs_weights = false},
           {.groups = {1}},
@@ -24,7 +24,7 @@ constexpr std::vector<UnitUse> three_blocks() {
           {.groups = {3}},
           {.groups = {4}}};
 }
-/// The same, with the embedding's table used by the head too: group 5.
+/// The same with tied weights: embedding and head share group 5.
 constexpr std::vector<UnitUse> three_blocks_tied() {
   return {{.groups = {5}, .backward_needs_weights = false},
           {.groups = {1}},
@@ -33,7 +33,7 @@ constexpr std::vector<UnitUse> three_blocks_tied() {
           {.groups = {4, 5}}};
 }
 
-/// Six groups at most, all alike.
+/// A problem with up to six identical groups.
 constexpr Problem problem_of(std::vector<UnitUse> units, int micro_batches, Pass pass = Pass::train,
                              const GroupFacts& alike = {}) {
   int groups = 0;
@@ -46,14 +46,14 @@ constexpr Problem problem_of(std::vector<UnitUse> units, int micro_batches, Pass
   problem.pass = pass;
   return problem;
 }
-/// Groups that each differ.
+/// A problem with different groups.
 inline Problem problem_of(std::vector<UnitUse> units, std::vector<GroupFacts> groups, int micro_batches) {
   Problem problem = problem_of(std::move(units), micro_batches);
   problem.groups = std::move(groups);
   return problem;
 }
 
-/// What a strategy is asked where all groups are alike, on a mesh of 4 ranks, or 2 x 2.
+/// The problem that a strategy gets for identical groups, on a mesh of 4 ranks, or of 2 x 2.
 template <class Strategy>
 constexpr Problem problem_for(const Strategy& strategy, std::vector<UnitUse> units, int micro_batches,
                               Pass pass = Pass::train) {
@@ -67,14 +67,14 @@ constexpr Problem problem_for(const Strategy& strategy, std::vector<UnitUse> uni
   return problem;
 }
 
-/// Its list for that.
+/// The strategy's schedule for that problem.
 template <class Strategy>
 constexpr Schedule list(const Strategy& strategy, std::vector<UnitUse> units, int micro_batches,
                         Pass pass = Pass::train) {
   return make_schedule(strategy.rules(), problem_for(strategy, std::move(units), micro_batches, pass));
 }
 
-/// "gather 0 forward 0 ...", with "@s" after what has slot s and ":m" after what belongs to a micro-batch m > 0.
+/// "gather 0 forward 0 ...", with "@s" after tasks that have slot s and ":m" after tasks of a micro-batch m > 0.
 inline std::string text_of(const Schedule& schedule) {
   std::string text;
   for (const Task& task : schedule) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the ranks of a run report, and whole tensors of what each of them holds: the part of
-/// tests/support/stack_run.hpp that depends on no stack and is compiled once.
+/// Results of the ranks of a run, and whole tensors assembled from their pieces: the part of
+/// tests/support/stack_run.hpp that does not depend on a stack and is compiled once.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace fsdp::test {
 
-/// Results by rank. Each has a place for that rank's memory.
+/// Results by rank. Each has one entry for its rank's memory.
 class RankResults {
  public:
   explicit RankResults(int ranks);
@@ -28,28 +28,28 @@ class RankResults {
   ~RankResults();
 
   RunResults& of(int rank);
-  /// Rank 0's, with the memory of all. All ranks must report the same losses, norms and logits, to the bit.
+  /// The results of rank 0 with the memory of all ranks. Losses, norms and logits must be bit-identical on all ranks.
   RunResults merged();
 
  private:
   std::vector<RunResults> by_rank_;
 };
 
-/// Add what happened in a step, or copy what was recorded.
+/// Add the results of a step, or copy records.
 /// @{
 void add_traffic(RunResults& results, const comm::MeshTraffic& now, const comm::MeshTraffic& before);
 void add_digests(RunResults& results, std::vector<StepDigest> digests);
 void copy_records(std::vector<comm::Record>& records, const comm::Monitor& monitor);
-/// The same without the exchange in which ranks compare their schedules.
+/// The same without the collective in which ranks compare their schedules.
 void copy_generating_records(std::vector<comm::Record>& records, const comm::Monitor& monitor);
 /// @}
 
-/// Adds what was found of a state of a parameter, as "parameter.state".
+/// Adds a state of a parameter under the name "parameter.state".
 void add_state(Values& states, const std::string& parameter, std::string_view state, const Values& found);
-/// Adds a list of so many numbers, to be written.
+/// Adds a list of `numbers` floats and returns it, to be written.
 float* add_list(std::vector<std::vector<float>>& lists, std::size_t numbers);
 
-/// Parts of tensors of one rank, from which whole ones are made.
+/// One rank's parts of tensors, from which whole tensors are assembled.
 class HeldTensors {
  public:
   explicit HeldTensors(const std::vector<Parameter>& parameters);
@@ -57,16 +57,16 @@ class HeldTensors {
   HeldTensors& operator=(const HeldTensors&) = delete;
   ~HeldTensors();
 
-  /// Leaves a parameter's elements zero.
+  /// Omits a parameter: its elements stay zero.
   void leave_out(const std::string& name) { left_out_.push_back(name); }
-  /// Adds the bits of `count` elements of 4 bytes from the parameter's element `begin` on.
+  /// Adds `count` elements of 4 bytes, which begin at the parameter's element `begin`.
   void add(const std::string& name, std::int64_t begin, bool owned, const void* bits, std::int64_t count);
-  /// The whole tensors. Each element must be owned once, and be the same in every replica. Collective.
+  /// Returns the whole tensors. Each element must have one owner and be the same in every replica. Collective.
   Values whole(const comm::Ranks& ranks) const;
 
  private:
   struct Part {
-    std::size_t at = 0;  ///< of its first element among all
+    std::size_t at = 0;  ///< offset of its first element among all parameters
     bool owned = false;
     std::vector<std::int32_t> bits;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A network of somebody else's: units y = x + a (W x + b), used in any order, and a squared error. It knows nothing of
-/// sharding but the calls of a Pass.
+/// A user-defined network: units y = x + a (W x + b), used in any order, and a squared error. It uses sharding only
+/// through the calls of a Pass.
 #pragma once
 
 #include <cmath>
@@ -28,9 +28,9 @@ using NetStack = Stack<Sharding, Comm, Precision>;
 namespace net {
 
 inline constexpr std::int64_t width = 5;  ///< no number of ranks divides it
-inline constexpr std::int64_t rows = 3;   ///< of a micro-batch
+inline constexpr std::int64_t rows = 3;   ///< rows of a micro-batch
 
-/// Numbers in [-1, 1) that depend on nothing but their index.
+/// Pseudo-random numbers in [-1, 1) that depend only on their index.
 inline float number(std::int64_t i) {
   return static_cast<float>(static_cast<double>(mixed(static_cast<std::uint64_t>(i)) >> 11) * 0x1p-52 - 1.0);
 }
@@ -46,7 +46,7 @@ inline std::vector<Unit> units(int count, const std::string& prefix = "unit") {
   return list;
 }
 
-/// Whose micro-batch is asked for.
+/// Identifies a micro-batch.
 struct Place {
   int rank = 0;
   int micro_batch = 0;
@@ -68,7 +68,7 @@ inline Values targets(const Place& place) {
   return y;
 }
 
-/// Writes or adds `values` to a gradient, as it says.
+/// Writes `values` to a gradient or adds them, as the gradient's write mode requires.
 template <class T>
 void write(const GradientView<T>& gradient, const Values& values) {
   if (!gradient.wanted()) return;
@@ -91,7 +91,7 @@ Values forward(Tensor<const T> w, Tensor<const T> b, const Values& x, float a = 
   return y;
 }
 
-/// Writes the gradients of `forward`, and returns that of x from that of y.
+/// The backward of `forward`: writes the gradients of its weights, and returns dx for dy.
 template <class T, class G>
 Values backward(Tensor<const T> w, const GradientView<G>& dw, const GradientView<G>& db, const Values& x,
                 const Values& dy, float a = 0.5f) {
@@ -120,17 +120,18 @@ inline double error(Values& y, const Values& target) {
   return loss;
 }
 
-/// What a pass does.
+/// Options of a pass.
 struct Loop {
-  std::vector<int> uses;  ///< units, in the order of forward
+  std::vector<int> uses;  ///< units in the order of forward
   int micro_batches = 1;
   int order = 0;
   int step = 0;
-  /// Whether a use of a unit takes part; if not, its weights are not looked at and no gradient is written.
+  /// Whether a use of a unit is active; if not, its weights are not read and no gradient is written.
   bool (*looks)(const Values& x, int unit) = [](const Values&, int) { return true; };
 };
 
-/// A unit's forward and backward: that of `unit`; of one tensor with one element p, y = x (1 + p); else y = x.
+/// Forward and backward of a unit: as in `unit` for two tensors; y = x (1 + p) for one tensor with one element p;
+/// otherwise y = x.
 /// @{
 template <class UseT>
 Values forward_of(const UseT& use, std::size_t tensors, const Values& x) {
@@ -156,7 +157,7 @@ Values backward_of(const UseT& use, std::size_t tensors, const Values& x, const 
 }
 /// @}
 
-/// Values on their way through units of two tensors, forward and back.
+/// Activations that pass through units of two tensors, forward and backward.
 struct Walk {
   Values x;
   std::vector<Values> saved = {};
@@ -173,7 +174,7 @@ struct Walk {
   }
 };
 
-/// Runs a training pass and returns this rank's loss. The gradients are then at rest.
+/// Runs a training pass and returns this rank's loss. The gradients are reduced and sharded afterwards.
 template <class SharedT>
 double train(SharedT& sharded, const Loop& run) {
   const int rank = sharded.module().communicator().rank();
@@ -213,7 +214,7 @@ double evaluate(SharedT& sharded, const Loop& run, int micro_batch = 0) {
   return error(x, targets(place));
 }
 
-/// Trains so many steps and returns the sums of losses over ranks.
+/// Trains `steps` steps and returns the losses summed over ranks.
 template <class SharedT>
 std::vector<double> steps(SharedT& sharded, Loop run, int count, double lr = 1e-2) {
   std::vector<double> losses;
@@ -232,7 +233,7 @@ std::map<std::string, Values> weights(SharedT& sharded, const std::vector<std::s
   return all;
 }
 
-/// Compares the largest gradient of each piece with central differences of the loss.
+/// Compares the largest gradient element of each piece with central differences of the loss.
 template <class SharedT, class Expect>
 void check_gradients(SharedT& sharded, const Loop& run, const Expect& expect) {
   auto& module = sharded.module();

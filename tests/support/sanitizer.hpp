@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// With which sanitizer a test was compiled. g++ defines macros, clang 14 answers __has_feature.
+// The sanitizer with which a test was compiled. g++ defines macros; clang 14 has __has_feature.
 #pragma once
 
 #if defined(__has_feature)
@@ -16,7 +16,7 @@ inline constexpr bool thread_sanitizer = true;
 inline constexpr bool thread_sanitizer = false;
 #endif
 
-/// Under either sanitizer code runs many times slower, and what is freed stays resident.
+/// Under either sanitizer, code runs many times slower, and freed memory stays resident.
 #if defined(__SANITIZE_ADDRESS__) || FSDP_TEST_FEATURE(address_sanitizer)
 inline constexpr bool sanitized = true;
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints of a small Llama, written without any training.
+/// Checkpoints of a small Llama, written without training.
 #pragma once
 
 #include <algorithm>
@@ -46,12 +46,12 @@ inline OptimizerStates states_for(const LlamaConfig& config, const std::string& 
   return states;
 }
 
-/// A value that differs for every element of a weight (part 0) and of its states.
+/// A value that is different for every element of a weight (part 0) and of its optimizer states (other parts).
 inline float value_at(std::size_t part, std::size_t parameter, std::int64_t i) {
   return static_cast<float>(i) + 0.001f * static_cast<float>(parameter) + 1000.0f * static_cast<float>(part);
 }
 
-/// Writes what belongs to one of `ranks`: consecutive ranges of every parameter, some of them empty.
+/// Writes the share of one of `ranks` ranks: consecutive ranges of every parameter, some of them empty.
 inline void write_share(Save& checkpoint, std::int64_t rank, std::int64_t ranks) {
   for (std::size_t p = 0; p < checkpoint.parameters().size(); ++p) {
     const std::int64_t elements = elements_of(checkpoint.parameters()[p].shape);

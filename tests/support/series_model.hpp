@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model without tokens whose blocks are of two kinds and different widths. Entry, head and batch are those of
+/// A model without tokens, with two kinds of blocks of different widths. Entry, head and batch are those of
 /// examples/06_own_model.
 #pragma once
 
@@ -45,7 +45,7 @@ struct SeriesConfig {
 
 using SeriesBatch = forecaster::Batch;
 
-/// The forecaster's entry. Its backward needs no weights; `takes_weights` makes it ask for them all the same.
+/// The forecaster's entry. Its backward needs no weights; `takes_weights` makes it request them anyway.
 template <class L, bool takes_weights>
 struct SeriesEntry : forecaster::LinearEntry<L> {};
 template <class L>
@@ -58,7 +58,7 @@ struct SeriesEntry<L, true> : forecaster::LinearEntry<L> {
   }
 };
 
-/// y = x, with a weight that nothing reads: its backward takes none and writes no gradient.
+/// y = x, with an unused weight: its backward takes no weights and writes no gradient.
 template <class L>
 struct Skip : nn::ModuleTypes<L, forecaster::LinearFields> {
   using Types = nn::ModuleTypes<L, forecaster::LinearFields>;
@@ -77,7 +77,7 @@ struct Skip : nn::ModuleTypes<L, forecaster::LinearFields> {
   }
 };
 
-/// A Model: MLP blocks with one that skips between them.
+/// A Model of MLP blocks with an identity block between them.
 template <class StackT, bool entry_takes_weights = false>
 class SeriesModel {
  public:

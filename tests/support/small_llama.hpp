@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A Llama of three blocks whose sizes divide by nothing, runs of it, and comparisons of runs.
+/// A Llama of three blocks with sizes that are not divisible by the usual numbers, runs of it, and comparisons of runs.
 #pragma once
 
 #include <filesystem>
@@ -27,13 +27,13 @@ inline LlamaConfig uneven_llama(std::int64_t layers = 3) {
           .head_dim = 6};
 }
 
-/// Points of a grid; under a sanitizer, which slows runs many times, the last of them.
+/// All points of a grid; only the last one under a sanitizer, where runs are many times slower.
 template <class T>
 std::vector<T> sampled(std::initializer_list<T> all) {
   return sanitized ? std::vector<T>{*std::prev(all.end())} : std::vector<T>(all);
 }
 
-/// Ten steps on 12 windows of 7 tokens, the same ones every step.
+/// Ten steps on 12 windows of 7 tokens, with the same windows in every step.
 inline RunOptions uneven_options(int ranks, int micro_batches = 1) {
   const LlamaConfig config = uneven_llama();
   return {.config = config,
@@ -57,7 +57,7 @@ inline RunOptions saving(int ranks, const std::filesystem::path& to) {
   return options;
 }
 
-/// The steps after a checkpoint. Their seed is another, which is not read.
+/// The steps after a checkpoint. Their seed is different, and must not be used.
 inline RunOptions resuming(int ranks, int steps, const std::filesystem::path& from) {
   RunOptions options = with_steps(steps, uneven_options(ranks));
   options.resume = from;
@@ -69,8 +69,8 @@ inline void expect_same_tensors(const Values& found, const Values& expected) {
   EXPECT_EQ(tensors_that_differ(found, expected), std::vector<std::string>{});
 }
 
-/// Losses, gradients of the first step, and weights and optimizer states after the last are bit-identical. Norms are
-/// sums over the pieces of a layout, and may differ.
+/// Expects bit-identical losses, gradients of the first step, and weights and optimizer states after the last step.
+/// Norms are sums over the pieces of a layout, and may differ.
 inline void expect_same_bits(const RunResults& found, const RunResults& expected, const std::string& what = "",
                              const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const ::testing::ScopedTrace trace(file, line, what);
@@ -80,7 +80,7 @@ inline void expect_same_bits(const RunResults& found, const RunResults& expected
   expect_same_tensors(found.states, expected.states);
 }
 
-/// A run that a checkpoint of `whole` after five steps began has its losses and weights, to the bit.
+/// Expects that a run resumed from a checkpoint of `whole` after five steps has bit-identical losses and weights.
 inline void expect_resumed(const RunResults& resumed, const RunResults& whole, const std::string& what = "",
                            const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const ::testing::ScopedTrace trace(file, line, what);
@@ -88,7 +88,7 @@ inline void expect_resumed(const RunResults& resumed, const RunResults& whole, c
   expect_same_tensors(resumed.weights, whole.weights);
 }
 
-/// Largest relative differences.
+/// Tolerated relative differences.
 struct Tolerance {
   double losses = 0;
   double weights = 1e-4;
@@ -102,7 +102,7 @@ inline void expect_follows(const RunResults& found, const RunResults& expected, 
   EXPECT_LE(largest_relative(found.weights, expected.weights), within.weights);
 }
 
-/// The bytes of every rank are those of its plan, here and in host memory.
+/// Expects that the bytes of every rank equal its plan, on the device and in host memory.
 inline void expect_planned_bytes(const RunResults& results, const char* file = __builtin_FILE(),
                                  int line = __builtin_LINE()) {
   const ::testing::ScopedTrace trace(file, line, "bytes");
@@ -119,7 +119,7 @@ inline void expect_same_bytes(const RunResults& found, const RunResults& expecte
   for (std::size_t i = 0; i < found.memory.size(); ++i) EXPECT_EQ(found.memory[i].used, expected.memory[i].used);
 }
 
-/// Both ran the same collectives, in number and order; `wider` times the bytes of those of kind `op`.
+/// Expects the same collectives in the same order, with `wider` times the bytes for those of kind `op`.
 inline void expect_same_collectives(const RunResults& found, const RunResults& expected,
                                     std::optional<comm::Op> op = {}, std::int64_t wider = 1) {
   ASSERT_EQ(found.records.size(), expected.records.size());
@@ -130,7 +130,7 @@ inline void expect_same_collectives(const RunResults& found, const RunResults& e
   }
 }
 
-/// A rank's bytes of one kind.
+/// A rank's bytes of one kind of memory.
 inline std::int64_t used_bytes(const RunResults& results, device::MemoryKind kind, std::size_t rank = 0) {
   return results.memory.at(rank).used[static_cast<std::size_t>(kind)];
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests/support/stack_runner.hpp does, for one stack. Included by tests/support/stacks/ only: it compiles slowly.
+/// The implementation of tests/support/stack_runner.hpp for one stack. Only tests/support/stacks/ includes it, because
+/// it compiles slowly.
 #pragma once
 
 #include <algorithm>
@@ -42,21 +43,21 @@
 
 namespace fsdp::test {
 
-/// Whether checkpoints can be read and written here: their files are JSON, which bench/gpu may lack.
+/// Whether checkpoints can be read and written: they need JSON, which bench/gpu may lack.
 #ifdef TESSERA_TEST_WITHOUT_CHECKPOINTS
 inline constexpr bool has_checkpoints = false;
 #else
 inline constexpr bool has_checkpoints = true;
 #endif
 
-/// A double of a device that looks at every access (fsdp/testing/queued).
+/// A fake device that checks every access (fsdp/testing/queued).
 template <class Device>
 concept ChecksAccesses = requires {
   Device::take_races();
 };
 
-/// The whole tensors of which every rank holds view(index of a piece); zero for parameters that `has(parameter,
-/// trainable)` leaves out. Each element must be owned once, and be the same in every replica.
+/// Assembles whole tensors from view(index of a piece) on every rank; zero for parameters without
+/// `has(parameter, trainable)`. Each element must have one owner and be the same in every replica.
 template <class Module, class View>
 Values collect(Module& module, View view, FunctionRef<bool(const Parameter&, bool)> has) {
   const std::vector<Parameter> parameters = parameter_list(module.model());
@@ -103,7 +104,7 @@ void begin(ShardedModel<Model>& module, const RunOptions& options) {
     train::load_weights(module, checkpoint::open_model<Model>(options.model));
 }
 
-/// The strategy that the options name.
+/// The strategy that the options specify.
 template <class Sharding>
 Sharding strategy_of(const RunOptions& options) {
   std::optional<Sharding> strategy = Sharding{};
@@ -118,8 +119,8 @@ Sharding strategy_of(const RunOptions& options) {
   return *strategy;
 }
 
-/// Logits of each window from a module that gathers once and keeps: of its first `begun` tokens, and then of one more
-/// after the other. Every second window has targets, which nothing reads.
+/// Logits of each window from a module that stays unsharded: of its first `begun` tokens at once, then of one token at
+/// a time. Every second window has targets, which must not be read.
 template <class Model>
 std::vector<std::vector<float>> logits(typename Model::Stack::Comm& communicator, const RunOptions& options,
                                        std::int64_t begun) {
@@ -174,7 +175,7 @@ void save(ShardedModel<Model>& module, const TestOptimizer<Model>& optimizer, co
                    [&](checkpoint::Save& file) { train::write_shards(module, optimizer, file); });
 }
 
-/// Fills in one rank's results.
+/// Runs one rank and fills in its results.
 template <class Model>
 void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& options, RunResults& results) {
   const auto sum = [&](double value) { return comm::sum_over_ranks(communicator, value, {"test"}); };
@@ -337,7 +338,7 @@ void run_on_rank(typename Model::Stack::Comm& communicator, const RunOptions& op
   }
 }
 
-/// On as many threads as options.ranks. All ranks must report the same losses and norms, to the bit.
+/// Runs options.ranks ranks as threads. Their losses and norms must be bit-identical.
 template <class Model>
 RunResults run_threads(const RunOptions& options) {
   using Comm = typename Model::Stack::Comm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Steps that were queued and not yet waited for, with the memory that they read.
+/// Steps that are queued and not yet complete, with the memory that they read.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace fsdp::test {
 
-/// Draws and counts batches one step ahead, as the trainer does. Where results are read late, nothing of a step runs
-/// before the host has queued the next one: a host that waits for its own step meets the deadline.
+/// Draws and counts batches one step ahead, as the trainer does. If results are read late, no work of a step runs
+/// before the host has queued the next step: a host that waits for its current step reaches the deadline.
 template <class Model>
 class StepsAhead {
  public:
@@ -28,7 +28,7 @@ class StepsAhead {
   StepsAhead(ShardedModel<Model>& module, const RunOptions& options)
       : module_(module), options_(options), exchange_(module.communicator(), module.ledger()) {}
 
-  /// The step's micro-batches.
+  /// Begins a step and returns its micro-batches.
   std::span<const TokenBatch> begin_step(std::int64_t step) {
     if (drawn_.empty() || drawn_.back().step != step) draw(step);
     drawn_.back().targets = static_cast<double>(exchange_.finish().valid_targets);
@@ -42,11 +42,11 @@ class StepsAhead {
       }
     return now.micro_batches;
   }
-  /// Of the step that was begun last.
+  /// Number of targets of the step that began last.
   double targets() const { return drawn_[begun_ - 1].targets; }
   std::int64_t steps() const { return static_cast<std::int64_t>(begun_); }
 
-  /// Ends the oldest step, whose results are read next; returns its targets.
+  /// Releases the oldest step, whose results are read next; returns its number of targets.
   double release_oldest() {
     drawn_.front().open_gate();
     return drawn_.front().targets;
@@ -83,7 +83,7 @@ class StepsAhead {
   ShardedModel<Model>& module_;
   const RunOptions& options_;
   CountExchange<Comm> exchange_;
-  std::deque<DrawnStep> drawn_;  ///< the steps begun, then the one drawn ahead
+  std::deque<DrawnStep> drawn_;  ///< steps that have begun, then the one drawn ahead
   std::size_t begun_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// For tests that touch files: the kit's folder of their own, and golden folders. With errors.hpp, which most use too.
+/// For tests that use files: a temporary folder from the kit, and golden folders. Includes errors.hpp, which most need
+/// too.
 #pragma once
 
 #include <filesystem>

@@ -30,13 +30,13 @@ Problem mlp(std::int64_t tokens, std::int64_t hidden = 64, std::int64_t intermed
 static_assert(Budget{100}.plan({.tokens = 3, .tile_bytes_per_token = 50}).tiles.size() == 2,
               "a plan can be made at compile time");
 
-/// What a plan is worth to a budget: FLOPs, and traffic in the same unit.
+/// The cost of a plan that a budget minimises: recomputed FLOPs, and traffic in the same unit.
 std::int64_t work(const Problem& problem, const TilePlan& plan) {
   return plan.recomputed_flops +
          static_cast<std::int64_t>(plan.tiles.size()) * problem.traffic_per_tile * problem.flops_per_byte;
 }
 
-TEST(Budget, NeverTakesMoreThanItHasNorMoreThanUntiledAndMoreBytesNeverMeanMoreWork) {
+TEST(Budget, FitsItsBytesAndNeverDoesMoreWorkWithMoreBytes) {
   for (const std::int64_t tokens : {1, 2, 3, 5, 7, 9, 1000, 4097})
     for (const std::int64_t repeats : {1, 7}) {
       const Problem problem = mlp(tokens, 64, 192, repeats);
@@ -60,8 +60,8 @@ TEST(Budget, NeverTakesMoreThanItHasNorMoreThanUntiledAndMoreBytesNeverMeanMoreW
     }
 }
 
-/// The least work of all plans that keep `kept` tokens in tiles of one length and recompute the rest in tiles of
-/// another, by trying them all.
+/// The least work over all plans that keep `kept` tokens in tiles of one length and recompute the rest in tiles of
+/// another length, by exhaustive search.
 std::int64_t least_work(const Problem& problem, std::int64_t bytes) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t kept = 0; kept <= problem.tokens; ++kept)
@@ -76,7 +76,7 @@ std::int64_t least_work(const Problem& problem, std::int64_t bytes) {
   return least;
 }
 
-TEST(Budget, IsThePlanOfLeastWorkAmongAllThatFit) {
+TEST(Budget, IsThePlanWithTheLeastWorkThatFits) {
   for (const std::int64_t repeats : {1, 3}) {
     const Problem problem = mlp(2048, 64, 192, repeats);
     const std::int64_t untiled = Untiled{}.plan(problem).peak_bytes();
@@ -85,14 +85,14 @@ TEST(Budget, IsThePlanOfLeastWorkAmongAllThatFit) {
   }
 }
 
-TEST(Budget, KeepsEveryTokenInShorterTilesBeforeItRecomputesOne) {
+TEST(Budget, PrefersShorterTilesToRecomputation) {
   const Problem problem = mlp(4096);
   const TilePlan plan = Budget{4096 * problem.kept_bytes_per_token + problem.kept_tile_bytes(1024)}.plan(problem);
   EXPECT_EQ(plan.recomputed_flops, 0);
   EXPECT_EQ(plan.tiles.size(), 4u);
 }
 
-TEST(Budget, HoldsTheLogitsOfAHeadInAsFewTilesAsFit) {
+TEST(Budget, KeepsLogitsOfAHeadInAsFewTilesAsFit) {
   const Problem head{.tokens = 1000,
                      .columns = 5000,
                      .tile_bytes_per_token = 8,
@@ -104,7 +104,7 @@ TEST(Budget, HoldsTheLogitsOfAHeadInAsFewTilesAsFit) {
   EXPECT_EQ(plan.columns_per_block, 0);
 }
 
-TEST(Budget, CutsColumnsWhereNotEvenAShortTileFits) {
+TEST(Budget, CutsColumnsIfNotEvenTheShortestTileFits) {
   const Problem problem = mlp(1000, 64, 1000);
   const std::int64_t bytes = problem.tile_bytes(shortest_tile) / 2;
   const TilePlan plan = Budget{bytes}.plan(problem);
@@ -115,7 +115,7 @@ TEST(Budget, CutsColumnsWhereNotEvenAShortTileFits) {
   EXPECT_LE(plan.tile_bytes, bytes);
 }
 
-TEST(Budget, TheSmallestHoldsOneTokenAndOneByteLessIsAnErrorThatNamesIt) {
+TEST(Budget, OneByteBelowTheSmallestBudgetIsAnError) {
   for (const Problem& problem : {mlp(5), mlp(5, 64, 17), Problem{.tokens = 5, .tile_bytes_per_token = 10}}) {
     const std::int64_t smallest = smallest_budget(problem);
     const TilePlan plan = Budget{smallest}.plan(problem);

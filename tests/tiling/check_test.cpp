@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A policy's plan is checked where it is made: each wrong one is refused by a sentence that names what is wrong.
+// A policy's plan is validated when it is made; each invalid plan is refused with a message that states the error.
 #include <tessera/tiling/check.hpp>
 
 #include <string_view>
@@ -39,14 +39,14 @@ TEST(CheckedPlan, RefusesTilesThatDoNotCoverTheTokensOnceAndInOrder) {
   expect_refused({.tiles = {{0, 1}}}, "for 0 tokens has tile 0 of 1, [0, 1), which ends behind the last token", {});
 }
 
-TEST(CheckedPlan, RefusesBlocksOfColumnsThatCannotBe) {
+TEST(CheckedPlan, RefusesInvalidBlocksOfColumns) {
   for (const std::int64_t block : {-1, 8, 9})
     expect_refused({.tiles = {{0, 5}}, .columns_per_block = block}, message("has blocks of ", block, " of 8 columns"));
   expect_refused({.tiles = {{0, 2, true}, {2, 5}}, .columns_per_block = 4},
                  "keeps 2 of them and has blocks of 4 columns; kept activations have all columns");
 }
 
-TEST(CheckedPlan, RefusesNegativeNumbersOfPolicyAndModule) {
+TEST(CheckedPlan, RefusesNegativeNumbersFromPolicyAndModule) {
   expect_refused({.tiles = {{0, 5}}, .kept_bytes = -1}, "states kept_bytes = -1; let tiling::priced make the costs");
   expect_refused({.tiles = {{0, 5}}, .tile_bytes = -64}, "states tile_bytes = -64");
   expect_refused({.tiles = {{0, 5}}, .repeats = -1}, "states repeats = -1");
@@ -56,8 +56,8 @@ TEST(CheckedPlan, RefusesNegativeNumbersOfPolicyAndModule) {
   expect_refused({.tiles = {{0, 5}}}, "a module's problem states repeats = 0", {.tokens = 5, .repeats = 0});
 }
 
-/// What a plan costs follows from its tiles, whether the policy states it or not.
-TEST(CheckedPlan, HasTheCostsOfItsTiles) {
+/// The costs of a plan are computed from its tiles, whether the policy states them or not.
+TEST(CheckedPlan, SumsTheCostsOfItsTiles) {
   const TilePlan plan = StaticTiles<2>{}.plan({.tokens = 1000, .tile_bytes_per_token = 10, .repeats = 3});
   EXPECT_EQ(checked({.tokens = 1000, .tile_bytes_per_token = 10, .repeats = 3}, {.tiles = plan.tiles}), plan);
   const TilePlan kept = checked(five, {.tiles = {{0, 2, true}, {2, 5}}, .tile_bytes = 1});

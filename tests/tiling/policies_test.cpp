@@ -51,14 +51,14 @@ TEST(Untiled, IsOneKeptTile) {
   }
 }
 
-TEST(StaticTiles, FewerTilesThanAskedForWhenTokensDoNotDivide) {
+TEST(StaticTiles, FewerTilesThanRequestedIfTokensDoNotDivide) {
   const TilePlan plan = StaticTiles<4>{}.plan({.tokens = 5, .tile_bytes_per_token = 10});
 
   EXPECT_EQ(plan.tiles, (std::vector<Tile>{{0, 2}, {2, 4}, {4, 5}}));
   EXPECT_EQ(plan.peak_bytes(), 20);
 }
 
-TEST(StaticTiles, EqualTilesWhereTokensDivide) {
+TEST(StaticTiles, EqualTilesIfTokensDivide) {
   EXPECT_EQ(StaticTiles<3>{}.plan(problem_of(9)).tiles, (std::vector<Tile>{{0, 3}, {3, 6}, {6, 9}}));
 }
 
@@ -71,11 +71,11 @@ TEST(TokensPerTile, OnlyTheLastTileIsShorter) {
   EXPECT_EQ(TokensPerTile<3>{}.plan(problem_of(7)).tiles, (std::vector<Tile>{{0, 3}, {3, 6}, {6, 7}}));
 }
 
-TEST(TokensPerTile, AShorterSequenceIsKeptWholeBecauseRecomputingItWouldSaveNothing) {
+TEST(TokensPerTile, AShorterSequenceIsOneTileThatIsNotRecomputed) {
   EXPECT_EQ(TokensPerTile<4096>{}.plan(problem_of(5)), Untiled{}.plan(problem_of(5)));
 }
 
-TEST(TokensPerTile, AShorterSequenceIsOneRecomputedTileWhereSeveralUnitsShareItsWorkspace) {
+TEST(TokensPerTile, AShorterSequenceIsRecomputedIfUnitsShareItsWorkspace) {
   Problem problem = problem_of(5);
   problem.repeats = 2;
   const TilePlan plan = TokensPerTile<4096>{}.plan(problem);
@@ -84,12 +84,12 @@ TEST(TokensPerTile, AShorterSequenceIsOneRecomputedTileWhereSeveralUnitsShareIts
   EXPECT_EQ(Untiled{}.plan(problem).peak_bytes(), 2 * 5 * kept_per_token + 5 * (tile_per_token - kept_per_token));
 }
 
-TEST(TokensPerTile, OneTokenMoreIsOneTileMoreAndAllAreShorter) {
+TEST(TokensPerTile, OneMoreTokenAddsATileAndShortensAll) {
   EXPECT_EQ(TokensPerTile<4096>{}.plan(problem_of(4096)).tiles.size(), 1u);
   EXPECT_EQ(TokensPerTile<4096>{}.plan(problem_of(4097)).tiles, (std::vector<Tile>{{0, 2049}, {2049, 4097}}));
 }
 
-TEST(EveryPolicy, SaysWhetherItStatesABudget) {
+TEST(EveryPolicy, ReportsWhetherItHasABudget) {
   EXPECT_TRUE(states_budget(Budget{100}) && states_budget(StaticBudget<100>{}));
   EXPECT_TRUE(states_budget(RunTimeTiling::budget(100)) && states_budget(RunTimeTiling::budget_of_memory()));
   EXPECT_FALSE(states_budget(Untiled{}) || states_budget(StaticTiles<4>{}) || states_budget(TokensPerTile<4>{}));
@@ -97,7 +97,7 @@ TEST(EveryPolicy, SaysWhetherItStatesABudget) {
                states_budget(RunTimeTiling::tokens(4)));
 }
 
-TEST(EveryPolicy, HasAsManyTilesAsItsNumberSays) {
+TEST(EveryPolicy, HasTheNumberOfTilesThatItsArgumentImplies) {
   for (const std::int64_t tokens : lengths) {
     for (const std::int64_t number : numbers) {
       SCOPED_TRACE(std::to_string(tokens) + " tokens, " + std::to_string(number));
@@ -118,7 +118,7 @@ TEST(EveryPolicy, HasAsManyTilesAsItsNumberSays) {
   }
 }
 
-TEST(EveryPolicy, MakesNoTileThatIsTooShortWhateverItIsAskedFor) {
+TEST(EveryPolicy, NeverMakesTilesShorterThanTheMinimum) {
   for (const std::int64_t tokens : {1, 63, 64, 65, 1000, 4096, 4097, 131072}) {
     const Problem problem = problem_of(tokens);
     for (const RunTimeTiling& policy :
@@ -130,13 +130,13 @@ TEST(EveryPolicy, MakesNoTileThatIsTooShortWhateverItIsAskedFor) {
   }
 }
 
-TEST(EveryPolicy, SurvivesTheLargestNumber) {
+TEST(EveryPolicy, AcceptsTheLargestInteger) {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   expect_sound(RunTimeTiling::tokens(largest).plan(problem_of(5)), 5);
   expect_sound(RunTimeTiling::tiles(largest).plan(problem_of(5)), 5);
 }
 
-TEST(TilePlan, PrintsItself) {
+TEST(TilePlan, PrintsItsTiles) {
   std::ostringstream text;
   text << StaticTiles<2>{}.plan(problem_of(5)) << " | " << Untiled{}.plan(problem_of(5)) << " | "
        << priced({.tokens = 4, .columns = 9, .tile_bytes_per_token_column = 2}, {{0, 4}}, 3);
@@ -145,7 +145,7 @@ TEST(TilePlan, PrintsItself) {
             "0 FLOPs recomputed | 1 tile of 4 tokens in blocks of 3 columns, 0 kept; 24 bytes; 0 FLOPs recomputed");
 }
 
-TEST(RunTimeTiling, PlansAsThePolicyThatItHolds) {
+TEST(RunTimeTiling, PlansAsTheStoredPolicy) {
   for (const std::int64_t tokens : lengths) {
     EXPECT_EQ(RunTimeTiling().plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
     EXPECT_EQ(RunTimeTiling(Untiled{}).plan(problem_of(tokens)), Untiled{}.plan(problem_of(tokens)));
@@ -154,7 +154,7 @@ TEST(RunTimeTiling, PlansAsThePolicyThatItHolds) {
   }
 }
 
-TEST(RunTimeTiling, PlansAsTheBudgetThatItHolds) {
+TEST(RunTimeTiling, PlansAsTheStoredBudget) {
   EXPECT_EQ(RunTimeTiling::budget(60).plan(problem_of(9)), Budget{60}.plan(problem_of(9)));
   EXPECT_EQ(RunTimeTiling::budget(60).plan(problem_of(9)), StaticBudget<60>{}.plan(problem_of(9)));
 }
@@ -166,7 +166,7 @@ TEST(RunTimeTiling, IsEqualOnlyToItself) {
   EXPECT_NE(RunTimeTiling::tiles(4), RunTimeTiling::tokens(4));
 }
 
-TEST(RunTimeTiling, RefusesNumbersBelowOneAndSaysWhich) {
+TEST(RunTimeTiling, RefusesAndReportsNumbersBelowOne) {
   EXPECT_THROW(RunTimeTiling::tiles(-3), InputError);
   EXPECT_THROW(RunTimeTiling::tokens(0), InputError);
   EXPECT_THROW(RunTimeTiling::budget(0), InputError);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Launches as nvcc compiled them, held against what the cubins say that their kernels take.
+/// Launches of kernels that nvcc compiled, compared with the resource usage recorded in their cubins.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ class CudaHost_launch : public ::testing::Test {
   }
 };
 
-/// Kernels do not run: no memory is needed, only addresses that are aligned as an allocation is.
+/// Kernels do not run, so they need no memory, only addresses with the alignment of an allocation.
 template <class T>
 Tensor<T> tensor(const Shape& shape) {
   return {reinterpret_cast<T*>(4096), shape};
@@ -57,24 +57,24 @@ void launch_attention(std::int64_t head_dim) {
       memory);
 }
 
-/// How many blocks of a launch a multiprocessor holds at a time.
+/// The number of blocks of a launch that can be resident on a multiprocessor at the same time.
 std::size_t blocks_at_a_time(const Launch& launch) {
   const std::size_t registers = (launch.kernel->registers * std::size_t{32} + 255) / 256 * 256 * launch.threads / 32;
   const std::size_t shared = launch.kernel->static_shared + launch.dynamic_shared + Limits::shared_reserved;
   return std::min(Limits::registers / registers, (Limits::shared + Limits::shared_reserved) / shared);
 }
 
-TEST_F(CudaHost_launch, KnowsWhatEveryKernelTakes) {
+TEST_F(CudaHost_launch, KnowsTheRegistersOfEveryKernel) {
   ASSERT_FALSE(compiled_kernels().empty());
   for (const CompiledKernel& kernel : compiled_kernels()) EXPECT_GT(kernel.registers, 0u) << kernel.name;
 }
 
-TEST_F(CudaHost_launch, AsksForMoreSharedMemoryBeforeAnyKernelNeedsTo) {
+TEST_F(CudaHost_launch, RequestsMoreSharedMemoryWhereverAKernelNeedsIt) {
   for (const CompiledKernel& kernel : compiled_kernels())
     EXPECT_LE(kernel.static_shared + device::cuda::shared_without_asking, Limits::shared_unasked) << kernel.name;
 }
 
-TEST_F(CudaHost_launch, OfTheNormsBackwardIsTakenForEveryNumberOfColumns) {
+TEST_F(CudaHost_launch, OfNormBackwardSucceedsForEveryNumberOfColumns) {
   for (const std::int64_t columns :
        {1, 64, 8064, 8192, 12224, 12256, 12257, 12272, 12288, 12289, 16384, 24576, 24577}) {
     SCOPED_TRACE(columns);
@@ -88,15 +88,16 @@ TEST_F(CudaHost_launch, OfTheNormsBackwardIsTakenForEveryNumberOfColumns) {
   }
 }
 
-TEST_F(CudaHost_launch, OfAttentionIsTakenForEveryHeadSizeAndFillsAMultiprocessor) {
+TEST_F(CudaHost_launch, OfAttentionSucceedsForEveryHeadSizeAndFillsASm) {
   for (std::int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
     SCOPED_TRACE(head_dim);
     head_dim % 16 == 0 ? launch_attention<bf16>(head_dim) : launch_attention<f16>(head_dim);
-    const std::vector<Launch> launches = take_launches();  // forward, products, one or two passes of keys, queries
+    // forward, row products of dout and out, one or two passes over keys, one pass over queries
+    const std::vector<Launch> launches = take_launches();
     EXPECT_EQ(launches.size(), head_dim <= 128 ? 4u : 5u);
     for (const Launch& launch : launches) {
-      EXPECT_GE(blocks_at_a_time(launch) * launch.threads, 256u) << launch.kernel->name;      // two warps a scheduler
-      EXPECT_EQ(launch.dynamic_shared == 0, &launch == &launches[1]) << launch.kernel->name;  // as tiles need it
+      EXPECT_GE(blocks_at_a_time(launch) * launch.threads, 256u) << launch.kernel->name;      // two warps per scheduler
+      EXPECT_EQ(launch.dynamic_shared == 0, &launch == &launches[1]) << launch.kernel->name;  // no tiles
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Prints what the host launches for operations of usual sizes, one JSON object a line, for bench/gpu/gate.py: kernels
-/// as nvcc compiled them, which do not run.
+/// Prints the launches of operations at typical sizes, one JSON object per line, for bench/gpu/gate.py. The kernels are
+/// compiled by nvcc and do not run.
 #include <cstdio>
 #include <string>
 
@@ -13,7 +13,7 @@
 
 namespace fsdp::device {
 
-// A stream without cuBLASLt and cuDNN, which no operation here asks for.
+// A stream without cuBLASLt and cuDNN, which no operation here uses.
 struct Cuda::Stream::Cache {};
 Cuda::Queue::Queue(std::string_view name, Priority) : name_(name) {}
 Cuda::Stream::Stream(Arena& arena, int, bool plain) : Queue("list"), arena_(&arena), plain_(plain) {}
@@ -25,7 +25,7 @@ namespace {
 
 using namespace testing::cuda_host;
 
-/// An address as allocations have them.
+/// An address with the alignment of an allocation.
 template <class T>
 Tensor<T> tensor(const Shape& shape) {
   return {reinterpret_cast<T*>(4096), shape};
@@ -35,7 +35,7 @@ class List {
  public:
   List() : stream_(arena_) {}
 
-  /// `name` is the operation's, with its sizes where there are several.
+  /// `name` is the operation's name, followed by its sizes if it is listed at several sizes.
   template <class Op>
   void add(const std::string& name, const Op& op) {
     const Cost cost = op.cost();
@@ -73,7 +73,7 @@ void add_attention(List& list, const std::string& type, std::int64_t head_dim) {
                .shape = shape, .q = q, .k = kv, .v = kv, .out = q, .lse = lse, .dout = q, .dq = q, .dk = kv, .dv = kv});
 }
 
-/// Of 8192 tokens.
+/// Adds norms over 8192 tokens.
 template <class T>
 void add_norm(List& list, const std::string& type, std::int64_t hidden) {
   const auto x = tensor<T>({8192, hidden}), w = tensor<T>({hidden});
@@ -84,7 +84,7 @@ void add_norm(List& list, const std::string& type, std::int64_t hidden) {
            RmsNormBackward<T>{.x = x, .weight = w, .rstd = rstd, .dy = x, .dx = x, .dw = dw});
 }
 
-/// Of a layer of 8192 tokens, hidden size 4096 (of norms GPT-3's too), bf16.
+/// Adds the operations of a bf16 layer with 8192 tokens and hidden size 4096, and norms at GPT-3's hidden size too.
 void add_layer(List& list) {
   constexpr std::int64_t tokens = 8192, intermediate = 12288;
   for (const std::int64_t hidden : {4096, 12288}) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What nvcc's objects call: they register their cubins and kernels when the program starts, and launch by handle.
+/// The runtime functions that nvcc's objects call: they register their cubins and kernels at program start, and launch
+/// kernels by handle.
 ///
 /// A fat binary is a header (magic, version, header bytes as u16, then u64 bytes) and entries (kind and version as u16,
-/// header bytes as u32, u64 bytes), whose kind 2 is a cubin: an ELF file. There `.nv.shared.<kernel>` is as large as
-/// the static shared memory with what the system reserves; `.nv.info` has the registers by the kernel's symbol, which
-/// is the sh_info of `.text.<kernel>`. Compressed entries are not read: compile with --no-compress.
+/// header bytes as u32, u64 bytes). Kind 2 is a cubin, an ELF file. In it, the size of `.nv.shared.<kernel>` is the
+/// static shared memory including the bytes that the system reserves; `.nv.info` has the registers by the kernel's
+/// symbol, which is the sh_info of `.text.<kernel>`. Compressed entries are not read: compile with --no-compress.
 #include "compiled_kernels.hpp"
 
 #include <cuda_runtime_api.h>
@@ -44,8 +45,8 @@ T read(const std::byte* from) {
   return value;
 }
 
-/// Registers by symbol, of `.nv.info`: attributes are a format and a number as bytes, then a value of 2 bytes or, in
-/// format 4, that many bytes; number 0x2f is a symbol and its registers.
+/// Reads the registers of each symbol from `.nv.info`. An attribute is a format byte and a number byte, then a value of
+/// 2 bytes or, in format 4, a length of 2 bytes and that many bytes. Number 0x2f has a symbol and its registers.
 std::map<std::uint32_t, unsigned> read_registers(const std::byte* data, std::size_t bytes) {
   std::map<std::uint32_t, unsigned> registers;
   for (const std::byte* at = data; at < data + bytes;) {
@@ -93,7 +94,7 @@ struct Registry {
   std::map<const void*, std::size_t> by_address;
   std::vector<Launch> launches;
 };
-/// Made when the first object registers, which is before main and in no order with other globals.
+/// Created when the first object registers: before main, and in no fixed order with other globals.
 Registry& registry() {
   static Registry made;
   return made;
@@ -123,7 +124,7 @@ cudaError_t launch(const CompiledKernel& kernel, dim3 blocks, dim3 threads, std:
   if (count == 0 || count > Limits::threads || blocks.x == 0 || blocks.y == 0 || blocks.y > 65535)
     return refuse(kernel, message(blocks.x, " x ", blocks.y, " blocks of ", count, " threads"),
                   cudaErrorInvalidConfiguration);
-  // A warp's registers are given in units of 256.
+  // Registers are allocated per warp in units of 256.
   const std::size_t registers = (kernel.registers * std::size_t{32} + 255) / 256 * 256 * ((count + 31) / 32);
   if (registers > Limits::registers)
     return refuse(kernel, message(count, " threads of ", kernel.registers, " registers"),
@@ -167,7 +168,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* blocks, dim3* threads, std::size_t*
   std::memcpy(stream, &configuration.stream, sizeof configuration.stream);
   return cudaSuccess;
 }
-/// A handle is a kernel's number, from 1.
+/// A handle is the number of a kernel, counted from 1.
 cudaError_t __cudaGetKernel(cudaKernel_t* handle, const void* address) {
   *handle = reinterpret_cast<cudaKernel_t>(registry().by_address.at(address) + 1);
   return cudaSuccess;

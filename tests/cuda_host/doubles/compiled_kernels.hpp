@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kernels as nvcc compiled them: what the objects register with CUDA's runtime, and whether a launch would be taken.
+/// Kernels that nvcc compiled: their registration with CUDA's runtime, and a check whether a launch would be accepted.
 /// They do not run.
 #pragma once
 
@@ -11,20 +11,20 @@
 
 namespace fsdp::testing::cuda_host {
 
-/// Of a GPU of compute capability 9.0: CUDA C++ Programming Guide, "Compute Capabilities".
+/// Limits of a GPU of compute capability 9.0. Source: CUDA C++ Programming Guide, "Compute Capabilities".
 struct Limits {
-  static constexpr std::size_t shared_unasked = 48 * 1024;  ///< of a block, static and dynamic
+  static constexpr std::size_t shared_unasked = 48 * 1024;  ///< bytes per block by default, static plus dynamic
   static constexpr std::size_t shared = 227 * 1024;
-  static constexpr std::size_t shared_reserved = 1024;  ///< by the system, of every block, besides
+  static constexpr std::size_t shared_reserved = 1024;  ///< bytes that the system reserves for each block in addition
   static constexpr std::size_t registers = 64 * 1024;
   static constexpr unsigned threads = 1024;
 };
 
 struct CompiledKernel {
-  std::string name;  ///< mangled
+  std::string name;  ///< mangled name
   std::size_t static_shared = 0;
-  unsigned registers = 0;         ///< of a thread
-  std::size_t dynamic_asked = 0;  ///< cudaFuncAttributeMaxDynamicSharedMemorySize; 0: never set
+  unsigned registers = 0;         ///< per thread
+  std::size_t dynamic_asked = 0;  ///< cudaFuncAttributeMaxDynamicSharedMemorySize; 0 if it was never set
 
   std::size_t most_dynamic() const {
     return dynamic_asked > 0 ? dynamic_asked : Limits::shared_unasked - static_shared;
@@ -37,9 +37,9 @@ struct Launch {
   std::size_t dynamic_shared;
 };
 
-/// All kernels of the program, with what the cubins in it say of them.
+/// All kernels of the program, with the attributes from its cubins.
 const std::vector<CompiledKernel>& compiled_kernels();
-/// Launches that were taken since the last call.
+/// Returns the launches that were accepted since the last call.
 std::vector<Launch> take_launches();
 
 }  // namespace fsdp::testing::cuda_host

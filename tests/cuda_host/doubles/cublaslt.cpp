@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The double of cuBLASLt: attributes are decoded, products made on the host, by columns as the library counts.
+/// A fake cuBLASLt: it decodes attributes and computes products on the host, in column-major order as the library does.
 ///
-/// Rules: "The cuBLASLt API", cublasLtMatmul and cublasLtMatmulAlgoGetHeuristic of CUDA 13.0. An algorithm holds for
-/// the alignments that its preference promised; the workspace begins at a multiple of 256 bytes.
+/// Rules: "The cuBLASLt API", cublasLtMatmul and cublasLtMatmulAlgoGetHeuristic of CUDA 13.0. An algorithm is valid for
+/// the alignments that its preference promised. The workspace must be aligned to 256 bytes.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ struct Layout {
 };
 struct Preference {
   std::uint64_t workspace = 0;
-  std::uint32_t alignments[4] = {256, 256, 256, 256};  // the library's own: what cudaMalloc gives
+  std::uint32_t alignments[4] = {256, 256, 256, 256};  // the library's defaults: the alignment of cudaMalloc
 };
-/// What stands in cublasLtMatmulAlgo_t.
+/// The contents of a cublasLtMatmulAlgo_t.
 struct Algorithm {
   static constexpr std::uint64_t own_mark = 0x7e55e7a;
   std::uint64_t mark = own_mark;
@@ -72,7 +72,7 @@ cublasStatus_t destroy(void* handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Begins a call; where a test makes it fail, that is what it returns.
+/// Begins a call. Returns an error from it if a test makes this call fail.
 #define BEGIN() \
   if (machine().enter(__func__, false) != cudaSuccess) return CUBLAS_STATUS_INTERNAL_ERROR
 
@@ -111,7 +111,7 @@ struct Matrix {
   }
 };
 
-/// Elements, column by column.
+/// The elements in column-major order.
 std::vector<float> values_of(const Matrix& matrix, std::uint64_t rows, std::uint64_t columns) {
   std::vector<float> values;
   values.reserve(rows * columns);
@@ -120,7 +120,7 @@ std::vector<float> values_of(const Matrix& matrix, std::uint64_t rows, std::uint
   return values;
 }
 
-/// sum += column * factor: nearly all the time of a product.
+/// sum += column * factor; nearly all the time of a product is spent here.
 #if defined(__x86_64__)
 __attribute__((target_clones("avx2", "default")))
 #endif
@@ -128,7 +128,8 @@ void add_scaled(const float* column, float factor, std::uint64_t rows, float* su
   for (std::uint64_t i = 0; i < rows; ++i) sum[i] += column[i] * factor;
 }
 
-/// sum = scale * left * right + before * old. Each element is added up in order, all of a column at a time.
+/// sum = scale * left * right + before * old. Each element is summed in order of k; a whole column is updated at a
+/// time.
 void multiply(const Matrix& left, const Matrix& right, std::uint64_t inner, float scale, float before,
               const Matrix& old, const Matrix& sum) {
   const std::uint64_t rows = sum.layout.rows;
@@ -139,14 +140,14 @@ void multiply(const Matrix& left, const Matrix& right, std::uint64_t inner, floa
     for (std::uint64_t l = 0; l < inner; ++l)
       add_scaled(from.data() + l * rows, read_element(right.at(l, j), right.layout.type), rows, column.data());
     for (std::uint64_t i = 0; i < rows; ++i) {
-      // C is not read where beta is 0: it may be NaN.
+      // C is not read if beta is 0: it may be NaN.
       const float kept = before == 0 ? 0 : before * read_element(old.at(i, j), sum.layout.type);
       write_element(sum.at(i, j), sum.layout.type, scale * column[i] + kept);
     }
   }
 }
 
-/// Why the shapes do not go together; empty where they do.
+/// Returns why the shapes are inconsistent; empty if they are consistent.
 std::string mismatch(const Description& description, const Layout& a, const Layout& b, const Layout& d) {
   const bool ta = description.first == CUBLAS_OP_T, tb = description.second == CUBLAS_OP_T;
   const std::uint64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns;
@@ -279,7 +280,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
   const Matrix old{data(c), ours(c_layout)}, sum{data(d), result};
   const std::uint64_t inner = left.transposed ? first.rows : first.columns;
   const cudaError_t submitted = machine().submit(stream, [=] {
-    std::memset(workspace, 0xff, algorithm.workspace);  // parts of sums, say
+    std::memset(workspace, 0xff, algorithm.workspace);  // for example partial sums
     multiply(left, right, inner, scale, before, old, sum);
   });
   return submitted == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

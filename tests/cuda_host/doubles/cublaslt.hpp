@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests set of the double of cuBLASLt.
+/// Controls of the fake cuBLASLt for tests.
 #pragma once
 
 #include <cublasLt.h>
 
 namespace fsdp::testing::cuda_host {
 
-/// The state of what the heuristic finds, which succeeds all the same, as the library's may.
+/// The `state` of the heuristic's result. The call itself still succeeds, as the library's may.
 struct HeuristicState {
   static inline cublasStatus_t next = CUBLAS_STATUS_SUCCESS;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The double of CUDA's runtime: devices, memory, streams, events.
+/// A fake CUDA runtime: devices, memory, streams, events.
 ///
 /// Rules: CUDA Runtime API 13.0, "Device Management", "Memory Management", "Stream Management", "API synchronization
 /// behavior".
@@ -18,11 +18,11 @@ namespace {
 using fsdp::message;
 using namespace fsdp::testing::cuda_host;
 
-/// Begins a call; where it may not go on, the error is what it returns.
+/// Begins a call. Returns the error from it if the call must not continue.
 #define BEGIN(context) \
   if (const cudaError_t wrong = machine().enter(__func__, context); wrong != cudaSuccess) return Machine::leave(wrong)
 
-/// Calls that wait, or that may, break the capture of a thread: a captured stream runs nothing.
+/// Calls that wait, or may wait, invalidate the capture of a thread: a captured stream does not run anything.
 bool breaks_capture(const char* call) {
   const auto capture = machine().capture_of_thread();
   if (!capture) return false;
@@ -33,7 +33,7 @@ bool breaks_capture(const char* call) {
 #define REFUSE_IN_CAPTURE() \
   if (breaks_capture(__func__)) return Machine::leave(cudaErrorStreamCaptureUnsupported)
 
-/// Gives memory back once the device is idle. `giver`: the call that must have given it.
+/// Frees memory once the device is idle. `giver`: the call that must have allocated it.
 cudaError_t give_back(void* data, bool pinned, const char* call, const char* giver) {
   const cudaError_t waited = machine().wait_for_device(call);
   if (machine().free(data, pinned)) return Machine::leave(waited);
@@ -62,7 +62,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = machine().gpus();
   return Machine::leave(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
-/// Since CUDA 12 it makes the context.
+/// Since CUDA 12 this call creates the context.
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= machine().gpus()) return Machine::leave(cudaErrorInvalidDevice);
   machine().select(device);
@@ -115,7 +115,7 @@ cudaError_t cudaFreeHost(void* data) {
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
   BEGIN(true);
-  REFUSE_IN_CAPTURE();  // the default stream's work waits for captured streams
+  REFUSE_IN_CAPTURE();  // work of the default stream would wait for captured streams
   const Block* const block = machine().block_of(data, bytes);
   if (block == nullptr || block->bytes == 0) return Machine::leave(cudaErrorInvalidValue);
   return Machine::leave(machine().submit(nullptr, [=] { std::memset(data, value, bytes); }));
@@ -132,7 +132,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const bool pageable = source->bytes == 0 || target->bytes == 0;
   const cudaError_t submitted = machine().submit(stream, [=] { std::memmove(to, from, bytes); });
   if (submitted != cudaSuccess || !pageable || machine().capture_of_thread()) return Machine::leave(submitted);
-  // Pageable memory is staged, for which the driver may wait for the stream, and does where the host is written.
+  // Pageable memory is staged. The driver may wait for the stream then, and does if the copy writes host memory.
   return Machine::leave(machine().wait_for(stream, "a copy of pageable memory"));
 }
 
@@ -238,7 +238,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const cudaError_t failed = machine().enter(__func__, true);  // the capture ends all the same
+  const cudaError_t failed = machine().enter(__func__, true);  // the capture ends even if the call fails
   const std::lock_guard lock(machine().mutex);
   *graph = nullptr;
   const auto found = machine().find(stream);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The double of cuDNN's backend API: descriptors, the heuristic, plans, execution. Graphs are done by cudnn_graph.cpp.
+/// A fake of cuDNN's backend API: descriptors, the heuristic, plans, execution. cudnn_graph.cpp computes the graphs.
 ///
-/// Rules: "cuDNN Backend API" of cuDNN 9. A descriptor is set up, finalized, and then read; what it refers to is
-/// finalized before it. A plan's code goes with the plan, and a graph that was captured needs it as long.
+/// Rules: "cuDNN Backend API" of cuDNN 9. A descriptor is set up, finalized, and then read; descriptors that it refers
+/// to must be finalized before it. The code of a plan is unloaded with the plan, so a captured graph must keep the
+/// plan.
 #include "cudnn.hpp"
 
 #include <cudnn.h>
@@ -28,7 +29,7 @@ namespace {
 using fsdp::message;
 using namespace fsdp::testing::cuda_host;
 
-/// What a cudnnHandle_t points to.
+/// The object behind a cudnnHandle_t.
 struct Library {
   int device = 0;
   cudaStream_t stream = nullptr;
@@ -43,19 +44,20 @@ cudnnStatus_t refuse(cudnnStatus_t status, const std::string& why) {
   return status;
 }
 
-/// Begins a call; where a test makes it fail, that is what it returns.
+/// Begins a call. Returns an error from it if a test makes this call fail.
 #define BEGIN(context)                                     \
   if (machine().enter(__func__, context) != cudaSuccess) { \
     last_error = "an internal error of the double";        \
     return CUDNN_STATUS_INTERNAL_ERROR;                    \
   }
 
-/// Descriptors that were created and not destroyed.
+/// Descriptors that were created and not yet destroyed.
 std::set<const void*>& living() {
   static auto* const all = new std::set<const void*>;
   return *all;
 }
-/// Null, and a problem, for what is no descriptor. A null pointer is told to the caller alone, who sees the status.
+/// Returns null and reports a problem if the handle is not a descriptor. For a null handle, it reports no problem: the
+/// caller sees the status.
 Descriptor* find(cudnnBackendDescriptor_t handle) {
   if (handle == nullptr) return nullptr;
   const std::lock_guard lock(machine().mutex);
@@ -77,7 +79,7 @@ cudnnStatus_t finalize_graph(Descriptor& own) {
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t finalize_plan(Descriptor& own) {
-  if (machine().capture_of_thread())  // it loads code
+  if (machine().capture_of_thread())  // making a plan loads code
     return refuse(CUDNN_STATUS_INTERNAL_ERROR, "a plan is made by a thread that captures a graph");
   own.graph = own.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->graph;
   return own.graph ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_BAD_PARAM, "a plan for no graph");
@@ -111,11 +113,11 @@ cudnnStatus_t finalize(Descriptor& own) {
   }
 }
 
-// ---- What finalized descriptors tell
+// ---- Attributes of finalized descriptors
 
 std::int64_t workspace_of(const Descriptor& own) { return own.graph->workspace() + CudnnDouble::more_workspace; }
 
-/// As many of `values` as there is room for.
+/// Copies as many of `values` as there is room for.
 template <class T>
 cudnnStatus_t give(const std::vector<T>& values, std::int64_t room, std::int64_t* count, void* to) {
   if (count != nullptr) *count = static_cast<std::int64_t>(values.size());
@@ -173,13 +175,13 @@ bool overlap(const std::byte* a, std::int64_t a_bytes, const std::byte* b, std::
   return a < b + b_bytes && b < a + a_bytes;
 }
 
-/// Device memory of the handle's device, from `data` on.
+/// Whether `bytes` bytes from `data` on are memory of the handle's device.
 bool is_on(const Library& library, const std::byte* data, std::int64_t bytes) {
   const Block* const block = machine().block_of(data, static_cast<std::size_t>(bytes));
   return block != nullptr && block->bytes > 0 && !block->pinned && block->device == library.device;
 }
 
-/// Takes addresses and scalars from the pack; why that cannot be, or empty.
+/// Reads addresses and scalars from the variant pack. Returns why it is invalid; empty if it is valid.
 std::string unpack(const Library& library, const Descriptor& plan, const Descriptor& pack, CudnnAddresses& addresses,
                    std::map<std::int64_t, float>& scalars) {
   const auto uids = pack.list<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -305,7 +307,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle, cudnnBac
 
 cudnnStatus_t cudnnBackendGetAttribute(const cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t, std::int64_t room, std::int64_t* count, void* to) {
-  // A name of its own: cudnn-frontend (1.32, of an engine's notes) crashes where counting fails and reading does not.
+  // Counting is a separate call for faults: cudnn-frontend 1.32 crashes if counting an engine's notes fails but reading
+  // does not.
   if (machine().enter(to == nullptr ? "count in cudnnBackendGetAttribute" : __func__, false) != cudaSuccess)
     return CUDNN_STATUS_INTERNAL_ERROR;
   const Descriptor* const own = find(handle);
@@ -344,7 +347,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   auto* const workspace = pack->get<std::byte*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   const auto bytes = static_cast<std::size_t>(workspace_of(*plan));
   const Shared& shared = *static_cast<Shared*>(plan_handle);
-  // Work that is queued ends before its code is unloaded; a graph that was captured may be launched after.
+  // Queued work ends before its code is unloaded, but a captured graph may be launched after that.
   const bool captured = machine().find(library.stream) && machine().find(library.stream)->capture;
   const Shared holds = captured ? nullptr : shared;
   const cudaError_t submitted = machine().submit(library.stream, [=, watched = std::weak_ptr(shared)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests set of the double of cuDNN.
+/// Controls of the fake cuDNN for tests.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 namespace fsdp::testing::cuda_host {
 
 struct CudnnDouble {
-  /// What the library says that it is. The headers may be older: cudnn-frontend then builds for them.
+  /// The reported version of the library. The headers may be older; cudnn-frontend then builds for these.
   static inline std::size_t version = 91900;
-  /// Workspace that a plan asks for beyond what cuDNN 9.19 does.
+  /// Workspace bytes that a plan requests in addition to those of cuDNN 9.19.
   static inline std::int64_t more_workspace = 0;
-  /// No engine takes a graph.
+  /// Whether no engine supports any graph.
   static inline bool takes_nothing = false;
 
   static void reset() { version = 91900, more_workspace = 0, takes_nothing = false; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What cudnn-frontend calls of CUDA's runtime beyond what we do: the device's architecture, and references by which a
-/// graph that is captured keeps a plan.
+/// Functions of CUDA's runtime that only cudnn-frontend calls: the device's architecture, and user objects by which a
+/// captured graph keeps a plan alive.
 ///
 /// Rules: CUDA Runtime API 13.0, "Graph Management", "Stream Management".
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace fsdp::testing::cuda_host;
 
-/// What a cudaUserObject_t points to.
+/// The object behind a cudaUserObject_t.
 using UserObject = std::shared_ptr<void>;
 
 #define BEGIN(context) \
@@ -25,7 +25,7 @@ using UserObject = std::shared_ptr<void>;
 
 namespace fsdp::testing::cuda_host {
 
-/// For cudnn_never.cpp, which includes nothing.
+/// Used by cudnn_never.cpp, which includes no headers.
 int never_called(const char* function) {
   machine().problem(std::string(function) + ", which attention does not need");
   return cudaErrorNotSupported;
@@ -40,7 +40,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
   return cudaSuccess;
 }
-/// Asked by an initializer of cudnn-frontend's, for kernels of its own.
+/// An initializer of cudnn-frontend calls this for its own kernels.
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** address, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult*) {
   *address = nullptr;

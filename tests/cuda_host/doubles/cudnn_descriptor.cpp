@@ -8,7 +8,7 @@
 namespace fsdp::testing::cuda_host {
 namespace {
 
-/// Where an operation's descriptor names tensors: the operands, and the result last.
+/// The attributes of an operation's descriptor that refer to tensors: the operands, then the result.
 std::vector<cudnnBackendAttributeName_t> names_of_tensors(cudnnBackendDescriptorType_t type) {
   switch (type) {
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
@@ -99,7 +99,7 @@ std::size_t width(cudnnBackendAttributeType_t type) {
     case CUDNN_TYPE_HANDLE:
     case CUDNN_TYPE_VOID_PTR:
     case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
-    default: return 4;  // float, and the enumerations
+    default: return 4;  // float and enumerations
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Descriptors of cuDNN's backend API: what each kind may hold, and the graph that they describe.
+/// Descriptors of cuDNN's backend API: the attributes of each kind, and the graph that they describe.
 #pragma once
 
 #include <cudnn.h>
@@ -23,15 +23,15 @@ using Shared = std::shared_ptr<Descriptor>;
 struct Value {
   std::int64_t count = 0;
   std::vector<std::byte> bytes;
-  std::vector<Shared> parts;  ///< of descriptors, which may be destroyed before
+  std::vector<Shared> parts;  ///< referenced descriptors, which may be destroyed earlier
 };
 
-/// What a cudnnBackendDescriptor_t points to, shared with those that refer to it.
+/// The object behind a cudnnBackendDescriptor_t, shared with descriptors that refer to it.
 struct Descriptor {
   cudnnBackendDescriptorType_t type = CUDNN_BACKEND_TENSOR_DESCRIPTOR;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Value> values = {};
-  std::shared_ptr<const CudnnGraph> graph = {};  ///< of an operation graph, and of all that is made for one
+  std::shared_ptr<const CudnnGraph> graph = {};  ///< set for an operation graph and for all descriptors made from one
 
   bool has(cudnnBackendAttributeName_t name) const { return values.count(name) > 0; }
   template <class T>
@@ -50,20 +50,20 @@ struct Descriptor {
   const Shared& part(cudnnBackendAttributeName_t name) const { return values.at(name).parts.at(0); }
 };
 
-/// One attribute of a kind of descriptor.
+/// The rule for one attribute of a kind of descriptor.
 struct Rule {
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
   bool needed = false;
-  std::int64_t most = 1;  ///< elements
+  std::int64_t most = 1;  ///< maximum number of elements
 };
 const std::map<cudnnBackendDescriptorType_t, std::vector<Rule>>& rules();
 std::size_t width(cudnnBackendAttributeType_t type);
 
 bool is_operation(cudnnBackendDescriptorType_t type);
-/// Adds a finalized operation with its tensors; why that is wrong, or empty.
+/// Adds a finalized operation with its tensors. Returns why it is invalid; empty if it is valid.
 std::string add(CudnnGraph& graph, const Descriptor& operation);
-/// Why a tensor's descriptor is wrong, or empty.
+/// Decodes a tensor's descriptor. Returns why it is invalid; empty if it is valid.
 std::string decode(const Descriptor& from, CudnnTensor& to);
 
 }  // namespace fsdp::testing::cuda_host

@@ -20,7 +20,7 @@ namespace {
 using Index = std::array<std::int64_t, CudnnTensor::rank>;
 using Kind = CudnnOperation::Kind;
 
-/// Calls body(index, place) for every element, the last dimension the fastest.
+/// Calls body(index, place) for every element; the last dimension varies fastest.
 template <class Body>
 void for_each(const Index& dims, const Body& body) {
   std::size_t place = 0;
@@ -33,7 +33,7 @@ void for_each(const Index& dims, const Body& body) {
 std::size_t place_of(const Index& dims, const Index& at) {
   return static_cast<std::size_t>(((at[0] * dims[1] + at[1]) * dims[2] + at[2]) * dims[3] + at[3]);
 }
-/// Where an operand of `dims` has its element for place `at` of a tensor of `all`.
+/// Index of the element of an operand with `dims` that is broadcast to index `at` of a tensor with dimensions `all`.
 Index shared(const Index& dims, const Index& all, Index at) {
   for (auto&& [place, whole, own] : ranges::views::zip(at, all, dims)) place /= whole / own;
   return at;
@@ -60,7 +60,7 @@ void write(std::byte* to, cudnnDataType_t type, float value) {
   else
     std::memcpy(to, &bits, 2);
 }
-/// As the type holds it.
+/// The value rounded to the type.
 float rounded(float value, cudnnDataType_t type) {
   if (type == CUDNN_DATA_BFLOAT16) return static_cast<float>(bf16(value));
   return type == CUDNN_DATA_HALF ? static_cast<float>(f16(value)) : value;
@@ -83,7 +83,7 @@ float apply(int mode, float x, float b, float t) {
     default: return t != 0 ? x : b;  // CUDNN_POINTWISE_BINARY_SELECT
   }
 }
-/// Its operands; 0 where the double does not know the mode.
+/// The number of operands of a pointwise mode; 0 if the fake does not support the mode.
 std::size_t operands(int mode) {
   switch (mode) {
     case CUDNN_POINTWISE_GEN_INDEX:
@@ -104,7 +104,7 @@ std::size_t operands(int mode) {
   }
 }
 
-/// A tensor's elements, dense and in the order of its dimensions.
+/// The elements of a tensor, dense and in the order of its dimensions.
 using Values = std::vector<float>;
 
 struct Operand {
@@ -138,7 +138,7 @@ Values reduction(const CudnnOperation& operation, const Operand& in, const Cudnn
   return Values(sums.begin(), sums.end());
 }
 
-/// The same memory, described anew.
+/// The same memory, viewed with another tensor description.
 Values reshape(const Operand& in, const CudnnTensor& out) {
   std::vector<float> memory(static_cast<std::size_t>(std::max(in.tensor.bytes(), out.bytes()) / out.width() + 1));
   for_each(in.tensor.dims, [&](const Index& at, std::size_t place) {
@@ -151,12 +151,12 @@ Values reshape(const Operand& in, const CudnnTensor& out) {
   return made;
 }
 
-/// Keys [begin, end) of a product.
+/// A block [begin, end) of the inner dimension (keys) of a product.
 struct Part {
   std::int64_t begin, end;
 };
 std::vector<Part> parts_in_any_order(std::int64_t inner) {
-  static std::minstd_rand random;  // whose next numbers differ from run to run
+  static std::minstd_rand random;  // never reseeded, so that repeated runs differ
   std::vector<Part> parts;
   for (std::int64_t begin = 0; begin < inner; begin += 16) parts.push_back({begin, std::min(begin + 16, inner)});
   std::shuffle(parts.begin(), parts.end(), random);
@@ -284,19 +284,19 @@ bool CudnnGraph::adds_in_any_order() const {
 
 std::int64_t CudnnGraph::workspace() const {
   const auto whole = [](std::int64_t n, std::int64_t tile) { return (n + tile - 1) / tile * tile; };
-  std::int64_t bytes = 256;  // to begin at a multiple of that
+  std::int64_t bytes = 256;  // to align the beginning
   const bool backward = std::any_of(operations_.begin(), operations_.end(),
                                     [](const CudnnOperation& o) { return o.kind == Kind::reshape; });
   if (!backward) return bytes;
   for (const CudnnOperation& o : operations_) {
     const CudnnTensor& out = tensor(o.output);
-    // dS, from which dQ is made in order: where nothing adds to dQ, its product reads what others have written.
+    // dS is stored if dQ is summed in order: its matmul then reads the dS that all blocks have written.
     if (o.kind == Kind::matmul && !out.is_virtual && o.inputs.size() == 2 && tensor(o.inputs[0]).is_virtual &&
         out.type != CUDNN_DATA_FLOAT && tensor(o.inputs[0]).strides[3] == 1) {
       const CudnnTensor& scores = tensor(o.inputs[0]);
       bytes += 2 * scores.dims[0] * scores.dims[1] * whole(scores.dims[2], 64) * whole(scores.dims[3], 128);
     }
-    // Gradients of every query head, before heads that share keys are summed.
+    // Gradients of every query head, before they are summed over heads that share keys.
     if (o.kind == Kind::reduction && o.mode == CUDNN_REDUCE_TENSOR_ADD && out.dims[3] > 1)
       bytes += static_cast<std::int64_t>(tensor(o.inputs[0]).count()) * 2;
   }

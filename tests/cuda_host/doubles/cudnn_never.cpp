@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Calls that cudnn-frontend's headers compile in for kernels of their own, for timing and for dumps, and that
-/// attention never makes. Without the libraries' headers: nothing here looks at an argument.
+/// Functions that cudnn-frontend's headers link for their own kernels, for timing and for dumps, and that attention
+/// never calls. No library headers are included: no function here uses an argument.
 namespace fsdp::testing::cuda_host {
 
 int never_called(const char* function);

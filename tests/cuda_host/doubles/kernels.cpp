@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kernels on the double of CUDA: emulated blocks, one kernel at a time, in the order of their stream.
+/// Kernels on the fake CUDA runtime: emulated blocks, one kernel at a time, in stream order.
 #include "src/fsdp/device/cuda/runtime.hpp"
 
 #include <exception>

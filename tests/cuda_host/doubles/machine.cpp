@@ -48,7 +48,7 @@ struct Stream::Queue {
   std::condition_variable changed;
   struct Task {
     Work work;
-    bool counts;  ///< as work
+    bool counts;  ///< whether it counts as work
   };
   std::deque<Task> work;
   bool closing = false;
@@ -116,7 +116,7 @@ bool Capture::joined() {
 // ---- The machine
 
 Machine& Machine::instance() {
-  static auto* const machine = new Machine;  // streams' threads may outlive main
+  static auto* const machine = new Machine;  // threads of streams may outlive main
   return *machine;
 }
 
@@ -133,7 +133,7 @@ void Machine::reset(int gpus) {
   calls_.clear();
   faults_.clear();
   most_bytes_ = 0;
-  blocks_.clear();  // what was not given back stays with whoever has it
+  blocks_.clear();  // memory that was not freed stays with its owner
   for (auto& [device, stream] : default_streams_) stream->close();
   default_streams_.clear();
   streams_.clear();
@@ -302,7 +302,7 @@ bool Machine::idle() {
 void* Machine::allocate(std::size_t bytes, bool pinned) {
   const std::lock_guard lock(mutex);
   if (!pinned && used_bytes(device()) + bytes > device_bytes) return nullptr;
-  // A kilobyte lies between blocks, so that no range runs from one into the next unseen.
+  // Blocks are a kilobyte apart, so that a range that leaves its block is detected.
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 1024 + 255) / 256 * 256));
   if (data == nullptr) return nullptr;
   std::memset(data, 0xa5, bytes);
@@ -363,7 +363,7 @@ void Machine::end_capture(const std::shared_ptr<Capture>& capture) {
 
 }  // namespace fsdp::testing::cuda_host
 
-// What threads keep for themselves.
+// Thread-local errors.
 extern "C" cudaError_t cudaGetLastError() { return std::exchange(fsdp::testing::cuda_host::last_error, cudaSuccess); }
 extern "C" cudaError_t cudaPeekAtLastError() { return fsdp::testing::cuda_host::last_error; }
 extern "C" cudaError_t cudaGetDevice(int* device) {

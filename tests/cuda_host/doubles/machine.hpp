@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A machine with GPUs that are threads of the host: what the doubles of CUDA's libraries share.
+/// A simulated machine whose GPUs are threads of the host; shared by the fakes of CUDA's libraries.
 ///
-/// A stream is a thread that does its work in order; an event is a point in it. Memory is the host's, filled with
-/// garbage. Documented rules are enforced: a call that breaks one returns CUDA's error, and the rule is kept in
-/// `problems` where a program may not see that error. A host that blocks longer than `patience` is a problem too, so
-/// that a hang ends a test.
+/// A stream is a thread that does its work in order; an event is a point in it. Device memory is host memory, filled
+/// with garbage. Documented rules are enforced: a call that breaks one returns CUDA's error, and a problem is recorded
+/// if the program may miss that error. A host thread that blocks for longer than `patience` is a problem too, so that a
+/// hang ends a test.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,12 +26,12 @@ namespace fsdp::testing::cuda_host {
 
 using Work = std::function<void()>;
 
-/// Happens once.
+/// An event that happens once.
 class Point {
  public:
   void happen();
   bool happened() const;
-  /// False where that took longer than `limit`.
+  /// Waits until it happens. Returns false if that took longer than `limit`.
   bool wait(std::chrono::milliseconds limit) const;
 
  private:
@@ -43,79 +43,81 @@ class Point {
 class Stream;
 class Capture;
 
-/// What a cudaGraph_t, or a cudaGraphExec_t made of it, points to.
+/// The object behind a cudaGraph_t, or behind a cudaGraphExec_t instantiated from it.
 struct Graph {
-  std::vector<Work> nodes;                   ///< in an order that they may run in, one after the other
-  std::vector<Work> launches;                ///< what the host does as it launches the graph, with Machine::mutex
-  std::vector<std::shared_ptr<void>> holds;  ///< let go when graph and executables are destroyed
-  int priority = 0;                          ///< the highest of the streams that it was captured on
+  std::vector<Work> nodes;                   ///< in a valid sequential order
+  std::vector<Work> launches;                ///< work of the host at a launch of the graph, under Machine::mutex
+  std::vector<std::shared_ptr<void>> holds;  ///< released when the graph and its executables are destroyed
+  int priority = 0;                          ///< the highest priority of the captured streams
 };
 
-/// What a cudaEvent_t points to.
+/// The object behind a cudaEvent_t.
 struct Event {
   int device = 0;
   Point point = {};
   bool recorded = false;
-  std::weak_ptr<Capture> capture = {};      ///< it was last recorded in
-  std::map<const Stream*, int> knows = {};  ///< nodes of that capture before it, by stream
+  std::weak_ptr<Capture> capture = {};      ///< the capture in which it was last recorded
+  std::map<const Stream*, int> knows = {};  ///< number of nodes of that capture before the event, by stream
 };
 
 struct Block {
   std::size_t bytes = 0;
   int device = 0;
-  bool pinned = false;  ///< host memory
+  bool pinned = false;  ///< pinned host memory instead of device memory
 };
 
 class Machine {
  public:
   static Machine& instance();
 
-  /// Who is told of memory: what runs kernels sets it.
+  /// Callbacks for allocations, which the emulation of kernels sets.
   struct Watch {
     void (*add)(const std::byte* data, std::size_t bytes) = nullptr;
     void (*remove)(const std::byte* data) = nullptr;
   };
   Watch watch;
 
-  /// As before the first call, with so many GPUs. Kernels that wait for others end.
+  /// Resets to the state before the first call, with `gpus` GPUs. Kernels that wait for peers end.
   void reset(int gpus);
 
-  // ---- What tests set.
-  void (*tell)(const std::string& problem) = nullptr;  ///< at once, where nobody can ask for problems
+  // ---- Controls for tests
+  void (*tell)(const std::string& problem) = nullptr;  ///< called at once, for programs that do not query problems
   std::chrono::milliseconds patience{3000};
   std::size_t device_bytes = std::size_t{1} << 31;
-  /// The nth call of this function from now does nothing and returns `error`; those of other libraries, their own.
+  /// The nth call of this function from now on does nothing and returns `error`; functions of other libraries return
+  /// their own error code.
   void fail(const std::string& function, cudaError_t error, int nth = 1);
-  bool will_fail() const;  ///< such a call is still to come
-  /// From here on every call that needs the device returns `error`, as after a kernel's fault.
+  bool will_fail() const;  ///< whether such a call is still to come
+  /// From now on, every call that needs the device returns `error`, as after a fault of a kernel.
   void break_device(int device, cudaError_t error);
 
-  // ---- What tests look at.
+  // ---- Observations for tests
   std::vector<std::string> take_problems();
-  std::set<int> contexts() const;            ///< devices that this process has memory on for its context
-  std::map<std::string, int> held() const;   ///< objects by kind that were not given back; those of none are left out
-  std::map<std::string, int> calls() const;  ///< by function
-  std::size_t most_bytes() const;            ///< that a device has had in use
-  std::multiset<int> priorities() const;     ///< of the streams that there are
+  std::set<int> contexts() const;            ///< devices on which this process has created a context
+  std::map<std::string, int> held() const;   ///< number of unreleased objects by kind; kinds without any are omitted
+  std::map<std::string, int> calls() const;  ///< number of calls by function
+  std::size_t most_bytes() const;            ///< the highest memory use of any device
+  std::multiset<int> priorities() const;     ///< of all existing streams
 
-  // ---- What doubles use.
+  // ---- For the fakes
   void problem(const std::string& text);
-  /// A call begins. `needs_context`: makes one on the thread's device. Returns the error that it must return.
+  /// Begins a call. `needs_context`: creates a context on the thread's device. Returns the error that the call must
+  /// return.
   cudaError_t enter(const char* function, bool needs_context);
-  /// As every call ends: what cudaGetLastError will find.
+  /// Ends a call: sets the result of cudaGetLastError.
   static cudaError_t leave(cudaError_t result);
   int gpus() const { return gpus_; }
-  int device() const;       ///< of the calling thread
+  int device() const;       ///< current device of the calling thread
   void select(int device);  ///< for the calling thread
-  /// Whether work that began in such a generation should go on: false after `reset`.
+  /// Changes with every `reset`; work of an earlier generation should stop.
   std::uint64_t generation() const;
 
   std::shared_ptr<Stream> make_stream(int priority);
-  std::shared_ptr<Stream> find(cudaStream_t stream);  ///< null where there is none
+  std::shared_ptr<Stream> find(cudaStream_t stream);  ///< null if it does not exist
   bool forget(cudaStream_t stream);
-  /// Does the work after all that stands in the stream, or puts it into the graph that is captured there.
+  /// Enqueues work in the stream, or adds it to the graph that is being captured there.
   cudaError_t submit(cudaStream_t stream, Work work);
-  /// The calling thread waits for a stream, or for all of its device; `what` is its call.
+  /// The calling thread waits for a stream, or for all streams of its device; `what` is its call.
   cudaError_t wait_for(cudaStream_t stream, const char* what);
   cudaError_t wait_for_device(const char* what);
   /// Whether no stream of the calling thread's device has work left.
@@ -124,13 +126,13 @@ class Machine {
   void* allocate(std::size_t bytes, bool pinned);
   bool free(void* data, bool pinned);
   std::size_t used_bytes(int device) const;
-  /// The block that [data, data + bytes) lies in, or one of no bytes where `data` is pageable. Nothing where it leaves
-  /// the block it begins in.
+  /// The block that contains [data, data + bytes), or a block of 0 bytes if `data` is pageable. Null if the range
+  /// exceeds the block in which it begins.
   const Block* block_of(const void* data, std::size_t bytes) const;
 
   void hold(const std::string& kind, int by);
 
-  /// The capture that the calling thread has begun and that no call may disturb; null where there is none.
+  /// The capture that the calling thread has begun, which forbids some calls; null if there is none.
   std::shared_ptr<Capture> capture_of_thread() const;
   void begin_capture(const std::shared_ptr<Stream>& stream);
   void end_capture(const std::shared_ptr<Capture>& capture);
@@ -143,7 +145,7 @@ class Machine {
 
   struct Fault {
     cudaError_t error;
-    int left;  ///< calls until it
+    int left;  ///< calls until the fault
   };
   int gpus_ = 1;
   std::uint64_t generation_ = 0;
@@ -158,14 +160,14 @@ class Machine {
   std::map<int, std::shared_ptr<Stream>> default_streams_;
 };
 
-/// A capture that was begun and not ended.
+/// A capture that has begun and not ended.
 class Capture {
  public:
   Capture(Stream* origin, std::shared_ptr<Graph> graph) : origin_(origin), graph_(std::move(graph)) {}
   void add(Stream* stream, Work work);
   void join(Stream* stream, const std::map<const Stream*, int>& knows);
   const std::map<const Stream*, int>& knows(const Stream* stream) { return knows_[stream]; }
-  /// Whether the origin has waited for everything.
+  /// Whether the origin stream has waited for all captured work.
   bool joined();
   Stream* origin() const { return origin_; }
   const std::set<Stream*>& streams() const { return streams_; }
@@ -181,23 +183,23 @@ class Capture {
   std::map<const Stream*, std::map<const Stream*, int>> knows_;
 };
 
-/// What a cudaStream_t points to.
+/// The object behind a cudaStream_t.
 class Stream {
  public:
   static constexpr int highest = -5;  ///< priority; 0 is the lowest
 
   Stream(int device, int priority) : device_(device), priority_(priority) {}
-  /// Starts its thread, which lives until `close` and the end of its work.
+  /// Starts the stream's thread, which runs until `close` and the end of its work.
   static std::shared_ptr<Stream> make(int device, int priority = 0);
   int device() const { return device_; }
   int priority() const { return priority_; }
   void push(Work work);
-  /// Happens after all that was pushed; is no work itself.
+  /// The point happens after all pushed work; it does not count as work.
   void push(const Point& point);
   void close();
   bool idle() const;
 
-  std::shared_ptr<Capture> capture;  ///< with Machine::mutex
+  std::shared_ptr<Capture> capture;  ///< guarded by Machine::mutex
 
  private:
   struct Queue;

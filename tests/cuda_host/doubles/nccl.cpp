@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The double of NCCL: ranks are threads or processes of one machine, collectives are kernels that wait for their
-/// peers.
+/// A fake NCCL: ranks are threads or processes of one machine, and collectives are kernels that wait for their peers.
 ///
-/// Rules: NCCL 2.28.9's documentation and source. Communicators are not blocking; the first group waits for the peers'
-/// hosts, all groups for their devices. Collectives of a communicator run in the order in which the host launched them
-/// or their graphs, on any streams (strongstream.cc). A captured collective belongs to the graph: finalizing or
-/// aborting blocks until that is destroyed (init.cc, commDestroySync). ncclMemFree waits for no kernel. Sums are in
-/// rank order.
+/// Rules: NCCL 2.28.9's documentation and source. Communicators are non-blocking; the first group waits for the hosts
+/// of all peers, and every group for their devices. Collectives of a communicator run in the order in which the host
+/// launched them or their graphs, on any streams (strongstream.cc). A captured collective belongs to its graph:
+/// finalizing or aborting blocks until the graph is destroyed (init.cc, commDestroySync). ncclMemFree does not wait for
+/// kernels. Sums are in rank order.
 #include <nccl.h>
 
 #include <unistd.h>
@@ -35,7 +34,7 @@ using fsdp::comm::nccl::Call;
 using namespace fsdp::testing;
 using namespace fsdp::testing::cuda_host;
 
-/// A device whose queues do everything at once: what a rank moves and sums, in the thread of its kernel.
+/// A device with immediate queues: a rank's copies and sums run in the thread of its kernel.
 struct AtOnce {
   using Queue = fsdp::device::ImmediateQueue;
   static void move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes) {
@@ -57,24 +56,24 @@ struct Asked {
 };
 struct Member {
   std::shared_ptr<NcclWorld> world;
-  std::string name;  ///< the world's
+  std::string name;  ///< name of the world
   int rank = 0;
   int device = 0;
   std::vector<Asked> asked;   ///< groups that the host has not launched yet
-  std::int64_t launched = 0;  ///< collectives, those of graphs each time
+  std::int64_t launched = 0;  ///< number of launched collectives; each launch of a graph counts
   std::atomic<std::int64_t> executed = 0;
   std::int64_t splits = 0;
   ncclComm_t* split_result = nullptr;
-  int running = 0;        ///< kernels queued or under way
-  int persistent = 0;     ///< graphs that hold collectives of it
-  int registrations = 0;  ///< of memory
+  int running = 0;        ///< kernels that are queued or running
+  int persistent = 0;     ///< graphs that contain collectives of this communicator
+  int registrations = 0;  ///< registered buffers
   bool finalized = false;
   std::atomic<bool> aborted = false;
 };
 
-/// With the machine's mutex. Never destroyed: streams' threads may outlive main.
+/// Guarded by the machine's mutex. Never destroyed: threads of streams may outlive main.
 struct Library {
-  std::string folder;  ///< of worlds that processes share
+  std::string folder;  ///< folder of worlds that processes share
   std::map<ncclComm_t, std::shared_ptr<Member>> members;
   std::map<int, ncclResult_t> failures;
   std::map<int, std::chrono::milliseconds> delays;
@@ -102,11 +101,11 @@ ncclComm_t enter(const std::string& name, int size, int rank) {
   return handle;
 }
 
-/// Begins a call; where a test makes it fail, that is what it returns.
+/// Begins a call. Returns an error from it if a test makes this call fail.
 #define BEGIN() \
   if (machine().enter(__func__, true) != cudaSuccess) return ncclUnhandledCudaError
 
-/// A kernel: waits for its turn and its peers', and does this rank's part.
+/// A kernel: waits for its turn and for its peers, then does this rank's part.
 void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uint64_t generation) {
   NcclWorld& world = *member.world;
   const auto wait_until = [&](const auto& reached) {
@@ -130,7 +129,7 @@ void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uin
       std::this_thread::sleep_for(delay);
       AtOnce::Queue queue;
       NcclPart<AtOnce>(queue, member.rank, group).finish();
-    } else if (member.rank == 0) {  // all ranks see it
+    } else if (member.rank == 0) {  // all ranks detect it; one reports it
       machine().problem("NCCL: " + problem);
     }
   }
@@ -139,7 +138,7 @@ void execute(Member& member, const NcclCalls& calls, std::int64_t turn, std::uin
   world.changed();
 }
 
-/// The host's part: groups go to the device once all hosts have come to their first.
+/// The host's part: launches groups on the device once the hosts of all ranks have reached their first group.
 void launch(const std::shared_ptr<Member>& member) {
   if (!member->world->connected()) return;
   for (Asked& group : std::exchange(member->asked, {})) {
@@ -219,7 +218,7 @@ Call call_of(Call::Kind kind, const void* from, void* to, std::size_t count, ncc
           .peer = peer};
 }
 
-/// Waits until a member's kernels have ended and no graph holds it any more.
+/// Waits until the member's kernels have ended and no graph contains its collectives.
 void drain(const Member& member, const char* call) {
   const auto limit = std::chrono::steady_clock::now() + machine().patience;
   for (;;) {
@@ -244,7 +243,7 @@ void advance_split(Member& member) {
   ++member.splits;
 }
 
-/// With what is registered with it, as the library's cleanup does.
+/// Destroys a communicator and its registrations, as the library's cleanup does.
 void leave(ncclComm_t comm, const char* call, bool aborts) {
   std::unique_lock lock(machine().mutex);
   const auto member = library().members.at(comm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests set of the double of NCCL.
+/// Controls of the fake NCCL for tests.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,14 @@
 
 namespace fsdp::testing::cuda_host {
 
-/// From here on the communicators of a rank say that they have failed. `ncclSuccess`: they no longer do.
+/// From now on, the communicators of a rank report this failure; `ncclSuccess` ends it.
 void fail_nccl(int rank, ncclResult_t result);
-/// Whether ranks hear that a peer has aborted, as over a network; within a machine they may not. At first they do.
+/// Whether ranks are notified when a peer aborts, as over a network; within one machine they may not be. True by
+/// default.
 void tell_of_nccl_aborts(bool tell);
-/// From here on the kernels of a rank take so much longer, once all ranks have sent what they need.
+/// From now on, the kernels of a rank take longer by `by`, after all ranks have sent their data.
 void slow_nccl(int rank, std::chrono::milliseconds by);
-/// Communicators from here on are files of that folder: their ranks may be other processes.
+/// From now on, communicators are files in that folder, so that their ranks may be other processes.
 void share_nccl(const std::string& folder);
 
 }  // namespace fsdp::testing::cuda_host

@@ -21,7 +21,8 @@ namespace {
 
 using comm::nccl::Call;
 
-// Behind a world lie two messages of each rank: its calls, and what they send. Pages that nobody writes take no memory.
+// A world is followed by two messages per rank, with its calls and their data. Pages that are never written use no
+// memory.
 constexpr std::int64_t header_bytes = 4096, message_bytes = std::int64_t{64} << 20;
 constexpr std::int64_t world_bytes = header_bytes + 2 * NcclWorld::most_ranks * message_bytes;
 
@@ -35,7 +36,7 @@ std::int64_t bytes_sent(const Call& call, int rank, int size) {
   }
 }
 
-/// A new file, or new memory, is zeros: a world that nobody has joined.
+/// Maps a file or new memory. Either starts as zeros, which is a world without ranks.
 void* map_world(const std::string& folder, const std::string& name) {
   int file = -1;
   if (!folder.empty()) {
@@ -59,7 +60,7 @@ std::shared_ptr<NcclWorld> NcclWorld::open(const std::string& folder, const std:
   const std::lock_guard lock(mutex);
   std::shared_ptr<NcclWorld> world = known[name].lock();
   if (world == nullptr) {
-    // Zeros are what a constructor would write, and a peer may have written since.
+    // No constructor runs: it would write zeros, and a peer may have written since.
     world = std::shared_ptr<NcclWorld>(std::launder(reinterpret_cast<NcclWorld*>(map_world(folder, name))),
                                        [](NcclWorld* left) { ::munmap(left, world_bytes); });
     known[name] = world;
@@ -138,7 +139,7 @@ NcclCallsByRank NcclWorld::group(std::int64_t turn) const {
 // ---- Splits
 
 void NcclWorld::vote(int rank, std::int64_t split, Vote vote) {
-  ranks_[rank].votes[split % 2] = vote;  // as with groups, none is two ahead
+  ranks_[rank].votes[split % 2] = vote;  // as for groups, no rank is two splits ahead
   ranks_[rank].voted = split + 1;
   changed();
 }
@@ -157,7 +158,7 @@ std::optional<NcclWorld::Part> NcclWorld::part_of(int rank, std::int64_t split) 
   return part;
 }
 
-// ---- Waiting: by the kernel, whose queues outlive a waiter that is killed
+// ---- Waiting: by futexes, whose kernel queues survive a killed waiter
 
 void NcclWorld::changed() {
   ++changes_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the ranks of a communicator of NCCL's double share: threads a mapping of their process, processes a file.
+/// Shared state of the ranks of a communicator of the fake NCCL: memory of the process for threads, a file for
+/// processes.
 ///
-/// Ranks publish what a group of calls sends, and each does its own part once all have. A turn's place is written again
-/// two turns later: a rank comes there after all have published the turn between, so after all have read this one.
-/// Nothing is locked, so that a rank that is killed holds nobody up but by what it does not publish.
+/// Each rank publishes the data that a group of calls sends, and does its own part once all ranks have published. The
+/// buffer of a turn is reused two turns later: a rank gets there after all have published the turn in between, so after
+/// all have read this one. Nothing is locked, so that a killed rank blocks others only by what it does not publish.
 #pragma once
 
 #include <atomic>
@@ -24,40 +25,41 @@ class NcclWorld {
  public:
   static constexpr int most_ranks = 8;
 
-  /// Of that name, in a file of `folder`, or, where that is empty, in this process. Made where there is none.
+  /// Opens the world of that name, in a file in `folder`, or in this process if `folder` is empty. Creates it if
+  /// absent.
   static std::shared_ptr<NcclWorld> open(const std::string& folder, const std::string& name, int size);
 
   int size() const { return size_; }
 
-  // ---- Ranks come, connect and give up
+  // ---- Ranks join, connect and abort
   int joined() const { return joined_; }
   void join();
-  bool aborted() const { return aborted_; }  ///< by some rank
+  bool aborted() const { return aborted_; }  ///< whether any rank has aborted
   void abort();
-  bool connected() const;  ///< whether all ranks' hosts came to their first group
+  bool connected() const;  ///< whether the hosts of all ranks have reached their first group
   void connect(int rank);
 
   // ---- Groups
-  /// Copies what this rank's calls send. Where that is too much, why.
+  /// Copies the data that this rank's calls send. Returns an error if it is too large; otherwise empty.
   [[nodiscard]] std::string publish(int rank, std::int64_t turn, const NcclCalls& calls);
-  bool published(std::int64_t turn) const;  ///< by all
-  /// All ranks' calls, which read the published copies.
+  bool published(std::int64_t turn) const;  ///< whether all ranks have published this turn
+  /// The calls of all ranks, whose sources are the published copies.
   NcclCallsByRank group(std::int64_t turn) const;
 
   // ---- Splits
   using Vote = std::pair<int, int>;  ///< color, key
   void vote(int rank, std::int64_t split, Vote vote);
-  /// Color of this rank's part, its size and the rank in it, once all have voted.
+  /// Color and size of this rank's part, and its rank in it; set once all ranks have voted.
   struct Part {
     int color, size, rank;
   };
   std::optional<Part> part_of(int rank, std::int64_t split) const;
 
   // ---- Waiting
-  /// What to give `wait`: read before the condition is looked at.
+  /// The argument of `wait`; read it before checking the condition.
   std::uint32_t changes() const { return changes_; }
   void changed();
-  /// Returns when something has changed since, and after a while in any case.
+  /// Returns when something has changed since then, or after a timeout.
   void wait(std::uint32_t seen) const;
 
  private:
@@ -66,7 +68,7 @@ class NcclWorld {
 
   struct Rank {
     std::atomic<bool> connected;
-    std::atomic<std::int64_t> published, voted;  ///< how many
+    std::atomic<std::int64_t> published, voted;  ///< how many turns and splits
     Vote votes[2];
   };
   int size_;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Configures the doubles of CUDA and NCCL from the environment, before `main` of a program that knows nothing of them.
+/// Configures the fakes of CUDA and NCCL from the environment, before `main` of a program that does not know them.
 ///
-///   TESSERA_DOUBLE_GPUS=N         GPUs of the machine (2)
-///   TESSERA_DOUBLE_GPU_BYTES=N    memory of each
-///   TESSERA_DOUBLE_FOLDER=PATH    where processes that are ranks of NCCL find each other
+///   TESSERA_DOUBLE_GPUS=N         number of GPUs of the machine (default 2)
+///   TESSERA_DOUBLE_GPU_BYTES=N    memory of each GPU
+///   TESSERA_DOUBLE_FOLDER=PATH    folder in which processes that are NCCL ranks find each other
 ///   TESSERA_DOUBLE_FAULT=CALL:N   the Nth call of that function fails
-///   TESSERA_DOUBLE_REPORT=FILE    gets, at the end: `left KIND N` of what was not given back, `peak BYTES` of the GPU
-///                                 with the highest peak, `calls FUNCTION N`
-/// A broken rule is a line on stderr that begins with "double:"; it does not end the program.
+///   TESSERA_DOUBLE_REPORT=FILE    file for the report at the end: `left KIND N` for unreleased objects, `peak BYTES`
+///   of
+///                                 the GPU with the highest peak, `calls FUNCTION N`
+/// A broken rule prints a line on stderr that begins with "double:"; it does not end the program.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

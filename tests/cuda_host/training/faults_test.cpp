@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Any call of CUDA, cuBLASLt or NCCL may fail: the run ends with an error that says so, soon, and gives all back.
+/// Any call of CUDA, cuBLASLt or NCCL may fail: the run then ends soon with an error and releases everything.
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
@@ -21,7 +21,7 @@ class CudaHost_training_faults : public OnDoubles {
     machine().reset(2);
     machine().patience = std::chrono::seconds(20);
   }
-  /// The third step replays what the second captured.
+  /// Three steps; the third replays the graph that the second captured.
   static void run() {
     test::RunOptions options = test::uneven_options(2);
     options.config = test::uneven_llama(1);
@@ -31,7 +31,7 @@ class CudaHost_training_faults : public OnDoubles {
     options.deadline = std::chrono::seconds(2);
     test::cuda_host_stacks(options);
   }
-  /// Fails that call, or where the run makes fewer, an earlier one: hosts that wait ask as often as they find time.
+  /// Fails the nth call, or an earlier one if this run makes fewer: the number of polling calls varies.
   void fail_run(const std::string& function, int nth) {
     const auto begin = std::chrono::steady_clock::now();
     start();
@@ -45,7 +45,8 @@ class CudaHost_training_faults : public OnDoubles {
     if (machine().will_fail() && nth > 1) return fail_run(function, nth / 2);
     ADD_FAILURE() << "no error";
   }
-  /// Destructors call these, and cannot throw; a version that is not told stands in no message.
+  /// Functions whose failure may go unreported: destructors call them and cannot throw; an unknown version is not
+  /// printed.
   static bool may_fail_unseen(const std::string& function) {
     for (const char* word : {"Destroy", "Free", "Finalize", "cudaDeviceSynchronize", "cudaRuntimeGetVersion"})
       if (function.find(word) != std::string::npos) return true;
@@ -53,7 +54,7 @@ class CudaHost_training_faults : public OnDoubles {
   }
 };
 
-TEST_F(CudaHost_training_faults, ACallThatFailsEndsTheRunWithAnErrorAndLeavesNothing) {
+TEST_F(CudaHost_training_faults, AFailedCallEndsTheRunAndReleasesEverything) {
   start();
   run();
   std::map<std::string, int> calls = machine().calls();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// comm::Nccl as it is, whose ranks are threads with a GPU each, all of them doubles.
+/// The production comm::Nccl; its ranks are threads, each with a fake GPU.
 #pragma once
 
 #include <utility>

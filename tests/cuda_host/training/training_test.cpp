@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small Llamas trained by the host code of CUDA and NCCL, on doubles, against the CPU.
+/// Small Llamas trained by the host code of CUDA and NCCL on fakes, compared with the CPU.
 #include <gtest/gtest.h>
 
 #include <cuda_host/on_doubles.hpp>
@@ -37,7 +37,7 @@ class CudaHost_training : public OnDoubles {
   }
 };
 
-TEST_F(CudaHost_training, FollowsTheCpuWithEveryStrategy) {
+TEST_F(CudaHost_training, MatchesTheCpuWithEveryStrategy) {
   const RunResults expected = test::run("fsdp2", steps_of(1));
   for (const auto stack : {"fsdp2", "zero1", "zero2", "zero3", "hybrid:2", "hybrid:2:full", "replicated"}) {
     SCOPED_TRACE(stack);
@@ -45,7 +45,7 @@ TEST_F(CudaHost_training, FollowsTheCpuWithEveryStrategy) {
   }
 }
 
-TEST_F(CudaHost_training, FollowsTheCpuOnAnyNumberOfRanks) {
+TEST_F(CudaHost_training, MatchesTheCpuOnAnyNumberOfRanks) {
   const RunResults expected = test::run("fsdp2", steps_of(1));
   for (const int ranks : {1, 3, 4, 8}) {
     SCOPED_TRACE(ranks);
@@ -53,7 +53,7 @@ TEST_F(CudaHost_training, FollowsTheCpuOnAnyNumberOfRanks) {
   }
 }
 
-TEST_F(CudaHost_training, GivesTheSameBitsByGraphs) {
+TEST_F(CudaHost_training, IsBitIdenticalWithGraphs) {
   for (const auto stack : {"fsdp2", "hybrid:2"}) {
     SCOPED_TRACE(stack);
     RunOptions options = steps_of(2);
@@ -69,15 +69,15 @@ TEST_F(CudaHost_training, GivesTheSameBitsByGraphs) {
   }
 }
 
-TEST_F(CudaHost_training, FollowsTheCpuInBf16) {
+TEST_F(CudaHost_training, MatchesTheCpuInBf16) {
   RunOptions options = steps_of(2);
   options.collects = false;
   const RunResults expected = test::run("fsdp2/bf16", options);
   EXPECT_LE(test::largest_relative(test::run_cuda_host_bf16(options).losses, expected.losses), 0.01);
 }
 
-/// What a batch carries is uploaded, so that it is planned or not taken: only the second window has targets.
-TEST_F(CudaHost_training, LogitsTakeWhatWasPlannedWithTargetsOrWithout) {
+/// Uploaded data of a batch must be planned or not uploaded at all; only the second window has targets.
+TEST_F(CudaHost_training, LogitsUseThePlannedMemoryWithAndWithoutTargets) {
   RunOptions options = steps_of(2);
   options.steps = 1;
   for (const std::size_t windows : {1, 2}) {
@@ -92,7 +92,7 @@ TEST_F(CudaHost_training, LogitsTakeWhatWasPlannedWithTargetsOrWithout) {
   }
 }
 
-TEST_F(CudaHost_training, TwentyStepsEqualPyTorchs) {
+TEST_F(CudaHost_training, TwentyStepsMatchPyTorch) {
   const test::GoldenFolder& folder = test::golden_folders[1];
   const test::Golden golden(folder.name);
   RunOptions options = golden.options(2, 1, tiling::RunTimeTiling::tiles(2), folder.clip);

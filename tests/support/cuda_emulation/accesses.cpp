@@ -25,7 +25,7 @@ constexpr std::size_t granule = 64;
 struct Memory {
   Range range;
   Races races = {message("an allocation of ", range.bytes, " bytes"), Races::Scope::grid, range};
-  std::vector<bool> forbidden = {};  ///< by granule; empty: nothing is
+  std::vector<bool> forbidden = {};  ///< by granule; empty if all of it may be accessed
 
   bool allows(std::uintptr_t address, std::size_t bytes) const {
     if (bytes > range.begin + range.bytes - address) return false;
@@ -36,11 +36,11 @@ struct Memory {
   }
 };
 
-/// The device's memory, by its address.
+/// All device memory, by address.
 struct Memories {
-  std::mutex mutex;  ///< held by a kernel that runs and is checked
+  std::mutex mutex;  ///< held while a checked kernel runs
   std::map<std::uintptr_t, Memory> all;
-  Memory* last = nullptr;  ///< most accesses are where one was just before
+  Memory* last = nullptr;  ///< cache: most accesses are in the same memory as the previous one
 
   Memory* find(std::uintptr_t address) {
     if (last != nullptr && last->range.holds(address)) return last;
@@ -50,11 +50,11 @@ struct Memories {
   }
 };
 Memories& memories() {
-  static auto* const made = new Memories;  // blocks may outlive other globals
+  static auto* const made = new Memories;  // memory blocks may outlive other globals
   return *made;
 }
 
-/// Where the program's variables lie, of which kernels have no others than their static shared memory, and constants.
+/// Address ranges of the program's variables, which in kernels are their static shared memory, and of its constants.
 struct Program {
   Range variables;
   std::vector<Range> constants;
@@ -63,7 +63,7 @@ struct Program {
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* made) {
           static_cast<Program*>(made)->read(*info);
-          return 1;  // the first is the program
+          return 1;  // the first entry is the program itself
         },
         this);
   }
@@ -94,7 +94,7 @@ Races& static_shared() {
   static Races made("static shared memory", Races::Scope::block, program().variables);
   return made;
 }
-/// It begins where it always does.
+/// The largest possible dynamic shared memory; its begin never changes.
 Races& all_dynamic_shared() {
   static Races made("dynamic shared memory", Races::Scope::block, {dynamic_shared.begin, most_shared});
   return made;
@@ -102,7 +102,7 @@ Races& all_dynamic_shared() {
 
 const char* verb(Access access) { return access == Access::read ? "reads" : "writes"; }
 
-/// The rest of a failure's text: where the address stands to the memory before it.
+/// The rest of a failure's message: the address relative to the preceding memory.
 std::string place_of(std::uintptr_t address) {
   auto& all = memories().all;
   auto next = all.upper_bound(address);
@@ -178,7 +178,7 @@ void copy_ends(const void* to, std::size_t bytes) { enter(to, bytes, Access::cop
 
 }  // namespace fsdp::device::cuda::emulation
 
-// ---- What compilers call for -fsanitize=thread.
+// ---- Functions that compilers call with -fsanitize=thread
 
 using fsdp::device::cuda::emulation::reads;
 using fsdp::device::cuda::emulation::writes;
@@ -204,12 +204,12 @@ void __tsan_write_range(void* data, unsigned long bytes) { writes(data, bytes); 
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// Counts of references, of the host's code.
+// Reference counts of host code.
 unsigned __tsan_atomic32_fetch_add(volatile void* data, unsigned by, int) {
   return __atomic_fetch_add(static_cast<volatile unsigned*>(data), by, __ATOMIC_ACQ_REL);
 }
 
-// clang takes calls of these for its own.
+// clang replaces memcpy and its like by these.
 void* __tsan_memcpy(void* to, const void* from, unsigned long bytes) {
   reads(from, bytes);
   writes(to, bytes);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What kernels touch: memory of the device, shared memory, constants. Where accesses are checked (controls.hpp), one
-/// outside of these ends the launch with an error, and so does a race (races.hpp).
+/// Memory that kernels may access: device memory, shared memory, constants. If accesses are checked (controls.hpp), an
+/// access outside of these ends the launch with an error, and so does a race (races.hpp).
 ///
-/// Kernels are compiled with -fsanitize=thread, whose calls before every load and store come here instead of to
-/// ThreadSanitizer's library; what kernels do by instructions of a warp, those report.
+/// Kernels are compiled with -fsanitize=thread. Its calls before every load and store are implemented here instead of
+/// by ThreadSanitizer's library. Warp instructions report their accesses themselves.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fsdp::device::cuda::emulation {
 
-/// While one lives, the calling thread runs a kernel, and memory neither comes nor goes.
+/// During its lifetime, the calling thread runs a kernel, and no memory is added or removed.
 class Checks {
  public:
   Checks();
@@ -24,17 +24,17 @@ class Checks {
   std::unique_lock<std::mutex> lock_;
 };
 
-/// Memory of the device, which kernels may read and write.
+/// Adds device memory, which kernels may read and write.
 void add_memory(const std::byte* data, std::size_t bytes);
 void remove_memory(const std::byte* data);
-/// Part of it, from a multiple of 64 bytes on, that nothing lies in for now, as in an arena.
+/// Forbids accesses to a part of it, aligned to 64 bytes, such as the unused part of an arena.
 void forbid(const std::byte* data, std::size_t bytes);
 void permit(const std::byte* data, std::size_t bytes);
 
-/// An instruction of the current thread reads or writes.
+/// An instruction of the current thread reads or writes memory.
 void reads(const void* data, std::size_t bytes);
 void writes(const void* data, std::size_t bytes);
-/// A copy begins, until whose end nobody may touch what it writes.
+/// A copy begins; until it ends, no thread may access its target.
 void copy_begins(const void* to, std::size_t bytes);
 void copy_ends(const void* to, std::size_t bytes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What tests set of the emulation, and see of it.
+/// Controls and observations of the emulation for tests.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace fsdp::device::cuda::emulation {
 
-/// From here on, in every launch: see accesses.hpp. Off at first.
+/// Enables checks of accesses (accesses.hpp) in all later launches. Off by default.
 void check_accesses(bool on);
 
-/// Fixes the order in which warps and lanes run; else TESSERA_EMULATION_SEED does, or 0.
+/// Seeds the order in which warps and lanes run. By default the seed is TESSERA_EMULATION_SEED, or 0.
 void seed_order(std::uint64_t seed);
 
-/// Barriers of a block and what waits for copies, by where they stand: "norm.cu:140". Those that kernels came to since
-/// the last call.
+/// Returns the source locations, such as "norm.cu:140", of the block barriers and waits for copies that kernels have
+/// reached since the last call.
 std::vector<std::string> take_sites();
-/// Passes over this one from here on; none where empty.
+/// Omits the barrier or wait at this location from now on; none if it is empty.
 void leave_out(const std::string& site);
 
-/// Launches have at most so many blocks along x: kernels that loop over what is left have more to do. 0: no limit.
+/// Limits the blocks of launches along x, so that kernels with grid-stride loops make more iterations. 0 for no limit.
 void limit_blocks(std::uint32_t most);
 
 }  // namespace fsdp::device::cuda::emulation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// device::Cuda on the host, for tests of its kernels: memory is the host's, queues run at once, products are loops.
+/// device::Cuda on the host, for tests of its kernels: host memory, immediate queues, and matmuls as loops.
 #include <tessera/fsdp/device/compute/cuda.hpp>
 
 #include <cstdlib>
@@ -57,7 +57,7 @@ Cuda::Queue::Queue(std::string_view name, Priority) : name_(name) {}
 Cuda::Event Cuda::Queue::record() { return {}; }
 void Cuda::Queue::wait(const Event&) {}
 void Cuda::Queue::synchronize() {}
-/// Queues that run at once keep nothing: a launch asks again.
+/// Immediate queues record nothing: a launch calls `ask` again.
 Cuda::Graph Cuda::capture(Queue&, const std::function<void()>& ask) {
   Graph graph;
   graph.handle_ = std::make_shared<std::function<void()>>(ask);
@@ -70,7 +70,7 @@ void Cuda::move(Queue&, const std::byte* from, std::byte* to, std::int64_t bytes
 
 void cuda::emulation::submit(Lane, const char*, std::function<void()> work) { work(); }
 
-/// There is no cuDNN here: all attention is our kernels'.
+/// There is no cuDNN here: our kernels compute all attention.
 bool cuda::attention_through_cudnn(const Cuda::Stream&, const AttentionCall&, Tensor<std::uint8_t>) { return false; }
 
 struct Cuda::Stream::Cache {};

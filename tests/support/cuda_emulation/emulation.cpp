@@ -3,7 +3,7 @@
 /// The fibers that are a block's threads, and the order in which they run.
 #include "emulation.hpp"
 
-#undef _FORTIFY_SOURCE  // whose longjmp knows one stack
+#undef _FORTIFY_SOURCE  // its longjmp supports only one stack
 
 #include <setjmp.h>
 #include <ucontext.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t stack_bytes = 256 * 1024;
 
-/// splitmix64.
+/// The splitmix64 generator.
 struct Random {
   std::uint64_t state = 0;
   std::uint64_t next() {
@@ -38,36 +38,36 @@ struct Random {
 };
 
 struct Fiber {
-  ucontext_t context;  ///< where it starts
-  jmp_buf place;       ///< where it goes on
+  ucontext_t context;  ///< entry of the fiber
+  jmp_buf place;       ///< where it resumes
   bool started = false;
   std::unique_ptr<char[]> stack{new char[stack_bytes]};
   bool done = false;
-  const std::uint64_t* awaited = nullptr;  ///< goes on once this is no longer `generation`
+  const std::uint64_t* awaited = nullptr;  ///< waits until this is no longer `generation`; null if not waiting
   std::uint64_t generation = 0;
-  std::uint64_t instructions = 0;  ///< shown so far
+  std::uint64_t instructions = 0;  ///< warp instructions so far
   std::uint16_t warp_barriers = 0;
   std::deque<Copy> copies;
-  std::uint64_t groups = 0;  ///< of copies, ended so far
+  std::uint64_t groups = 0;  ///< groups of copies committed so far
 };
 
 struct Warp {
-  unsigned arrived = 0;  ///< lanes in an instruction of this kind
+  unsigned arrived = 0;  ///< lanes that wait in an instruction of `kind`
   Meeting kind = Meeting::shuffle;
-  std::uint64_t generation = 0;  ///< instructions that are done
+  std::uint64_t generation = 0;  ///< completed instructions
   unsigned waiting = 0;          ///< lanes at a barrier of the block
   unsigned ended = 0;
-  std::array<AllShown, 2> shown = {};  ///< of the last two instructions: a lane may be one ahead
+  std::array<AllShown, 2> shown = {};  ///< values of the last two instructions, as a lane may be one ahead
 };
 
-/// The block that runs.
+/// The running block.
 struct Block {
   Index index, size, grid;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
   unsigned arrived = 0;  ///< threads at a barrier
   unsigned ended = 0;
-  std::uint64_t generation = 0;                                         ///< barriers that are done
+  std::uint64_t generation = 0;                                         ///< completed barriers
   std::uint32_t interval = 0, first_interval = 0, first_of_launch = 0;  ///< see Moment
   std::vector<std::byte> memory;
   std::size_t current = 0;
@@ -88,7 +88,7 @@ constexpr std::string_view names[] = {"a shuffle",      "a ballot", "a barrier o
                                       "ldmatrix.trans", "mma",      "a barrier of its block"};
 std::string_view name(Meeting kind) { return names[static_cast<std::size_t>(kind)]; }
 
-/// Lets others run until `counter` changes.
+/// Yields to other threads until `counter` changes.
 void wait_for(const std::uint64_t& counter) {
   Fiber& mine = fiber();
   mine.awaited = &counter;
@@ -96,7 +96,7 @@ void wait_for(const std::uint64_t& counter) {
   if (_setjmp(mine.place) == 0) _longjmp(block.scheduler, 1);
 }
 
-/// Runs the kernel, for one block after the other.
+/// The body of a fiber: runs the kernel for one block after another.
 void run_fiber() {
   for (;;) {
     (*block.body)();
@@ -110,8 +110,8 @@ void run_fiber() {
   }
 }
 
-/// Runs a fiber until it waits or ends. Only its first start is a switch of contexts, which asks the kernel about
-/// signals; from then on jumps do.
+/// Runs a fiber until it waits or ends. Only its first start switches contexts, which takes a system call for the
+/// signal mask; later it resumes by longjmp.
 void resume(Fiber& next) {
   stack = {reinterpret_cast<std::uintptr_t>(next.stack.get()), stack_bytes};
   if (_setjmp(block.scheduler) != 0) return;
@@ -124,7 +124,7 @@ void resume(Fiber& next) {
   swapcontext(&block.scheduler_context, &next.context);
 }
 
-/// Runs the threads of a warp in turn for as long as one of them can go on, or for a while. Whether one could.
+/// Runs the threads of a warp in turn while any can continue, up to a limit. Returns whether any could.
 bool run_warp(unsigned warp) {
   bool any = false;
   for (bool moved = true; moved;) {
@@ -272,11 +272,11 @@ void run(const char* kernel, const Grid& grid, std::size_t shared, std::span<con
   const Checks checks;
   for (block.index.y = 0; block.index.y < block.grid.y; ++block.index.y)
     for (block.index.x = 0; block.index.x < block.grid.x; ++block.index.x) {
-      std::memset(dynamic_memory(), 0xff, shared);  // NaN, which what is never written shows as
+      std::memset(dynamic_memory(), 0xff, shared);  // memory that is never written reads as NaN
       start_random(kernel);
       run_block(grid.threads);
       if (block.error.empty()) continue;
-      block.fibers.clear();  // which stand in the middle of the kernel
+      block.fibers.clear();  // they are suspended in the middle of the kernel
       throw Error(message(kernel, ", block (", block.index.x, ", ", block.index.y,
                           "): ", std::exchange(block.error, {}), " (TESSERA_EMULATION_SEED=", seed(), ")"));
     }

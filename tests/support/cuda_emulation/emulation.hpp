@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// CUDA's keywords and a warp's instructions on the host, put before kernels that are compiled as C++: so their
-/// indices, barriers and tensor core layouts are tested where there is no GPU.
+/// CUDA's keywords and warp instructions on the host, included before kernels that are compiled as C++. It tests their
+/// indices, barriers and tensor core layouts without a GPU.
 ///
-/// A block's threads are fibers that switch where they wait for each other; blocks run one after the other. Barriers,
-/// exchanges, ldmatrix, mma and cp.async mean what PTX says; addresses must be aligned. Warps and lanes take turns, and
-/// copies arrive, in an order that a seed fixes: TESSERA_EMULATION_SEED gives another. An error names kernel, block and
-/// thread: lanes that meet in different instructions, threads that wait forever, and, where accesses are checked
-/// (accesses.hpp), accesses outside of memory, races, and shared memory that is read before it is written.
-/// Not emulated: timing, caches, and the hardware's rounding inside mma. Nothing here says that a kernel is fast.
+/// The threads of a block are fibers that switch when they wait for each other; blocks run one after another. Barriers,
+/// shuffles, ldmatrix, mma and cp.async have the semantics of PTX; addresses must be aligned. A seed determines the
+/// order in which warps and lanes run and copies arrive: TESSERA_EMULATION_SEED sets another one. Errors report kernel,
+/// block and thread: lanes of a warp in different instructions, threads that wait forever and, if accesses are checked
+/// (accesses.hpp), accesses out of bounds, races, and shared memory that is read before it is written.
+/// Not emulated: timing, caches, and the hardware's rounding inside mma. It cannot measure the speed of a kernel.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 #include "src/fsdp/device/cuda/kernels.hpp"
 #include "src/fsdp/device/cuda/launch.hpp"
 
-#ifdef __global__  // by CUDA's own headers, which the doubles include
+#ifdef __global__  // defined by CUDA's own headers, which the fakes include
 #undef __global__
 #undef __device__
 #undef __forceinline__
@@ -53,14 +53,14 @@ struct Index {
   std::uint32_t x = 0;
   std::uint32_t y = 0;
 };
-// The same wherever a thread asks, and each thread is a call of its own.
+// Constant within a thread, and each thread is a separate call of the kernel.
 [[gnu::const]] Index current_thread();
 [[gnu::const]] Index block_index();
 [[gnu::const]] Index block_size();
 [[gnu::const]] Index grid_size();
 [[gnu::const]] std::byte* dynamic_memory();
 
-/// Where a barrier or a wait stands in the source: so that tests leave one out.
+/// Source location of a barrier or a wait, by which tests can omit it.
 struct Site {
   const char* file;
   unsigned line;
@@ -72,13 +72,13 @@ struct Site {
 void wait_for_block(Site site = FSDP_SITE);
 /// Returns when all lanes of the warp have called it.
 void wait_for_warp();
-/// What the lane that differs in the bits of `mask` gave.
+/// Returns the bits of the lane whose index differs in the bits of `mask` (shuffle xor).
 std::uint64_t exchanged(std::uint64_t bits, int mask);
 
-/// Queues a kernel, which `run` then runs: at once in the emulated device, in its stream's time in the doubles of CUDA.
+/// Enqueues a kernel, which `run` executes: at once on the emulated device, in stream order on the fake CUDA runtime.
 void submit(Lane lane, const char* kernel, std::function<void()> work);
 
-/// Runs body once for every thread of every block. `parameters` is memory that body may read.
+/// Runs `body` for every thread of every block. `parameters` is memory that it may read.
 void run(const char* kernel, const Grid& grid, std::size_t shared, std::span<const std::byte> parameters,
          const std::function<void()>& body);
 
@@ -130,9 +130,9 @@ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, 
 void load_matrices(std::uint32_t (&to)[4], const void* row);
 void load_transposed(std::uint32_t (&to)[4], const void* row);
 
-/// cp.async: 16 bytes, or zeros, that arrive by the time that their group is waited for.
+/// cp.async of 16 bytes, or of zeros unless `exists`; they arrive no later than the wait for their group.
 void copy_async(void* to, const void* from, bool exists);
-void copy_word_async(void* to, const void* from, bool exists);  ///< 4 bytes
+void copy_word_async(void* to, const void* from, bool exists);  ///< the same for 4 bytes
 void end_copies(emulation::Site site = FSDP_SITE);
 void wait_for_groups(int under_way, emulation::Site site);
 template <int Groups>

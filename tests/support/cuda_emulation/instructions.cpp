@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a warp's instructions do, as PTX describes them.
+/// Warp instructions, as PTX specifies them.
 #include <cstdint>
 #include <cstring>
 
@@ -43,15 +43,15 @@ std::uint16_t element(const Shown& shown, unsigned index) {
 }
 std::uint32_t pair(std::uint16_t low, std::uint16_t high) { return std::uint32_t{low} | std::uint32_t{high} << 16; }
 
-/// What a lane shows for mma; what it gets stands in d.
+/// A lane's values for mma; d also receives the result.
 struct Fragments {
   float d[4];
   std::uint32_t a[4], b[2];
 };
 static_assert(sizeof(Fragments) == sizeof(Shown));
 
-/// d += a b of the whole warp, each sum in the order of k. Lane l holds of d the elements (l / 4, 2 (l % 4) + {0, 1})
-/// and those 8 rows below, of a these of both halves of k, and of b the columns l / 4.
+/// d += a b for the whole warp, each sum in the order of k. Lane l has the elements (l / 4, 2 (l % 4) + {0, 1}) of d
+/// and those 8 rows below; the same elements of a in both halves of k; and of b the column l / 4.
 template <class T>
 void multiply_warp(AllShown& shown) {
   Fragments fragments[32];
@@ -77,7 +77,7 @@ void multiply_warp(AllShown& shown) {
   std::memcpy(shown.data(), fragments, sizeof fragments);
 }
 
-/// The copy of cp.async, at the time it arrives.
+/// Writes the data of a cp.async when it arrives.
 void finish(const emulation::Copy& copy) {
   if (copy.from != nullptr)
     std::memcpy(copy.to, copy.from, copy.bytes);

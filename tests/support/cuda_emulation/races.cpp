@@ -35,7 +35,7 @@ Races::Line& Races::line_at(std::uintptr_t address) {
   return (*page)[index % std::tuple_size_v<Page>];
 }
 
-/// Whether a barrier, the order of a thread, or that of launches lies between the access and now.
+/// Whether a barrier, program order or launch order separates the access from now.
 bool Races::in_order(const Last& last, const Moment& now) {
   if (last.interval < now.block) return last.interval < now.launch;
   return last.interval != now.interval || last.thread == now.thread ||
@@ -52,7 +52,7 @@ bool Races::read_in_order(const Cell& cell, const Moment& now) {
   return in_order(cell.read, now);
 }
 
-/// Whether a copy to it is under way.
+/// Whether a copy to the cell is in flight.
 bool Races::on_its_way(const Cell& cell, Access access, const Moment& now) {
   return cell.is_target && cell.write.interval >= now.launch && access != Access::copy_ends;
 }
@@ -64,7 +64,7 @@ bool Races::is_fine(const Cell& cell, Access access, const Moment& now) const {
   return read_in_order(cell, now);
 }
 
-/// Why an access is not fine.
+/// Describes why an access is not allowed.
 std::string Races::problem(const Cell& cell, Access access, const Moment& now) const {
   const auto of = [&](const Last& last, const char* does) {
     return message("which thread ", last.thread, last.interval < now.block ? " of another block " : " ", does,
@@ -88,14 +88,15 @@ void Races::enter_read(Cell& cell, const Moment& now) {
              (cell.readers == Readers::of_the_block || !same_warp(cell.read.thread, now.thread))) {
     cell.readers = Readers::of_the_block;
   } else if (cell.read.interval != now.interval || cell.read.warp_barriers < now.warp_barriers) {
-    cell.readers = Readers::one;  // earlier ones, of this warp, are in order with all that it does now
+    cell.readers = Readers::one;  // earlier readers, of this warp, are ordered before this access
   } else if (cell.read.thread != now.thread) {
     cell.readers = Readers::of_a_warp;
   }
   cell.read = {now.interval, now.warp_barriers, now.thread};
 }
 
-/// Whether the cell is as this read would leave it, and what conflicts with it would conflict with one before.
+/// Whether this read adds no information to the cell: any access that conflicts with it also conflicts with a recorded
+/// one.
 bool Races::is_known(const Cell& cell, const Moment& now) {
   if (cell.is_target) return false;
   if (cell.readers == Cell::Readers::of_the_grid) return cell.read.interval >= now.launch;
@@ -116,7 +117,7 @@ void Races::apply(Cell& cell, Access access, const Moment& now, std::uintptr_t a
 
 void Races::access(std::uintptr_t address, std::size_t bytes, Access access) {
   Moment moment = now();
-  if (scope_ == Scope::block) moment.launch = moment.block;  // other blocks have memory of their own
+  if (scope_ == Scope::block) moment.launch = moment.block;  // other blocks have their own shared memory
   for (std::uintptr_t end = address + bytes; address < end;) {
     const std::uintptr_t begin = address;
     const std::size_t first = begin % line_bytes, last = std::min<std::size_t>(line_bytes, first + (end - begin));
@@ -134,7 +135,7 @@ void Races::access(std::uintptr_t address, std::size_t bytes, Access access) {
     }
     for (std::size_t i = first; i < last; ++i) apply((*line.bytes)[i], access, moment, begin - first + i);
     if (!all || access == Access::read) continue;
-    line.whole = (*line.bytes)[0];  // what was known of the bytes is in order with this write
+    line.whole = (*line.bytes)[0];  // all recorded accesses to the bytes are ordered before this write
     line.split = false;
   }
 }

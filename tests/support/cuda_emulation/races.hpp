@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who has read and written each byte of a memory: races between threads are found whatever the order they ran in.
+/// Tracks the last readers and writers of each byte of a memory, and detects races in any execution order.
 ///
 /// Two threads race for a byte that one of them writes unless a barrier of their block lies between the accesses or,
 /// in one warp, a barrier of the warp. Shuffles, votes, ldmatrix and mma order no memory (CUDA C++ Programming Guide,
@@ -22,28 +22,28 @@ enum class Access : std::uint8_t { read, write, copy_begins, copy_ends };
 
 class Races {
  public:
-  /// Of a block's shared memory, or of the device's. Each block must write its own before it reads it.
+  /// Shared memory of a block, which each block must write before it reads, or memory of the device.
   enum class Scope : std::uint8_t { block, grid };
-  /// `name` is for people.
+  /// `name` appears in messages.
   Races(std::string name, Scope scope, Range range);
 
-  /// By the current thread, which fails where the access may not be. All of it lies in the range.
+  /// Records an access of the current thread, and fails if it is a race. The access must be within the range.
   void access(std::uintptr_t address, std::size_t bytes, Access access);
 
  private:
-  /// Who, and when: the interval of Moment, and how many barriers of the warp there had been.
+  /// Thread and time of the last access: the interval of its Moment and the number of warp barriers.
   struct Last {
-    std::uint32_t interval = 0;  ///< 0: never
+    std::uint32_t interval = 0;  ///< 0 if there was none
     std::uint16_t warp_barriers = 0;
     std::uint16_t thread = 0;
   };
-  /// What is known of one byte. Readers are those since the last barrier or, of several blocks, in this launch.
+  /// Recorded accesses of one byte. Readers are those since the last barrier or, of several blocks, in this launch.
   struct Cell {
     Last write, read;
     enum class Readers : std::uint8_t { one, of_a_warp, of_the_block, of_the_grid } readers = Readers::one;
-    bool is_target = false;  ///< of a copy of the writer's
+    bool is_target = false;  ///< whether the last write is a copy in flight
   };
-  /// 4 bytes: most accesses are as wide or wider, and then one cell stands for all.
+  /// Cells of 4 bytes. Most accesses are at least as wide, and one cell then represents all four.
   struct Line {
     Cell whole;
     bool split = false;
@@ -64,7 +64,7 @@ class Races {
   std::string name_;
   Scope scope_;
   std::uintptr_t begin_, first_line_;
-  std::vector<std::unique_ptr<Page>> pages_;  ///< made where something is accessed
+  std::vector<std::unique_ptr<Page>> pages_;  ///< allocated at the first access
 };
 
 }  // namespace fsdp::device::cuda::emulation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks that are run on an asynchronous device, and their ranks.
+/// The stacks tested on an asynchronous device, and their numbers of ranks.
 #pragma once
 
 #include <ostream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A Llama whose blocks are of two kinds in turn, over Threads.
+/// A Llama whose blocks alternate between two kinds, over Threads.
 #pragma once
 
 #include <support/stack_runner.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Small Llamas over NCCL on the doubles, every strategy.
+/// Small Llamas over NCCL on the fakes, with every strategy.
 #pragma once
 
 #include <support/stacks/run_time.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks of the tests on a GPU, which all ranks share: in float, "fsdp2/bf16" in mixed precision too.
+/// The stacks of tests on a GPU that all ranks share: in float, and "fsdp2/bf16" in mixed precision.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 #include <support/stack_runner.hpp>
 #include <support/stacks/run_time.hpp>
 
-/// Ends a test where there is no device, and says why.
+/// Skips a test with a reason if there is no device.
 #define FSDP_NEEDS_CUDA() \
   if (const std::string problem = ::fsdp::device::cuda_problem(); !problem.empty()) GTEST_SKIP() << problem
 
@@ -20,7 +20,7 @@ namespace fsdp::test {
 extern const RunTimeStacks cuda_stacks;
 RunResults run_cuda_fsdp2_bf16(const RunOptions& options);
 
-/// Every strategy, with 2 ranks in a group where a strategy has groups.
+/// All strategies; those with groups have 2 ranks per group.
 inline constexpr std::string_view cuda_strategies[] = {
     "fsdp2", "fsdp2:no-reshard", "fsdp2:prefetch=2", "fsdp2:2",       "zero1",     "zero2",
     "zero3", "zero3:persist=20", "hybrid:2",         "hybrid:2:full", "replicated"};

@@ -19,7 +19,7 @@ using Tiled = Llama<Stack<FullyShard<>, Comm, Fp32, Tiling>>;
 using Model = Tiled<tiling::RunTimeTiling>;
 using Training = train::Training<Model>;
 
-// UnitOptions, their optimizer and dry runs are of one type for all tilings.
+// The optimizer, the base class of the module and the Meta instance of dry runs have the same type for all tilings.
 static_assert(std::is_same_v<train::Training<Tiled<tiling::Untiled>>::Optimizer, Training::Optimizer>);
 static_assert(std::is_base_of_v<ShardedModule<Stack<FullyShard<>, Comm, Fp32>>, Training::Module>);
 static_assert(std::is_same_v<plan::MetaTwin<Tiled<tiling::StaticTiles<4>>>, plan::MetaTwin<Model>>);

@@ -21,7 +21,8 @@ namespace fsdp::test {
 
 LlamaConfig two_layers();
 
-/// The functions of train::Training (Purpose::train) or train::Evaluation and of their parts by their names.
+/// Wraps train::Training (Purpose::train) or train::Evaluation: functions of these and of their parts, by the same
+/// names.
 class LlamaTraining {
  public:
   LlamaTraining(comm::Threads<>& communicator, const train::StepSize& size, Purpose purpose = Purpose::train,
@@ -32,7 +33,7 @@ class LlamaTraining {
   device::BytesByKind bytes();  ///< ShardedModel::peak_bytes
   std::int64_t peak_bytes() const;
   std::int64_t arena_peak();
-  std::vector<std::span<float>> weights();  ///< of this rank, by piece
+  std::vector<std::span<float>> weights();  ///< weights of this rank, by piece
   void sync_model_weights();
   void initialize(std::uint64_t seed);
   CountExchange<comm::Threads<>>& counts();
@@ -43,7 +44,7 @@ class LlamaTraining {
   void evaluate_logits(const TokenBatch& batch, std::span<const std::int64_t> rows, Tensor<float> logits);
   void logits(const TokenBatch& batch, std::span<const std::int64_t> rows, Tensor<float> logits);
   void next_logits(const TokenBatch& batch, std::span<const std::int32_t> positions, Tensor<float> logits);
-  /// train::mean_loss of these samples of a NumberedSource. `sequences`: as planned.
+  /// train::mean_loss of these samples of a NumberedSource. `sequences`: the planned number of sequences.
   train::MeanLoss mean_loss(std::int64_t sequences, std::span<const std::int64_t> samples);
 
  private:

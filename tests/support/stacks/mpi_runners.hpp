@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks of the MPI tests, in float: each runs on all processes of the program, whatever options.ranks says.
+/// The stacks of the MPI tests, in float. Each runs on all processes of the program and ignores options.ranks.
 #pragma once
 
 #include <optional>

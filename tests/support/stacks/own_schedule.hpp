@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A strategy that brings its own schedule, as a user would write one, and what becomes of broken ones.
+/// A user-defined strategy with its own schedule, and the errors for invalid schedules.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,13 @@
 
 namespace fsdp::test {
 
-/// Imitates FullyShard: gathers one computation ahead, releases what is not used soon, reduces after each last write.
+/// Imitates FullyShard: unshards one computation ahead, reshards groups that are not used soon, and reduces gradients
+/// after each last write.
 struct OwnSchedule {
   static constexpr std::string_view name = "own schedule";
   using AtRest = buffer::Shard;
   using Layout = buffer::PerParameter;
-  /// Makes the training list a bad one; nullptr: leaves it.
+  /// Corrupts the training schedule; nullptr to leave it unchanged.
   void (*spoil)(sharding::Schedule& list) = nullptr;
 
   sharding::Facts facts() const { return {}; }
@@ -79,8 +80,8 @@ struct OwnSchedule {
 
 RunResults run_own_schedule(const RunOptions& options);
 
-/// What each rank's ShardedModule throws when it is constructed with `spoil` on the ranks for which `on` says so. It is
-/// planned for more memory than there is, so that it throws something else once it allocates.
+/// The message that each rank's ShardedModule throws if it is constructed with `spoil` on the ranks with on(rank). Its
+/// plan exceeds the available memory, so that a different error shows that it has allocated.
 std::vector<std::string> refusals(
     const RunOptions& options, void (*spoil)(sharding::Schedule& list),
     bool (*on)(int rank) = [](int) { return true; });

@@ -29,7 +29,7 @@ std::string in_words(comm::Op op, DType dtype, std::int64_t bytes) {
   return message(name_of(op), " ", name_of(dtype), " ", bytes);
 }
 
-/// The collectives of an axis in a step as it was recorded: the exchange of counts, the pass, the optimizer.
+/// The recorded collectives of a step on one axis: the exchange of counts, the pass, the optimizer.
 std::vector<std::string> planned_calls(const StepRecord& record, Axis axis) {
   std::vector<std::string> list;
   std::vector<RecordedCollective> all = record.counts.collectives;
@@ -54,7 +54,7 @@ struct Compared {
     const auto communicators = training.module().communicators();
     const std::vector<Axis> axes = {Axis::world, Axis::across, Axis::shard};
     ASSERT_LE(communicators.size(), axes.size());
-    for (const auto& [members, axis] : ranges::views::zip(communicators, axes)) {  // those that the mesh has
+    for (const auto& [members, axis] : ranges::views::zip(communicators, axes)) {  // only axes that the mesh has
       if (members->size() == 1) continue;
       std::vector<std::string> called;
       for (const comm::Record& each : members->monitor().records)

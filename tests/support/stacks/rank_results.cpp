@@ -68,7 +68,7 @@ void HeldTensors::add(const std::string& name, std::int64_t begin, bool owned, c
   std::memcpy(part.bits.data(), bits, part.bits.size() * sizeof(std::int32_t));
 }
 
-// Its loops use pointers, since they are long and compiled with -O0.
+// The loops use pointers because they are long and compiled with -O0.
 Values HeldTensors::whole(const comm::Ranks& ranks) const {
   std::vector<std::int64_t> bits(total_), holders(total_);
   if (ranks.rank() == 0)

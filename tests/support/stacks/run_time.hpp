@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A backend's stacks whose strategies are chosen at run time, as the program's are. Two stacks run what takes a stack
-/// for each strategy otherwise; sharding/any_strategy_test.cpp shows that they do what the types do that they stand
-/// for.
+/// The stacks of a backend whose strategies are chosen at run time, as in the program. Two such stacks replace one
+/// stack per strategy; sharding/any_strategy_test.cpp shows that they behave like the strategy types.
 #pragma once
 
 #include <variant>
@@ -16,7 +15,7 @@ struct RunTimeStacks {
   using Run = RunResults (*)(const RunOptions&);
   Run any, full;
 
-  /// The strategy of options.sharding.
+  /// Runs the strategy of options.sharding.
   RunResults operator()(const RunOptions& options) const {
     return std::holds_alternative<RunTimeAny>(any_strategy(options.sharding)) ? any(options) : full(options);
   }
@@ -24,6 +23,6 @@ struct RunTimeStacks {
 
 extern const RunTimeStacks threads_stacks;
 extern const RunTimeStacks queued_stacks;  ///< threads that share an asynchronous device
-extern const RunTimeStacks nccl_stacks;    ///< the same over a double of NCCL
+extern const RunTimeStacks nccl_stacks;    ///< the same over a fake NCCL
 
 }  // namespace fsdp::test

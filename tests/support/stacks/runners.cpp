@@ -16,7 +16,7 @@ namespace fsdp::test {
 
 namespace {
 
-/// "fsdp2:2" of "fsdp2:2/bf16".
+/// The strategy in a stack's name, such as "fsdp2:2" in "fsdp2:2/bf16".
 std::string_view strategy_of(std::string_view stack) { return stack.substr(0, stack.find('/')); }
 
 buffer::AnyLayout layout_of(std::string_view name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The stacks of one strategy each that the tests compile: a file holds those of one kind, which share most of what the
-/// compiler reads.
+/// The stacks that the tests compile, each with one strategy. Stacks of one kind are in one file, because they share
+/// most of the headers and templates.
 #pragma once
 
 #include <support/stack_runner.hpp>
@@ -23,9 +23,9 @@ RunResults run_fsdp2_offload(const RunOptions& options);
 RunResults run_hybrid_offload_bf16(const RunOptions& options);
 RunResults run_fsdp2_bf16_wire(const RunOptions& options);
 RunResults run_fsdp2_bf16(const RunOptions& options);
-/// A strategy of one of the types that have placements of one kind each.
+/// Runs a strategy of a type that is defined by its placements.
 RunResults run_by_placement(const RunOptions& options);
-RunResults run_offload(const RunOptions& options);  ///< RunTimeAny, with its optimizer in host memory
+RunResults run_offload(const RunOptions& options);  ///< RunTimeAny with the optimizer in host memory
 RunResults run_watched(const RunOptions& options);
 
 }  // namespace fsdp::test

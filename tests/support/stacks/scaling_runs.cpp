@@ -24,7 +24,7 @@ struct ScalingConfig {
   std::int64_t layers = 3;
   ScaleKind kind = ScaleKind::columns;
 
-  /// The kind is one digit; sizes are always these.
+  /// The file has the kind as one digit; sizes are fixed.
   static ScalingConfig read(const std::filesystem::path& folder) {
     std::ifstream file(folder / "config.json");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -43,7 +43,7 @@ struct ScalingConfig {
   }
 };
 
-/// y = x (1 + w), by columns.
+/// y = x (1 + w), where w scales columns.
 template <class L>
 struct Scaling : nn::ModuleTypes<L, forecaster::LinearFields> {
   using Types = nn::ModuleTypes<L, forecaster::LinearFields>;
@@ -134,7 +134,7 @@ class ScalingModel {
   UnitOptions units_;
 };
 
-/// One rank's micro-batches of numbers that depend on nothing but their index.
+/// One rank's micro-batches of pseudo-random numbers that depend only on their index.
 struct ScalingData {
   static constexpr std::int64_t length = 3, sequences = 2, micro_batches = 3;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Runs on Threads of a model whose blocks scale their input, and whose weights are of unusual kinds. Entry, head and
-/// batch are those of examples/06_own_model.
+/// Runs of a model over Threads whose blocks scale their input by weights of unusual kinds. Entry, head and batch are
+/// those of examples/06_own_model.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 
 namespace fsdp::test {
 
-/// The weight of the model's blocks.
+/// Kinds of weights of the model's blocks.
 enum class ScaleKind : std::uint8_t {
-  columns,  ///< [hidden], each block's own
+  columns,  ///< [hidden], a separate one for each block
   shared,   ///< [hidden], the same for all blocks
   by_data,  ///< [hidden], read only if a micro-batch's first number is positive
-  scalar,   ///< without axes
-  empty,    ///< [0, 8]: without elements
+  scalar,   ///< rank 0
+  empty,    ///< [0, 8], without elements
 };
 
 struct ScalingTask {
@@ -34,14 +34,14 @@ struct ScalingTask {
 };
 
 struct ScalingRun {
-  std::vector<double> losses;                       ///< of the steps
+  std::vector<double> losses;                       ///< by step
   std::vector<device::BytesByKind> planned, taken;  ///< by rank
 };
-/// Trains on two ranks until `steps` steps are made, those before the checkpoint `resume` included.
+/// Trains on two ranks up to step `steps`, including the steps before the checkpoint `resume`.
 ScalingRun train_scaling(const ScalingTask& task, int steps, const std::filesystem::path& save_to = {},
                          const std::filesystem::path& resume = {});
 
-/// Compares gradients with the differences of the loss. `where`: begins the messages of failures.
+/// Compares gradients with finite differences of the loss. `where` is a prefix of failure messages.
 void check_scaling_gradients(std::string_view where, int ranks, const ScalingTask& task);
 
 /// A rank's weights by name, before and after a step.

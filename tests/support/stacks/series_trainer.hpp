@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The trainer on the model and the data of examples/06_own_model, which have no tokens.
+/// The trainer with the model and data of examples/06_own_model, which have no tokens.
 #pragma once
 
 #include <atomic>
@@ -19,16 +19,16 @@
 
 namespace fsdp::test {
 
-/// Seasons that are able to read a sample incorrectly once, as a machine that computes incorrectly now and then.
+/// Seasons that can read a sample incorrectly once, like defective hardware.
 struct Forgetful : forecaster::Seasons {
-  int wrong_from = 0;  ///< which reading of the sample is incorrect, from 1; 0: none
+  int wrong_from = 0;  ///< the reading of the sample that is incorrect, counted from 1; 0 for none
   std::int64_t sample = 0;
   std::shared_ptr<std::atomic<int>> times = std::make_shared<std::atomic<int>>(0);
 
   Batch fill(Storage& storage, std::span<const std::int64_t> chosen) const;
 };
 
-/// A strategy of RunTimeAny that cuts a step into four pieces.
+/// A strategy of RunTimeAny that splits a step into four pieces.
 template <class Strategy = FullyShard<>>
 RunTimeAny in_pieces() {
   return {.strategy = Reproducible<Strategy>{{}, 4}};
@@ -40,7 +40,7 @@ std::function<void()> series_trainer(comm::Threads<>& communicator, const train:
                                      const Forgetful& source, const RunTimeAny& sharding = {},
                                      const optim::AdamW& optimizer = {});
 
-/// Makes a rank's engine of the same. The references must outlive it.
+/// Creates a rank's engine of the same trainer. The arguments must outlive it.
 std::unique_ptr<train::Engine> series_engine(comm::Threads<>& communicator, const train::TrainOptions& options,
                                              const Forgetful& source, train::RunWatch& watch);
 

@@ -10,7 +10,7 @@
 
 namespace fsdp::test {
 
-/// On an asynchronous device; returns accesses in no order, in words.
+/// Trains on an asynchronous device; returns descriptions of unordered accesses.
 std::vector<std::string> train_queued(const train::TrainOptions& options);
 void train_on_cpu(const train::TrainOptions& options);
 

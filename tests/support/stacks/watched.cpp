@@ -14,7 +14,8 @@ namespace fsdp::test {
 using testing::Moved;
 using testing::Range;
 
-/// Threads that remembers the memory of its gathers and reductions, and can keep each rank's own gradients.
+/// Threads that records the buffers of gathers and reductions, and can skip reductions so that ranks keep their own
+/// gradients.
 class WatchedThreads : public comm::Threads<> {
  public:
   static constexpr std::string_view name = "watched threads";
@@ -50,7 +51,7 @@ class WatchedThreads : public comm::Threads<> {
   }
 
  private:
-  /// The event of this collective was recorded just before.
+  /// Records the buffers of a collective. Its event was recorded just before.
   template <class T>
   void remember(std::map<int, Range>& ranges, std::span<const comm::Segment<T>> segments) {
     const std::less<const void*> less;
